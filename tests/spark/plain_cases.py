@@ -17,6 +17,8 @@ from plain_pipeline import T0
 BROKERS = (1, 2, 3)
 OUTAGE = 6
 """Steps that are more than a gap."""
+NEVER = 10**9
+"""A point that does not come."""
 
 
 @dataclass
@@ -267,16 +269,20 @@ def prometheus_ops(rng, world):
     if len(points) < 2:
         return
     reset = rng.choice([None, rng.choice(points)])
-    answers = [prometheus_answer(world, points, reset)]
+    # All but one of the topics may be read late, or never; a broker counts what it sends from the first time on.
+    later = [point for point in points if point + 1 in points] or [NEVER]
+    first_read = {topic: rng.choice([first, first, rng.choice(later), NEVER]) for topic in sorted(world.topics)[1:]}
+    answers = [prometheus_answer(world, points, reset, first_read)]
     if rng.random() < 0.4:
-        answers.append(prometheus_answer(world, points, reset, second_of_a_pair=True))
+        answers.append(prometheus_answer(world, points, reset, first_read, second_of_a_pair=True))
     if rng.random() < 0.5:
         answers = [list(itertools.chain(*answers))]
     files = []
     for at, result in enumerate(answers):
         rng.shuffle(result)
         text = json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}})
-        files.append((f"{world.name}-{at}.prometheus", text, prometheus_rows(world, points) if at == 0 else []))
+        rows = prometheus_rows(world, points, first_read) if at == 0 else []
+        files.append((f"{world.name}-{at}.prometheus", text, rows))
     yield Op("prometheus", files, world, cluster=world.name)
 
 
@@ -293,7 +299,7 @@ def swaps(world):
     return any(since <= world.minutes and now[0] != world.replicas[key][0] for key, (since, now) in world.moved.items())
 
 
-def prometheus_answer(world, points, reset, *, second_of_a_pair=False):
+def prometheus_answer(world, points, reset, first_read, *, second_of_a_pair=False):
     found = []
     later = 30 if second_of_a_pair else 0
 
@@ -319,6 +325,8 @@ def prometheus_answer(world, points, reset, *, second_of_a_pair=False):
                 )
                 count = came if point == reset and before != point else count + came
                 values.append((point, count))
+            if measure == "bytesout":
+                values = [(point, count) for point, count in values if point >= first_read.get(topic, 0)]
             add(f"kafka_server_brokertopicmetrics_{measure}_total", values, broker, topic=topic)
     for topic, number in world.rates:
         labels = {"topic": topic, "partition": str(number)}
@@ -334,7 +342,7 @@ def prometheus_answer(world, points, reset, *, second_of_a_pair=False):
     return found
 
 
-def prometheus_rows(world, points):
+def prometheus_rows(world, points, first_read):
     rows = []
     for (topic, number), broker in itertools.product(world.rates, BROKERS):
         shown = [point for point in points if broker in at_point(world, (topic, number), point)]
@@ -345,7 +353,10 @@ def prometheus_rows(world, points):
             messages = world.written((topic, number), before, point)
             # A broker's counters are a topic's: where it led other partitions of it at the window's ends, nobody knows whose bytes are whose.
             same = led_of(world, topic, broker, before) == led_of(world, topic, broker, point)
-            amounts = (100 * messages, 300 * messages, messages) if led and same else (None, None, messages)
+            begins = first_read.get(topic, 0)
+            # Before anybody reads a topic nothing is sent; how much was read before the first look, nobody knows.
+            sent = 0 if point < begins else 300 * messages if point > begins else None
+            amounts = (100 * messages, sent, messages) if led and same else (None, None, messages)
             if gap:
                 seconds, amounts = 60 * min(steps), (None, None, None)
             key = (world.name, "name:" + topic, number, broker, "leader" if led else "follower")

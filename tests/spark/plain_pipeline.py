@@ -33,7 +33,9 @@ class Plain:
         self.let_go = False
         """Whether rows from before midnight were let go."""
         self.frozen = {}
-        """Hours from before midnight as they were then."""
+        """Hours as they were then. What was let go may have hidden amounts of a window behind midnight, and counted them itself."""
+        self.reopened = False
+        """Whether windows came since: then hours behind midnight are made anew, of what is there."""
 
     def run(self, op):
         new = [(text, rows) for _, text, rows in op.files if text not in self.taken]
@@ -101,12 +103,13 @@ class Plain:
                     covered |= seconds
                     held.append(window)
                     kept.append(window)
+        self.reopened |= bool(kept)
         return kept
 
     def retain(self):
         """Roll up, then let rows from before midnight go, and all snapshots of that day but the last one."""
-        if not self.let_go:
-            self.frozen = {key: told for key, told in self.hours().items() if key[-1] < MIDNIGHT}
+        self.frozen = self.all_hours()
+        self.reopened = False
         if not self.batches:
             return
         self.let_go = True
@@ -157,10 +160,12 @@ class Plain:
         return told
 
     def all_hours(self):
-        """As `hours`, those from before midnight as they were when their rows were let go."""
-        now = {key: told for key, told in self.hours().items() if not (self.let_go and key[-1] < MIDNIGHT)}
-        frozen = {self.named(key): told for key, told in self.frozen.items()}
-        return frozen | now if self.let_go else now
+        """As `hours`; those from before midnight, or all, as they were when rows were let go."""
+        if not self.let_go:
+            return self.hours()
+        made_anew = self.hours() if self.reopened else {}
+        frozen = {self.named(key): told for key, told in self.frozen.items() if key[-1] < MIDNIGHT or not self.reopened}
+        return frozen | {key: told for key, told in made_anew.items() if key[-1] >= MIDNIGHT}
 
     def quality(self):
         """Cluster and day (0 or 1) → partitions, those with rates, share of their time that has one."""
