@@ -10,7 +10,7 @@ from shunter.errors import FormatError
 from shunter.formats.inventory_files import decode_inventory, encode_inventory
 from shunter.formats.plan_files import write_reassignment
 from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
-from shunter.pipeline.account_schemas import PLANS
+from shunter.pipeline.account_schemas import PLAN_LOADS, PLANS
 from shunter.pipeline.identity import topics_of, with_topic_ids
 from shunter.pipeline.plan_batch import latest_plan
 from shunter.pipeline.schemas import LOAD_MODEL, REPLICAS, SAMPLES
@@ -91,6 +91,25 @@ def test_rates_of_a_source_that_knows_no_topic_ids_reach_the_plan(spark, lake, t
     # 9 partitions of 9,000 bytes, twice: what is there now, not the 800 GB of an hour ago.
     share = table["bytes_moved"] / (table["bytes_percent"] / 100)
     assert share == pytest.approx(9 * 2 * 9_000)
+
+
+def test_partitions_that_snapshots_alone_know_are_told(spark, lake, tmp_path):
+    """A broker's exporter does not answer: nobody knows who reads its partitions, and their peaks are those of hours."""
+    for minute in (0, 60):
+        save(tmp_path / "snapshots" / f"{minute}.jsonl", taken(minute, size=0, grown=60_000_000))
+    ingest(spark, lake, Inputs((str(tmp_path / "snapshots"),), "snapshots"))
+    rows = measured(60, partitions=7)
+    ingest(spark, lake, Inputs((write_json(tmp_path / "counted.json", rows),), "json", "yard"))
+    model(spark, lake)
+    _, (outcome,) = plan(spark, lake, FleetPlanOptions(snapshot_age=ANY_AGE), tmp_path / "plans")
+    basis = outcome.basis
+    assert (basis.with_rates, basis.with_bytes_out, basis.coarse, basis.coarse_seconds) == (9, 7, 2, 3600)
+    assert (
+        "bytes out of 2 partitions, with 22% of the bytes in, are unknown: they are neither an aim" in outcome.message
+    )
+    resources = {row["resource"] for row in lake.read(spark, PLAN_LOADS).select("resource").distinct().collect()}
+    assert "bytes in" in resources
+    assert "bytes out" not in resources
 
 
 @pytest.mark.long

@@ -162,6 +162,9 @@ def _told_basis(basis: Any) -> str:
         text += f" ({basis.with_rates - basis.with_bytes_out:,} of bytes in alone)"
     if basis.with_rates:
         text += f", the newest window from {datetime.fromtimestamp(basis.rates_until, UTC):%Y-%m-%d %H:%M} UTC on"
+    if basis.coarse:
+        minutes = basis.coarse_seconds / 60
+        text += f" ({basis.coarse:,} by windows of up to {minutes:,.0f} min, whose peaks are lower than those of the others' shorter ones)"
     if basis.with_sizes < basis.partitions:
         text += f"; {basis.partitions - basis.with_sizes:,} have no size"
     if basis.snapshot_at is None:

@@ -19,7 +19,14 @@ import pyarrow.compute as pc
 
 from shunter.core.planning.balance import plan
 from shunter.core.planning.bounds import JOINTLY, byte_bound, joint_bound
-from shunter.core.planning.cluster import ABSENT, GONE, ClusterLoad, ProcessorCosts
+from shunter.core.planning.cluster import (
+    ABSENT,
+    GONE,
+    UNKNOWN_OUT_AT_MOST,
+    ClusterLoad,
+    ProcessorCosts,
+    without_bytes_out,
+)
 from shunter.core.planning.explain import broker_changes, move_reasons, summarise
 from shunter.core.planning.moves import BalancedPlan
 from shunter.core.planning.request import PlanRequest
@@ -27,8 +34,6 @@ from shunter.core.wording import counted
 from shunter.errors import FormatError, ShunterError
 
 PLANNED, FAILED, TIMED_OUT = "planned", "failed", "timed_out"
-UNKNOWN_OUT_AT_MOST = 0.1
-"""Partitions whose consumers nobody counted may take in this part of a cluster's bytes; with more of them bytes out are no aim."""
 _NO_RACKS = "no broker has a rack: all are taken for one, and a partition's replicas may end in one place"
 
 _MOVE = pa.struct(
@@ -257,11 +262,8 @@ def told_of_bytes_out(table: pa.Table) -> str | None:
 
 
 def _unknown_out(rows: pa.Table) -> tuple[int, float]:
-    """How many partitions have bytes in alone, and their part of all bytes in."""
-    alone = pc.and_(pc.is_valid(rows["bytes_in"]), pc.is_null(rows["bytes_out"]))
-    whole = pc.sum(rows["bytes_in"]).as_py() or 0.0
-    part = pc.sum(rows["bytes_in"].filter(alone)).as_py() or 0.0
-    return int(pc.sum(alone).as_py() or 0), part / whole if whole else 0.0
+    came, went = (pc.fill_null(rows[name], float("nan")).to_numpy() for name in ("bytes_in", "bytes_out"))
+    return without_bytes_out(came, went)
 
 
 def _child(pipe: Connection, work: Callable[[], dict[str, Any]]) -> None:

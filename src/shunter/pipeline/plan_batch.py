@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from shunter.core.planning.request import PlanRequest
@@ -17,9 +17,12 @@ from shunter.pipeline.fleet import WEEK, fleet_rows, plan_fleet
 from shunter.pipeline.fleet_worker import FAILED, RESULT, RESULT_DDL, ClusterLimit
 from shunter.pipeline.lake import Lake
 from shunter.pipeline.outlook_schemas import BROKER_WEEKS, PROCESSOR_MODEL
-from shunter.pipeline.schemas import LOAD_MODEL, SHAPES, Table
+from shunter.pipeline.schemas import FOLLOWER, LOAD_MODEL, SHAPES, Table
 from shunter.pipeline.snapshot_batch import latest_snapshot
 from shunter.pipeline.weeks import at_busiest_hours
+
+COARSE = 4
+"""So many times the cluster's shortest windows are long ones: of one load, the 95th percentile of hours is below that of minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,10 @@ class Basis(NamedTuple):
     snapshot_at: int | None
     with_bytes_out: int = 0
     """Partitions for which bytes out are known: snapshots alone tell none."""
+    coarse: int = 0
+    """Partitions whose rates rest on windows several times as long as others': their peaks are flatter."""
+    coarse_seconds: int = 0
+    """The longest of these."""
 
 
 class ClusterOutcome(NamedTuple):
@@ -143,8 +150,23 @@ def bases_of(rows: DataFrame, model: DataFrame, brokers: DataFrame) -> list[Basi
     with_rates = F.when(F.col("windows") > 0, F.unix_seconds("last_window"))
     rates = model.groupBy("cluster_id").agg(F.max(with_rates).alias("rates_until"))
     taken = brokers.groupBy("cluster_id").agg(F.max(F.unix_seconds("taken_at")).alias("snapshot_at"))
-    joined = counted.join(rates, on="cluster_id", how="left").join(taken, on="cluster_id", how="left")
+    joined = counted
+    for more in (rates, taken, _coarse(model)):
+        joined = joined.join(more, on="cluster_id", how="left")
+    joined = joined.fillna(0, ["coarse", "coarse_seconds"])
     return [Basis(*row) for row in joined.select(*Basis._fields).collect()]
+
+
+def _coarse(model: DataFrame) -> DataFrame:
+    """By cluster: partitions with windows several times as long as the shortest, and how long the longest are."""
+    window = F.col("covered_seconds") / F.col("windows")
+    partitions = model.where((F.col("basis") == "rates") & (F.col("role") != FOLLOWER) & (F.col("covered_seconds") > 0))
+    partitions = partitions.groupBy("cluster_id", "topic_id", "partition").agg(F.min(window).alias("seconds"))
+    shortest = F.min("seconds").over(Window.partitionBy("cluster_id"))
+    long = partitions.withColumn("long", F.when(F.col("seconds") > COARSE * shortest, F.col("seconds")))
+    return long.groupBy("cluster_id").agg(
+        F.count("long").alias("coarse"), F.max("long").cast("bigint").alias("coarse_seconds")
+    )
 
 
 def refusals(bases: Iterable[Basis], asked: FleetPlan) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from shunter.core.keeper.sighting import Sighting
-from shunter.core.planning.cluster import ClusterLoad, ProcessorCosts
+from shunter.core.planning.cluster import UNKNOWN_OUT_AT_MOST, ClusterLoad, ProcessorCosts, without_bytes_out
 from shunter.core.planning.processors import capacity_left
 from shunter.core.wording import counted
 from shunter.model.load_model import LoadModel, ModelTold, PartitionRates
@@ -21,6 +21,8 @@ NOTHING_KNOWN = PartitionRates(None, None)
 def with_model(sighting: Sighting, model: LoadModel, most_hours: int) -> Sighting:
     """Add a model's rates and processors to what a look saw; where it must not be used, say why.
 
+    Bytes out that it knows of too few partitions are left out, and with them what processors do.
+
     Args:
         sighting: Of one look; its load has no rates.
         model: Of this cluster.
@@ -30,11 +32,13 @@ def with_model(sighting: Sighting, model: LoadModel, most_hours: int) -> Sightin
     if unused:
         return replace(sighting, model=ModelTold(model.until_ms, unused))
     load = sighting.load
-    found = _rates(sighting, model)
     rates_in, rates_out = (
-        np.array([rate or 0.0 for rate in column], np.float64) for column in zip(*found, strict=True)
+        np.array([np.nan if rate is None else rate for rate in column], np.float64)
+        for column in zip(*_rates(sighting, model), strict=True)
     )
-    load = replace(load, bytes_in=rates_in, bytes_out=rates_out)
+    _, unknown = without_bytes_out(rates_in, rates_out)
+    known_out = bool(np.isfinite(rates_out).any()) and unknown <= UNKNOWN_OUT_AT_MOST
+    load = replace(load, bytes_in=np.nan_to_num(rates_in), bytes_out=np.nan_to_num(rates_out) if known_out else None)
     return replace(sighting, load=_with_processors(load, model), model=ModelTold(model.until_ms))
 
 

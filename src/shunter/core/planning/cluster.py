@@ -135,6 +135,20 @@ class ClusterLoad:
         return by_resource.get(resource)
 
 
+UNKNOWN_OUT_AT_MOST = 0.1
+"""Partitions whose consumers nobody counted may take in this part of a cluster's bytes; with more of them bytes out are no aim."""
+
+
+def without_bytes_out(bytes_in: Floats, bytes_out: Floats) -> tuple[int, float]:
+    """How many partitions have bytes in alone, and their part of all bytes in. Both (P,), NaN where nobody knows.
+
+    Sources that see no consumers tell bytes in alone; where they stand in for others, 0 bytes out would be a wrong figure.
+    """
+    alone = np.isfinite(bytes_in) & ~np.isfinite(bytes_out)
+    whole = float(np.nansum(bytes_in))
+    return int(alone.sum()), float(bytes_in[alone].sum()) / whole if whole else 0.0
+
+
 def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Sort and drop repeats. Asking for counts keeps numpy from importing its masked arrays, a tenth of a second."""
     return np.unique(values, return_counts=True)[0]

@@ -56,6 +56,28 @@ def test_an_uneven_rate_is_seen_and_evened_out(condition: Condition, model: Load
     assert "1.0 hours" not in str(held(look(later, policy)))
 
 
+@pytest.mark.parametrize("known", [range(0), range(1), range(1, 6)])
+def test_bytes_out_that_nobody_told_are_not_taken_for_none(known: range) -> None:
+    """Snapshots tell of no consumers; what a source did not count is no reason to move anything."""
+    rates = {
+        (topic, at): told._replace(bytes_out=50.0 if at in known else None) for (topic, at), told in UNEVEN.items()
+    }
+    load = seen(replace(FRESH, rates=rates, processors=PROCESSORS)).load
+    assert load.bytes_in is not None
+    assert load.bytes_out is None
+    policy = only(Condition.BYTES_OUT_BAND, Condition.PROCESSORS_BAND)
+    assert look(seen(replace(FRESH, rates=rates, processors=PROCESSORS)), policy).holding == ()
+
+
+def test_a_few_partitions_that_nobody_told_of_count_as_none() -> None:
+    rates = {
+        (topic, at): told._replace(bytes_out=None if at in (2, 3) else 50.0) for (topic, at), told in UNEVEN.items()
+    }
+    found = seen(replace(FRESH, rates=rates)).load.bytes_out
+    assert found is not None
+    assert found.tolist() == [50.0, 50.0, 0.0, 0.0, 50.0, 50.0]
+
+
 def test_without_a_model_no_rate_is_judged() -> None:
     policy = only(Condition.BYTES_IN_BAND, Condition.BYTES_OUT_BAND, Condition.PROCESSORS_BAND, Condition.MODEL_UNUSED)
     assert look(cluster(ROWS), policy).holding == ()

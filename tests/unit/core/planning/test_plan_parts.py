@@ -15,6 +15,7 @@ from shunter.core.planning.cluster import ABSENT, Resource
 from shunter.core.planning.explain import summarise, within_bands
 from shunter.core.planning.moves import difference
 from shunter.core.planning.racks import RackRules
+from shunter.core.planning.reached import _told_apart
 from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
 from shunter.core.planning.transport import choose
 
@@ -302,3 +303,19 @@ def test_no_more_is_moved_than_the_band_asks_for() -> None:
     made = plan(cluster_of(["a", "a"], rows), PlanRequest(aims=(Resource.DISK,)))
     assert within_bands(made)
     assert made.bytes_moved == 5.0
+
+
+def test_a_broker_outside_its_band_is_told_with_the_way_it_would_have_to_go() -> None:
+    """Three partitions of one size on two brokers: one has too much and the other too little, and nothing brings them closer."""
+    rows = [("t", [0], 10.0), ("t", [0], 10.0), ("t", [1], 10.0)]
+    made = plan(cluster_of(["a", "b"], rows), PlanRequest())
+    told = {left.what: left.why for left in made.undone}
+    above = next(why for what, why in told.items() if "above" in what)
+    below = next(why for what, why in told.items() if "below" in what)
+    assert "lowers its" in above or "alone is" in above
+    assert "raises its" in below
+
+
+def test_a_load_that_is_just_outside_does_not_look_as_if_it_were_inside() -> None:
+    assert _told_apart(1.2, 1.1) == ("1.200", "1.100")
+    assert _told_apart(1.10003, 1.1) == ("1.10003", "1.10000")
