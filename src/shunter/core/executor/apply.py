@@ -105,6 +105,7 @@ def _move_accepted(state: ExecutorState, entry: JournalEntry) -> None:
     if before is not None and before.open:
         # A copy between log dirs is no step: whatever was asked for first may have moved it.
         move.origins = tuple(sorted({**dict(record.origins), **dict(before.origins)}.items()))
+        move.placed_before = before.placed_before.union(dict(before.log_dirs)).intersection(before.original)
     if before is not None and before.open and before.steps:
         # A second plan for a partition in motion keeps the first original, and its running step.
         move.original, move.current = before.original, before.current

@@ -79,7 +79,7 @@ def placing_left(state: ExecutorState, move: Move) -> dict[BrokerId, int]:
         return {}
     paths, cluster = dict(move.places), state.cluster
     left: dict[BrokerId, int] = {}
-    for broker in (broker for broker in move.placing if broker in paths):
+    for broker in sorted(move.placed & paths.keys()):
         key = (broker, move.tp)
         there = key in cluster.sizes and cluster.sizes[key].log_dir == paths[broker] and key not in cluster.futures
         future = cluster.futures.get(key)

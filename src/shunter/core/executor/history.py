@@ -119,7 +119,7 @@ def _log_dirs_before(move: Move) -> tuple[tuple[BrokerId, str], ...]:
     """Where the replicas were that left their log dir or their broker, and were not brought back there."""
     if move.outcome is Outcome.ROLLED_BACK:
         return ()
-    return tuple(each for each in move.origins if each[0] in move.placing or each[0] not in move.current)
+    return tuple(each for each in move.origins if each[0] in move.placed or each[0] not in move.current)
 
 
 def reverse(execution: Execution) -> Undoing:
@@ -136,9 +136,9 @@ def reverse(execution: Execution) -> Undoing:
             told.append(f"{tp} stays: {move.reason}")
             continue
         log_dirs = _log_dirs_before(move)
-        if set(move.placing) - dict(log_dirs).keys() and move.outcome is Outcome.DONE:
+        if move.placed - dict(log_dirs).keys() and move.outcome is Outcome.DONE:
             told.append(f"{tp}: its log dirs stay as they are, for the journal does not know those before")
-        placed = [broker for broker, _path in log_dirs if broker in move.placing]
+        placed = [broker for broker, _path in log_dirs if broker in move.placed]
         if not move.current or (move.current == move.original and not placed):
             continue
         if move.adopted:

@@ -184,10 +184,10 @@ def rollback_bytes(move: Move) -> int:
 
 def _placed_again(move: Move) -> int:
     """How many replicas that stayed on their broker a rollback copies back to the log dir that they were in, at most."""
-    if move.status.watched and move.log_dir_status.asked_at_ms is None and not move.log_dir_status.done:
-        return 0
+    unasked = move.status.watched and move.log_dir_status.asked_at_ms is None and not move.log_dir_status.done
     known = dict(move.origins)
-    return sum(broker in known and broker in move.held for broker in move.placing)
+    placed = move.placed_before if unasked else move.placed
+    return sum(broker in known and broker in move.held for broker in placed)
 
 
 def rollback_cost(move: Move) -> int:

@@ -142,6 +142,8 @@ class Move:
     """Brokers that copy it from one of their log dirs to another."""
     origins: tuple[tuple[BrokerId, str], ...] = ()
     """In which log dirs the original replicas were, as far as that is known."""
+    placed_before: frozenset[BrokerId] = frozenset()
+    """Brokers whose replicas an earlier order of this move, which another took the place of, put into a log dir."""
     # Soft from here on.
     status: StepStatus = field(default_factory=StepStatus)
     """How far its step has got, or that it has none. `note` alone writes it."""
@@ -205,8 +207,13 @@ class Move:
             return ()
         if self.direction is Direction.FORWARD:
             return self.log_dirs
-        touched = self.again | {broker for broker, _path in self.log_dirs}
+        touched = self.again | self.placed_before | {broker for broker, _path in self.log_dirs}
         return tuple(each for each in self.origins if each[0] in touched.intersection(self.original))
+
+    @property
+    def placed(self) -> frozenset[BrokerId]:
+        """Brokers whose replica this order, or an earlier one of this move, copies from one log dir to another."""
+        return self.placed_before.union(self.placing)
 
     @property
     def goal(self) -> Replicas:

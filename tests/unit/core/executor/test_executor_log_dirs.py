@@ -297,6 +297,24 @@ class TestTheWayBack:
         rig.settle()
         assert rig.yard.log_dirs[1, T0] == "/d1"
 
+    def test_a_second_plan_that_names_no_log_dir_does_not_forget_what_the_first_one_moved(self) -> None:
+        """Found by simulation: the second plan named other log dirs, and a rollback left this one where the first had put it."""
+        rig = self.under_way((1, "/fast"), (2, "/d"))
+        assert rig.yard.log_dirs[1, T0] == "/fast"
+        rig.order((1, 2, 3), (2, "/d1"), options=ExecutionOptions())
+        rig.settle(catching_up=False, rounds=20)
+        rig.start()
+        (move,) = rig.core.state.moves.values()
+        assert rollback_cost(move) == 2 * SIZE
+        rig.command(CommandKind.ROLL_BACK)
+        rig.slow = ()
+        rig.settle()
+        assert {key: path for key, path in rig.yard.log_dirs.items() if key[0] in (1, 2)} == {
+            (1, T0): "/d1",
+            (2, T0): "/fast",
+        }
+        assert rig.outcomes() == {T0: Outcome.ROLLED_BACK}
+
     def test_a_dropped_original_comes_back_to_its_log_dir(self) -> None:
         rig = DirRig(Yard({"t": [(1, 2)]}))
         rig.yard.log_dirs[1, T0] = "/d1"
