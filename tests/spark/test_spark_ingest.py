@@ -349,9 +349,10 @@ def test_a_file_that_was_cut_off_is_put_aside_and_the_others_are_taken(spark, la
     packed = gzip.compress("".join(json.dumps(sample(partition=number)) + "\n" for number in range(2000)).encode())
     (tmp_path / "cut.json.gz").write_bytes(packed[: len(packed) // 2])
     outcome = ingest(whole, str(tmp_path / "cut.json.gz"))
-    assert (outcome.good, dict(outcome.rules)) == (1, {"not_readable": 1})
-    assert "the file can't be read to its end" in dict(outcome.examples)["not_readable"]
-    assert "cut.json.gz" in dict(outcome.examples)["not_readable"]
+    assert (outcome.good, dict(outcome.rules)) == (1, {"file_not_readable": 1})
+    ((path, why),) = outcome.lost_files
+    assert path.endswith("cut.json.gz")
+    assert why.startswith("the file can't be read to its end: ")
     (tmp_path / "cut.json.gz").write_bytes(packed)
     assert dict(ingest(str(tmp_path / "cut.json.gz")).rules) == {"already_ingested": 1}
 
@@ -359,7 +360,16 @@ def test_a_file_that_was_cut_off_is_put_aside_and_the_others_are_taken(spark, la
     raw = (tmp_path / "whole.parquet").read_bytes()
     (tmp_path / "cut.parquet").write_bytes(raw[: len(raw) - 20])
     outcome = ingest(str(tmp_path / "cut.parquet"), str(tmp_path / "whole.parquet"), kind="parquet")
-    assert (outcome.good, dict(outcome.rules)) == (1, {"not_readable": 1})
+    assert (outcome.good, dict(outcome.rules)) == (1, {"file_not_readable": 1})
+
+
+def test_a_line_that_is_no_sample_is_no_second_cluster(spark, lake, ingest, tmp_path):
+    head = "cluster_id,topic,partition,broker_id,window_start,window_seconds,bytes_in\n"
+    rows = "".join(f"c1,j,{number},1,{1_738_368_000},60,11\n" for number in range(3))
+    (tmp_path / "merged.csv").write_text(f"{head}{rows}<<<<<<< HEAD\n")
+    outcome = ingest(str(tmp_path / "merged.csv"), kind="csv")
+    assert (outcome.good, dict(outcome.rules)) == (3, {"missing_key": 1})
+    assert outcome.lost_files == ()
 
 
 def test_a_cluster_without_a_name_is_put_aside_and_the_others_are_taken(spark, lake, ingest, tmp_path):

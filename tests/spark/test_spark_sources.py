@@ -290,6 +290,16 @@ def record(minute, partition=0, **changes):
     return json.dumps(row)
 
 
+def test_a_snapshot_line_with_a_field_of_another_type_is_told_by_its_field(spark, lake, now, tmp_path):
+    head, first, second = encode_inventory(inventory(0, [(0, 0, 100, 1000), (1, 0, 100, 1000)]))
+    odd = json.dumps({**json.loads(first), "sizes": {"1": 123}}).encode() + b"\n"
+    (tmp_path / "odd.jsonl").write_bytes(head + odd + second)
+    outcome = ingest_snapshots(spark, lake, [str(tmp_path / "odd.jsonl")], now=now, options=IngestOptions())
+    examples = dict(outcome.examples)
+    assert examples["not_readable"].startswith('sizes is {"1":123}, no array<struct<broker:int,bytes:bigint>>')
+    assert "holds 1 of its 2 partitions: 1 lines of its file can't be read" in examples["incomplete"]
+
+
 def test_a_streams_batches_repeat_harmlessly_and_put_late_rows_aside(spark, lake, now):
     options = StreamOptions(checkpoint="unused")
 

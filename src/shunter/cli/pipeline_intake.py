@@ -157,6 +157,11 @@ def ingest(ctx: click.Context, paths: tuple[str, ...], kind: str, json: bool, **
         _tell_ingest(outcome, settings.lake.rejects)
     if outcome.ingest_id is not None and outcome.nothing_new:
         raise SystemExit(ExitCode.REFUSED)
+    if outcome.lost_files:
+        raise SystemExit(ExitCode.PARTLY)
+
+
+LISTED_AT_MOST = 20
 
 
 def _tell_ingest(outcome: IngestOutcome, rejects: str) -> None:
@@ -174,6 +179,10 @@ def _tell_ingest(outcome: IngestOutcome, rejects: str) -> None:
             click.echo(f"  {rule}: {rows:,}" + (f", such as: {examples[rule]}" if rule in examples else ""))
         if outcome.rejected:
             click.echo(f"all of them are kept in {rejects}")
+        for path, why in outcome.lost_files[:LISTED_AT_MOST]:
+            click.echo(f"{path}: nothing of it was taken: {why}", err=True)
+        if len(outcome.lost_files) > LISTED_AT_MOST:
+            click.echo(f"and {counted(len(outcome.lost_files) - LISTED_AT_MOST, 'more file')}", err=True)
 
 
 _NO_ROWS_OF_SNAPSHOTS = "assignments and sizes are in; it takes a second snapshot of a cluster to tell rates, until then plans rest on sizes"

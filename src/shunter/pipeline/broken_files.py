@@ -18,6 +18,10 @@ _TEXTS = ("cluster_id", "topic_id", "topic", "role", "source", "file", "reader_r
 _INTS = ("partition", "broker_id", "window_seconds")
 
 
+FILE_RULE = "file_not_readable"
+"""Of such a file nothing is taken, whatever its other rows may be worth."""
+
+
 class BrokenFile(NamedTuple):
     """A file, and what Spark says of it."""
 
@@ -60,7 +64,7 @@ def put_broken_aside(spark: SparkSession, broken: Sequence[BrokenFile], source: 
     columns |= {
         "source": F.lit(source),
         "file": F.col("path"),
-        "reader_rule": F.lit("not_readable"),
+        "reader_rule": F.lit(FILE_RULE),
         "reader_detail": F.concat(F.lit("the file can't be read to its end: "), F.col("why")),
     }
     return given.select(*(columns[name].alias(name) for name in RAW))

@@ -11,7 +11,7 @@ from typing import Literal
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from shunter.pipeline.broken_files import BrokenFile, put_broken_aside, taking_what_can_be_read
+from shunter.pipeline.broken_files import FILE_RULE, BrokenFile, put_broken_aside, taking_what_can_be_read
 from shunter.pipeline.commit_log import COMPACTION, RETENTION, Commit, InputFile, LogState, touch
 from shunter.pipeline.lake import Lake, batch_id, list_inputs
 from shunter.pipeline.schemas import BROKER_SAMPLES, REJECTS, SAMPLE_KEY, SAMPLES, SNAPSHOTS
@@ -24,7 +24,8 @@ Reader = Callable[[SparkSession, Sequence[str]], DataFrame]
 SEQUENCE_RULES = ("duplicate", "time_backwards", "already_ingested", "mixed_clusters", "late")
 ROW_RULES = (
     "missing_key", "negative", "unknown_role", "other_cluster", "absurd_window", "absurd_time", "absurd_rate",
-    "absurd_size", "no_load", "not_a_number", "not_a_time", "wrong_unit", "not_readable", "incomplete", "unknown_broker",
+    "absurd_size", "no_load", "not_a_number", "not_a_time", "wrong_unit", "not_readable", FILE_RULE, "incomplete",
+    "unknown_broker",
 )  # fmt: skip
 MOST_WINDOW_SECONDS = Limits().window_seconds
 ROWS_PER_FILE = 1_000_000
@@ -62,6 +63,8 @@ class IngestOutcome:
     """Rows in `broker_samples`."""
     snapshots: int = 0
     """Snapshots of clusters that were taken."""
+    lost_files: tuple[tuple[str, str], ...] = ()
+    """Files that can't be read to their end, of which nothing was taken; and why."""
 
     @property
     def nothing_new(self) -> bool:
@@ -143,8 +146,15 @@ def outcome_of(spark: SparkSession, lake: Lake, commit: Commit | None, skipped: 
     """What a batch brought, with an example of each rule."""
     if commit is None:
         return IngestOutcome(None, skipped=skipped)
-    examples = examples_of(lake.read_batch(spark, REJECTS, commit.ingest_id)) if commit.rejected else ()
-    return IngestOutcome(commit.ingest_id, commit.good, commit.rejected, commit.rules, examples, skipped)
+    rejects = lake.read_batch(spark, REJECTS, commit.ingest_id)
+    examples = examples_of(rejects) if commit.rejected else ()
+    lost: list[tuple[str, str]] = []
+    if FILE_RULE in dict(commit.rules):
+        rows = rejects.where(F.col("rule") == FILE_RULE).select("file", F.coalesce("detail", F.lit("?"))).distinct()
+        lost = sorted((str(row[0]), str(row[1])) for row in rows.collect())
+    return IngestOutcome(
+        commit.ingest_id, commit.good, commit.rejected, commit.rules, examples, skipped, lost_files=tuple(lost)
+    )
 
 
 def took_nothing(commit: Commit) -> bool:
@@ -307,6 +317,8 @@ def profile_of(rows: DataFrame, *, by_file: bool = True) -> Profile:
 
 
 def _mixed_files(rows: DataFrame) -> tuple[str, ...]:
+    # A line that is no sample, as what a merge leaves behind, belongs to no cluster.
+    rows = rows.where(F.col("partition").isNotNull() & F.col("window_start").isNotNull())
     by_file = rows.groupBy("file").agg(F.min("cluster_id").alias("first"), F.max("cluster_id").alias("last"))
     mixed = by_file.where(F.col("file").isNotNull() & (F.col("first") != F.col("last"))).select("file").collect()
     return tuple(sorted(row["file"] for row in mixed))

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from shunter.formats.inventory_files import VERSION
 from shunter.pipeline.schemas import BROKERS, FOLLOWER, LEADER, REPLICAS
@@ -36,7 +37,7 @@ class SeenSnapshot(NamedTuple):
     told: int | None
     partitions: int
     unreadable: int = 0
-    """Lines of its file that are no JSON."""
+    """Lines of its file that can't be read."""
 
     @property
     def flaw(self) -> str | None:
@@ -44,7 +45,8 @@ class SeenSnapshot(NamedTuple):
         if self.heads == 0:
             return "the snapshot has no line of kind cluster: it was cut off"
         if self.told is not None and self.told != self.partitions:
-            return f"the snapshot holds {self.partitions} of its {self.told} partitions: it was cut off"
+            why = f"{self.unreadable:,} lines of its file can't be read" if self.unreadable else "it was cut off"
+            return f"the snapshot holds {self.partitions} of its {self.told} partitions: {why}"
         if self.told is None and self.unreadable:
             return (
                 f"{self.unreadable} lines of its file can't be read, and its first line does not say how many there are"
@@ -70,14 +72,25 @@ def read_snapshot_lines(spark: SparkSession, paths: Sequence[str], *, now: datet
         F.coalesce("topic", F.col("partition").cast("string")).isNull() | F.col("replicas").isNull()
     )
     flaw = (
-        F.when(
-            F.col("_corrupt_record").isNotNull(), F.concat(F.lit("not JSON: "), F.substring("_corrupt_record", 1, 80))
-        )
+        F.when(F.col("_corrupt_record").isNotNull(), _misread(F.col("_corrupt_record")))
         .when(F.coalesce(F.col("version"), F.lit(0)) != VERSION, F.concat(F.lit("version is not "), F.lit(VERSION)))
         .when(~is_time, no_time)
         .when(key | part, F.lit("cluster_id, taken_at_ms, topic, partition or replicas is missing"))
     )
     return lines.withColumns({"flaw": flaw, "taken_at": F.when(is_time, F.timestamp_millis("taken_at_ms"))})
+
+
+def _misread(line: Column) -> Column:
+    """Why a line does not fit `_LINE`: the first field that is of another type, with what stands there; else it is no JSON."""
+    wrong: list[Column] = []
+    for field in cast("StructType", StructType.fromDDL(_LINE)).fields[:-1]:
+        found = F.get_json_object(line, f"$.{field.name}")
+        fits = F.from_json(line, f"{field.name} {field.dataType.simpleString()}")[field.name].isNotNull()
+        told = F.concat(
+            F.lit(f"{field.name} is "), F.substring(found, 1, 40), F.lit(f", no {field.dataType.simpleString()}")
+        )
+        wrong.append(F.when(found.isNotNull() & ~fits, told))
+    return F.coalesce(*wrong, F.concat(F.lit("not JSON: "), F.substring(line, 1, 80)))
 
 
 def snapshots_of(lines: DataFrame) -> list[SeenSnapshot]:
