@@ -49,7 +49,7 @@ def collect(
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     from shunter.app.collection import collect_every  # noqa: PLC0415
 
-    if count is not None and every is None:
+    if count not in (None, 1) and every is None:
         raise click.UsageError("--count needs --every: how far apart?")
     ended, missed = _ended_by_signal(), partial(click.echo, err=True)
     number = count if every is not None else 1
@@ -155,6 +155,8 @@ def ingest(ctx: click.Context, paths: tuple[str, ...], kind: str, json: bool, **
         click.echo(as_json(outcome))
     else:
         _tell_ingest(outcome, settings.lake.rejects)
+        if kind == "cruise-control" and "time_backwards" in dict(outcome.rules):
+            click.echo(_SAMPLED_MORE_OFTEN)
     if outcome.ingest_id is not None and outcome.nothing_new:
         raise SystemExit(ExitCode.REFUSED)
     if outcome.lost_files:
@@ -162,6 +164,9 @@ def ingest(ctx: click.Context, paths: tuple[str, ...], kind: str, json: bool, **
 
 
 LISTED_AT_MOST = 20
+_SAMPLED_MORE_OFTEN = (
+    "windows overlap: if Cruise Control samples more often (metric.sampling.interval.ms), say so with --sampled-every"
+)
 
 
 def _tell_ingest(outcome: IngestOutcome, rejects: str) -> None:
