@@ -130,7 +130,8 @@ def ingest(ctx: click.Context, paths: tuple[str, ...], kind: str, json: bool, **
     """Take samples in from files, or from a Kafka topic as a stream.
 
     Good rows go to `samples`, the others to `rejects` with the rule that they break. Files whose contents were taken
-    before are skipped. Exit status 7: the input has no row, or every row breaks a rule; 0 if all rows came before.
+    before are skipped. Exit status 7: the input has no row, or every row breaks a rule; 0 if all rows came before; 1 if
+    a file can't be read to its end. Such files are named, and the others are taken.
 
     \b
     Examples:

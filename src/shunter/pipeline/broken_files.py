@@ -16,7 +16,7 @@ from shunter.pipeline.validation import RAW
 Made = TypeVar("Made")
 _TEXTS = ("cluster_id", "topic_id", "topic", "role", "source", "file", "reader_rule", "reader_detail")
 _INTS = ("partition", "broker_id", "window_seconds")
-
+_MOST_CAUSES = 10
 
 FILE_RULE = "file_not_readable"
 """Of such a file nothing is taken, whatever its other rows may be worth."""
@@ -74,10 +74,19 @@ def _flaw(path: str, read: Callable[[Sequence[str]], DataFrame]) -> BrokenFile |
     try:
         read([path]).write.format("noop").mode("overwrite").save()
     except Py4JJavaError as error:
-        return BrokenFile(path, _gist(str(error.java_exception.getMessage())))
+        return BrokenFile(path, _gist(_with_causes(error)))
     except PySparkException as error:
         return BrokenFile(path, _gist(str(error)))
     return None
+
+
+def _with_causes(error: Py4JJavaError) -> str:
+    """Spark's words, and below them those of each cause: Spark's own may say no more than that a file can't be read."""
+    thrown = error.java_exception
+    told = [str(thrown.getMessage())]
+    while len(told) < _MOST_CAUSES and (thrown := thrown.getCause()) is not None:
+        told.append(f"Caused by: {thrown.toString()}")
+    return "\n".join(told)
 
 
 def _gist(words: str) -> str:

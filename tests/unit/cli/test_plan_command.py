@@ -95,7 +95,10 @@ def test_every_move_is_explained_where_asked(source: Path, tmp_path: Path) -> No
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     moves = [row for row in rows if row["row"] == "move"]
     assert moves
-    known = ("its broker had too much: disk (2.00 of the mean where it was", "exchanged for another replica: disk (2.00")
+    known = (
+        "its broker had too much: disk (2.00 of the mean where it was",
+        "exchanged for another replica: disk (2.00",
+    )
     assert all(row["reason"].startswith(known) for row in moves)
     assert [row["broker"] for row in rows if row["row"] == "broker"] == [1, 2, 3, 4, 5, 6]
 
