@@ -105,6 +105,7 @@ def test_each_bad_row_is_kept_with_its_rule_and_counted(spark, lake, ingest, tmp
             sample(unit="kB", partition=10),
             sample(size_bytes=10**17, partition=11),
             "{not json",
+            "null",
         ],
     )
     outcome = ingest(path)
@@ -121,9 +122,11 @@ def test_each_bad_row_is_kept_with_its_rule_and_counted(spark, lake, ingest, tmp
         "no_load": 1,
         "wrong_unit": 1,
         "absurd_size": 1,
-        "not_readable": 1,
+        "not_readable": 2,
     }
-    assert outcome.rejected == 12
+    assert outcome.rejected == 13
+    unread = [detail for rule, detail, _ in rejected(spark, lake) if rule == "not_readable"]
+    assert unread == ["no JSON object: null", "not JSON: {not json"]
     told = {rule: detail for rule, detail, _ in rejected(spark, lake)}
     assert told["negative"] == "bytes_in -5 is below 0"
     assert told["not_a_number"] == "bytes_out is many"

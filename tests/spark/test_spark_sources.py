@@ -14,7 +14,7 @@ from shunter.pipeline.broker_batch import cruise_control_reader, ingest_with_bro
 from shunter.pipeline.broker_check import broker_loads, doubts
 from shunter.pipeline.ingest import IngestOptions
 from shunter.pipeline.rollup import compact
-from shunter.pipeline.schemas import BROKER_SAMPLES, BROKERS, REPLICAS, SAMPLES
+from shunter.pipeline.schemas import BROKER_SAMPLES, BROKERS, REJECTS, REPLICAS, SAMPLES
 from shunter.pipeline.snapshot_batch import ingest_snapshots, latest_snapshot
 from shunter.pipeline.sources.log_dirs import read_log_dirs
 from shunter.pipeline.sources.prometheus import read_prometheus
@@ -291,13 +291,23 @@ def record(minute, partition=0, **changes):
 
 
 def test_a_snapshot_line_with_a_field_of_another_type_is_told_by_its_field(spark, lake, now, tmp_path):
-    head, first, second = encode_inventory(inventory(0, [(0, 0, 100, 1000), (1, 0, 100, 1000)]))
-    odd = json.dumps({**json.loads(first), "sizes": {"1": 123}}).encode() + b"\n"
-    (tmp_path / "odd.jsonl").write_bytes(head + odd + second)
-    outcome = ingest_snapshots(spark, lake, [str(tmp_path / "odd.jsonl")], now=now, options=IngestOptions())
-    examples = dict(outcome.examples)
-    assert examples["not_readable"].startswith('sizes is {"1":123}, no array<struct<broker:int,bytes:bigint>>')
-    assert "holds 1 of its 2 partitions: 1 lines of its file can't be read" in examples["incomplete"]
+    head, *lines = encode_inventory(inventory(0, [(number, 0, 100, 1000) for number in range(5)]))
+    odd = ({"sizes": {"1": 123}}, {"sizes": [{"broker": "x", "bytes": 5}]}, {"partition": "2"}, {"version": 2})
+    changed = [json.dumps({**json.loads(line), **change}) for line, change in zip(lines[1:], odd, strict=True)]
+    text = "\n".join([head.decode().strip(), lines[0].decode().strip(), *changed, "null", '{"kind": "part'])
+    (tmp_path / "odd.jsonl").write_text(text + "\n")
+    ingest_snapshots(spark, lake, [str(tmp_path / "odd.jsonl")], now=now, options=IngestOptions())
+    rows = lake.read(spark, REJECTS).select("rule", "detail").collect()
+    assert sorted(row["detail"] for row in rows if row["rule"] == "not_readable") == [
+        "no JSON object: null",
+        'not JSON: {"kind": "part',
+        'partition is "2", expected a whole number of 32 bits',
+        'sizes is [{"broker":"x","bytes":5}], expected a list of {broker, bytes}',
+        'sizes is {"1":123}, expected a list of {broker, bytes}',
+        "version is not 1",
+    ]
+    whole = [row["detail"] for row in rows if row["rule"] == "incomplete"]
+    assert whole == ["the snapshot holds 1 of its 5 partitions: 6 lines of its file were refused"]
 
 
 def test_a_streams_batches_repeat_harmlessly_and_put_late_rows_aside(spark, lake, now):

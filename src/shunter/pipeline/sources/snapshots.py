@@ -12,10 +12,12 @@ from typing import NamedTuple, cast
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, StructType
 
+from shunter.core.wording import counted
 from shunter.formats.inventory_files import VERSION
 from shunter.pipeline.schemas import BROKERS, FOLLOWER, LEADER, REPLICAS
+from shunter.pipeline.sources.tables import no_object
 from shunter.pipeline.validation import NO_NAME, RAW, Limits
 
 _LINE = """
@@ -25,6 +27,8 @@ _LINE = """
     end_offset bigint, min_insync int, sizes array<struct<broker: int, bytes: bigint>>, partitions bigint,
     _corrupt_record string
 """
+_CORRUPT, _NAMED = "_corrupt_record", "columnNameOfCorruptRecord"
+_WORDS = {"int": "a whole number of 32 bits", "bigint": "a whole number", "string": "text"}
 
 
 class SeenSnapshot(NamedTuple):
@@ -38,6 +42,8 @@ class SeenSnapshot(NamedTuple):
     partitions: int
     unreadable: int = 0
     """Lines of its file that can't be read."""
+    refused: int = 0
+    """Lines of its file that can't be used: those, and what can be read but breaks a rule."""
 
     @property
     def flaw(self) -> str | None:
@@ -45,7 +51,8 @@ class SeenSnapshot(NamedTuple):
         if self.heads == 0:
             return "the snapshot has no line of kind cluster: it was cut off"
         if self.told is not None and self.told != self.partitions:
-            why = f"{self.unreadable:,} lines of its file can't be read" if self.unreadable else "it was cut off"
+            were = "was" if self.refused == 1 else "were"
+            why = f"{counted(self.refused, 'line')} of its file {were} refused" if self.refused else "it was cut off"
             return f"the snapshot holds {self.partitions} of its {self.told} partitions: {why}"
         if self.told is None and self.unreadable:
             return (
@@ -81,31 +88,43 @@ def read_snapshot_lines(spark: SparkSession, paths: Sequence[str], *, now: datet
 
 
 def _misread(line: Column) -> Column:
-    """Why a line does not fit `_LINE`: the first field that is of another type, with what stands there; else it is no JSON."""
+    """Why a line does not fit `_LINE`: its first field of another type, with what stands there; else it is no JSON object."""
+    document = F.try_parse_json(line)
     wrong: list[Column] = []
     for field in cast("StructType", StructType.fromDDL(_LINE)).fields[:-1]:
-        found = F.get_json_object(line, f"$.{field.name}")
-        fits = F.from_json(line, f"{field.name} {field.dataType.simpleString()}")[field.name].isNotNull()
+        found = F.to_json(F.try_variant_get(document, f"$.{field.name}", "variant"))
+        # A list with one entry that does not fit is read in part: what does not fit is told beside it.
+        read = F.from_json(line, f"{field.name} {field.dataType.simpleString()}, {_CORRUPT} string", {_NAMED: _CORRUPT})
         told = F.concat(
-            F.lit(f"{field.name} is "), F.substring(found, 1, 40), F.lit(f", no {field.dataType.simpleString()}")
+            F.lit(f"{field.name} is "), F.substring(found, 1, 80), F.lit(f", expected {_in_words(field.dataType)}")
         )
-        wrong.append(F.when(found.isNotNull() & ~fits, told))
-    return F.coalesce(*wrong, F.concat(F.lit("not JSON: "), F.substring(line, 1, 80)))
+        wrong.append(F.when(found.isNotNull() & read[_CORRUPT].isNotNull(), told))
+    return F.coalesce(*wrong, no_object(line))
+
+
+def _in_words(kind: DataType) -> str:
+    if not isinstance(kind, ArrayType):
+        return _WORDS.get(kind.simpleString(), kind.simpleString())
+    each = kind.elementType
+    return f"a list of {{{', '.join(each.names)}}}" if isinstance(each, StructType) else "a list of whole numbers"
 
 
 def snapshots_of(lines: DataFrame) -> list[SeenSnapshot]:
     """Every snapshot that a batch holds, by cluster, time and file; a small result."""
     usable = lines.where(F.col("flaw").isNull()).groupBy("cluster_id", "taken_at_ms", "file")
     is_head = F.col("kind") == "cluster"
-    counted = usable.agg(
+    by_snapshot = usable.agg(
         F.count_if(is_head).alias("heads"),
         F.max(F.when(is_head, F.col("partitions"))).alias("told"),
         F.count_distinct(F.when(~is_head, F.struct("topic", "partition"))).alias("found"),
     )
-    broken = lines.where(F.col("_corrupt_record").isNotNull()).groupBy("file").agg(F.count("*").alias("unreadable"))
-    ordered = counted.join(F.broadcast(broken), on="file", how="left").select(
-        "cluster_id", "taken_at_ms", "file", "heads", "told", "found", F.coalesce("unreadable", F.lit(0))
-    )
+    broken = lines.where(F.col("flaw").isNotNull()).groupBy("file").agg(
+        F.count(_CORRUPT).alias("unreadable"), F.count("*").alias("refused")
+    )  # fmt: skip
+    ordered = by_snapshot.join(F.broadcast(broken), on="file", how="left").select(
+        "cluster_id", "taken_at_ms", "file", "heads", "told", "found",
+        F.coalesce("unreadable", F.lit(0)), F.coalesce("refused", F.lit(0)),
+    )  # fmt: skip
     return sorted((SeenSnapshot(*row) for row in ordered.collect()), key=lambda one: one[:3])
 
 

@@ -141,6 +141,12 @@ def check_columns(columns: Sequence[str], place: str, *, has_cluster: bool) -> N
     )
 
 
+def no_object(line: Column) -> Column:
+    """What is wrong with a line that holds no JSON object: it may be JSON all the same, such as `null`."""
+    what = F.when(F.try_parse_json(line).isNotNull(), F.lit("no JSON object: ")).otherwise(F.lit("not JSON: "))
+    return F.concat(what, F.substring(line, 1, 80))
+
+
 def raw_samples(frame: DataFrame, *, source: str, file: Column, cluster: str | None = None) -> DataFrame:
     """Bring a table of samples into the columns of `RAW`, whatever types it came in.
 
@@ -150,9 +156,7 @@ def raw_samples(frame: DataFrame, *, source: str, file: Column, cluster: str | N
     start, start_broken = _start(types)
     broken: list[tuple[str, Column, Column]] = []
     if "_corrupt_record" in types:
-        broken.append(
-            ("not_readable", F.col("_corrupt_record").isNotNull(), F.concat(F.lit("not JSON: "), "_corrupt_record"))
-        )
+        broken.append(("not_readable", F.col("_corrupt_record").isNotNull(), no_object(F.col("_corrupt_record"))))
     columns: dict[str, Column] = {"window_start": start}
     for name, kind in _NUMBERS.items():
         columns[name], misread = _number(name, kind, types)
