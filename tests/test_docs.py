@@ -13,6 +13,7 @@ import pytest
 
 from shunter.app.drop_in import options as reassign_options
 from shunter.cli import main
+from shunter.formats.inventory_files import decode_inventory, encode_inventory
 from shunter.pipeline import account_schemas, outlook_schemas, schemas
 from shunter.pipeline.schemas import Table
 
@@ -174,6 +175,13 @@ def test_every_table_and_column_is_documented(name: str) -> None:
     assert name in documented, "run scripts/document-data"
     missing = [column for column in TABLES[name].columns if f"| `{column}` |" not in documented[name]]
     assert missing == [], "run scripts/document-data"
+
+
+def test_the_documented_lines_of_a_snapshot_file_are_those_that_are_written() -> None:
+    found = re.search(r"```json\n(.+?)```", sections(ROOT / "docs" / "data.md", 2)["Snapshot files"], re.DOTALL)
+    assert found is not None
+    shown = found[1].encode()
+    assert b"".join(encode_inventory(decode_inventory(shown, "docs/data.md"))) == shown
 
 
 def test_every_option_of_the_drop_in_is_documented() -> None:

@@ -53,3 +53,22 @@ def test_of_many_files_that_were_lost_the_first_are_named_and_the_others_counted
 def test_rows_that_were_put_aside_end_with_0_and_a_batch_of_nothing_with_7(told):
     assert told(ingest.IngestOutcome("b1", 5, 1, (("negative", 1),))).exit_code == 0
     assert told(lost(1, good=0)).exit_code == 7
+
+
+@pytest.mark.parametrize(("kind", "hinted"), [("cruise-control", True), ("json", False)])
+def test_windows_of_cruise_control_that_overlap_come_with_what_to_do(told, kind, hinted):
+    overlapping = ingest.IngestOutcome("b1", 5, 5, (("time_backwards", 5),))
+    done = told(overlapping, "--kind", kind, "--cluster", "c1")
+    assert (done.exit_code, "--sampled-every" in done.stdout) == (0, hinted)
+    assert "--sampled-every" not in told(ingest.IngestOutcome("b1", 5), "--kind", kind, "--cluster", "c1").stdout
+
+
+def test_one_snapshot_needs_no_distance_to_the_next(monkeypatch):
+    asked = []
+    monkeypatch.setattr("shunter.app.collection.collect_every", lambda *_, **how: asked.append(how["count"]) or ())
+    command = ["pipeline", "collect", "--bootstrap-server", "127.0.0.1:1", "--count"]
+    assert CliRunner().invoke(main, [*command, "1"]).exit_code == 0
+    refused = CliRunner().invoke(main, [*command, "2"])
+    assert (refused.exit_code, "--count needs --every" in refused.stderr) == (2, True)
+    assert CliRunner().invoke(main, [*command, "2", "--every", "1s"]).exit_code == 0
+    assert asked == [1, 2]
