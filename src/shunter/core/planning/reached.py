@@ -44,11 +44,10 @@ def what_is_left(plan: BalancedPlan, budget: Budget) -> tuple[Undone, ...]:
 
 def _told_apart(load: float, edge: float) -> tuple[str, str]:
     """Both with as many digits as show which is greater; three, where that is enough."""
-    for digits in range(3, 9):
-        told = f"{load:.{digits}f}", f"{edge:.{digits}f}"
-        if told[0] != told[1]:
-            break
-    return told
+    digits = 3
+    while f"{load:.{digits}f}" == f"{edge:.{digits}f}" and digits < 9:
+        digits += 1
+    return f"{load:.{digits}f}", f"{edge:.{digits}f}"
 
 
 def _forced_racks(plan: BalancedPlan) -> tuple[Undone, ...]:

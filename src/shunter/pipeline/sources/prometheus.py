@@ -133,7 +133,9 @@ def series_of(spark: SparkSession, paths: Sequence[str], cluster: str | None, br
     times = F.transform("values", lambda point: F.coalesce(F.get(point, F.lit(0)), F.lit("missing")))
     no_times = F.filter(times, lambda time: ~F.coalesce(time.try_cast("double").between(0, LAST_SECOND), F.lit(False)))
     flaw = (
-        F.when(F.col("broken").isNotNull(), F.concat(F.lit("file_not_readable/"), "broken"))
+        # An answer without series is whole: a query may well find nothing.
+        F.when(F.col("broken").startswith("no series"), F.concat(F.lit("not_readable/"), "broken"))
+        .when(F.col("broken").isNotNull(), F.concat(F.lit("file_not_readable/"), "broken"))
         .when(F.col("measure").isNull(), F.concat(F.lit("not_readable/no metric that Shunter knows: "), F.coalesce("name", F.lit("(none)"))))
         .when(F.size(no_times) > 0, F.concat(F.lit("not_a_time/time is "), F.element_at(no_times, 1), F.lit(": no seconds since 1970")))
         .when(F.col("broker_id").isNull(), F.concat(F.lit("unknown_broker/instance "), F.coalesce("instance", F.lit("(none)")), F.lit(" is not mapped to a broker id")))
