@@ -93,7 +93,7 @@ fingerprint() {
 }
 
 install() {
-    .venv/bin/python -m pip install --no-input --disable-pip-version-check "$@" >&2
+    .venv/bin/python -m pip install --no-input --disable-pip-version-check --no-deps "$@" >&2
 }
 
 ensure_venv() {
@@ -108,9 +108,11 @@ ensure_venv() {
     rm -f "$stamp"
     say "installing the locked dependencies into .venv; the first time this fetches about 700 MB, most of it Spark"
     # What builds packages comes first and is locked too, so that nothing unlocked is fetched to build the others.
+    # Nothing is resolved, for the lists are whole: pip before 23.3 would look for a newer coverage[toml] than the locked one.
     install --require-hashes -r requirements-build.lock
     install --require-hashes --no-build-isolation -r requirements.lock
-    install --no-deps --no-build-isolation --editable .
+    install --no-build-isolation --editable .
+    .venv/bin/python -m pip check >&2
     fingerprint >"$stamp"
     say "ready"
 }

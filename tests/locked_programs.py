@@ -31,6 +31,6 @@ def binaries(name: str) -> Path:
             "--no-input",
             "--disable-pip-version-check",
         ]
-        subprocess.run([*pip, "--require-hashes", "-r", lock], check=True, timeout=900)
+        subprocess.run([*pip, "--no-deps", "--require-hashes", "-r", lock], check=True, timeout=900)
         made_from.write_text(wanted)
     return folder / "bin"

@@ -30,7 +30,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 into=${1:-$here/environment}
 (cd "$here" && sha256sum --check --quiet SHA256SUMS)
 "${PYTHON:-python3}" -m venv "$into"
-"$into/bin/python" -m pip install --quiet --no-index --find-links "$here/wheels" --require-hashes -r "$here/requirements.txt"
+"$into/bin/python" -m pip install --quiet --no-index --find-links "$here/wheels" --no-deps --require-hashes -r "$here/requirements.txt"
 echo "installed: $into/bin/shunter"
 echo "jars of Kafka and of Spark's connectors: export SHUNTER_CACHE=$here/cache"
 """
