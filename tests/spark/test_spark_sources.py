@@ -32,6 +32,14 @@ def series(name, values, *, step=60, **labels):
     }
 
 
+def answered(spark, folder, result, **brokers):
+    """Rows of one answer; brokers are named as in `kafka-1:7071`, by their number there: `kafka_1=1`."""
+    path = folder / "range.json"
+    path.write_text(json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}}))
+    known = {f"{name.replace('_', '-')}:7071": broker for name, broker in brokers.items()}
+    return read_prometheus(spark, [str(path)], cluster="c1", brokers=known).collect()
+
+
 def test_prometheus_counters_resets_gaps_and_shares(spark, tmp_path):
     result = [
         series("kafka_server_brokertopicmetrics_bytesin_total", [1000, 1600, 300, 900, None, None, None, None, 5000]),
@@ -51,9 +59,7 @@ def test_prometheus_counters_resets_gaps_and_shares(spark, tmp_path):
     result.append(never)
     totals = series("kafka_server_brokertopicmetrics_bytesin_total", [1, 2])
     del totals["metric"]["topic"]
-    path = tmp_path / "range.json"
-    path.write_text(json.dumps({"status": "success", "data": {"resultType": "matrix", "result": [*result, totals]}}))
-    rows = read_prometheus(spark, [str(path)], cluster="c1", brokers={"kafka-1:7071": 1}).collect()
+    rows = answered(spark, tmp_path, [*result, totals], kafka_1=1)
     good = {(row["partition"], int(row["window_start"].minute)): row for row in rows if row["reader_rule"] is None}
     # 600 bytes came in the first minute: 3 of 4 messages were partition 0's.
     assert [good[p, 0]["bytes_in"] for p in (0, 1, 2)] == [450, 150, None]
@@ -91,9 +97,7 @@ def test_prometheus_splits_no_bytes_while_leaders_change(spark, tmp_path):
         series(offset, [0, 6000, None, None, None, 30000, 36000], partition="9"),
         series(offset, [6000 * n for n in range(7)], partition="9", **two),
     ]  # fmt: skip
-    path = tmp_path / "range.json"
-    path.write_text(json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}}))
-    rows = read_prometheus(spark, [str(path)], cluster="c1", brokers={"kafka-1:7071": 1, "kafka-2:7071": 2}).collect()
+    rows = answered(spark, tmp_path, result, kafka_1=1, kafka_2=2)
     assert {row["reader_rule"] for row in rows} == {None}
     found = {}
     for row in sorted(rows, key=lambda row: row["window_start"]):
@@ -110,23 +114,19 @@ def test_prometheus_of_topics_that_nobody_reads(spark, tmp_path):
     """A broker has no series of a topic's bytes out until somebody reads it."""
     came, went = "kafka_server_brokertopicmetrics_bytesin_total", "kafka_server_brokertopicmetrics_bytesout_total"
     mute = {"instance": "kafka-2:7071"}
+    topics = ("read", "unread", "later", "last")
     result = [
-        *(of_one(topic, "kafka_log_log_size", [1] * 5, partition="0") for topic in ("read", "unread", "later", "last")),
-        *(of_one(topic, came, [60 * n for n in range(5)]) for topic in ("read", "unread", "later", "last")),
-        of_one("read", went, [600 * n for n in range(5)]),
+        *(series("kafka_log_log_size", [1] * 5, topic=topic, partition="0") for topic in topics),
+        *(series(came, [60 * n for n in range(5)], topic=topic) for topic in topics),
+        series(went, [600 * n for n in range(5)], topic="read"),
         # First read in the third minute, and at the very end: how much that was nobody knows.
-        of_one("later", went, [None, None, None, 7, 307]),
-        of_one("last", went, [None, None, None, None, 7]),
+        series(went, [None, None, None, 7, 307], topic="later"),
+        series(went, [None, None, None, None, 7], topic="last"),
         # This broker shows no bytes out at all.
-        of_one("read", "kafka_log_log_size", [1] * 5, partition="1", **mute),
-        of_one("read", came, [60 * n for n in range(5)], **mute),
+        series("kafka_log_log_size", [1] * 5, topic="read", partition="1", **mute),
+        series(came, [60 * n for n in range(5)], topic="read", **mute),
     ]
-    for one in result:
-        if "brokertopicmetrics" in one["metric"]["__name__"]:
-            del one["metric"]["partition"]
-    path = tmp_path / "range.json"
-    path.write_text(json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}}))
-    rows = read_prometheus(spark, [str(path)], cluster="c1", brokers={"kafka-1:7071": 1, "kafka-2:7071": 2}).collect()
+    rows = answered(spark, tmp_path, result, kafka_1=1, kafka_2=2)
     assert {row["reader_rule"] for row in rows} == {None}
     found = {}
     for row in sorted(rows, key=lambda row: row["window_start"]):
@@ -142,7 +142,7 @@ def test_prometheus_of_topics_that_nobody_reads(spark, tmp_path):
 
 
 def of_one(topic, name, values, at=0, **labels):
-    one = series(name, [], **{"topic": topic, "partition": "0", **labels})
+    one = series(name, [], topic=topic, partition="0", **labels)
     one["values"] = [[T0 + at + 60 * minute, str(value)] for minute, value in enumerate(values) if value is not None]
     return one
 

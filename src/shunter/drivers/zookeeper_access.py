@@ -102,9 +102,7 @@ class TlsSocket:
         self._encrypted.close()
 
 
-def _polled(
-    rlist: Sequence[Any], wlist: Sequence[Any], timeout: float | None
-) -> tuple[list[Any], list[Any], list[Any]]:
+def _polled(rlist: Sequence[Any], wlist: Sequence[Any], timeout: float | None) -> tuple[list[Any], list[Any]]:
     """Wait as `select` does, by one call of the system: kazoo waits three times for each answer, by five calls each."""
     if timeout is not None and timeout < 0:
         raise ValueError(f"nobody can wait for {timeout} s")
@@ -118,7 +116,7 @@ def _polled(
     happened = dict(poll.poll(None if timeout is None else timeout * 1000))
     readable = [each for each, number in readers.items() if happened.get(number, 0) & ~select.POLLOUT]
     writable = [each for each, number in writers.items() if happened.get(number, 0) & ~select.POLLIN]
-    return readable, writable, []
+    return readable, writable
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
@@ -144,18 +142,18 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
         """Wait as `select` does; what TLS holds already counts, and what is TLS's own business does not."""
         secured = [each for each in rlist if isinstance(each, TlsSocket)]
         if not secured:
-            return _polled(rlist, wlist, timeout)
+            return *_polled(rlist, wlist, timeout), []
         until = None if timeout is None else time.monotonic() + timeout
         while True:
             left = None if until is None else max(0.0, until - time.monotonic())
             wait = 0.0 if any(each.pending() for each in secured) else left
-            found, writable, strange = _polled(rlist, wlist, wait)
+            found, writable = _polled(rlist, wlist, wait)
             for each in secured:
                 if each in found and not each.pending():
                     each.take_in()
             readable = [each for each in rlist if (each.pending() if each in secured else each in found)]
-            if readable or writable or strange or left == 0.0:
-                return readable, writable, strange
+            if readable or writable or left == 0.0:
+                return readable, writable, []
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]

@@ -25,6 +25,7 @@ from shunter.core.planning.cluster import (
     UNKNOWN_OUT_AT_MOST,
     ClusterLoad,
     ProcessorCosts,
+    known_bytes_out,
     without_bytes_out,
 )
 from shunter.core.planning.explain import broker_changes, move_reasons, summarise
@@ -217,23 +218,19 @@ def cluster_load(cluster_id: str, table: pa.Table, leaving: Sequence[int] = ()) 
         broker_rows = _with_dead(broker_rows, dead)
         known = broker_rows["number"].to_numpy().astype(np.int64)
     _check_brokers(cluster_id, rows, flat, lengths, known)
-    names = rows["topic"].combine_chunks().dictionary_encode()
-    order = np.argsort(np.array(names.dictionary.to_pylist(), dtype=object).astype(str), kind="stable")
-    rank = np.empty(len(order), dtype=np.int32)
-    rank[order] = np.arange(len(order), dtype=np.int32)
-    topics = tuple(names.dictionary[int(index)].as_py() for index in order)
+    names = rows["topic"].combine_chunks().dictionary_encode()  # In the order of the rows, which is the names' own.
     racks, rack_of = _racks(cluster_id, broker_rows, known)
     return ClusterLoad(
         brokers=tuple(int(broker) for broker in known),
         racks=racks,
         rack_of=rack_of,
-        topics=topics,
-        topic_of=rank[names.indices.to_numpy(zero_copy_only=False)],
+        topics=tuple(names.dictionary.to_pylist()),
+        topic_of=names.indices.to_numpy(zero_copy_only=False).astype(np.int32),
         numbers=rows["number"].to_numpy().astype(np.int32),
         replicas=_matrix(np.searchsorted(known, flat).astype(np.int32), lengths),
         sizes=_floats(rows, "size"),
         bytes_in=_optional(rows, "bytes_in"),
-        bytes_out=_optional(rows, "bytes_out") if _unknown_out(rows)[1] <= UNKNOWN_OUT_AT_MOST else None,
+        bytes_out=known_bytes_out(*_rates(rows)),
         min_isr=pc.fill_null(rows["min_insync"], 1).to_numpy().astype(np.int32),
         disk_capacity=_capacity(broker_rows["size"]),
         bytes_in_capacity=_capacity(broker_rows["bytes_in"]),
@@ -252,7 +249,7 @@ def told_of_bytes_out(table: pa.Table) -> str | None:
     rows = table.filter(pc.is_valid(table["topic"]))
     if rows["bytes_out"].null_count == rows.num_rows:
         return None  # No source told of consumers, as snapshots don't: nobody expects that aim.
-    count, share = _unknown_out(rows)
+    count, share = without_bytes_out(*_rates(rows))
     if not count:
         return None
     whose = f"bytes out of {counted(count, 'partition')}, with {share:.0%} of the bytes in, are unknown"
@@ -261,9 +258,10 @@ def told_of_bytes_out(table: pa.Table) -> str | None:
     return f"{whose}: they are neither an aim nor bound by a capacity. Which brokers or topics did not tell them?"
 
 
-def _unknown_out(rows: pa.Table) -> tuple[int, float]:
+def _rates(rows: pa.Table) -> tuple[Any, Any]:
+    """Bytes in and out, NaN where nobody knows."""
     came, went = (pc.fill_null(rows[name], float("nan")).to_numpy() for name in ("bytes_in", "bytes_out"))
-    return without_bytes_out(came, went)
+    return came, went
 
 
 def _child(pipe: Connection, work: Callable[[], dict[str, Any]]) -> None:

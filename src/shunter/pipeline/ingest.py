@@ -146,15 +146,17 @@ def outcome_of(spark: SparkSession, lake: Lake, commit: Commit | None, skipped: 
     """What a batch brought, with an example of each rule."""
     if commit is None:
         return IngestOutcome(None, skipped=skipped)
+    outcome = IngestOutcome(commit.ingest_id, commit.good, commit.rejected, commit.rules, skipped=skipped)
+    if not commit.rejected:
+        return outcome
     rejects = lake.read_batch(spark, REJECTS, commit.ingest_id)
-    examples = examples_of(rejects) if commit.rejected else ()
-    lost: list[tuple[str, str]] = []
-    if FILE_RULE in dict(commit.rules):
-        rows = rejects.where(F.col("rule") == FILE_RULE).select("file", F.coalesce("detail", F.lit("?"))).distinct()
-        lost = sorted((str(row[0]), str(row[1])) for row in rows.collect())
-    return IngestOutcome(
-        commit.ingest_id, commit.good, commit.rejected, commit.rules, examples, skipped, lost_files=tuple(lost)
-    )
+    lost = _lost_files(rejects) if FILE_RULE in dict(commit.rules) else ()
+    return replace(outcome, examples=examples_of(rejects), lost_files=lost)
+
+
+def _lost_files(rejects: DataFrame) -> tuple[tuple[str, str], ...]:
+    rows = rejects.where(F.col("rule") == FILE_RULE).select("file", F.coalesce("detail", F.lit("?"))).distinct()
+    return tuple(sorted((str(row[0]), str(row[1])) for row in rows.collect()))
 
 
 def took_nothing(commit: Commit) -> bool:

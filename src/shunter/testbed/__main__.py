@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from functools import partial
 
 from shunter.errors import DriverError
 from shunter.testbed.artifacts import KRAFT_VERSION, ZOOKEEPER_MODE_VERSION, ensure_kafka, zookeeper_classpath
@@ -26,17 +26,12 @@ def main(versions: list[str]) -> int:
         zookeeper_classpath()
         # A download waits for the registry's answers, one after another: several take no longer than one.
         with ThreadPoolExecutor() as pool:
-            for _ in pool.map(_fetched, versions or [ZOOKEEPER_MODE_VERSION, KRAFT_VERSION]):
-                pass
+            list(pool.map(partial(ensure_kafka, progress=tell), versions or [ZOOKEEPER_MODE_VERSION, KRAFT_VERSION]))
     except DriverError as error:
         tell(str(error))
         return 1
     tell(f"real parts are ready, {time.monotonic() - started:.0f} s")
     return 0
-
-
-def _fetched(version: str) -> Path:
-    return ensure_kafka(version, progress=tell)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from shunter.core.keeper.sighting import Sighting
-from shunter.core.planning.cluster import UNKNOWN_OUT_AT_MOST, ClusterLoad, ProcessorCosts, without_bytes_out
+from shunter.core.planning.cluster import ClusterLoad, ProcessorCosts, known_bytes_out
 from shunter.core.planning.processors import capacity_left
 from shunter.core.wording import counted
 from shunter.model.load_model import LoadModel, ModelTold, PartitionRates
@@ -36,9 +36,7 @@ def with_model(sighting: Sighting, model: LoadModel, most_hours: int) -> Sightin
         np.array([np.nan if rate is None else rate for rate in column], np.float64)
         for column in zip(*_rates(sighting, model), strict=True)
     )
-    _, unknown = without_bytes_out(rates_in, rates_out)
-    known_out = bool(np.isfinite(rates_out).any()) and unknown <= UNKNOWN_OUT_AT_MOST
-    load = replace(load, bytes_in=np.nan_to_num(rates_in), bytes_out=np.nan_to_num(rates_out) if known_out else None)
+    load = replace(load, bytes_in=np.nan_to_num(rates_in), bytes_out=known_bytes_out(rates_in, rates_out))
     return replace(sighting, load=_with_processors(load, model), model=ModelTold(model.until_ms))
 
 

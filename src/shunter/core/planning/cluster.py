@@ -149,6 +149,14 @@ def without_bytes_out(bytes_in: Floats, bytes_out: Floats) -> tuple[int, float]:
     return int(alone.sum()), float(bytes_in[alone].sum()) / whole if whole else 0.0
 
 
+def known_bytes_out(bytes_in: Floats, bytes_out: Floats) -> Floats | None:
+    """(P,) with 0 for the few that nobody told; None where too many are unknown, or all. Arguments as for `without_bytes_out`."""
+    _, unknown = without_bytes_out(bytes_in, bytes_out)
+    if unknown > UNKNOWN_OUT_AT_MOST or not np.isfinite(bytes_out).any():
+        return None
+    return np.nan_to_num(bytes_out)
+
+
 def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Sort and drop repeats. Asking for counts keeps numpy from importing its masked arrays, a tenth of a second."""
     return np.unique(values, return_counts=True)[0]

@@ -158,10 +158,10 @@ def connected(configuration: Mapping[str, Any]) -> Any:
     _check_certificates(configuration)
     if isinstance(tokens := configuration.get(PROVIDER), BearerTokens):
         tokens.token()  # The library would try again and again, and say only that nobody answers.
-    client: Any = PinnedAdminClient.__new__(PinnedAdminClient)
     overheard = _Overheard()
     listened = logging.getLogger("kafka.net")
     listened.addHandler(overheard)
+    client: Any = PinnedAdminClient.__new__(PinnedAdminClient)
     try:
         client.__init__(**configuration, kafka_client=_net_client)
     except Exception as error:

@@ -26,6 +26,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
 from pyspark.sql.window import WindowSpec
 
+from shunter.pipeline.broken_files import FILE_RULE
 from shunter.pipeline.schemas import AMOUNTS, FOLLOWER, LEADER, UNKNOWN_ROLE
 from shunter.pipeline.sources.tables import LAST_SECOND
 from shunter.pipeline.validation import RAW
@@ -88,8 +89,7 @@ def series_of(spark: SparkSession, paths: Sequence[str], cluster: str | None, br
     """
     answers = spark.read.option("multiLine", "true").schema(_ANSWER).json(list(paths))
     # What is said of the whole answer is said before it is taken apart: else each series would carry all the others along.
-    told = answers.select(
-        F.col("_metadata.file_path").alias("file"),
+    of_file = (
         F.when(F.col("_corrupt_record").isNotNull(), F.lit("not JSON"))
         .when(
             F.coalesce(F.col("status"), F.lit("")) != "success",
@@ -99,8 +99,13 @@ def series_of(spark: SparkSession, paths: Sequence[str], cluster: str | None, br
             F.col("data.resultType") != "matrix",
             F.concat(F.lit("a "), "data.resultType", F.lit(", no matrix: ask /api/v1/query_range")),
         )
-        .when(F.coalesce(F.size("data.result"), F.lit(0)) <= 0, F.lit("no series: the query found nothing"))
-        .alias("broken"),
+    )
+    # An answer without series is whole: a query may well find nothing.
+    empty = F.coalesce(F.size("data.result"), F.lit(0)) <= 0
+    nothing = F.when(empty, F.lit("not_readable/no series: the query found nothing"))
+    told = answers.select(
+        F.col("_metadata.file_path").alias("file"),
+        F.coalesce(F.concat(F.lit(f"{FILE_RULE}/"), of_file), nothing).alias("broken"),
         F.col("data.result").alias("result"),
     )
     each = told.select("file", "broken", F.explode_outer("result").alias("series"))
@@ -133,9 +138,7 @@ def series_of(spark: SparkSession, paths: Sequence[str], cluster: str | None, br
     times = F.transform("values", lambda point: F.coalesce(F.get(point, F.lit(0)), F.lit("missing")))
     no_times = F.filter(times, lambda time: ~F.coalesce(time.try_cast("double").between(0, LAST_SECOND), F.lit(False)))
     flaw = (
-        # An answer without series is whole: a query may well find nothing.
-        F.when(F.col("broken").startswith("no series"), F.concat(F.lit("not_readable/"), "broken"))
-        .when(F.col("broken").isNotNull(), F.concat(F.lit("file_not_readable/"), "broken"))
+        F.when(F.col("broken").isNotNull(), F.col("broken"))
         .when(F.col("measure").isNull(), F.concat(F.lit("not_readable/no metric that Shunter knows: "), F.coalesce("name", F.lit("(none)"))))
         .when(F.size(no_times) > 0, F.concat(F.lit("not_a_time/time is "), F.element_at(no_times, 1), F.lit(": no seconds since 1970")))
         .when(F.col("broker_id").isNull(), F.concat(F.lit("unknown_broker/instance "), F.coalesce("instance", F.lit("(none)")), F.lit(" is not mapped to a broker id")))
