@@ -23,6 +23,7 @@ from shunter.drivers.zookeeper_requests import (
     NO_NODE,
     NODE_EXISTS,
     CheckVersion,
+    Committed,
     ConnectionLost,
     Create,
     Operation,
@@ -426,7 +427,7 @@ class Election:
         controller = encode_controller(self._registration.id, timestamp_ms=now_ms, process=this_process())
         operations.append(Create(znodes.CONTROLLER, controller, ephemeral=True))
         try:
-            committed = await self._client.multi(operations)
+            committed, noted = await self._win(operations)
         except ConnectionLost as lost:
             logger.info("the controllership was not won: %s", lost)
             return
@@ -446,19 +447,33 @@ class Election:
         self._told = None
         self._elected = Elected(epoch, committed.versions[0], self._registration._replace(epoch=committed.zxid))
         logger.info("elected: controller epoch %d", epoch)
-        self._noted, self._not_noted = False, None
+        self._noted, self._not_noted = noted, None
         self._on_elected(self._elected)
-        self._noted = await self._note_our_id(self._elected)
+        if not noted:
+            self._noted = await self._note_our_id(self._elected)
+
+    async def _win(self, operations: list[Operation]) -> tuple[Committed, bool]:
+        """Write an election, and with it that our id is a controller's; whether that was written, too.
+
+        Brokers may place replicas on our id as soon as it is registered, and we may lose the seat a moment later. Where the
+        note can't be written, or is there already, we are elected without it.
+        """
+        try:
+            return await self._client.multi((*operations, self._note())), True
+        except ZooKeeperRefused as refusal:
+            if refusal.index != len(operations):
+                raise
+        return await self._client.multi(operations), False
+
+    def _note(self) -> Create:
+        return Create(znodes.controller_id(self._registration.id), encode_controller_id())
 
     async def _note_our_id(self, term: Elected) -> bool:
-        """Note durably that our id is a controller's: brokers may place replicas on it, and a successor has to know.
+        """Note durably that our id is a controller's, where the election could not: a successor has to know.
 
         Fenced by this term. We lead without it, too, and False says that it has to be tried again.
         """
-        operations = (
-            CheckVersion(znodes.CONTROLLER_EPOCH, term.epoch_version),
-            Create(znodes.controller_id(self._registration.id), encode_controller_id()),
-        )
+        operations = (CheckVersion(znodes.CONTROLLER_EPOCH, term.epoch_version), self._note())
         while self._elected is term:
             try:
                 await self._client.multi(operations)
