@@ -267,6 +267,10 @@ class ZnodeProtocols:
         self.adoption.reconcile_first(draft, tp)
         if tp not in draft.requested(request.name):
             return  # It was cancelled before its turn came.
+        if self._is_rewritten(tp, request):
+            told = f"{request.name} was made from a former legacy znode: the present one counts"
+            draft.notices.append(Notice("request-ignored", str(tp), told))
+            return
         if not same_route(self._legacy_move(draft, tp), legacy=request.legacy):
             self._warn_of_conflict(draft, tp, legacy=request.legacy)
             if request.legacy:
@@ -275,6 +279,14 @@ class ZnodeProtocols:
             self._submit_legacy(draft, tp, target)
         else:
             self._submit_requested(draft, tp, target)
+
+    def _is_rewritten(self, tp: TopicPartition, request: ReassignmentRequest) -> bool:
+        """Whether a request was made from the legacy znode, and one that was made later names the partition too.
+
+        A failover reads both at once, and takes the legacy znode first where a partition moves already.
+        """
+        legacy = self.state.legacy
+        return request.legacy and legacy is not None and request.czxid < legacy.czxid and tp in legacy.targets
 
     def _submit_legacy(self, draft: Draft, tp: TopicPartition, target: Replicas) -> bool:
         """Begin a move by the legacy route; whether one is under way now."""

@@ -140,3 +140,25 @@ def test_a_pending_move_that_somebody_else_began_is_taken_back_by_a_cancel():
     world.reassign({TP: None}, token=3)
     assert world.state(TP).assignment == ReplicaAssignment((1, 2))
     assert TP not in world.store.reassignments
+
+
+def test_a_request_of_a_former_legacy_znode_comes_after_nobody():
+    """Found by simulation (seed 96311746): it was taken after the newer legacy znode, whose move then began from its target.
+
+    A rollback would have led to the former request's replicas.
+    """
+    world = Harness(strategy=Strategy.ALL_AT_ONCE).start()
+    world.create("t", [(1, 2)])
+    world.store.request({TP: (3, 2, 1)}, legacy=True)
+    world.reassign({TP: (3, 4)})
+    world.propose(TP, (1, 2, 3))
+    world.store.czxid += 1
+    world.store.legacy = LegacyReassignments({TP: (3, 2, 4)}, {}, 0, world.store.czxid)
+    world.fail_over()
+    move = world.store.reassignments[TP]
+    assert (move.original, move.target) == ((1, 2), (3, 2, 4))
+    assert not world.store.requests
+    assert world.told("request-ignored")
+    world.catch_up_all()
+    assert world.replicas(TP) == (3, 2, 4)
+    assert world.store.legacy is None
