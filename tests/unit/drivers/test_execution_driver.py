@@ -196,14 +196,14 @@ async def test_who_lost_the_journal_while_one_broker_was_asked_does_not_ask_the_
 async def test_who_stands_still_after_a_look_at_the_journal_looks_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Found by simulation (seed 7003006): a process that had stood still between look and request set a throttle."""
+    """Found by simulation (seeds 7003006, 97581226): a process that had stood still between look and request set a throttle."""
     clock, check = world.driver.clock, world.journal.check
     asked: list[ThrottleKey] = []
 
     def check_and_stand_still() -> None:
         check()
         now_ms = clock.now_ms()
-        monkeypatch.setattr(clock, "now_ms", lambda: now_ms + 30_000)
+        monkeypatch.setattr(clock, "now_ms", lambda: now_ms + 1_500)
         world.journal.fenced = True
 
     async def alter(settings: Any, still_ours: StillOurs = always) -> dict[ThrottleKey, str]:

@@ -306,6 +306,7 @@ class SimulatedAdmin:
         self, reach: Reach, settings: Sequence[tuple[ThrottleKey, str | None]], errors: dict[ThrottleKey, str]
     ) -> None:
         def work() -> dict[ThrottleKey, str]:
+            self._process.world.rules.settings_arrive(self._process, [key for key, _ in settings])
             told = {key: self._cluster.set_setting(key, value, OURS) for key, value in settings}
             return {key: error for key, error in told.items() if error is not None}
 

@@ -43,7 +43,7 @@ class Watcher(Protocol):
         """A reassignment is about to end."""
         ...
 
-    def changed_by_others(self, key: ThrottleKey) -> None:
+    def changed_by_others(self, key: ThrottleKey, value: str | None) -> None:
         """Somebody but an executor changes a setting."""
         ...
 
@@ -276,7 +276,7 @@ class SimulatedCluster:
         if by == FOREIGN:
             _put(self.theirs, key, value)
             if self.rules is not None:
-                self.rules.changed_by_others(key)
+                self.rules.changed_by_others(key, value)
             self.theirs_us[key] = self.scheduler.now_us
         self._publish_setting(key)
         return None

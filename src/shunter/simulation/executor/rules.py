@@ -6,7 +6,7 @@ The first breach ends the world. The truth is the cluster's; promises are the jo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from shunter.core.executor.events import Envelope
 from shunter.core.executor.ready import AlterReassignments, CommandReply, PlanReply, Ready, Reply
@@ -24,8 +24,10 @@ from shunter.simulation.scheduler import MS, SECOND
 
 PROMPT_US = 5 * SECOND
 """So soon an order has to be durable and answered while the process lives and its disk is well."""
-WINDOW_US = 6 * SECOND
+WINDOW_US = 2 * SECOND
 """Between the look at the lease and the request (docs/executor.md, "the window that remains")."""
+DECIDED_US = 6 * SECOND
+"""Between the decision that a copy may begin and its request, which waits for the journal."""
 HELD_US = 10 * SECOND
 """So soon a paused copy has to be held, or cancelled, where nothing fails."""
 UNANSWERED_US = 5 * SECOND
@@ -61,6 +63,8 @@ class ExecutorRules:
         """The step that was asked for last, and what it went from when it was first: one asked for again is the same one."""
         self.sent_us: dict[ThrottleKey, int] = {}
         """When a setting was asked for last."""
+        self._given_back: set[ThrottleKey] = set()
+        """Settings that whoever drives has asked to be as before last."""
         self._pace: dict[str, tuple[int, int]] = {}
 
     def violate(self, rule: str, told: str) -> None:
@@ -186,10 +190,16 @@ class ExecutorRules:
                 self.violate("a throttle is remembered before it is touched", f"{process.name} sets {key} to {value}")
             elif value != known.before and value not in known.values[-2:]:
                 self.violate("durable before sent", f"{process.name} sets {key} to {value}, durable is {known}")
+            (self._given_back.add if known is not None and value == known.before else self._given_back.discard)(key)
+
+    def settings_arrive(self, process: ObservedExecutorProcess, keys: Iterable[ThrottleKey]) -> None:
+        """What a fenced executor had sent comes after its successor gave it back: docs/executor.md, "the window that remains"."""
+        if self._taker is not process:
+            self.world.muddled |= self._given_back.intersection(keys)
 
     def in_window(self, told: str) -> None:
         """Copies begin in their time window. Source: issue, "time windows"."""
-        process, since_us = self.world.driver(), self.world.scheduler.now_us - WINDOW_US
+        process, since_us = self.world.driver(), self.world.scheduler.now_us - DECIDED_US
         well = process is not None and process.drives_since_us < since_us and self.world.hindered_us < since_us
         if process is not None and well and self.world.turned_us < since_us and not self.world.window_open(process):
             self.violate("copies begin in their time window", told)
@@ -223,9 +233,14 @@ class ExecutorRules:
     def _race_us(self) -> int:
         return MURKY_RACE_US if self.world.scheduler.now_us < self.world.murky_until_us else RACE_US
 
-    def changed_by_others(self, key: ThrottleKey) -> None:
-        """Somebody else changes a setting: whose comes later is chance while ours is on its way."""
-        if self.world.scheduler.now_us - self.sent_us.get(key, -MURKY_RACE_US) < self._race_us():
+    def changed_by_others(self, key: ThrottleKey, value: str | None) -> None:
+        """Somebody else changes a setting: whose comes later is chance while ours is on its way.
+
+        Nobody can tell a value that we have asked for ourselves from ours.
+        """
+        known = self.ledger.throttles.get(key)
+        alike = known is not None and value in known.values
+        if alike or self.world.scheduler.now_us - self.sent_us.get(key, -MURKY_RACE_US) < self._race_us():
             self.world.muddled.add(key)
 
     def topic_deleted(self, name: str) -> None:
