@@ -70,6 +70,8 @@ class Outbox:
     `returned_due_ms` comes."""
     returned_due_ms: int = _NEVER_MS
     last_metadata_ms: int = _LONG_AGO_MS
+    last_metadata_id: int = 0
+    """The last request that told brokers of partitions or of each other."""
     barrier: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
     """Brokers that an event spoke to: the last request id that each has to answer before waiting work goes on."""
     slow: set[BrokerId] = field(default_factory=set[BrokerId])
@@ -313,7 +315,7 @@ class Outbox:
         live = tuple(self.state.brokers[broker] for broker in sorted(self.state.brokers))
         shared = self.settings.control_request_epoch is ControlRequestEpoch.MAX
         groups = [brokers] if shared else [(broker,) for broker in brokers]
-        return [
+        requests: list[Request] = [
             SendUpdateMetadata(
                 request_id=self._handed_out(group, now_ms),
                 brokers=group,
@@ -326,6 +328,8 @@ class Outbox:
             )
             for group in groups
         ]
+        self.last_metadata_id = self.next_request_id - 1
+        return requests
 
     def _broker_epoch(self, broker: BrokerId) -> int:
         if self.settings.control_request_epoch is ControlRequestEpoch.PER_BROKER:

@@ -72,8 +72,12 @@ class TopicReplies:
             self.unannounced += self.unled.pop(name)
 
     def announce(self, now_ms: int, patience_ms: int) -> None:
-        """What was decided has been handed out to the brokers."""
-        last = self.outbox.next_request_id - 1
+        """What was decided has been handed out to the brokers.
+
+        A deletion's StopReplicas come after the news, and no reply waits for them: as Apache's, it is given while the
+        topic is still being deleted.
+        """
+        last = self.outbox.last_metadata_id
         for answer in self.unannounced:
             all_until_ms, until_ms = now_ms + min(STRANGERS_MS, patience_ms), now_ms + patience_ms
             self.announced.append(Announced(last, all_until_ms, until_ms, self._hosts(answer), answer))

@@ -266,6 +266,28 @@ def test_a_deletion_is_answered_when_brokers_have_forgotten_the_topic():
     assert world.replies[7].topics[0].error is ErrorCode.NONE
 
 
+def test_a_deletion_is_answered_before_its_replicas_are_deleted():
+    """As Apache's controller answers: whoever asks for more partitions now hears that the topic is being deleted."""
+    world = Harness().start()
+    create(world, new_topic("t", assignments={0: (2, 3)}))
+    world.silent.update((2, 3))
+    world.feed(TopicDeletionsSubmitted(("t",), 7))
+    assert 7 not in world.replies
+    waiting, world.unanswered = world.unanswered, []
+    for broker, request in waiting:
+        if isinstance(request, SendUpdateMetadata):
+            world._receive(broker, request)
+        else:
+            world.unanswered.append((broker, request))
+    world.run()
+    assert world.replies[7].topics[0].error is ErrorCode.NONE
+    assert "t" in world.store.topics
+    world.feed(PartitionsSubmitted({"t": (3, None)}, False, 8))
+    world.answer_all()
+    assert world.replies[8].topics[0].message == "The topic is queued for deletion."
+    assert "t" not in world.store.topics
+
+
 def test_nobody_waits_for_a_broker_that_does_not_answer():
     world = Harness(slow_broker_ms=5_000).start()
     world.silent.add(1)
