@@ -274,11 +274,11 @@ def test_a_deletion_is_answered_before_its_replicas_are_deleted():
     world.feed(TopicDeletionsSubmitted(("t",), 7))
     assert 7 not in world.replies
     waiting, world.unanswered = world.unanswered, []
-    for broker, request in waiting:
+    for to, request in waiting:
         if isinstance(request, SendUpdateMetadata):
-            world._receive(broker, request)
+            world._receive(to, request)
         else:
-            world.unanswered.append((broker, request))
+            world.unanswered.append((to, request))
     world.run()
     assert world.replies[7].topics[0].error is ErrorCode.NONE
     assert "t" in world.store.topics
