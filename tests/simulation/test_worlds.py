@@ -89,6 +89,9 @@ KEPT = {
     95310650: "nobody slept while a batch was written, for what ZooKeeper had forbidden before was due again",
     95310412: "ZooKeeper forbade a topic's znode, and a rule wanted Apache's answer to a topic that could be made",
     95305435: "after a refused write a slice looked at the same few held items for ever, and never at the next",
+    96306267: "a controller of some milliseconds did not say that its id is no broker's",
+    96311746: "a failover took a request of a former legacy znode after the present one",
+    96331516: "a broker that refused everything was refused for many things in one second, and a rule called that spinning",
     90000561: "a LeaderAndIsr that was sent again together with the deletion after it made the deleted replica anew",
 }
 """Seeds that failed once, and why; what they tell is kept by unit tests too, for worlds change with the simulator."""

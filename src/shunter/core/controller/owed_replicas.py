@@ -139,10 +139,10 @@ def replace_controllers(draft: Draft, tp: TopicPartition) -> None:
     assignment, leadership = partition
     if leadership is None:
         return
-    ids = state.controllers.intersection(assignment.replicas)
-    if not ids or assignment.in_motion or draft.reassignment(tp) is not None or tp in state.left_out.moves:
+    if assignment.in_motion or draft.reassignment(tp) is not None or tp in state.left_out.moves:
         return
-    if not ids.isdisjoint((*leadership.isr, leadership.leader)):
+    ids = state.controllers.intersection(assignment.replicas)
+    if not ids or not ids.isdisjoint((*leadership.isr, leadership.leader)):
         return  # A controller's id leaves the ISR first, as dead brokers do; the last member stays: see `kept`.
     mended = without_controllers(draft, tp, assignment.replicas)
     if mended == assignment.replicas:

@@ -72,6 +72,9 @@ def sight(step: CurrentStep, seen: ObservedPartition, ongoing: OngoingReassignme
     if seen.replicas in step.redirected_from:
         # The former step ended before this one took its place: a cancel finds nothing, another target is still to be asked.
         return Sight.REACHED if step.cancels else Sight.BEFORE
+    if step.cancels and any(_same(seen.replicas, former) for former in step.perhaps_ended):
+        # What was cancelled had begun there. Apache leaves these replicas in the order of the step that it cancels.
+        return Sight.REACHED
     return Sight.BEFORE if _same(seen.replicas, step.before) else Sight.OTHER
 
 
@@ -123,7 +126,7 @@ def _may_be_late(step: CurrentStep, seen: ObservedPartition, *, nothing_left: bo
     if nothing_left:
         return seen.replicas not in step.redirected_from[-1:]
     if seen.replicas != step.after:
-        return step.cancels and seen.replicas in step.redirected_from
+        return step.cancels and seen.replicas in step.redirected_from + step.perhaps_ended
     if not step.cancels or step.moved or seen.replicas != step.before:
         return False
     return any(_order_after_cancel(step.before, target) != step.before for target in step.redirected_from)

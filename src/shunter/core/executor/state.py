@@ -44,6 +44,8 @@ class CurrentStep:
 
     `redirected_from`: the replicas that the former step wanted, if this one took its place. If it is not known whether
     the cluster took the former step on, also those of the steps before it.
+    `perhaps_ended`: the replicas that the steps before the former one wanted. One of them may have ended unseen just before
+    the former step took its place; then a cancel comes back to its replicas, not to those that the first step found.
     `returns`: the partition may have had these replicas before, so metadata that show them may be late.
     """
 
@@ -55,6 +57,7 @@ class CurrentStep:
     begun_at_ms: int
     accepted: bool = False
     redirected_from: tuple[Replicas, ...] = ()
+    perhaps_ended: tuple[Replicas, ...] = ()
     returns: bool = False
     # Soft from here on.
     moved: bool = False

@@ -171,3 +171,20 @@ def test_a_step_that_was_cancelled_did_not_end_though_its_replicas_are_shown() -
     assert judge(unknown, seen((1, 2, 3)), None, LAG_MS) is Verdict.FINISHED, (
         "another process may have heard that it had ended"
     )
+
+
+def test_a_cancel_comes_back_to_what_an_earlier_step_had_reached_unseen() -> None:
+    """World 97603810: of three targets the first was reached just before the second took its place, and was then cancelled."""
+    back = CurrentStep(
+        *(3, (4, 1, 3), (4, 1, 3), "another target was given"),
+        cancels=True,
+        begun_at_ms=0,
+        redirected_from=((1, 4, 2),),
+        perhaps_ended=((2, 4, 3),),
+    )
+    cancelled = move(back)
+    assert judge(cancelled, seen((2, 4, 3)), None, 1_000) is Verdict.DOUBT, "as it was before the second: late, perhaps"
+    assert judge(cancelled, seen((4, 2, 3)), None, 2_000) is Verdict.FINISHED
+    elsewhere = move(back)
+    assert judge(elsewhere, seen((1, 2, 3)), None, 1_000) is Verdict.DOUBT
+    assert judge(elsewhere, seen((1, 2, 3)), None, 1_000 + LAG_MS) is Verdict.CHANGED
