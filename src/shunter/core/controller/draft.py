@@ -156,18 +156,20 @@ class Draft:
     @property
     def size(self) -> int:
         """How much was decided, in znodes; in proportion to bytes, for a batch has to fit ZooKeeper's `jute.maxbuffer`."""
+        decided = len(self.leaderships) + len(self.reassignments) + self.topics_size
+        if self.legacy is None and self.extra is None and not self.requests:
+            return decided  # Asked for each partition that is decided, and hardly ever is there more to count.
         entries = sum(
             len(targets) for targets in (self.legacy, self.extra, *self.requests.values()) if targets is not None
         )
-        lists = max(0, entries // ENTRIES_PER_ZNODE - SPARE_ZNODES)
-        return len(self.leaderships) + len(self.reassignments) + self.topics_size + lists
+        return decided + max(0, entries // ENTRIES_PER_ZNODE - SPARE_ZNODES)
 
     @property
     def weight(self) -> int:
         """How much was decided, in bytes of a ZooKeeper request at the most (`model.weights`)."""
-        for record in self.other_records[self.records_weighed :]:
-            self.weighed += record_weight(record)
-        self.records_weighed = len(self.other_records)
+        if self.records_weighed < len(self.other_records):
+            self.weighed += sum(map(record_weight, self.other_records[self.records_weighed :]))
+            self.records_weighed = len(self.other_records)
         return self.weighed
 
     def is_full(self, size_limit: int) -> bool:
