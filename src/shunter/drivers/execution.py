@@ -258,8 +258,11 @@ class ExecutionDriver:
         """
         if self._claim is not None:
             await self._claim.granted()
-        while not known or self.clock.now_ms() - self._held_ms > HELD_MS:
-            known = True
+        if not known:
+            await self._hold(self._journal.check)
+        enough_ms = HELD_MS
+        while (age_ms := self.clock.now_ms() - self._held_ms) > enough_ms:
+            enough_ms = age_ms  # Where each look takes so long, none would ever be fresh enough.
             await self._hold(self._journal.check)
 
     def _carry_out(self, ready: Ready) -> None:

@@ -218,6 +218,32 @@ async def test_who_stands_still_after_a_look_at_the_journal_looks_again(
     assert asked == []
 
 
+async def test_a_journal_at_which_each_look_takes_seconds_is_believed_all_the_same(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, check = world.driver.clock, world.journal.check
+    now_ms, later_ms = clock.now_ms, [0]
+    monkeypatch.setattr(clock, "now_ms", lambda: now_ms() + later_ms[0])
+    asked: list[ThrottleKey] = []
+
+    def look() -> None:
+        check()
+        later_ms[0] += 2_500
+
+    async def alter(settings: Any, still_ours: StillOurs = always) -> dict[ThrottleKey, str]:
+        world.journal.check = look  # type: ignore[method-assign]
+        await still_ours()
+        asked.extend(key for key, _value in settings)
+        world.journal.check = check  # type: ignore[method-assign]
+        world.journal.fenced = True
+        return {}
+
+    world.cluster.alter_settings = alter  # type: ignore[method-assign]
+    finish = (await world.run(options=ExecutionOptions(throttle=1_000)))[1]
+    assert "somebody else drives it" in str(finish.fatal)
+    assert asked
+
+
 async def test_a_journal_that_others_keep_locked_is_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shunter.drivers.execution.BUSY_S", 0.01)
     append, tries = world.journal.append, []
