@@ -7,7 +7,7 @@ import pytest
 from shunter.testbed.apache_tests import page as pages
 from shunter.testbed.apache_tests.__main__ import PAGE, RESULTS
 from shunter.testbed.apache_tests.jars import AGENT, apache_test_jars
-from shunter.testbed.apache_tests.page import page, partly_run, reasons, store, stored
+from shunter.testbed.apache_tests.page import former, page, partly_run, reasons, store, stored
 from shunter.testbed.apache_tests.results import (
     CaseOutcome,
     Result,
@@ -116,6 +116,18 @@ def test_the_page_has_a_line_of_why_for_each_difference(tmp_path, monkeypatch):
     assert "| `kafka.T` | 2 passed | 0 passed, 2 failed | 2 |  |  |" in written
     assert "| `T.b` | z | Shunter says more. |" in written
     assert "| `T.a` | x\\|y | not looked into (open) |" in written
+
+
+def test_lines_of_classes_that_ran_on_another_machine_stay(monkeypatch):
+    monkeypatch.setattr(pages, "reasons", lambda _: {"Old.b": "Because.", "New.a": "Now."})
+    passed, no = {"Old.a": PASSED, "Old.b": PASSED}, {"Old.a": PASSED, "Old.b": failed("no")}
+    old = {"kafka.Old": {JudgedController.APACHE: passed, JudgedController.SHUNTER: no}}
+    new = {"kafka.New": {JudgedController.APACHE: {"New.a": PASSED}, JudgedController.SHUNTER: {"New.a": failed("!")}}}
+    before = page(old, ("kafka.Old", "kafka.New"))
+    assert "`kafka.New`" in before, "it was not run"
+    assert page(new, ("kafka.Old", "kafka.New"), before=former(before)) == page({**old, **new})
+    mended = {"kafka.Old": {JudgedController.APACHE: passed, JudgedController.SHUNTER: passed}}
+    assert page(mended, before=former(before)) == page(mended)
 
 
 def test_what_explains_moves_by_steps_explains_nothing_all_at_once():

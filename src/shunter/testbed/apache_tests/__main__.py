@@ -12,7 +12,18 @@ from shunter.drivers.cache import cache_folder
 from shunter.errors import DriverError
 from shunter.testbed.__main__ import tell
 from shunter.testbed.apache_tests.jars import class_path
-from shunter.testbed.apache_tests.page import page, partly_run, reasons, store, stored, table, unexplained, with_table
+from shunter.testbed.apache_tests.page import (
+    NOTHING,
+    former,
+    page,
+    partly_run,
+    reasons,
+    store,
+    stored,
+    table,
+    unexplained,
+    with_table,
+)
 from shunter.testbed.apache_tests.results import CaseOutcome, Result, differences, failed_methods
 from shunter.testbed.apache_tests.run import TIMEOUT_S, JudgedController, run_class
 
@@ -106,7 +117,9 @@ def arguments() -> argparse.Namespace:
         "--within", type=float, default=TIMEOUT_S, metavar="SECONDS", help="how long one class may take"
     )
     parser.add_argument(
-        "--page", action="store_true", help=f"write {PAGE} and the table in {RESULTS} from all that is kept"
+        "--page",
+        action="store_true",
+        help=f"write {PAGE} and the table in {RESULTS} from all results that are kept here; other classes' lines stay",
     )
     return parser.parse_args()
 
@@ -126,8 +139,9 @@ def main() -> int:
         return 2
     if asked.page or not asked.classes:
         outcomes, partly = stored(kept), partly_run(kept)
-        PAGE.write_text(page(outcomes, CLASSES, partly))
-        RESULTS.write_text(with_table(RESULTS.read_text(), table(outcomes, partly)))
+        before = former(PAGE.read_text()) if PAGE.is_file() else NOTHING
+        PAGE.write_text(page(outcomes, CLASSES, partly, before))
+        RESULTS.write_text(with_table(RESULTS.read_text(), table(outcomes, partly, before)))
         tell(f"{PAGE} and the table in {RESULTS} are written")
     return 1 if open_ones else 0
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from shunter.testbed.apache_tests.results import CaseOutcome, Result, counted, differences
 from shunter.testbed.apache_tests.run import JudgedController
@@ -28,6 +30,29 @@ counts fewer tests than Shunter's, or says "not run", only tests that failed wit
 Outcome = Mapping[JudgedController, Mapping[str, Result]]
 
 
+class Former(NamedTuple):
+    """Lines of a page that was written before: of classes by name, and of tests that differ by their class's last name."""
+
+    classes: Mapping[str, str]
+    tests: Mapping[str, list[str]]
+
+
+NOTHING = Former({}, {})
+_OF_A_CLASS = re.compile(r"\| `(?P<name>[\w.]+)`(, some of its tests)? \|")
+_OF_A_TEST = re.compile(r"\| `(?P<name>\w+)\.")
+
+
+def former(document: str) -> Former:
+    """Read a page, for classes whose results are kept on another machine: their lines stay as they are."""
+    classes, _, tests = document.partition("## Differences")
+    by_class: dict[str, list[str]] = {}
+    for line in tests.splitlines():
+        if found := _OF_A_TEST.match(line):
+            by_class.setdefault(found["name"], []).append(line)
+    lines = ((_OF_A_CLASS.match(line), line) for line in classes.splitlines())
+    return Former({found["name"]: line for found, line in lines if found}, by_class)
+
+
 def reasons(judged: JudgedController = JudgedController.SHUNTER) -> dict[str, str]:
     """Why a test differs, by its name. What holds for moves by steps alone explains nothing all at once."""
     read: dict[str, dict[str, str]] = tomllib.loads(REASONS.read_text())
@@ -48,10 +73,19 @@ def _ours(outcome: Outcome) -> list[JudgedController]:
     return [judged for judged in (JudgedController.SHUNTER, JudgedController.AT_ONCE) if judged in outcome]
 
 
-def page(outcomes: Mapping[str, Outcome], chosen: Iterable[str] = (), partly: Collection[str] = frozenset()) -> str:
+def page(
+    outcomes: Mapping[str, Outcome],
+    chosen: Iterable[str] = (),
+    partly: Collection[str] = frozenset(),
+    before: Former = NOTHING,
+) -> str:
     """The page for the outcomes by class; it names what was chosen and has none, and what was run in part."""
     told: list[str] = []
-    for _, outcome in sorted(outcomes.items()):
+    for name in sorted(outcomes.keys() | before.classes.keys()):
+        if name not in outcomes:
+            told += before.tests.get(name.rpartition(".")[2], [])
+            continue
+        outcome = outcomes[name]
         differing: dict[str, tuple[Result, str]] = {}
         for judged in _ours(outcome):
             for test, result in _differing(outcome, judged).items():
@@ -60,7 +94,7 @@ def page(outcomes: Mapping[str, Outcome], chosen: Iterable[str] = (), partly: Co
                     differing[test] = (result, why)
         told += [f"| `{test}` | {_cell(result.told)} | {why} |" for test, (result, why) in sorted(differing.items())]
     why_not = ["| test | how it ends with Shunter's controller | why |", "| --- | --- | --- |", *told] if told else []
-    waiting = [f"- `{name}`" for name in sorted(set(chosen) - outcomes.keys())]
+    waiting = [f"- `{name}`" for name in sorted(set(chosen) - outcomes.keys() - before.classes.keys())]
     not_run = [
         "",
         "## Not run yet",
@@ -69,25 +103,28 @@ def page(outcomes: Mapping[str, Outcome], chosen: Iterable[str] = (), partly: Co
         "",
     ]
     ending = [*not_run, *waiting] if waiting else []
-    lines = [*table(outcomes, partly), "", "## Differences", "", *(why_not or ["None."]), *ending, ""]
+    lines = [*table(outcomes, partly, before), "", "## Differences", "", *(why_not or ["None."]), *ending, ""]
     return HEAD + "\n".join(lines)
 
 
-def table(outcomes: Mapping[str, Outcome], partly: Collection[str] = frozenset()) -> list[str]:
+def table(
+    outcomes: Mapping[str, Outcome], partly: Collection[str] = frozenset(), before: Former = NOTHING
+) -> list[str]:
     """One line for each class: how its tests ended with each controller, and how many differ."""
-    lines = [
-        "| class | with Apache's controller | with Shunter's | differ | all at once | differ |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
-    for name, outcome in sorted(outcomes.items()):
+    lines = dict(before.classes)
+    for name, outcome in outcomes.items():
         apache = outcome.get(JudgedController.APACHE)
         cells = [f"`{name}`" + (", some of its tests" if name in partly else "")]
         cells.append("not run" if apache is None else _counted(apache))
         for judged in (JudgedController.SHUNTER, JudgedController.AT_ONCE):
             results = outcome.get(judged)
             cells += ["", ""] if results is None else [_counted(results), str(len(_differing(outcome, judged)))]
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
+        lines[name] = f"| {' | '.join(cells)} |"
+    return [
+        "| class | with Apache's controller | with Shunter's | differ | all at once | differ |",
+        "| --- | --- | --- | --- | --- | --- |",
+        *(line for _, line in sorted(lines.items())),
+    ]
 
 
 def with_table(document: str, lines: Iterable[str]) -> str:
