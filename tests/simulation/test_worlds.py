@@ -91,6 +91,7 @@ KEPT = {
     95305435: "after a refused write a slice looked at the same few held items for ever, and never at the next",
     96306267: "a controller of some milliseconds did not say that its id is no broker's",
     96311746: "a failover took a request of a former legacy znode after the present one",
+    96341988: "a topic was read while we deleted it, came back, and was made anew with fewer partitions by somebody",
     96331516: "a broker that refused everything was refused for many things in one second, and a rule called that spinning",
     90000561: "a LeaderAndIsr that was sent again together with the deletion after it made the deleted replica anew",
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, ParamSpec, TypeVar
 
@@ -54,6 +54,8 @@ class Seen:
     """
 
     topics: dict[str, int] = field(default_factory=dict)
+    deleted: dict[str, int] = field(default_factory=dict)
+    """Topics that we have deleted since the read that is under way began."""
     legacy: int = 0
     """0: there is none."""
     extra: int = 0
@@ -71,6 +73,14 @@ class TopicsFound(NamedTuple):
     def unreadable(self) -> frozenset[str]:
         """Topics that are there and can't be read."""
         return frozenset(self.written).difference(each.topic.name for each in self.topics)
+
+    def without(self, names: Collection[str]) -> TopicsFound:
+        """Leave these topics out, as if nobody had asked for them."""
+        return TopicsFound(
+            tuple(each for each in self.topics if each.topic.name not in names),
+            tuple(name for name in self.gone if name not in names),
+            {name: zxid for name, zxid in self.written.items() if name not in names},
+        )
 
 
 class BrokersFound(NamedTuple):

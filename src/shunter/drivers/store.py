@@ -302,6 +302,7 @@ class ZooKeeperStore:
                 self._seen.topics[record.topic.name] = committed.zxid
             elif type(record) is DeleteTopic:
                 self._seen.topics.pop(record.name, None)
+                self._seen.deleted[record.name] = committed.zxid
             elif type(record) is PutLegacyReassignments:
                 self._seen.legacy = 0 if record.targets is None else committed.zxid
             elif type(record) is PutExtraReassignments:

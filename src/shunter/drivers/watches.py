@@ -248,6 +248,7 @@ class ClusterWatches:
 
     async def _attempt(self, concern: str) -> None:
         """Read a concern again; what is refused stays dirty, for its watch may not be armed any more."""
+        self._seen.deleted.clear()
         if not await self._tried(concern, self._concerns[concern]):
             self._later(self._again_in(concern), concern)
 
@@ -326,6 +327,9 @@ class ClusterWatches:
 
     async def _post_topics(self, names: Iterable[str], gone: Sequence[str]) -> None:
         found = await self._reader.topics(names)
+        if past := {name for name, zxid in found.written.items() if zxid < self._seen.deleted.get(name, 0)}:
+            # We have deleted these while they were read, and look again for what has their names now.
+            found = found.without(past)
         lost = sorted({*gone, *(name for name in found.gone if name in self._seen.topics)})
         for name in lost:
             self._seen.topics.pop(name, None)

@@ -161,6 +161,32 @@ def test_a_deletion_whose_answer_was_lost_does_not_hit_the_topic_made_anew(place
         assert place.told(TopicsRead)[-1].topics[0].topic.topic_id == UUID(int=2)
 
 
+def test_a_topic_that_we_delete_while_it_is_read_is_no_news(place, monkeypatch):
+    """Found by simulation (seed 96341988): a slow read of before its deletion made the core lead it once more."""
+    place.make(1, marked=True)
+    place.settle()
+    place.posted.clear()
+    reader = place.seat._watches._reader
+    read = reader.topics
+
+    async def slowly(names):
+        monkeypatch.undo()
+        found = await read(names)
+        assert [each.topic.name for each in found.topics] == ["t"]
+        place.posted.append(await place.seat.store.write(WriteBatch(1, (DeleteTopic("t", (0,)),))))
+        return found
+
+    monkeypatch.setattr(reader, "topics", slowly)
+    moved = topic(1)._replace(assignments={0: ReplicaAssignment((2,))})
+    place.act(Put(znodes.topic("t"), encode_topic(moved)))
+    place.settle()
+    assert isinstance(place.posted[0], BatchWritten)
+    assert not place.told(TopicsRead)
+    place.make(2, marked=False)
+    place.settle()
+    assert place.told(TopicsRead)[-1].topics[0].topic.topic_id == UUID(int=2)
+
+
 def test_the_entry_of_a_topic_that_becomes_readable_is_told_again(place):
     place.act(Create(znodes.topic("t"), b"nonsense"))
     place.act(Create(znodes.deletion("t"), None))

@@ -251,7 +251,9 @@ def apply_records(
 def _apply_record(state: ControllerState, record: Record, version: int, czxid: int, changes: Changes) -> None:
     match record:
         case PutPartition(tp, leadership):
-            before = state.topics[tp.topic].partitions[tp.partition]
+            before = state.partition(tp)
+            if before is None:
+                return  # Somebody made the topic anew, with fewer partitions, while this was written.
             after = PartitionState(before.assignment, leadership._replace(partition_epoch=version))
             state.topics[tp.topic].partitions[tp.partition] = after
             if before.leadership is None and tp not in state.unreadable:

@@ -288,6 +288,23 @@ def test_a_deletion_is_answered_before_its_replicas_are_deleted():
     assert "t" not in world.store.topics
 
 
+def test_a_topic_made_anew_with_fewer_partitions_while_its_first_leaders_are_written():
+    """Found by simulation (seed 96341988): the controller ended when it heard that the write had succeeded."""
+    world = Harness().start()
+    world.hold_writes = True
+    both = {0: ReplicaAssignment((1, 2)), 1: ReplicaAssignment((2, 3))}
+    world.store.topics["t"] = Topic("t", UUID(int=1), both)
+    world.feed(TopicsRead((world.store.topic_snapshot("t"),)))
+    (batch,) = world.held_batches
+    written = world.store.write(batch)
+    world.held_batches.clear()
+    world.store.topics["t"] = Topic("t", UUID(int=2), {0: ReplicaAssignment((3, 1))})
+    world.store.states.clear()
+    world.feed(TopicsRead((world.store.topic_snapshot("t"),)))
+    world.feed(written)
+    assert list(world.machine.state.topics["t"].partitions) == [0]
+
+
 def test_nobody_waits_for_a_broker_that_does_not_answer():
     world = Harness(slow_broker_ms=5_000).start()
     world.silent.add(1)
