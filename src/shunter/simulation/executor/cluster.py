@@ -259,6 +259,8 @@ class SimulatedCluster:
                 self.rules.completing(found)
             found.complete()
             found.changed_us = self.scheduler.now_us
+            if found.mover == FOREIGN:
+                found.foreign_us = self.scheduler.now_us
         self.log_dirs.place(found)
         found.elect(self._holders(found.tp))
 

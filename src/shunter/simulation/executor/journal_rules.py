@@ -31,7 +31,7 @@ from shunter.model.execution import (
 from shunter.model.partition import BrokerId, TopicPartition
 from shunter.simulation.executor.ledger import JournalLedger, LedgerMove, LedgerThrottle
 from shunter.simulation.executor.observed import ObservedRules
-from shunter.simulation.executor.partition import SimulatedPartition
+from shunter.simulation.executor.partition import FOREIGN, SimulatedPartition
 from shunter.simulation.scheduler import SECOND
 
 LATE_US = 60 * SECOND
@@ -132,7 +132,8 @@ class JournalRules:
         truth, cluster = self._truth(move.tp), self._rules.world.cluster
         if truth is None or cluster.gone_us.get(move.tp.topic, -1) >= move.accepted_us - LATE_US:
             return True
-        return move.adopted or truth.foreign_us >= max(0, move.accepted_us - LATE_US)
+        theirs = truth.in_motion and truth.mover == FOREIGN
+        return move.adopted or theirs or truth.foreign_us >= max(0, move.accepted_us - LATE_US)
 
     def _step_begun(self, record: StepBegun) -> None:
         move = self.ledger.open_move(record.tp)
