@@ -303,7 +303,8 @@ def test_real_clients_are_told_in_words_that_they_know(yard: SecuredYard, root: 
 def test_no_password_is_in_anything_that_a_run_leaves(yard: SecuredYard, root: LoggedIn, ann: LoggedIn) -> None:
     assert codes(ann.ask(45, *REQUESTS[45])) == {CLUSTER_FAILED}
     kept = yard.shunter.folder / "kept"
-    wait_until(lambda: "User:ann" in (kept / "audit.log").read_text(), what="the refusal is audited", timeout_s=60)
+    log = kept / "audit.log"  # It is made with its first line.
+    wait_until(lambda: log.is_file() and "User:ann" in log.read_text(), what="the refusal is audited", timeout_s=60)
     left = [path for path in yard.shunter.folder.rglob("*") if path.is_file()]
     assert len(left) >= 2, left
     assert [path for path in left if PLANTED in path.read_text(errors="replace")] == []
