@@ -140,7 +140,7 @@ def _step_begun(state: ExecutorState, entry: JournalEntry) -> None:
         # If the former step was never taken on, as far as we know, the steps before it may still run, or be done.
         perhaps = () if superseded.accepted else superseded.redirected_from
         move.step.redirected_from = (*perhaps, superseded.after)
-        move.step.perhaps_ended = superseded.perhaps_ended + superseded.redirected_from
+        move.step.perhaps_ended = tuple(dict.fromkeys(superseded.perhaps_ended + superseded.redirected_from))
         move.step.moved = superseded.moved
     move.step.returns = move.went_through(record.after)
     move.steps = record.number

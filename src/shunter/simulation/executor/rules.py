@@ -190,7 +190,10 @@ class ExecutorRules:
                 self.violate("a throttle is remembered before it is touched", f"{process.name} sets {key} to {value}")
             elif value != known.before and value not in known.values[-2:]:
                 self.violate("durable before sent", f"{process.name} sets {key} to {value}, durable is {known}")
-            (self._given_back.add if known is not None and value == known.before else self._given_back.discard)(key)
+            if known is not None and value == known.before:
+                self._given_back.add(key)
+            else:
+                self._given_back.discard(key)
 
     def settings_arrive(self, process: ObservedExecutorProcess, keys: Iterable[ThrottleKey]) -> None:
         """What a fenced executor had sent comes after its successor gave it back: docs/executor.md, "the window that remains"."""
