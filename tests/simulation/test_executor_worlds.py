@@ -65,6 +65,7 @@ def test_executor_worlds_keep_every_rule_for_hours(record_property):
         97310380,  # A move waited for a disk with room for the topic of its name that was gone.
         97305787,  # A replica was moved out of its log dir while its move waited to end, and the move ended as done.
         97303545,  # A broker told of a deleted topic's list, and a rule did not know that it hears late.
+        98100250,  # A plan took for the originals what a late broker showed from before the last move ended.
         97630422,  # Somebody's move went on for a minute, and a rule had forgotten that it was theirs.
         97603810,  # A cancel came back to what an earlier target had reached unseen, and somebody else was blamed for it.
         97581226,  # Of two that took a free lease at once, the one that lost it stood still, and set a throttle later.

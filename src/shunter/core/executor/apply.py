@@ -74,8 +74,8 @@ def _plan_accepted(state: ExecutorState, entry: JournalEntry) -> None:
     assert isinstance(record, PlanAccepted)
     if not state.at_work:
         # A new execution begins. What an earlier one still owes to brokers stays in `throttles`.
-        state.passed_before = {tp: move.passed for tp, move in state.moves.items()}
-        state.moves = {}
+        lately = {tp: move for tp, move in state.former_moves.items() if move.ended_lately(entry.at_ms)}
+        state.former_moves, state.moves = {**lately, **state.moves}, {}
     state.plan_id, state.cluster_id, state.options = record.plan_id, record.cluster_id, record.options
     state.limit = record.options.throttle
     state.running = True
@@ -100,8 +100,10 @@ def _move_accepted(state: ExecutorState, entry: JournalEntry) -> None:
     )
     move.passed.add(frozenset(record.original))
     before = state.moves.get(record.tp)
-    # Late metadata may show replicas that a former move went through: nobody changed them back.
-    move.passed |= state.passed_before.get(record.tp, set()) if before is None else before.passed
+    former = state.former_moves.get(record.tp) if before is None else before
+    if former is not None:
+        # Late metadata may show replicas that a former move went through: nobody changed them back.
+        move.passed |= former.passed
     if before is not None and before.open:
         # A copy between log dirs is no step: whatever was asked for first may have moved it.
         move.origins = tuple(sorted({**dict(record.origins), **dict(before.origins)}.items()))
@@ -217,7 +219,7 @@ def _move_closed(state: ExecutorState, entry: JournalEntry) -> None:
     record = entry.record
     assert isinstance(record, MoveClosed)
     move = _move(state, record.tp, entry)
-    move.ended = MoveEnd(record.outcome, record.reason, entry.at_ms)
+    move.ended, move.heard_of_end_at_ms = MoveEnd(record.outcome, record.reason, entry.at_ms), entry.at_ms
     move.current, move.step, move.waits = record.replicas, None, ""
     move.note(StepTrigger.CLOSED)
 

@@ -151,8 +151,11 @@ class Executor:
             apply(self.state, entry)
         for move in self.state.open_moves():
             move.begun_before(self._now_ms)
+        # Another process's clock may have been hours behind ours, or ahead of it.
         for given in self.state.given_back.values():
-            given.at_ms = self._now_ms  # Another process's clock may have been hours behind ours, or ahead of it.
+            given.at_ms = self._now_ms
+        for move in (*self.state.former_moves.values(), *self.state.moves.values()):
+            move.heard_of_end_at_ms = self._now_ms
         if self.state.cluster_id and event.cluster_id != self.state.cluster_id:
             told = f"the journal belongs to cluster {self.state.cluster_id}, and this is {event.cluster_id}"
             self._fatal = Finish(fatal=f"{told}: nothing was touched", kind=ev.Fatal.JOURNAL)

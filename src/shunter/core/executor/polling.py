@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 
 from shunter.core.executor.capacity import FOR_DISK
 from shunter.core.executor.ready import Collected, ListReassignments, ObserveLogDirs, ObserveTopics
-from shunter.core.executor.state import ExecutorState
-from shunter.core.executor.submission import NEW_TOPIC_MS, SURE_MS, SubmittedPlan, involved_brokers, replicas_to_size
+from shunter.core.executor.state import LATE_MS, ExecutorState
+from shunter.core.executor.submission import SURE_MS, SubmittedPlan, involved_brokers, replicas_to_size
+from shunter.core.wording import counted
+from shunter.model.notice import Notice
 from shunter.model.partition import BrokerId, TopicPartition
 
 LIST_MIN_MS = 100
@@ -120,7 +122,8 @@ def _poll_for(state: ExecutorState, polls: Polls, submission: SubmittedPlan, now
         _ask_topics(polls, unseen, now_ms, out, due=now_ms, sure=sure)
     elif doubtful:
         _ask_topics(polls, doubtful, now_ms, out, due=max(cluster.topics_at_ms[name] for name in doubtful) + FAILED_MS)
-        out.wake(submission.since_ms + NEW_TOPIC_MS)
+        out.wake(submission.judged_at_ms(now_ms))
+        _tell_late(state, submission, now_ms, out)
     elif not submission.sizes_asked:
         submission.sizes_asked = True
         asked = replicas_to_size(state, submission.event)
@@ -145,6 +148,17 @@ def _list(polls: Polls, now_ms: int, out: Collected) -> None:
         return
     polls.list_pending_ms = now_ms
     out.reads.append(ListReassignments())
+
+
+def _tell_late(state: ExecutorState, submission: SubmittedPlan, now_ms: int, out: Collected) -> None:
+    """Tell people, once for each plan, that it waits because the cluster's metadata are late."""
+    late = [] if submission.told_late else submission.shown_late(state, now_ms)
+    if not late:
+        return
+    submission.told_late = True
+    told = f"metadata show {counted(len(late), 'partition')} of the plan as before the last move ended"
+    told = f"{told}: they are asked for again, for {LATE_MS // 1000} s at most"
+    out.notices.append(Notice("metadata-late", str(late[0]), told))
 
 
 def _ask_topics(

@@ -28,7 +28,7 @@ from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.model.reassignment import Strategy
 
 LATE_MS = 30_000
-"""How long after a change of a setting a broker may still show the old value."""
+"""How long after a change a broker may still show a setting, or a partition's replicas, as they were before."""
 LEAST_YIELD = 0.5
 """If a smaller share of a throttle's rate is copied, it is not the throttle that slows the copies down."""
 
@@ -153,6 +153,8 @@ class Move:
     waits: str = ""
     blocked_since_ms: int | None = None
     log_dir_status: LogDirStatus = field(default_factory=LogDirStatus)
+    heard_of_end_at_ms: int = 0
+    """When its end was journalled; if another process journalled it, when this one read it: their clocks may differ."""
 
     def begun_before(self, now_ms: int) -> None:
         """Set times that lie in the future to now: the clock was set back since, and nothing shall wait for them."""
@@ -174,6 +176,10 @@ class Move:
     def open(self) -> bool:
         """Whether it has not ended."""
         return self.ended is None
+
+    def ended_lately(self, now_ms: int) -> bool:
+        """Whether brokers may still show the partition as it was before this move ended."""
+        return self.ended is not None and abs(now_ms - self.heard_of_end_at_ms) <= LATE_MS
 
     @property
     def outcome(self) -> Outcome | None:
@@ -321,10 +327,8 @@ class ExecutorState:
     options: ExecutionOptions = field(default_factory=ExecutionOptions)
     moves: dict[TopicPartition, Move] = field(default_factory=dict[TopicPartition, Move])
     """The latest move of every partition that a plan of the open execution named; closed ones stay until its end."""
-    passed_before: dict[TopicPartition, set[frozenset[BrokerId]]] = field(
-        default_factory=dict[TopicPartition, set[frozenset[BrokerId]]]
-    )
-    """Replica sets that the moves of the execution before went through."""
+    former_moves: dict[TopicPartition, Move] = field(default_factory=dict[TopicPartition, Move])
+    """Moves of the execution before this one, and of earlier ones if they ended lately: late metadata may show them."""
     throttles: dict[ThrottleKey, Throttle] = field(default_factory=dict[ThrottleKey, Throttle])
     """Settings that are not restored yet. Those that no open move needs are owed to their brokers and topics."""
     given_back: dict[ThrottleKey, GivenBack] = field(default_factory=dict[ThrottleKey, GivenBack])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from shunter.core.executor.events import PlanSubmitted
 from shunter.core.executor.ready import MoveResult, PlanReply
-from shunter.core.executor.state import ExecutorState, Move
+from shunter.core.executor.state import LATE_MS, ExecutorState, Move
 from shunter.core.reassignment import no_longer_fits, validate_target
 from shunter.core.topic_names import illegal_name
 from shunter.core.wording import counted
@@ -33,6 +33,8 @@ NEW_TOPIC_MS = 3_000
 """How long brokers are asked again for a topic that they do not know: they may hear late of a new one."""
 SURE_MS = 15_000
 """How long brokers are asked again while they disagree on where replicas are: a rollback restores what was accepted."""
+_AS_WE_LEFT_IT = (Outcome.DONE, Outcome.STOPPED, Outcome.ROLLED_BACK)
+"""Outcomes after which a partition has the replicas of its last finished step."""
 
 
 @dataclass(slots=True)
@@ -43,13 +45,37 @@ class SubmittedPlan:
     since_ms: int
     sizes_asked: bool = False
     sizes_known: bool = False
+    told_late: bool = False
+    """People were told that the plan waits for metadata that are late."""
 
     def doubtful(self, state: ExecutorState, now_ms: int) -> set[str]:
-        """Topics that no broker knew: for a while they are asked for again, because brokers may hear late of new topics."""
-        if now_ms >= self.since_ms + NEW_TOPIC_MS:
-            return set()
-        names = {order.tp.topic for order in self.event.moves}
-        return {name for name in names if name in state.cluster.topics and state.cluster.topics[name] is None}
+        """Topics that are asked for again before the plan is judged, because the broker that answered may be late.
+
+        Either no broker knows the topic, which may be new. Or a partition of the plan is shown as it was before its last
+        move ended: the plan would take that for the original replicas.
+        """
+        doubtful: set[str] = set()
+        if now_ms < self.since_ms + NEW_TOPIC_MS:
+            names = {order.tp.topic for order in self.event.moves}
+            doubtful = {name for name in names if name in state.cluster.topics and state.cluster.topics[name] is None}
+        return doubtful | {tp.topic for tp in self.shown_late(state, now_ms)}
+
+    def shown_late(self, state: ExecutorState, now_ms: int) -> list[TopicPartition]:
+        """Partitions that metadata show with replicas that their last move, which ended lately, had before its end."""
+        if now_ms >= self.since_ms + LATE_MS:
+            return []
+        return [order.tp for order in self.event.moves if _shown_as_before(state, order.tp, now_ms)]
+
+    def judged_at_ms(self, now_ms: int) -> int:
+        """When the plan is judged at the latest, or the first of two such times if that is still to come."""
+        return self.since_ms + (NEW_TOPIC_MS if now_ms < self.since_ms + NEW_TOPIC_MS else LATE_MS)
+
+
+def _shown_as_before(state: ExecutorState, tp: TopicPartition, now_ms: int) -> bool:
+    move, seen = state.moves.get(tp, state.former_moves.get(tp)), state.cluster.partition(tp)
+    if move is None or seen is None or move.outcome not in _AS_WE_LEFT_IT or not move.ended_lately(now_ms):
+        return False
+    return seen.replicas != move.current and move.went_through(seen.replicas)
 
 
 @dataclass(slots=True)

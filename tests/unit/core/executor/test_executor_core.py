@@ -336,6 +336,37 @@ def test_replicas_that_a_late_broker_told_at_first_are_not_what_a_rollback_resto
     assert rig.outcomes() == {T0: Outcome.DONE, T1: Outcome.DONE}
 
 
+def test_a_plan_waits_while_metadata_show_a_partition_as_before_its_last_move() -> None:
+    rig = Rig(Yard({"t": [(1, 2)], "u": [(1, 2)]}))
+    rig.submit(("t", 0, (2, 1)))
+    rig.settle()
+    rig.submit(("u", 0, (2, 1)))
+    rig.settle()
+    late = rig.yard.partitions[T0]
+    late.replicas = (1, 2)
+    rig.submit(("t", 0, (3, 2)))
+    rig.settle(rounds=6)
+    assert not rig.core.state.at_work, "the plan is not judged by what a late broker shows"
+    assert [notice.about for notice in rig.notices if notice.kind == "metadata-late"] == [str(T0)]
+    late.replicas = (2, 1)
+    rig.settle()
+    assert rig.core.state.moves[T0].original == (2, 1)
+    assert rig.core.state.moves[T0].outcome is Outcome.DONE
+
+
+def test_a_plan_waits_for_late_metadata_no_longer_than_brokers_can_be_late() -> None:
+    rig = Rig(Yard({"t": [(1, 2)]}))
+    rig.submit(("t", 0, (2, 1)))
+    rig.settle()
+    ended_at_ms = rig.now_ms
+    rig.yard.partitions[T0].replicas = (1, 2)
+    rig.pass_time(250)
+    rig.submit(("t", 0, (3, 2)))
+    rig.settle()
+    assert rig.core.state.moves[T0].original == (1, 2)
+    assert rig.core.state.moves[T0].accepted_at_ms >= ended_at_ms + 30_000
+
+
 def test_a_plan_is_judged_by_what_several_brokers_agree_on() -> None:
     rig = Rig(Yard({"t": [(1, 2)]}))
     rig.submit(("t", 0, (1, 3)))
