@@ -58,7 +58,7 @@ _LOGS: dict[tuple[str, str], CommitLog] = {}
 """The log of each lake, by session and root, with what this process has read of it: commits never change."""
 
 Prepare = Callable[[LogState, str], Commit | None]
-"""Takes the committed state and an attempt's id, writes the attempt's rows, returns its commit (None: there is none)."""
+"""Takes the committed state and an attempt's id, writes the attempt's rows, returns its commit (None: no commit)."""
 
 
 class Cleaned(NamedTuple):
