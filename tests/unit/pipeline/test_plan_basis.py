@@ -1,4 +1,4 @@
-"""What a plan rests on: data that is too old or tells too little is refused by name, or said."""
+"""The data that a plan rests on: if it is too old or covers too little, the cluster is refused, or the plan warns."""
 
 from datetime import UTC, datetime
 
