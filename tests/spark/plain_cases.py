@@ -18,7 +18,7 @@ BROKERS = (1, 2, 3)
 OUTAGE = 6
 """The steps of an outage, which the reader takes for a gap."""
 NEVER = 10**9
-"""Stands for a point that is missing."""
+"""A point that does not come."""
 
 
 @dataclass

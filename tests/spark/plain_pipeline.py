@@ -18,7 +18,7 @@ _DERIVED = "snapshots"
 
 
 class Plain:
-    """What the lake has to hold after each command."""
+    """The contents that the lake must have after each command."""
 
     def __init__(self, worlds):
         self.worlds = {world.name: world for world in worlds}
@@ -33,7 +33,7 @@ class Plain:
         self.let_go = False
         """Whether rows from before midnight were deleted."""
         self.frozen = {}
-        """Hours at that deletion. A deleted row may have hidden amounts of a window after midnight, and counted them."""
+        """Hours at that deletion. A deleted row may have counted, and hidden amounts of a window after midnight."""
         self.reopened = False
         """Whether windows came after that. Then hours after midnight are made anew from the remaining rows."""
 

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Final, TypeAlias
 
 from cryptography import x509
-from cryptography.x509.name import _ASN1Type as Asn1Type  # the one place that tells how a value was encoded
+from cryptography.x509.name import _ASN1Type as Asn1Type  # the only place with a value's encoding
 
 from shunter.errors import FormatError
 

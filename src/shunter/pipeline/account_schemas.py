@@ -326,7 +326,12 @@ ACCOUNT_STEPS = Table(
             column("removed", ArrayType(IntegerType()), "brokers that the step removes"),
             column("begun_at", TimestampType(), "when the step was asked for", unit="UTC"),
             column("ended_at", TimestampType(), "when the step was finished or dropped", unit="UTC", nullable=True),
-            column("finished", BooleanType(), "true: finished; false: dropped; null: it still runs", nullable=True),
+            column(
+                "finished",
+                BooleanType(),
+                "true: finished; false: dropped; null: neither, as it still runs, or the next step or the move's end came first",
+                nullable=True,
+            ),
             column("seconds", DoubleType(), "how long the step took", unit="s", nullable=True),
             column(
                 "copied_bytes",

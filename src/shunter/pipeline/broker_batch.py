@@ -140,7 +140,7 @@ def judge_brokers(rows: DataFrame, *, now: datetime, options: IngestOptions) -> 
         F.coalesce("reader_rule", rule).alias("rule"),
         F.coalesce("reader_detail", detail).alias("detail"),
     )
-    # Of two rows for one window the same one must win whenever the batch is run again.
+    # If there are two rows for one window, the same row must win whenever the batch is run again.
     same = Window.partitionBy("cluster_id", "broker_id", "window_start", F.col("rule").isNull()).orderBy(
         F.xxhash64(*_FIGURES)
     )

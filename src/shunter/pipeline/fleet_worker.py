@@ -176,7 +176,7 @@ def plan_cluster(cluster_id: str, table: pa.Table, request: PlanRequest, joint: 
 
 
 def assignments_of(made: BalancedPlan, *, with_original: bool) -> list[dict[str, Any]]:
-    """What a plan changes, as rows of `plan_assignments`.
+    """The partitions that a plan changes, as rows of `plan_assignments`.
 
     Args:
         with_original: Add the replicas before the plan. Only a snapshot has their order; samples show only which
@@ -261,7 +261,7 @@ def told_of_bytes_out(table: pa.Table) -> str | None:
 
 
 def _rates(rows: pa.Table) -> tuple[Any, Any]:
-    """Bytes in and out, NaN where nobody knows."""
+    """Bytes in and out, NaN if not known."""
     came, went = (pc.fill_null(rows[name], float("nan")).to_numpy() for name in ("bytes_in", "bytes_out"))
     return came, went
 

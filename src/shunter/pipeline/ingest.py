@@ -80,7 +80,7 @@ def nothing_taken(good: int, rejected: int, rules: Iterable[tuple[str, int]]) ->
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a batch holds, from a pass over three columns."""
+    """The extent of a batch, from a pass over three columns."""
 
     rows: int
     largest_day: int

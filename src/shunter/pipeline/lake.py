@@ -62,7 +62,7 @@ Prepare = Callable[[LogState, str], Commit | None]
 
 
 class Cleaned(NamedTuple):
-    """What was deleted: replaced batches, attempts that were never committed, entries of the log."""
+    """How much was deleted: replaced batches, attempts that were never committed, entries of the log."""
 
     replaced: int = 0
     abandoned: int = 0
@@ -100,7 +100,7 @@ class Lake:
         return _LOGS[which]
 
     def state(self, spark: SparkSession) -> LogState:
-        """What is committed now."""
+        """The committed state now."""
         return self.log(spark).state()
 
     def commits(self, spark: SparkSession) -> tuple[Commit, ...]:

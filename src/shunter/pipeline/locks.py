@@ -34,7 +34,7 @@ _KEPT = 4
 
 @dataclass(frozen=True, slots=True)
 class LockHolder:
-    """Who holds a lock. `machine` and `process` let another process of the machine see that the holder has ended."""
+    """The holder of a lock. `machine` and `process` let another process of that machine see that it has ended."""
 
     stage: str
     machine: str

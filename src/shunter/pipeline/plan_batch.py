@@ -27,7 +27,7 @@ COARSE = 4
 
 @dataclass(frozen=True, slots=True)
 class FleetPlan:
-    """What is planned: the request, the clusters (none named: all), the peak that counts, and how many days ahead."""
+    """A plan to be made: the request, the clusters (none named: all), the peak that counts, and how many days ahead."""
 
     plan_id: str
     request: PlanRequest = field(default_factory=PlanRequest)

@@ -99,7 +99,7 @@ def roll_up_days(
 ) -> tuple[date, ...]:
     """Derive hours and days from the raw rows that are live, replacing what was derived before; returns the days.
 
-    Days whose raw rows are deleted keep their hours. Topics get their ids first. If two sources tell of one replica, the
+    Days whose raw rows are deleted keep their hours. Topics get their ids first. If two sources cover one replica, the
     one that measured it counts.
 
     Args:

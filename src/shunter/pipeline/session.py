@@ -56,7 +56,7 @@ class SessionSettings:
 
 
 def open_session(settings: SessionSettings) -> SparkSession:
-    """Open (or join) the session. `settings.conf` overrides Shunter's choices, but UTC and how folders are replaced."""
+    """Open (or join) the session. `settings.conf` overrides all choices but UTC and how folders are replaced."""
     builder = SparkSession.builder.appName(settings.name)
     if settings.master is not None:
         builder = builder.master(settings.master)

@@ -192,7 +192,7 @@ def _timed(spread: DataFrame) -> DataFrame:
         "*",
         F.unix_seconds("window_start").alias("start"),
         F.when(F.col("aside.known_by").isNull(), F.lit(1)).otherwise(F.lit(0)).alias("newcomer"),
-        # Of two rows for one window the same one must win whenever the batch is run again.
+        # If there are two rows for one window, the same row must win whenever the batch is run again.
         F.xxhash64(*MEASURES, "window_seconds").alias("tie"),
     )
 

@@ -1,4 +1,4 @@
-"""What if, for every cluster of a lake: sizes of a later day, the question to the planner, its answer as tables."""
+"""What-if questions to every cluster of a lake: sizes of a later day, a question to the planner, answers as tables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GROWTHS = {"expected": "growth_bytes_per_day", "high": "growth_high"}
 
 @dataclass(frozen=True, slots=True)
 class FleetQuestion:
-    """What is asked, of which clusters (none named: all), and for which day."""
+    """The question, its clusters (none named: all), and the day that it is about."""
 
     question_id: str
     asked: ChangeQuestion = field(default_factory=ChangeQuestion)

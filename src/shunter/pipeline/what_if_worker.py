@@ -51,7 +51,7 @@ RESULT_DDL = """
 
 @dataclass(frozen=True, slots=True)
 class ChangeQuestion:
-    """What is asked of each cluster. `rate` is what a broker copies each way (bytes/s), `seconds` the time for an answer."""
+    """The question to each cluster. `rate`: copies of a broker each way (bytes/s); `seconds`: time for an answer."""
 
     change: ClusterChange = field(default_factory=ClusterChange)
     request: PlanRequest = field(default_factory=PlanRequest)

@@ -290,7 +290,7 @@ def _rows(points: DataFrame) -> DataFrame:
 
 
 def _by_topic(points: DataFrame, where: Sequence[str], rate: Column) -> DataFrame:
-    """What each broker counted for a topic, and whether it led other partitions of it than at the point before (`leaders_changed`).
+    """Rates that each broker counted for a topic. `leaders_changed`: it leads others of its partitions than before.
 
     In such a window the broker counted bytes of partitions that it led for a part of the window, and that part is not
     known.
