@@ -1,14 +1,14 @@
-"""Everything that can go wrong, and whose fault it is.
+"""The errors of Shunter, each with the side that caused it.
 
 ```
 ShunterError
-├── InvariantViolation        our bug: the state machine refuses to go on
+├── InvariantViolation        a bug of Shunter: the state machine refuses to go on
 ├── RequestRejected           the caller's fault: Kafka's error code and a sentence, per partition, as data
-├── FormatError               bytes or text that somebody else wrote and we can't read (znode, journal, plan, frame)
+├── FormatError               bytes or text from outside that can't be read (znode, journal, plan, frame)
 ├── SettingsError             a setting that can't be used: names the setting, its value, the rule
-└── DriverError               the outside failed; `.retriable` says whether trying again makes sense
+└── DriverError               a server, a file or the network failed; `.retriable` says whether a retry makes sense
 ```
-Messages say value, rule, place: `replicas [4, 4] for topic-0 repeat broker 4`.
+Messages give the value, the rule and the place: `replicas [4, 4] for topic-0 repeat broker 4`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ShunterError(Exception):
 
 
 class InvariantViolation(ShunterError):
-    """Our bug. It carries the facts that are needed to reproduce it. Code that catches it must stop acting."""
+    """A bug of Shunter, with the facts that are needed to reproduce it. Code that catches it must stop acting."""
 
     def __init__(self, rule: str, **facts: object) -> None:
         self.rule = rule
@@ -110,7 +110,7 @@ class SettingsError(ShunterError):
 
 
 class DriverError(ShunterError):
-    """The outside failed."""
+    """Something outside of this process failed: a server, a file or the network."""
 
     def __init__(self, message: str, *, retriable: bool) -> None:
         self.retriable = retriable

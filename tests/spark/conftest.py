@@ -43,13 +43,13 @@ def spark(tmp_path_factory):
         },
     )
     with warnings.catch_warnings():
-        # py4j leaves its launcher's pipe to the garbage collector; not ours to mend.
+        # py4j leaves its launcher's pipe to the garbage collector. Shunter can't change that.
         warnings.simplefilter("ignore", ResourceWarning)
         session = open_session(settings)
     yield session
     gateway = session.sparkContext._gateway
     session.stop()
-    # PySpark keeps the JVM for the next session of this process; nobody would wait for its end.
+    # PySpark keeps the JVM for the next session of this process, and does not wait for the JVM's end.
     gateway.shutdown()
     gateway.proc.stdin.close()
     gateway.proc.wait(60)
@@ -69,7 +69,7 @@ def now():
 
 
 def pytest_collection_modifyitems(items):
-    """Spark's Python side leaves the sockets of `collect` to the garbage collector; not ours to mend."""
+    """Spark's Python side leaves the sockets of `collect` to the garbage collector. Shunter can't change that."""
     for item in items:
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))

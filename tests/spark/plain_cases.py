@@ -1,4 +1,4 @@
-"""Made cases for the property suite: clusters whose every minute is known, and an order in which sources tell of it.
+"""Cases for the property suite: clusters whose every minute is known, and an order in which sources report it.
 
 Each input comes with the rows that it means: (cluster, topic, partition, broker, role, start, seconds, (bytes in, bytes out,
 messages), size, source), times in seconds since T0.
@@ -16,7 +16,7 @@ from plain_pipeline import T0
 
 BROKERS = (1, 2, 3)
 OUTAGE = 6
-"""Steps that are more than a gap."""
+"""The steps of an outage, which the reader takes for a gap."""
 NEVER = 10**9
 """A point that does not come."""
 
@@ -32,7 +32,7 @@ class World:
     rates: dict[tuple[str, int], list[int]]
     replicas: dict[tuple[str, int], list[int]]
     moved: dict[tuple[str, int], tuple[int, list[int]]] = field(default_factory=dict)
-    """Since which minute a partition has which other replicas."""
+    """The minute from which a partition has other replicas, and these replicas."""
 
     def size(self, partition, minute):
         return 1_000 + 100 * self.written(partition, 0, minute)
@@ -47,11 +47,11 @@ class World:
 
 @dataclass
 class Op:
-    """One command: what it reads, and what happens to it. `inside`: another one that runs while it is at work."""
+    """One command: its inputs, and what happens to it. `inside`: another command that runs while this one runs."""
 
     kind: str
     files: list[tuple[str, str, object]] = field(default_factory=list)
-    """Name, content, and what it means."""
+    """Name, content, and the rows that the content means."""
     world: World | None = None
     cluster: str | None = None
     """The option of that name."""
@@ -59,7 +59,7 @@ class Op:
     crashes: bool = False
     twice: bool = False
     refused: bool = False
-    """Asked for in the wrong words: nothing is taken."""
+    """The command has the wrong options: no row is taken."""
     lateness: int = 0
     seconds: int = 0
     brokers: set[tuple[str, int, int]] = field(default_factory=set)
@@ -154,7 +154,7 @@ def snapshot(world, minute):
 
 
 def windows(rng, world, source, *, odd=True):
-    """Rows of a minute, and some of five that lie across them; a quarter of them twice."""
+    """Rows of one minute, and some of five minutes that overlap them; a quarter of the rows come twice."""
     rows = []
     for (topic, number), minutes in world.rates.items():
         first = rng.randrange(0, world.minutes)
@@ -173,7 +173,7 @@ def windows(rng, world, source, *, odd=True):
 
 
 def as_object(row, *, start="s", cluster=True):
-    """A row as a table of one's own has it."""
+    """A row of a custom table."""
     name, topic, number, broker, role, begun, seconds, (came, went, _), size, _ = row
     told = {
         "topic": topic.removeprefix("name:"), "partition": number, "broker_id": broker, "role": role,
@@ -193,7 +193,7 @@ def as_table(rng, rows, kind, **how):
 
 
 def table_ops(rng, world):
-    """Tables of one's own: files that have windows in common, of several formats, with and without the cluster's name."""
+    """Custom tables: files with common windows, in several formats, with and without the cluster's name."""
     for at in range(rng.randrange(1, 4)):
         kind = rng.choice(TABLES)
         named = rng.random() < 0.3
@@ -210,7 +210,7 @@ def table_ops(rng, world):
 
 
 def mixed_ops(rng, worlds):
-    """One file of two clusters: refused as it stands, taken when it is allowed."""
+    """One file of two clusters: refused by default, taken if that is allowed."""
     rows = [row for world in worlds for row in windows(rng, world, "json")]
     file = ("mixed.json", as_table(rng, rows, "json"), rows)
     refused = [Op("json", [file], refused=True)] if rng.random() < 0.5 else []
@@ -255,7 +255,7 @@ def cruise_control_ops(rng, world):
 
 
 def prometheus_ops(rng, world):
-    """Answers of one server or of a pair; with outages, missed points and counters that begin anew."""
+    """Answers of one server or of a pair, with outages, missed points and counters that are reset."""
     if rng.random() < 0.4:
         return
     first = rng.randrange(0, world.minutes)
@@ -264,7 +264,7 @@ def prometheus_ops(rng, world):
         gap = rng.randrange(1, len(points) - OUTAGE)
         points = [point for at, point in enumerate(points) if not gap < at < gap + OUTAGE]
     elif len(points) > 4 and not swaps(world) and rng.random() < 0.4:
-        # Over two minutes with two leaders nobody knows who took in what.
+        # Over two minutes with two leaders it is not known which leader received which bytes.
         points.pop(rng.randrange(1, len(points) - 1))
     if len(points) < 2:
         return
@@ -351,10 +351,11 @@ def prometheus_rows(world, points, first_read):
             seconds, gap = 60 * (point - before), point - before > 3 * min(steps)
             led = at_point(world, (topic, number), point)[0] == broker
             messages = world.written((topic, number), before, point)
-            # A broker's counters are a topic's: where it led other partitions of it at the window's ends, nobody knows whose bytes are whose.
+            # A broker counts by topic. If it led different partitions of the topic at the window's two ends, it is not
+            # known which partition the bytes belong to.
             same = led_of(world, topic, broker, before) == led_of(world, topic, broker, point)
             begins = first_read.get(topic, 0)
-            # Before anybody reads a topic nothing is sent; how much was read before the first look, nobody knows.
+            # Before the first read of a topic no bytes are sent. How much was read before the first point is not known.
             sent = 0 if point < begins else 300 * messages if point > begins else None
             amounts = (100 * messages, sent, messages) if led and same else (None, None, messages)
             if gap:

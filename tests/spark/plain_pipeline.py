@@ -1,6 +1,6 @@
 """The pipeline once more in plain Python, for the property suite: lists, sets of seconds, loops. Shares no code with it.
 
-`plain_cases.py` makes the cases: clusters whose every minute is known, and commands that tell of it.
+`plain_cases.py` makes the cases: clusters whose every minute is known, and commands whose inputs report it.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ _DERIVED = "snapshots"
 
 
 class Plain:
-    """What the lake has to hold after each command."""
+    """The contents that the lake must have after each command."""
 
     def __init__(self, worlds):
         self.worlds = {world.name: world for world in worlds}
         self.taken = set()
         self.batches = False
-        """Whether there is a batch of anything, if only of rows that were put aside."""
+        """Whether there is any batch, even one with only rejected rows."""
         self.snapshots = {world.name: set() for world in worlds}
         self.windows = {}
         """(cluster, topic id or name, partition, broker, role) → [(start, seconds, (in, out, messages), size, source)]."""
         self.brokers = set()
         """(cluster, broker, start) of brokers' own samples."""
         self.let_go = False
-        """Whether rows from before midnight were let go."""
+        """Whether rows from before midnight were deleted."""
         self.frozen = {}
-        """Hours as they were then. What was let go may have hidden amounts of a window behind midnight, and counted them itself."""
+        """Hours at that deletion. A deleted row may have counted, and hidden amounts of a window after midnight."""
         self.reopened = False
-        """Whether windows came since: then hours behind midnight are made anew, of what is there."""
+        """Whether windows came after that. Then hours after midnight are made anew from the remaining rows."""
 
     def run(self, op):
         new = [(text, rows) for _, text, rows in op.files if text not in self.taken]
@@ -78,7 +78,7 @@ class Plain:
                     amount = size - world.size((topic, number), a // 60)
                     now = world.holders((topic, number), b // 60)
                     for broker in set(world.holders((topic, number), a // 60)) & set(now):
-                        # What came between two snapshots that were known, and showed this replica, was counted then.
+                        # The time between two known snapshots that show this replica was counted when they came.
                         showed = [at for at in known if broker in world.holders((topic, number), at // 60)]
                         if showed and min(showed) <= a and b <= max(showed):
                             continue
@@ -89,7 +89,7 @@ class Plain:
             self.snapshots[name] |= moments
 
     def keep(self, rows):
-        """Windows that lie beside those that are there; of the rest each that lies beside those that are kept."""
+        """The windows that overlap no earlier batch's window and none of those already kept."""
         found, kept = {}, []
         for *key, start, seconds, amounts, size, source in rows:
             if not (self.let_go and start < MIDNIGHT):
@@ -107,7 +107,7 @@ class Plain:
         return kept
 
     def retain(self):
-        """Roll up, then let rows from before midnight go, and all snapshots of that day but the last one."""
+        """Roll up, then delete rows from before midnight, and all snapshots of that day but the last one."""
         self.frozen = self.all_hours()
         self.reopened = False
         if not self.batches:
@@ -121,7 +121,7 @@ class Plain:
             self.snapshots[name] = {at for at in moments if at >= MIDNIGHT or at == last}
 
     def series(self):
-        """Windows by replica and role, names brought to ids where a snapshot has them, what was derived hidden."""
+        """Windows by replica and role. Names become ids if a snapshot has the id; hidden amounts are left out."""
         series, measured = {}, {}
         for key, windows in self.windows.items():
             series.setdefault(self.named(key), []).extend(windows)
@@ -139,7 +139,7 @@ class Plain:
         return shown
 
     def named(self, key):
-        """A key with the topic's id, where a snapshot has it."""
+        """A key with the topic's id, if a snapshot has it."""
         cluster, topic, *rest = key
         return (cluster, "id-" + topic[5:] if topic.startswith("name:") and self.snapshots[cluster] else topic, *rest)
 
@@ -160,7 +160,7 @@ class Plain:
         return told
 
     def all_hours(self):
-        """As `hours`; those from before midnight, or all, as they were when rows were let go."""
+        """As `hours`; those from before midnight, or all, are as they were when rows were deleted."""
         if not self.let_go:
             return self.hours()
         made_anew = self.hours() if self.reopened else {}
@@ -168,7 +168,7 @@ class Plain:
         return frozen | {key: told for key, told in made_anew.items() if key[-1] >= MIDNIGHT}
 
     def quality(self):
-        """Cluster and day (0 or 1) → partitions, those with rates, share of their time that has one."""
+        """Cluster and day (0 or 1) → partitions, partitions with rates, share of their time that has a rate."""
         found, ends = {}, {}
         for (cluster, topic, number, _, role), windows in self.windows.items():
             for start, seconds, amounts, *_ in windows:
@@ -193,7 +193,7 @@ class Plain:
         return told
 
     def fleet(self, peak):
-        """Partition → replicas, bytes in, bytes out, size (None where no snapshot tells)."""
+        """Partition → replicas, bytes in, bytes out, size (None without a snapshot)."""
         modelled, found = self.model(), {}
         for name, moments in self.snapshots.items():
             world = self.worlds[name]
@@ -211,7 +211,7 @@ class Plain:
 
 
 def leaders(told, way, peak):
-    """What a partition's leaders showed, each by how long it led; where none did, its followers."""
+    """A rate from a partition's leaders, each weighted by how long it led; if there are none, from its followers."""
     for role in ("leader", "follower"):
         shown = [one for (_, as_role), one in told.items() if as_role == role and one[f"{way}_{peak}"] is not None]
         rates = sorted((one[f"{way}_{peak}"], one["windows"]) for one in shown)
@@ -226,7 +226,7 @@ def leaders(told, way, peak):
 
 
 def sampled(told):
-    """Brokers by their samples: those that led first, of each kind whoever was seen last."""
+    """Brokers by their samples: leaders before others, and within both the broker that was seen last first."""
     ranked = sorted((role != "leader", -one["last"], broker) for (broker, role), one in told.items())
     return list(dict.fromkeys(broker for *_, broker in ranked))
 
@@ -243,7 +243,7 @@ def last_size(windows):
 
 
 def figures(windows):
-    """What the model says of one replica in one role."""
+    """The model's row of one replica in one role."""
     covered = sum(seconds for _, seconds, amounts, _ in windows if any(amount is not None for amount in amounts))
     span = max(start + seconds for start, seconds, *_ in windows) - min(start for start, *_ in windows)
     told = {

@@ -13,7 +13,7 @@ T0 = 1_738_368_000_000
 
 
 class Journal:
-    """Writes entries as the executor's journal has them."""
+    """Writes entries in the form of the executor's journal."""
 
     def __init__(self):
         self.lines = []

@@ -1,4 +1,4 @@
-"""What joins batches and sources on the way to a plan: each case gave a wrong plan once, with exit status 0."""
+"""The joins of batches and sources on the way to a plan. Each case once gave a wrong plan with exit status 0."""
 
 import json
 
@@ -24,7 +24,7 @@ ANY_AGE = float("inf")
 
 
 def taken(minute, *, size=1_000, grown=8_000, partitions=9, topic_id="id-t"):
-    """Nine partitions that grow by 8,000 bytes (133 a second) a minute, by what their logs show."""
+    """Nine partitions whose logs grow by 8,000 bytes a minute (133 a second)."""
     found = tuple(
         InventoryPartition(
             "t", topic_id, number, (1, 2), (1, 2), 1, 0, 100 + 60 * minute, 1,
@@ -69,7 +69,7 @@ def test_rates_of_a_source_that_knows_no_topic_ids_reach_the_plan(spark, lake, t
     again = ingest(spark, lake, Inputs((save(tmp_path / "late.jsonl", taken(1, size=1_001)),), "snapshots"))
     assert (dict(again.rules), again.nothing_new) == ({"already_ingested": 1}, False)
 
-    # The same minute by a source that counted it, and an hour before in which everything was far larger.
+    # The same minute from a source that counted it, and an hour before in which all rates and sizes were far larger.
     rows = [*measured(2, start=-1), *measured(1, start=-60, partitions=1)]
     rows[-1]["size_bytes"] = 800 * 10**9
     ingest(spark, lake, Inputs((write_json(tmp_path / "counted.json", rows),), "json", "yard"))
@@ -88,13 +88,13 @@ def test_rates_of_a_source_that_knows_no_topic_ids_reach_the_plan(spark, lake, t
     assert all(len(set(row["replicas"])) == 2 == len(row["replicas"]) for row in kafka["partitions"])
     table = lake.read(spark, PLANS).where(F.col("plan_id") == latest_plan(spark, lake)).first()
     assert (table["partitions"], table["with_rates"]) == (9, 9)
-    # 9 partitions of 9,000 bytes, twice: what is there now, not the 800 GB of an hour ago.
+    # 9 partitions of 9,000 bytes with two replicas each: the present sizes, not the 800 GB of an hour ago.
     share = table["bytes_moved"] / (table["bytes_percent"] / 100)
     assert share == pytest.approx(9 * 2 * 9_000)
 
 
 def test_partitions_that_snapshots_alone_know_are_told(spark, lake, tmp_path):
-    """A broker's exporter does not answer: nobody knows who reads its partitions, and their peaks are those of hours."""
+    """A broker's exporter does not answer: reads of its partitions are unknown, and their peaks are those of hours."""
     for minute in (0, 60):
         save(tmp_path / "snapshots" / f"{minute}.jsonl", taken(minute, size=0, grown=60_000_000))
     ingest(spark, lake, Inputs((str(tmp_path / "snapshots"),), "snapshots"))

@@ -1,4 +1,4 @@
-"""Sources, in any order, with duplicates, crashes and others at work: model and plan against an independent computation.
+"""Sources in any order, with duplicates, crashes and other writers: model and plan against an independent computation.
 
 `SHUNTER_EXACTNESS_SECONDS` says how long the long one looks for a case that differs (600 s), `SHUNTER_EXACTNESS_SEED` where it begins.
 """
@@ -50,7 +50,7 @@ class DyingLake(Lake):
 
 
 class BusyLake(Lake):
-    """A lake on which somebody else commits while a batch is written: `BESIDE` holds what is still to come."""
+    """A lake on which another writer commits while a batch is written: `BESIDE` holds the commits that are to come."""
 
     def transact(self, spark, name, prepare, now):
         def slowly(state, attempt):
@@ -83,7 +83,7 @@ class Runner:
             with contextlib.suppress(Killed):
                 self.ingest(DyingLake(self.lake.root), op, paths)
         if op.inside is not None:
-            # It commits first: what comes of both is as if it had come before.
+            # The other command commits first, so the result is as if it had come before this one.
             BESIDE[self.lake.root] = [lambda: self.run(op.inside)]
         self.ingest(BusyLake(self.lake.root), op, paths)
         for work in BESIDE.pop(self.lake.root, ()):

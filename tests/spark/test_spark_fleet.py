@@ -1,4 +1,4 @@
-"""A fleet is planned cluster by cluster; one that is slow or broken is a row, not the end."""
+"""A fleet is planned cluster by cluster. A slow or broken cluster becomes a row and does not end the job."""
 
 import time
 

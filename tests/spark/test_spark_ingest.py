@@ -1,4 +1,4 @@
-"""Batches: good rows in, bad rows aside with the rule they break, twice is once."""
+"""Batches: good rows are taken, rejects are put aside with the rule that they break, and no row counts twice."""
 
 import contextlib
 import gzip
@@ -152,7 +152,7 @@ def test_the_same_window_twice_and_windows_that_overlap(spark, lake, ingest, tmp
 
 
 def test_no_moment_of_a_replica_counts_twice(spark, lake, ingest, tmp_path):
-    """Windows within another that is not next to them, across midnight, and across batches."""
+    """Windows within a window that is not their neighbour, across midnight, and across batches."""
 
     def window(start, seconds, **changes):
         return sample(window_start=start, window_seconds=seconds, bytes_in=1000 * seconds, **changes)
@@ -235,14 +235,14 @@ def test_csv_and_parquet_say_the_same(spark, lake, ingest, tmp_path):
 
 
 class DyingLake(Lake):
-    """Ends between the writing of a batch and its commit, as a process does that is killed there."""
+    """Ends between the writing of a batch and its commit, like a process that is killed there."""
 
     def _append(self, *_):
         raise KeyboardInterrupt
 
 
 class LakeWithoutOlder(Lake):
-    """A lake that no version without a log ever wrote to: there is nothing of it to look for."""
+    """If no version without a log ever wrote to the lake, its folders are not looked for."""
 
     def _read_older(self, *_):
         raise AssertionError("it looks for folders of an older version")
@@ -271,7 +271,7 @@ def test_what_a_crash_left_is_never_read_and_is_cleaned_away(spark, lake, ingest
 
 @pytest.mark.long
 def test_two_that_ingest_at_once_count_once(spark, lake, ingest, now, tmp_path):
-    """While one has read and judged, the other commits: the same file, then the same window in another file."""
+    """After one writer has read and judged, another commits: the same file, then the same window in another file."""
     same = write_json(tmp_path / "a.json", [sample()])
     other = write_json(tmp_path / "b.json", [sample(bytes_in=1), sample(partition=1)])
     for mine, theirs, taken in (

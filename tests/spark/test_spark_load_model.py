@@ -1,4 +1,4 @@
-"""The load model says what was measured, leader and follower apart, and how far to trust it."""
+"""The load model has the measured figures, leader and follower apart, and a confidence."""
 
 import math
 from datetime import datetime, timedelta

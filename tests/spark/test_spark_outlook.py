@@ -1,4 +1,4 @@
-"""How good the data is, when a broker is full, who uses what: each against figures that are counted by hand."""
+"""Quality of the data, the day on which a broker is full, use by topic: compared with figures counted by hand."""
 
 import json
 import shutil
@@ -95,7 +95,7 @@ def test_the_day_on_which_a_broker_is_full(seen):
     # 90 GB at 2 GB a day.
     assert (one["full_at"], one["full_earliest"], one["full_latest"]) == (date(2025, 3, 19),) * 3
     assert one["held_back_error"] == pytest.approx(0, abs=1e-9)
-    # The saw on it is no growth, but its next tooth may need some of the 35 GB.
+    # The saw on this broker is not growth, but its next tooth may need some of the 35 GB.
     assert two["growth_bytes_per_day"] == pytest.approx(2 * GB, rel=0.15)
     assert date(2025, 2, 13) <= two["full_at"] <= date(2025, 2, 21)
     saw = told["topic", "logs-x"]
@@ -137,7 +137,7 @@ def test_data_quality_of_each_day(spark, seen):
 
     samples = [
         window(10, 6), window(10, 6, role="follower"), window(10, 24, partition=1, rate=False), window(11, 6),
-        # Snapshots tell of the same six hours; and of day 11 three replicas of an unknown role tell the same.
+        # Snapshots cover the same six hours. On day 11 three replicas of unknown role report the same figures.
         window(10, 6, topic_id="id-pay.in", source="snapshots"),
         *(window(11, 6, partition=1, role="unknown", broker=broker) for broker in (1, 2, 3)),
     ]  # fmt: skip
@@ -232,7 +232,7 @@ def test_what_is_not_as_it_was(spark, seen, tmp_path):
 
 @pytest.mark.long
 def test_the_notebook_runs(spark):
-    """Each cell in order, in the tests' session, which the notebook joins."""
+    """Run each cell of the notebook in order, in the tests' session, which the notebook joins."""
     notebook = json.loads((Path(__file__).parents[2] / "docs" / "pipeline.ipynb").read_text())
     names = {}
     for cell in notebook["cells"]:

@@ -21,19 +21,19 @@ MINUTES = 80
 PROCESSORS = {1: 8, 2: 8, 3: 16}
 MEAN = sum(PROCESSORS.values()) / 3
 IDLING, RECEIVED, LED, SENT = 0.02, 0.002, 0.001, 0.0005
-"""In average brokers, and for each MB/s."""
+"""Costs in average brokers: idling, then for each MB/s."""
 MB = 10**6
 TOTAL = "kafka_server_brokertopicmetrics"
 
 
 def load(seed=1):
-    """(broker, minute) to what producers write to it and consumers read from it, in MB/s."""
+    """From (broker, minute) to the MB/s that producers write to it and consumers read from it."""
     drawn = random.Random(seed)
     return {(b, m): (drawn.randrange(10, 60), drawn.randrange(0, 120)) for b in PROCESSORS for m in range(MINUTES)}
 
 
 def before(broker):
-    """Whose partitions it follows."""
+    """The brokers whose partitions each broker follows."""
     return (broker - 2) % 3 + 1
 
 
@@ -53,7 +53,7 @@ def counter(name, broker, amounts, *, port=7071, **labels):
 
 
 def answers(rates):
-    """Brokers 1 and 2 tell of their processes, 3 has an exporter for its machine; each exporter has a process of its own, too."""
+    """Brokers 1 and 2 report their processes, broker 3 its machine. Each exporter also reports its own process."""
     for broker, count in PROCESSORS.items():
         minutes = range(MINUTES)
         led = [60 * MB * rates[broker, m][0] for m in minutes]

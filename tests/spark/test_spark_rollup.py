@@ -51,7 +51,7 @@ def test_hours_and_days_then_one_file_then_only_the_youngest(spark, lake, now, t
             ["c1,t,0,1,leader,2025-02-02T00:00:00Z,60,60,5", "c1,t,0,1,king,2025-02-02T00:00:00Z,60,60,5"],
         )
     )
-    # Snapshots' batches are not put together, and their rows are not let go.
+    # Batches of snapshots are not merged, and their rows are not deleted.
     ingest(csv(tmp_path / "s.csv", ["c1,u,0,1,leader,2025-02-01T09:00:00Z,600,600,5"]), kind=SNAPSHOTS)
     assert roll_up_days(spark, lake) == (date(2025, 1, 31), date(2025, 2, 1), date(2025, 2, 2))
 
@@ -170,7 +170,7 @@ def test_of_older_days_the_last_snapshot_stays(spark, lake, now, tmp_path):
 
 
 def test_a_lake_that_an_older_version_wrote_is_read_and_written_on(spark, lake):
-    """A table that lacks a newer column: null in the old rows, and the new ones have it."""
+    """A table that lacks a newer column: it is null in the old rows, and the new rows have it."""
     old = spark.createDataFrame(
         [("yard", "20250101T000000-drain", "planned", 7.5)],
         "cluster_id string, plan_id string, status string, bytes_percent double",
@@ -203,7 +203,7 @@ def test_a_log_on_any_file_system_of_sparks(spark, now, tmp_path, in_place):
 
 @pytest.mark.long
 def test_batches_that_a_version_without_a_log_committed_count_on(spark, lake, now, tmp_path):
-    """Folders of all batches together, and a manifest of JSON files, one a batch; a second batch was never committed."""
+    """Folders that all batches share, and a manifest of JSON files, one a batch. A second batch was never committed."""
     path = csv(tmp_path / "a.csv", ["c1,t,0,1,leader,2025-02-01T00:00:00Z,60,60,5"])
     (file,) = list_inputs(spark, [path])
     absent = {field.name: F.lit(None).cast(field.dataType) for field in REJECTS.schema}

@@ -22,7 +22,7 @@ EXAMPLES = ROOT / "docs" / "examples"
 PARTITIONS = 6
 MINUTES = 40
 BYTES = 100
-"""Of a message."""
+"""The size of a message."""
 
 
 def messages(partition: int) -> int:
@@ -31,7 +31,7 @@ def messages(partition: int) -> int:
 
 
 def made_landing(folder: Path, now: int) -> None:
-    """Snapshots and Prometheus' answer of three brokers, of which broker 1 leads all: 40 minutes that end now."""
+    """Snapshots and Prometheus' answer for three brokers, of which broker 1 leads everything: 40 minutes until now."""
     begin = now - 60 * MINUTES
     (folder / "snapshots").mkdir(parents=True)
     (folder / "prometheus").mkdir()
@@ -62,7 +62,7 @@ def made_landing(folder: Path, now: int) -> None:
 
 
 def series_of_brokers(begin: int) -> list[dict[str, object]]:
-    """What the JMX exporters of brokers 1 and 2 tell, by the minute."""
+    """The series of the JMX exporters of brokers 1 and 2, by the minute."""
     found: list[dict[str, object]] = []
 
     def series(name: str, broker: int, value: Callable[[int], int], **labels: str) -> None:
@@ -84,7 +84,7 @@ def series_of_brokers(begin: int) -> list[dict[str, object]]:
 
 
 def run(command: Sequence[str | Path], folder: Path, home: dict[str, str]) -> str:
-    """Run a scheduler on a landing folder; what it said."""
+    """Run a scheduler on a landing folder; returns its output."""
     landing, plans = folder / "landing", folder / "plans"
     made_landing(landing, int(time.time()) // 60 * 60)
     plans.mkdir()
@@ -109,7 +109,7 @@ def run(command: Sequence[str | Path], folder: Path, home: dict[str, str]) -> st
 
 
 def check(folder: Path) -> None:
-    """The model has each partition's real rates, and every stage left what it makes."""
+    """The model has each partition's real rates, and every stage left its result."""
     rows = pq.read_table(folder / "lake" / "load_model" / "cluster_id=yard").to_pylist()
     leaders = {row["partition"]: row for row in rows if row["role"] == "leader"}
     assert sorted(leaders) == list(range(PARTITIONS))

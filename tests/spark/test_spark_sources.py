@@ -1,4 +1,4 @@
-"""Readers for what other tools write: every reader ends in samples or in named rejects."""
+"""Readers of other tools' files: every reader ends in samples or in named rejects."""
 
 import json
 import re
@@ -63,9 +63,9 @@ def test_prometheus_counters_resets_gaps_and_shares(spark, tmp_path):
     good = {(row["partition"], int(row["window_start"].minute)): row for row in rows if row["reader_rule"] is None}
     # 600 bytes came in the first minute: 3 of 4 messages were partition 0's.
     assert [good[p, 0]["bytes_in"] for p in (0, 1, 2)] == [450, 150, None]
-    # The counter fell to 300: the broker began again, and 300 is what it has taken since; 30 to 20 messages.
+    # The counter fell to 300: the broker restarted, and has received 300 bytes since, split by messages, 30 to 20.
     assert [good[p, 1]["bytes_in"] for p in (0, 1, 2)] == [180, 120, None]
-    # Nobody's offsets grew: by size, 40 to 10.
+    # No offset grew: the bytes are split by size, 40 to 10.
     assert [good[p, 2]["bytes_in"] for p in (0, 1, 2)] == [480, 120, None]
     assert [good[p, 0]["role"] for p in (0, 1, 2)] == ["leader", "leader", "follower"]
     assert good[0, 0]["window_seconds"] == 60
@@ -111,7 +111,7 @@ def test_prometheus_splits_no_bytes_while_leaders_change(spark, tmp_path):
 
 
 def test_prometheus_of_topics_that_nobody_reads(spark, tmp_path):
-    """A broker has no series of a topic's bytes out until somebody reads it."""
+    """A broker has no series of a topic's bytes out until a client reads the topic."""
     came, went = "kafka_server_brokertopicmetrics_bytesin_total", "kafka_server_brokertopicmetrics_bytesout_total"
     mute = {"instance": "kafka-2:7071"}
     topics = ("read", "unread", "later", "last")
@@ -119,7 +119,7 @@ def test_prometheus_of_topics_that_nobody_reads(spark, tmp_path):
         *(series("kafka_log_log_size", [1] * 5, topic=topic, partition="0") for topic in topics),
         *(series(came, [60 * n for n in range(5)], topic=topic) for topic in topics),
         series(went, [600 * n for n in range(5)], topic="read"),
-        # First read in the third minute, and at the very end: how much that was nobody knows.
+        # First read in the third minute, and at the very end: how much was read there is not known.
         series(went, [None, None, None, 7, 307], topic="later"),
         series(went, [None, None, None, None, 7], topic="last"),
         # This broker shows no bytes out at all.
@@ -148,13 +148,13 @@ def of_one(topic, name, values, at=0, **labels):
 
 
 def test_prometheus_does_not_invent_what_it_can_not_know(spark, tmp_path):
-    """Each topic is one case that once inflated what it told."""
+    """Each topic is one case that once gave inflated rates."""
     counter, offset = "kafka_server_brokertopicmetrics_bytesin_total", "kafka_log_log_logendoffset"
     hour = [1_000_000 + 600 * minute for minute in range(6)]
     late = [1_000_300 + 600 * minute for minute in range(6)]
     answers = {
         "a.json": [
-            # A leader that lost its tail, and one whose topic was made anew: no reset of a counter.
+            # A leader that lost its tail, and a topic that was created anew: neither is the reset of a counter.
             of_one("fell", offset, [50_000_000, 49_999_610, 50_000_000, 30]),
             # Two servers of a pair, one half a minute behind the other, in one answer and in two.
             of_one("pair", counter, hour, prometheus_replica="a"),
@@ -162,9 +162,9 @@ def test_prometheus_does_not_invent_what_it_can_not_know(spark, tmp_path):
             of_one("two", counter, hour),
             # Twelve hours without an answer are not measured.
             of_one("gap", counter, [100, 160, 220, *[None] * 720, 5_000_000, 5_000_060]),
-            # The point after one that is no number has nothing to be compared with.
+            # The point after one that is not a number has no point to be compared with.
             of_one("nan", counter, [7_000_000, "NaN", 7_000_120, 7_000_180]),
-            # One that missed a scrape beside one that did not: a rate is a rate.
+            # A series that missed a scrape beside one that did not: both give the same rate.
             of_one("missed", counter, [100, None, 220, 280]),
             of_one("missed", offset, [1, 2, 3, 4]),
         ],
@@ -192,7 +192,7 @@ def test_prometheus_does_not_invent_what_it_can_not_know(spark, tmp_path):
 
 
 def test_a_series_of_prometheus_does_not_carry_all_others_along(spark, tmp_path):
-    """An answer of 172 series and 360 points each took a gigabyte: each series had the whole answer beside it."""
+    """An answer of 172 series and 360 points each took a gigabyte, because each series carried the whole answer."""
     (tmp_path / "a.json").write_text("{}")
     rows = read_prometheus(spark, [str(tmp_path)], cluster="c1", brokers={"kafka-1:7071": 1})
     steps = re.findall(r"Generate (\w+)\(.*?\), \[(.*?)\]", rows._jdf.queryExecution().executedPlan().toString())
@@ -262,7 +262,8 @@ def test_snapshots_become_samples_across_batches(spark, lake, now, tmp_path):
         tmp_path / "2.jsonl",
         inventory(1, [(0, 0, 160, 1600), (1, 50, 150, 900), (2, 0, 90, 950), (3, 50, 5 * 10**8 + 100, 10**12)]),
     )
-    # A clock that is years ahead must not make the newest snapshot for ever; nor may what is no time end the batch.
+    # A snapshot of a clock that is years ahead must not stay the newest. A value that is not a time must not end the
+    # batch.
     ahead = save(tmp_path / "3.jsonl", inventory(6_000_000, [(0, 0, 100, 1000)]))
     never = save(tmp_path / "4.jsonl", inventory(2**45, []))
     options = IngestOptions()
@@ -273,9 +274,10 @@ def test_snapshots_become_samples_across_batches(spark, lake, now, tmp_path):
     assert ingest_snapshots(spark, lake, [first, second], now=now, options=options).ingest_id is None
     rows = lake.read(spark, SAMPLES).where(F.col("role") == "leader").orderBy("partition").collect()
     found = [(r["partition"], r["bytes_in"], r["messages_in"], r["size_bytes"], r["window_seconds"]) for r in rows]
-    # Partition 0 grew by 600 bytes; retention took some of 1: 50 messages of 9 bytes; 2 lost its tail: a size alone.
+    # Partition 0 grew by 600 bytes. Retention deleted some of partition 1: 50 messages of 9 bytes. Partition 2 lost its
+    # tail: only its size is known.
     assert found[:3] == [(0, 600, 60, 1600, 60), (1, 450, 50, 900, 60), (2, None, None, 950, 60)]
-    # A busy one: the product of messages and bytes is more than 64 bits hold.
+    # A busy partition: the product of messages and bytes is more than 64 bits hold.
     assert found[3:] == [(3, 999_999_900_000, 5 * 10**8, 10**12, 60)]
     brokers, replicas = latest_snapshot(spark, lake)
     assert brokers.select("broker_id", "rack").orderBy("broker_id").collect() == [(1, None), (2, "r2")]
@@ -327,7 +329,7 @@ def test_a_streams_batches_repeat_harmlessly_and_put_late_rows_aside(spark, lake
     assert batch(0, second) is None
     assert lake.read(spark, SAMPLES).count() == 4
     assert len(lake.live(spark)) == 2
-    # Small batches become one, and then are gone: what a batch costs does not grow with the batches before it.
+    # Small batches are merged and then deleted, so that the cost of a batch does not grow with the batches before it.
     assert merge_batches(spark, lake, "q1", now, fan_in=3) is None
     merged = merge_batches(spark, lake, "q1", now, fan_in=2)
     assert (merged.good, merged.rejected, merged.level, len(lake.live(spark))) == (4, 3, 1, 1)
@@ -335,7 +337,7 @@ def test_a_streams_batches_repeat_harmlessly_and_put_late_rows_aside(spark, lake
     assert (lake.read(spark, SAMPLES).count(), len(lake.commits(spark))) == (4, 1)
     assert batch(1, second) is None, "which batches it holds is still known"
     assert dict(batch(2, [record(30, partition=5), record(123)]).rules) == {"late": 1}
-    # A checkpoint that was lost: the same records under another query are known by the table.
+    # A checkpoint was lost: the same records under another query are recognized from the table.
     again = spark.createDataFrame([(record(120), "samples-0@0")], "value string, file string")
     assert ingest_batch(spark, lake, again, "q2", 0, options, now).rules == (("already_ingested", 1),)
 
@@ -385,7 +387,7 @@ def test_cruise_control_of_partitions_and_of_brokers(spark, lake, now, tmp_path)
     assert (more.good, more.broker_rows, dict(more.rules)) == (0, 1, {"already_ingested": 1})
 
     # Three of the four KB/s that the broker counted are in its partitions' samples; the other window has none.
-    # What snapshots tell of that time, and a longer window with the same start, are not added to them.
+    # Samples from snapshots of that time, and a longer window with the same start, are not added to them.
     samples = lake.read(spark, SAMPLES)
     derived = samples.withColumn("source", F.lit("snapshots"))
     others = derived.unionByName(samples.withColumn("window_seconds", F.lit(600)))
@@ -401,7 +403,7 @@ def test_cruise_control_of_partitions_and_of_brokers(spark, lake, now, tmp_path)
         "its request handlers are 14% idle (5th percentile)",
     ]
 
-    # One batch instead of two: brokers' rows go along.
+    # One batch instead of two: the rows of brokers are merged too.
     compact(spark, lake, now=now)
     assert lake.clean(spark, now, older_than=timedelta(0)).replaced == 2
     assert (lake.read(spark, BROKER_SAMPLES).count(), lake.read(spark, SAMPLES).count()) == (2, 2)

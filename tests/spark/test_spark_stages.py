@@ -1,4 +1,4 @@
-"""The stages one after another on one small lake, and the report that comes of them."""
+"""The stages one after another on one small lake, and the report of their results."""
 
 import json
 
@@ -20,7 +20,7 @@ BROKERS = tuple(InventoryBroker(broker, "h", f"r{broker}", 10**9, 10**8) for bro
 
 
 def snapshot(folder, minute):
-    """Everything is led by 1 and followed by 2: 3 is empty."""
+    """Broker 1 leads all partitions, broker 2 follows them, broker 3 is empty."""
     partitions = tuple(
         InventoryPartition(
             "t", "id-t", number, (1, 2), (1, 2), 1, 0, 100 + 60 * minute * (number + 1), 1,
@@ -101,7 +101,7 @@ def test_from_snapshots_to_a_report(spark, lake, tmp_path):
     assert 'class="wait"' in page
     assert lake.read(spark, PLAN_MOVES).count() == 8
     assert lake.read(spark, SCHEDULES).count() == 3
-    # A later plan that copies nothing, and one of a cluster that was not planned: both are said.
+    # A later plan that copies nothing, and a plan of a cluster that was not planned: the report says both.
     still, _ = plan(spark, lake, FleetPlanOptions(scope="leaders", snapshot_age=float("inf")), None)
     assert schedule(spark, lake, None, WhatIf()) == (still, (), ("yard",), ())
     old, _ = plan(spark, lake, FleetPlanOptions(), None)

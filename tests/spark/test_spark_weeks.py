@@ -1,4 +1,4 @@
-"""A broker's week, against one that is counted by hand: two partitions that are busy at different hours."""
+"""A broker's week, compared with one that is counted by hand: two partitions that are busy at different hours."""
 
 from datetime import datetime
 
@@ -34,7 +34,7 @@ def test_the_peak_of_the_sum(spark):
         modelled(0, 1, "leader", bytes_in_mean=10.0, bytes_in_p95=80.0, bytes_out_mean=20.0, bytes_out_p95=170.0),
         modelled(0, 2, "follower", bytes_in_mean=10.0, bytes_in_p95=80.0),
         modelled(1, 1, "leader", bytes_in_mean=10.0, bytes_in_p95=80.0),
-        # It has no week, and nobody read of it.
+        # This partition has no week, and no consumer read it.
         modelled(2, 2, "unknown", bytes_in_mean=1.0, bytes_in_p95=2.0),
     ]
     shapes = [
@@ -54,9 +54,9 @@ def test_the_peak_of_the_sum(spark):
     found = {row["broker_id"]: row for row in broker_weeks(partition_weeks(model, shapes), replicas).collect()}
     one, two = found[1], found[2]
     assert (one["receives"][NOON], one["receives"][NIGHT], one["receives"][0], one["receives"][100]) == (99, 99, 18, 20)
-    # 80 + 80 is what no hour has.
+    # No hour has 80 + 80.
     assert (one["receives_peak"], one["receives_p95"]) == (99, 160)
-    # What consumers read of partition 0, and what its follower copies.
+    # The bytes that consumers read from partition 0, and those that its follower copies.
     assert (one["sends_peak"], one["sends_at"], one["sends_p95"]) == (180 + 90, NOON, 170 + 80)
     assert (two["receives_peak"], two["receives_at"], two["sends_peak"]) == (90 + 2, NOON, 0)
 

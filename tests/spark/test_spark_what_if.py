@@ -1,4 +1,4 @@
-"""What if, from snapshots in a lake to an answer on the command line: figures that are counted by hand."""
+"""What-if questions, from snapshots in a lake to an answer on the command line: figures that are counted by hand."""
 
 import json
 from datetime import date, timedelta
@@ -22,7 +22,7 @@ GB = 10**9
 
 
 def snapshot(day):
-    """Three brokers of 1,000 GB in three racks; eight partitions twice on brokers 1 and 2, which grow by 0.2 GB a day each."""
+    """Three brokers of 1,000 GB in three racks. Brokers 1 and 2 hold eight partitions, each growing by 0.2 GB a day."""
     brokers = tuple(InventoryBroker(broker, "h", f"r{broker}", 1_000 * GB, 500 * GB) for broker in (1, 2, 3))
     size = 500 * GB // 10 + 2 * day * GB // 10
     partitions = tuple(
@@ -41,7 +41,7 @@ def seen(spark, lake, tmp_path):
 
 
 def test_a_later_day_a_lost_rack_and_the_fewest_brokers_for_it(spark, seen, tmp_path):
-    # In 1,000 days at 0.2 GB: 8 x 2 x 251 GB. A rack is lost, and a fifth of each disk stays free.
+    # After 1,000 days at 0.2 GB there are 8 x 2 x 251 GB. A rack is lost, and a fifth of each disk stays free.
     until = date(2025, 2, 6) + timedelta(days=1_000)
     asked = WhatIfOptions(
         snapshot_age=float("inf"), until=until, fewest=True, change=ClusterChange(lost_racks=("r1",)), throttle=1e9

@@ -13,7 +13,7 @@ from shunter.testbed.spark import SparkStandalone
 
 pytestmark = [pytest.mark.spark, pytest.mark.real, pytest.mark.long]
 
-# A Python of its own: the other tests' session lives in this one.
+# The test runs in a Python process of its own, because the other tests' Spark session lives in this process.
 JOB = """
 import json, os, sys
 from pyspark.sql import SparkSession
@@ -40,7 +40,7 @@ def test_a_job_runs_on_the_workers(work_dir: Path) -> None:
         told = json.loads(done.stdout)
         processes = [daemon.process for daemon in (cluster.master, *cluster.workers)]
     assert told["sum"] == sum(range(100))
-    # Executors work in their worker's folder, not in ours.
+    # Executors work in their worker's folder, not in the driver's.
     assert told["places"]
     assert all(place.startswith(str(work_dir / "spark-worker-")) for place in told["places"])
     assert not any(process.alive for process in processes)

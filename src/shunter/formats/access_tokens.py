@@ -16,7 +16,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def encode_tokens(tokens: Iterable[AccessToken]) -> bytes:
-    """Write tokens, by name."""
+    """Write tokens, sorted by name."""
     rows = [
         {
             "name": each.name,
@@ -31,10 +31,10 @@ def encode_tokens(tokens: Iterable[AccessToken]) -> bytes:
 
 
 def decode_tokens(raw: bytes, place: str) -> tuple[AccessToken, ...]:
-    """Read them.
+    """Read tokens.
 
     Raises:
-        FormatError: it is no such file, or of another version, or two tokens have one name.
+        FormatError: it is not a file of tokens, has another version, or two tokens have one name.
     """
     way_out = "make a new one: `shunter token add NAME --tokens FILE`"
     try:

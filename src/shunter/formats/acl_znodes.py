@@ -38,7 +38,7 @@ _TYPES_OF_ANNOUNCEMENTS: Final[Mapping[str, ResourceType]] = {each.name: each fo
 
 
 def resource_type(name: str) -> ResourceType | None:
-    """Read the name of a folder of ACLs; None: a type that Kafka does not know, whose ACLs it leaves out too."""
+    """Read the name of a folder of ACLs; None: Kafka does not know the type, and ignores its ACLs too."""
     return _TYPES.get(name.upper())
 
 
@@ -51,7 +51,7 @@ def decode_acls(place: str, data: bytes | None) -> frozenset[Acl]:
     """Read the ACLs of one pattern; a znode without data has none.
 
     Raises:
-        FormatError: it can't be read, or ZooKeeper does not let us.
+        FormatError: it can't be read, or ZooKeeper does not allow reading it.
     """
     if not data:
         return frozenset()
@@ -74,7 +74,7 @@ def _decode_acl(entry: Document, place: str) -> Acl:
 
 
 def decode_change(place: str, data: bytes | None) -> ResourcePattern:
-    """Read an announcement: which pattern's ACLs have changed.
+    """Read an announcement: the pattern whose ACLs have changed.
 
     Raises:
         FormatError: it can't be read.

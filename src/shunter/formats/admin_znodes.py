@@ -1,4 +1,4 @@
-"""Znodes by which tools and brokers tell the controller something: queues, announcements, producer ids.
+"""Znodes by which tools and brokers inform the controller: queues, announcements, producer ids.
 
 Source: Apache Kafka 3.9, `ReassignPartitionsZNode`, `PreferredReplicaElectionZNode`, `IsrChangeNotificationSequenceZNode`,
 `LogDirEventNotificationSequenceZNode`, `ProducerIdBlockZNode`; KIP-236 for `original_replicas`.
@@ -28,7 +28,7 @@ from shunter.model.snapshot import LegacyReassignments
 
 
 class ProducerIdBlock(NamedTuple):
-    """Who claimed producer ids last, from `first` up to and including `last`."""
+    """The block of producer ids that was claimed last, from `first` up to and including `last`, and its broker."""
 
     broker: BrokerId
     first: int
@@ -40,8 +40,8 @@ def decode_legacy_reassignments(
 ) -> LegacyReassignments:
     """Read `/admin/reassign_partitions`; of a partition that is named twice the last entry counts, as in Apache.
 
-    `original_replicas` is taken where a tool gave it. A missing version is taken for 1: people write this by hand,
-    and Apache does not look at it.
+    `original_replicas` is read if a tool wrote it. A missing version counts as 1, because people write this znode by
+    hand and Apache does not check the version.
     """
     document = read_document(data, place)
     read_version(document, place, (1,), absent=1)
@@ -63,7 +63,7 @@ def encode_legacy_reassignments(
     """Print `/admin/reassign_partitions`.
 
     Args:
-        targets: The partitions that are left, with the replicas that they shall have.
+        targets: The remaining partitions, with the replicas that they shall have.
         originals: Written as KIP-236's `original_replicas`. Apache's parser refuses the WHOLE document for that field
             and deletes the znode: give it only in a cluster that no Apache controller may take over.
     """
@@ -99,12 +99,12 @@ def decode_log_dir_event(place: str, data: bytes | None) -> BrokerId:
 
 
 def encode_log_dir_event(broker: BrokerId) -> bytes:
-    """Print a log dir announcement; event 1 is the only one there is: a failure."""
+    """Print a log dir announcement. Event 1, a failure, is the only event."""
     return write_document({"version": 1, "broker": broker, "event": 1})
 
 
 def decode_producer_id_block(data: bytes | None) -> ProducerIdBlock | None:
-    """Read `/latest_producer_id_block`; None where none was ever claimed. Its bounds are numbers in texts."""
+    """Read `/latest_producer_id_block`; None if no block was ever claimed. Its bounds are numbers as text."""
     if not data:
         return None
     place = znodes.PRODUCER_ID_BLOCK

@@ -1,4 +1,4 @@
-"""SASL OAUTHBEARER in a client's or a broker's properties (KIP-255, KIP-768): where our token comes from."""
+"""SASL OAUTHBEARER in a client's or a broker's properties (KIP-255, KIP-768): where Shunter's token comes from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PROVIDER = "sasl_oauth_token_provider"
 """kafka-python's setting for its provider of tokens; until a client is made, a `BearerLogin` stands there."""
 _ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
-"""Kafka's system property for endpoints that are allowed (since 3.9.1); here a property that allows those without TLS."""
+"""Kafka's system property for allowed endpoints (since 3.9.1). Here a property that allows endpoints without TLS."""
 _CLAIM, _LIFETIME = "unsecuredLoginStringClaim_sub", "unsecuredLoginLifetimeSeconds"
 _EXTENSIONS = ("extension_", "unsecuredLoginExtension_")
 _NAMED_IN = {"clientId": "client.credentials.client.id", "clientSecret": "client.credentials.client.secret"}
@@ -27,15 +27,15 @@ _WAY_OUT = (
 
 
 def bearer_login(properties: Mapping[str, str], options: Mapping[str, str], place: str) -> BearerLogin:
-    """Read how to come by a token.
+    """Read how to get a token.
 
     Args:
         properties: The whole file.
-        options: Those of `sasl.jaas.config`.
+        options: The options of `sasl.jaas.config`.
         place: The file, for errors.
 
     Raises:
-        SettingsError: it takes Java's code, or an option that nobody here knows; named, with the way out.
+        SettingsError: it needs Java code, or has an unknown option; the message names it, with the way out.
     """
     for setting, known in ((LOGIN_HANDLER, _HANDLERS), ("sasl.oauthbearer.jwt.retriever.class", _RETRIEVERS)):
         code = properties.get(setting, _APACHE + known[0])
@@ -62,7 +62,7 @@ def bearer_login(properties: Mapping[str, str], options: Mapping[str, str], plac
 
 
 def is_login_handler(code: str) -> bool:
-    """Whether a class that is to come by tokens is one of Apache's, whose work is done here."""
+    """Whether a class that gets tokens is one of Apache's, whose work Shunter does itself."""
     return _is_apaches(code, _HANDLERS)
 
 
@@ -71,7 +71,7 @@ def _is_apaches(code: str, known: Collection[str]) -> bool:
 
 
 def shown(endpoint: str) -> str:
-    """Name an endpoint without what may be secret in it: a login, and what stands behind `?`."""
+    """Name an endpoint without the parts that may be secret: a login, and the text behind `?`."""
     parts = urlsplit(endpoint)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 

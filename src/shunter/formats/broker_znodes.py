@@ -32,10 +32,10 @@ _CONTROLLER_FIELD = "shunter_controller"
 
 
 class ProcessIdentity(NamedTuple):
-    """Which process wrote a registration, precise enough to find out whether it still lives.
+    """The process that wrote a registration, precise enough to find out whether it still runs.
 
-    Only processes that share `boot_id` and `pid_namespace` can judge one another; `started` tells two processes that
-    had one pid after another apart (clock ticks since boot, Linux `/proc/PID/stat`).
+    Only processes that share `boot_id` and `pid_namespace` can judge one another. `started` (clock ticks since boot,
+    Linux `/proc/PID/stat`) tells two processes apart that had the same pid one after the other.
     """
 
     boot_id: str
@@ -74,14 +74,14 @@ def decode_broker(name: str, data: bytes | None, epoch: int) -> Broker:
 
 
 def is_controller_only(data: bytes | None, place: str) -> bool:
-    """Whether a registration is a Shunter controller's: it holds no data, and must be given none."""
+    """Whether a registration is a Shunter controller's. Such a broker holds no data, and must not get any."""
     return read_document(data, place).get(_CONTROLLER_FIELD) is True
 
 
 def encode_broker(
     broker: Broker, *, timestamp_ms: int, process: ProcessIdentity | None = None, controller_only: bool = False
 ) -> bytes:
-    """Print a registration, version 5. Apache ignores the fields that say that it is ours, and which process it is."""
+    """Print a registration, version 5. Apache ignores the fields that mark a Shunter controller and its process."""
     plain = next((endpoint for endpoint in broker.endpoints if endpoint.security_protocol == "PLAINTEXT"), None)
     document: Document = {
         "version": 5,
@@ -105,7 +105,7 @@ def encode_broker(
 
 
 def decode_process(data: bytes | None, place: str) -> ProcessIdentity | None:
-    """Read which Shunter process wrote a registration or `/controller`; None when it was somebody else, or said nothing."""
+    """Read which Shunter process wrote a registration or `/controller`; None if it names no Shunter process."""
     document = read_document(data, place)
     if document.get(_PROCESS_FIELD) is None:
         return None
@@ -130,7 +130,7 @@ def decode_controller(data: bytes | None) -> ControllerRegistration:
 
 
 def encode_controller(broker: BrokerId, *, timestamp_ms: int, process: ProcessIdentity | None = None) -> bytes:
-    """Print `/controller`, version 2, for a controller of ZooKeeper mode. Apache ignores which process it is."""
+    """Print `/controller`, version 2, for a controller of ZooKeeper mode. Apache ignores the process field."""
     document: Document = {
         "version": 2,
         "brokerid": broker,
@@ -156,7 +156,7 @@ def encode_controller_epoch(epoch: int) -> bytes:
 
 
 def encode_controller_id() -> bytes:
-    """Print a child of `/admin/shunter/controllers`; its name says whose id it is."""
+    """Print a child of `/admin/shunter/controllers`; the znode's name is the controller's id."""
     return write_document({"version": 1})
 
 

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Final, TypeAlias
 
 from cryptography import x509
-from cryptography.x509.name import _ASN1Type as Asn1Type  # the one place that tells how a value was encoded
+from cryptography.x509.name import _ASN1Type as Asn1Type  # the only place with a value's encoding
 
 from shunter.errors import FormatError
 
@@ -26,20 +26,20 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.1": "UID",
     "0.9.2342.19200300.100.1.25": "DC",
 }
-"""What RFC 2253 has a word for; Java prints anything else by its number, and its value as hexadecimal DER."""
+"""Attributes that RFC 2253 has a word for. Java prints others by number, with the value as hexadecimal DER."""
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
 _RULE: Final = re.compile(r"\s*((DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?).*?|(.*?))\s*(?:,\s*|$)")
 _REFERENCE: Final = re.compile(r"\\(.)|\$(\d+)")
 
 Rule: TypeAlias = Callable[[str], str | None]
-"""Gives a principal's name for a distinguished name; None where it does not match."""
+"""Maps a distinguished name to a principal's name; None if the rule does not match."""
 
 
 def subject_of(certificate: bytes) -> str:
     """Print the subject of a certificate (DER) as Java does: the last part first, `CN=ann,OU=people`.
 
     Raises:
-        FormatError: it is no certificate.
+        FormatError: it is not a certificate.
     """
     try:
         name = x509.load_der_x509_certificate(certificate).subject
@@ -74,7 +74,7 @@ def mapping_rules(text: str) -> tuple[Rule, ...]:
     """Read `ssl.principal.mapping.rules`: `RULE:PATTERN/REPLACEMENT/[LU]` and `DEFAULT`, with commas between.
 
     Raises:
-        FormatError: a rule is of another form, or its pattern is one of Java's that Python does not know.
+        FormatError: a rule has another form, or its pattern uses Java's syntax that Python does not know.
     """
     rules: list[Rule] = []
     for found in _RULE.finditer(text.strip()):
@@ -106,7 +106,7 @@ def _rule(pattern: str, replacement: str, case: str) -> Rule:
 
 
 def _expanded(replacement: str, match: re.Match[str]) -> str:
-    """Put groups in the place of `$1`; a reference to a group that is not there is taken for text, as in Kafka."""
+    """Replace `$1` by its group; a reference to a group that does not exist stays text, as in Kafka."""
 
     def one(found: re.Match[str]) -> str:
         if found[1] is not None:
@@ -123,5 +123,5 @@ def _expanded(replacement: str, match: re.Match[str]) -> str:
 
 
 def principal_name(rules: tuple[Rule, ...], subject: str) -> str | None:
-    """Give the name that the first rule that matches makes of a subject; None where none does."""
+    """Return the name that the first matching rule makes of a subject; None if no rule matches."""
     return next((mapped for rule in rules if (mapped := rule(subject)) is not None), None)

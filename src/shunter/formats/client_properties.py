@@ -24,7 +24,7 @@ _NUMBERS = {
     "connections.max.idle.ms": "connections_max_idle_ms",
 }
 _DEFAULTS = {"request_timeout_ms": 20_000, "reconnect_backoff_max_ms": 1_000, "bootstrap_timeout_ms": 15_000}
-"""Shorter than the library's, for brokers die while we watch: half a minute is long to wait for one of them."""
+"""Shorter than the library's, because brokers die while Shunter watches: half a minute is too long a wait for one."""
 _OPENSSL = "`openssl pkcs12 -in STORE.p12 -out STORE.pem`, with the password that is asked for in ssl.key.password"
 _TO_PEM = {
     "truststore": (
@@ -36,7 +36,7 @@ _TO_PEM = {
         _OPENSSL,
     ),
 }
-"""How a store of Java's becomes a PEM file: (of JKS, of PKCS12)."""
+"""Commands that make a PEM file from a Java store: (from JKS, from PKCS12)."""
 _SECURITY = (
     "security.protocol",
     "sasl.mechanism",
@@ -49,9 +49,9 @@ _SECURITY = (
     "ssl.truststore.location",
     "ssl.truststore.type",
 )
-"""What is read here; left out, each of them means less security or another login."""
+"""Security settings that are read here. If one is left out, the connection is less secure, or logs in differently."""
 _NEAR = 0.9
-"""How like one of these a name has to be to be taken for a misspelling of it, as `difflib` measures it."""
+"""How similar to one of these a name has to be to count as a misspelling of it, as `difflib` measures similarity."""
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -59,7 +59,7 @@ def parse_properties(text: str, place: str = "properties") -> dict[str, str]:
     """Read a Java properties file: `name=value`, `name: value`, comments by # or !, lines continued by a backslash.
 
     Raises:
-        FormatError: it is of another format. Java takes any text for properties, and none of them would be meant.
+        FormatError: it is JSON or XML. Java would take that for properties too, but no such property would be meant.
     """
     properties: dict[str, str] = {}
     if text.lstrip()[:1] in ("{", "[", "<"):
@@ -101,7 +101,7 @@ def bootstrap_servers(bootstrap: str) -> list[str]:
     """The brokers that are asked first.
 
     Raises:
-        SettingsError: one of them is no HOST:PORT.
+        SettingsError: one of them is not HOST:PORT.
     """
     servers = [server.strip() for server in bootstrap.split(",") if server.strip()]
     wrong = [server for server in servers or [bootstrap] if not _is_server(server)]
@@ -119,14 +119,14 @@ def _is_server(text: str) -> bool:
 
 
 def client_configuration(properties: Mapping[str, str], bootstrap: str, place: str) -> dict[str, Any]:
-    """kafka-python's settings for these properties; what a client like ours has no use for is passed over.
+    """kafka-python's settings for these properties. Properties that Shunter has no use for are passed over.
 
-    Where the library wants somebody who has tokens, there is a `BearerLogin`, which says how to come by them.
+    In the place of the library's token provider there is a `BearerLogin`, which says how to get tokens.
 
     Raises:
-        SettingsError: a bootstrap server, a mechanism or a key store that can't be used, or the name of a setting of
-            security that is misspelt; named, with the way out.
-        FormatError: a value that is no number, or a login that can't be read.
+        SettingsError: a bootstrap server, a mechanism or a key store can't be used, or the name of a security setting
+            is misspelt; the message names it, with the way out.
+        FormatError: a value is not a number, or a login can't be read.
     """
     configuration: dict[str, Any] = {"bootstrap_servers": bootstrap_servers(bootstrap)}
     _refuse_misspelt(properties, place)

@@ -17,7 +17,7 @@ from shunter.model.security import ScramCredential
 
 
 class ConfigChange(NamedTuple):
-    """Which entity's configuration changed: `topics`, `brokers`, `users`, ...; and its name, a path for nested ones."""
+    """The entity whose configuration changed: type (`topics`, `users`, ...) and name, a path for nested ones."""
 
     entity_type: str
     entity: str
@@ -59,10 +59,10 @@ def encode_config_change(change: ConfigChange) -> bytes:
 
 
 def decode_scram_credential(place: str, text: str) -> ScramCredential:
-    """Read what a user's configuration has for a mechanism: `salt=…,stored_key=…,server_key=…,iterations=…`.
+    """Read a user's credential for a mechanism: `salt=…,stored_key=…,server_key=…,iterations=…`.
 
     Raises:
-        FormatError: it can't be read; the message has nothing of it.
+        FormatError: it can't be read; the message does not quote any of it.
     """
     parts = dict(part.partition("=")[::2] for part in text.split(","))
     try:

@@ -1,4 +1,4 @@
-"""`/admin/shunter/crashes`: what brought controllers down, so that the next one does not try it again at once."""
+"""`/admin/shunter/crashes`: inputs that ended controllers, so that the next controller does not retry them at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VERSION = 1
 
 
 def decode_crashes(data: bytes | None) -> tuple[RememberedCrash, ...]:
-    """Read what is remembered; nothing, where there is no such znode.
+    """Read the remembered crashes; none if there is no such znode.
 
     Raises:
         FormatError: it can't be read.
@@ -47,7 +47,7 @@ def decode_crashes(data: bytes | None) -> tuple[RememberedCrash, ...]:
 
 
 def encode_crashes(crashes: Iterable[RememberedCrash]) -> bytes:
-    """Print what is remembered."""
+    """Print the remembered crashes."""
     entries = [
         {**crash._asdict(), "suspects": [{"kind": kind, "name": name} for kind, name in crash.suspects]}
         for crash in crashes

@@ -1,6 +1,7 @@
 """Snapshots of clusters as JSON lines, version 1: a line for the cluster, then one for each partition.
 
-The cluster's line says how many partitions follow, so that a file that was cut off is known as such. Every line names its cluster and its time, so that a reader on many machines may take the lines apart.
+The cluster's line says how many partitions follow, so that a file that was cut off is recognized. Every line names its
+cluster and its time, so that a reader on many machines may take the lines apart.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def decode_inventory(raw: bytes, place: str) -> Inventory:
 
 
 def _partition(document: dict[str, Any]) -> InventoryPartition:
-    # Snapshots that were taken before offline replicas were told say nothing of them.
+    # Snapshots of older versions do not have offline replicas.
     values = {name: document[name] for name in InventoryPartition._fields if name != "offline"}
     values["offline"] = tuple(document.get("offline", ()))
     values["replicas"] = tuple(values["replicas"])

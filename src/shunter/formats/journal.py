@@ -100,7 +100,7 @@ def decode_line(row: JournalRow, version: int, place: str) -> JournalEntry:
     """Read a row of any version that is understood.
 
     Raises:
-        FormatError: the checksum does not fit, the row is no JSON object, or a field is missing or of another kind.
+        FormatError: the checksum does not fit, the row is not a JSON object, or a field is missing or of another kind.
     """
     if version not in READABLE:
         raise FormatError(place, f"journal version {version} is not understood; {VERSION} is, and {VERSION - 1}")
@@ -118,7 +118,7 @@ def decode_line(row: JournalRow, version: int, place: str) -> JournalEntry:
 
 
 def _from_version_1(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Version 1 had underscores in its kinds, its fields in a box, and said nothing about causes."""
+    """Convert a version 1 row, which has underscores in its kinds, its fields in `data`, and no cause."""
     kind = str(document["type"]).replace("_", "-")
     values = dict(document["data"])
     if kind == "step-finished":
@@ -152,7 +152,7 @@ def options_to_json(options: ExecutionOptions) -> dict[str, Any]:
 
 
 def options_from_json(document: Mapping[str, Any]) -> ExecutionOptions:
-    """Options from a JSON object; what is missing has its default, what is unknown is from a later version."""
+    """Options from a JSON object. A missing option has its default; an unknown one, of a later version, is ignored."""
     known = {field.name for field in fields(ExecutionOptions)}
     values = {name: value for name, value in document.items() if name in known}
     if "strategy" in values:

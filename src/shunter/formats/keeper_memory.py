@@ -1,4 +1,4 @@
-"""The file in which looks of `shunter serve --once` leave what the next one has to know: JSON, versioned."""
+"""The file in which a look of `shunter serve --once` leaves the facts that the next look needs: JSON, versioned."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VERSION = 1
 
 
 def encode_memories(memories: Mapping[str, Memory]) -> bytes:
-    """Write what is remembered of each cluster, by its name in the policy file."""
+    """Write the memory of each cluster, by the cluster's name in the policy file."""
     clusters = {
         name: {
             "cluster_id": memory.cluster_id,
@@ -37,10 +37,10 @@ def encode_memories(memories: Mapping[str, Memory]) -> bytes:
 
 
 def decode_memories(raw: bytes, place: str) -> dict[str, Memory]:
-    """Read it.
+    """Read the memories of clusters.
 
     Raises:
-        FormatError: it is no such file, or of another version; says what to do.
+        FormatError: it is not such a file, or has another version; the message says what to do.
     """
     way_out = "name another file by --state, or delete this one: what holds is then counted anew"
     try:

@@ -1,7 +1,7 @@
 """Key stores and trust stores as Kafka takes them: PEM, PKCS12, and Java's own JKS.
 
-PKCS12 and keys are read by `cryptography`. JKS is read here: no library that reads it is kept up, its form has not
-changed since 1998, and Java still makes such stores where it is told to.
+PKCS12 and keys are read by `cryptography`. JKS is read here: no library that reads it is maintained, its form has not
+changed since 1998, and Java still makes such stores on request.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ class KeyPair(NamedTuple):
     chain: tuple[x509.Certificate, ...]
 
     def pem(self, password: bytes) -> bytes:
-        """Print it for those who take PEM only, the key encrypted."""
+        """Print the pair as PEM, with the key encrypted if there is a password."""
         protection = BestAvailableEncryption(password) if password else NoEncryption()
         key = self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, protection)
         return key + b"".join(each.public_bytes(Encoding.PEM) for each in self.chain)
 
 
 def read_key_store(data: bytes, place: str, password: Secret | None, key_password: Secret | None) -> KeyPair:
-    """Read the first key of a store of any kind; its content tells the kind, as in today's Java.
+    """Read the first key of a store of any kind. The kind is recognized by the content, as in today's Java.
 
     Raises:
-        FormatError: it can't be read, the password is another one, or no key is in it.
+        FormatError: the store can't be read, the password is wrong, or it has no key.
     """
     if _is_jks(data):
         keys, _ = _read_jks(data, place, password, key_password or password)
@@ -74,7 +74,7 @@ def read_trust_store(data: bytes, place: str, password: Secret | None) -> tuple[
     """Read all certificates of a store of any kind.
 
     Raises:
-        FormatError: it can't be read, the password is another one, or no certificate is in it.
+        FormatError: the store can't be read, the password is wrong, or it has no certificate.
     """
     if _is_jks(data):
         keys, found = _read_jks(data, place, password, None)
@@ -90,7 +90,7 @@ def read_trust_store(data: bytes, place: str, password: Secret | None) -> tuple[
 
 
 def _chain(own: x509.Certificate, others: list[x509.Certificate]) -> list[x509.Certificate]:
-    """Put the certificates that vouch for `own` in order; what has nothing to do with it is left out."""
+    """Put the certificates that vouch for `own` in order; unrelated ones are left out."""
     chain: list[x509.Certificate] = []
     last = own
     while last.issuer != last.subject:
@@ -117,7 +117,7 @@ def _read_pem(data: bytes, place: str, key_password: Secret | None) -> KeyPair:
     except TypeError as refusal:
         if key_password is None:
             raise FormatError(place, "its key is encrypted: ssl.key.password is not set") from None
-        # A password for a key that has none: Java takes it too.
+        # There is a password, and the key is not encrypted: Java accepts that too.
         if "not encrypted" not in str(refusal):
             raise FormatError(place, "its key can't be read") from None
         key = load_pem_private_key(found[0], None)
@@ -170,7 +170,7 @@ class _Reader:
 def _read_jks(
     data: bytes, place: str, password: Secret | None, key_password: Secret | None
 ) -> tuple[list[KeyPair], list[x509.Certificate]]:
-    """Read a JKS store; keys only where there is a `key_password`.
+    """Read a JKS store; keys only if there is a `key_password`.
 
     Layout: magic, version, count; entries of tag, alias, time, and a protected key with its chain, or a certificate;
     SHA-1 over password, a constant and all of that. Source: Java's `sun.security.provider.JavaKeyStore`.
@@ -215,7 +215,7 @@ def _jks_certificate(reader: _Reader, version: int, place: str) -> x509.Certific
 def _unprotected(protected: bytes, password: Secret, place: str) -> PrivateKeyTypes:
     """Undo the protection of one key: a stream of SHA-1 digests over password and salt, and a digest at the end.
 
-    It stands in an EncryptedPrivateKeyInfo: a sequence of an algorithm and an octet string, which ends the structure.
+    The key is in an EncryptedPrivateKeyInfo: a sequence of an algorithm and an octet string, which ends the structure.
     """
     algorithm = bytes.fromhex("06 0a 2b 06 01 04 01 2a 02 11 01 01".replace(" ", ""))
     start = protected.find(algorithm)

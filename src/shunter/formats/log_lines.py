@@ -37,7 +37,7 @@ def read_time(text: str) -> int:
 
 
 def encode_line(entry: LogLine, at: str | None = None) -> bytes:
-    """Print an entry, without the end of the line. `at`: its time, where it is printed already."""
+    """Print an entry, without the end of the line. `at`: its time, if that is printed already."""
     document = {"at": time_text(entry.at_ms) if at is None else at, "kind": entry.kind, **entry.facts}
     return orjson.dumps(document, default=_plain)
 
@@ -46,7 +46,7 @@ def decode_line(line: bytes, place: str) -> LogLine:
     """Read a line.
 
     Raises:
-        FormatError: it is none of ours, or was cut off.
+        FormatError: it is not a line of these logs, or was cut off.
     """
     try:
         document: Any = orjson.loads(line)
@@ -59,7 +59,7 @@ def decode_line(line: bytes, place: str) -> LogLine:
 
 
 def _plain(value: object) -> object:
-    """Named tuples and sets, which the encoder does not take by itself."""
+    """Convert named tuples and sets, which the encoder does not take by itself."""
     if isinstance(value, tuple):
         return list(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     if isinstance(value, set | frozenset):

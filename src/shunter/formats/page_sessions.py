@@ -1,4 +1,4 @@
-"""The file of the page's sessions: JSON, versioned; it holds digests, from which nobody gets a cookie or a token."""
+"""The file of the page's sessions: JSON, versioned. It holds digests, from which no cookie or token can be derived."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def encode_sessions(sessions: Iterable[PageSession]) -> bytes:
 
 
 def decode_sessions(raw: bytes, place: str) -> tuple[PageSession, ...]:
-    """Read them.
+    """Read sessions.
 
     Raises:
-        FormatError: it is no such file, or of another version.
+        FormatError: it is not a file of sessions, or has another version.
     """
     try:
         document = orjson.loads(raw)

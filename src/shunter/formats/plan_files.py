@@ -1,4 +1,4 @@
-"""Files of the planner: the cluster that it plans from, and Kafka's reassignment JSON that it gives.
+"""Files of the planner: the cluster that it plans from, and Kafka's reassignment JSON as its result.
 
 The input (docs/planning.md, "Plan input"):
 ```
@@ -6,8 +6,8 @@ The input (docs/planning.md, "Plan input"):
  "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], "size": KiB, "bytes_in": B/s, "bytes_out": B/s,
                  "min_isr": 1}]}
 ```
-Reading works on whole columns, for a cluster may have a million partitions; only when a column turns out wrong are
-its rows looked at one by one to say which.
+Reading works on whole columns, because a cluster may have a million partitions. Only if a column turns out wrong, its
+rows are looked at one by one to name the row.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def read_plan_input(raw: bytes, place: str, *, ignore_racks: bool = False) -> Pl
 
     Args:
         raw: The file's content.
-        place: What errors call it: the file's name.
+        place: The file's name, for errors.
         ignore_racks: Take all brokers for one rack, whatever the file says.
 
     Raises:
@@ -85,7 +85,7 @@ _JSON_NAMES: dict[type, str] = {dict: "object", list: "array"}
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Millions of fresh dicts make the cycle collector walk them again and again, and none of them is a cycle."""
+    """Pause the cycle collector: it would walk millions of fresh dicts again and again, and none of them is a cycle."""
     running = gc.isenabled()
     gc.disable()
     try:
@@ -173,7 +173,7 @@ def _read_partitions(
 
 
 def _in_order(found: PlanInput) -> PlanInput:
-    """Sort by topic and partition: the planner takes equals in the order in which they come, and a file has any order."""
+    """Sort by topic and partition: the planner takes equal items in the order in which they come."""
     order = np.lexsort((found.numbers, found.topic_of))
     if (np.diff(order) == 1).all():
         return found
@@ -183,7 +183,7 @@ def _in_order(found: PlanInput) -> PlanInput:
 
 
 def _refuse(rows: Sequence[Any], place: str, key: str, fits: Callable[[Any], bool], rule: str) -> FormatError:
-    """Find the first row whose value breaks the rule that its column broke."""
+    """Make the error for the first row whose value breaks the rule that its column broke."""
     for at, row in enumerate(rows):
         if not fits(row.get(key)):
             return FormatError(place, f"partitions[{at}].{key}: {row.get(key)!r} is not {rule}")
@@ -296,10 +296,10 @@ def _min_isr(rows: list[Any], place: str) -> npt.NDArray[np.int32] | None:
 
 
 def write_reassignment(changes: Iterable[tuple[str, int, list[int], list[int] | None]]) -> bytes:
-    """Write what Kafka's kafka-reassign-partitions takes: version 1, the partitions that change, replicas in order.
+    """Write the JSON that kafka-reassign-partitions takes: version 1, the partitions that change, replicas in order.
 
-    `original_replicas`, which Apache's tool passes over, let whoever carries the plan out refuse a partition that is
-    elsewhere by then.
+    `original_replicas`, which Apache's tool passes over, let Shunter refuse a partition whose replicas have changed
+    since the plan was made.
 
     Args:
         changes: (topic, partition, replicas, the replicas that it was planned from; None: not known).

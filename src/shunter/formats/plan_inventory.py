@@ -19,8 +19,8 @@ def encode_plan_input(taken: Inventory, leaving: Collection[BrokerId], gone: str
 
     Args:
         taken: The snapshot.
-        leaving: Brokers that the plan takes everything from; such a one may be dead.
-        gone: The rack that is written down for dead ones.
+        leaving: Brokers that the plan takes everything from. Such a broker may be dead.
+        gone: The rack that is written for dead brokers.
 
     Raises:
         FormatError: a broker holds replicas and is not live, and the plan leaves them there.
@@ -43,7 +43,7 @@ def encode_plan_input(taken: Inventory, leaving: Collection[BrokerId], gone: str
 
 
 def size_of(partition: InventoryPartition) -> int | None:
-    """Bytes of one replica: the leader's, else the greatest that is known; None where no broker told."""
+    """Bytes of one replica: the leader's, else the greatest that is known; None if no broker reported one."""
     sizes = dict(partition.sizes)
     return sizes.get(partition.leader, max(sizes.values(), default=None))
 

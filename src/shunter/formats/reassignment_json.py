@@ -1,7 +1,7 @@
-"""Plan files as Apache's kafka-reassign-partitions takes them, and what we add: a strategy per partition.
+"""Plan files as Apache's kafka-reassign-partitions takes them, with Shunter's additions, such as a strategy.
 
 `{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "/d"]}]}`
-Null or empty replicas cancel what moves that partition. `"strategy"` is "incremental" or "all-at-once".
+Null or empty replicas cancel the move of that partition. `"strategy"` is "incremental" or "all-at-once".
 `"original_replicas"` (KIP-236's name) are the replicas that the plan was made for.
 """
 
@@ -35,7 +35,8 @@ def decode_plan(text: str | bytes, place: str) -> tuple[MoveOrder, ...]:
         place: Its name, for messages.
 
     Raises:
-        FormatError: not JSON, not a plan, or of a version that is not understood; says which entry and why.
+        FormatError: not JSON, not a plan, or of a version that is not understood; the message names the entry and the
+            rule.
     """
     try:
         document = orjson.loads(without_mark(text) if isinstance(text, bytes) else text)
@@ -55,7 +56,7 @@ def decode_plan(text: str | bytes, place: str) -> tuple[MoveOrder, ...]:
 
 
 def encode_plan(moves: Iterable[MoveOrder]) -> str:
-    """Write a plan; what Apache's tool would refuse (a strategy) is left out where it is not set."""
+    """Write a plan. A strategy, which Apache's tool would refuse, is written only if it is set."""
     return orjson.dumps({"version": VERSION, "partitions": [_entry(move) for move in moves]}).decode()
 
 
@@ -81,7 +82,7 @@ def _order(entry: object, place: str) -> MoveOrder:
 
 
 def _known(document: Mapping[str, Any], keys: Sequence[str], place: str) -> None:
-    """Refuse an unknown key: it is likely misspelt, and its value would be passed over in silence."""
+    """Refuse an unknown key: it is probably misspelt, and its value would be ignored without a word."""
     unknown = [key for key in document if key not in keys]
     if unknown:
         near = get_close_matches(unknown[0], keys, 1)

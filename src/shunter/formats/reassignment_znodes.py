@@ -1,7 +1,7 @@
-"""Znodes of Shunter's own: the durable record of each move, and what dead brokers still have to delete.
+"""Shunter's own znodes: the durable record of each move, and the replicas that dead brokers still have to delete.
 
-`/admin/reassignments/$topic/$partition` is KIP-236's path; its `top` and `legacy` are KIP-236's, the rest is ours.
-Apache's brokers know neither and leave both alone.
+`/admin/reassignments/$topic/$partition` is KIP-236's path. Its `top` and `legacy` are KIP-236's, its other fields
+Shunter's. Apache's brokers do not know these znodes and leave them alone.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def encode_reassignment(reassignment: Reassignment) -> bytes:
 
 
 def decode_owed_deletions(place: str, data: bytes | None, version: int) -> OwedDeletions:
-    """Read what a broker still has to delete: (partition, leader epoch at which it was dropped)."""
+    """Read the replicas that a broker still has to delete: (partition, leader epoch at which it was dropped)."""
     document = read_document(data, place)
     read_version(document, place, (1,))
     owed = tuple(
@@ -111,13 +111,13 @@ def decode_owed_deletions(place: str, data: bytes | None, version: int) -> OwedD
 
 
 def encode_owed_deletions(partitions: tuple[tuple[TopicPartition, int], ...]) -> bytes:
-    """Print what a broker still has to delete."""
+    """Print the replicas that a broker still has to delete."""
     entries = [{"topic": tp.topic, "partition": tp.partition, "leader_epoch": epoch} for tp, epoch in partitions]
     return write_document({"version": 1, "partitions": entries})
 
 
 def decode_owed_replicas(place: str, data: bytes | None, version: int) -> OwedReplicas:
-    """Read what a topic's partitions miss: (partition, replicas asked for, those that it got)."""
+    """Read the replicas that a topic's partitions lack: (partition, number asked for, replicas that it got)."""
     document = read_document(data, place)
     read_version(document, place, (1,))
     shared: SharedReplicas = {}
@@ -135,7 +135,7 @@ def decode_owed_replicas(place: str, data: bytes | None, version: int) -> OwedRe
 
 
 def encode_owed_replicas(topic_id: UUID | None, partitions: tuple[tuple[int, int, Replicas], ...]) -> bytes:
-    """Print what a topic's partitions miss."""
+    """Print the replicas that a topic's partitions lack."""
     entries = [{"partition": number, "wanted": wanted, "replicas": replicas} for number, wanted, replicas in partitions]
     document: Document = {"version": 1, "partitions": entries}
     if topic_id is not None:

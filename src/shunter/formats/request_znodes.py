@@ -29,7 +29,7 @@ def decode_request(name: str, data: bytes | None, *, czxid: int, version: int = 
     """Read a request; partitions come sorted.
 
     Raises:
-        FormatError: it can't be read; a request is never taken in part.
+        FormatError: a part of it can't be read. A request is never taken in part.
     """
     place = znodes.reassignment_request(name)
     document = read_document(data, place)
@@ -48,7 +48,7 @@ def decode_request(name: str, data: bytes | None, *, czxid: int, version: int = 
 
 
 def encode_request(targets: Iterable[tuple[TopicPartition, Replicas]], *, legacy: bool) -> bytes:
-    """Print a request; `legacy` is there only where it is true."""
+    """Print a request; `legacy` is written only if it is true."""
     assignments: dict[str, dict[str, Replicas]] = {}
     for tp, replicas in targets:
         assignments.setdefault(tp.topic, {})[str(tp.partition)] = replicas

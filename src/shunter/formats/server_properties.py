@@ -1,7 +1,8 @@
-"""A broker's `server.properties`, read for what it says about security.
+"""The security settings in a broker's `server.properties`.
 
-A setting of one listener (`listener.name.internal.ssl.client.auth`) goes over the same one for all (`ssl.client.auth`).
-What can't be done as it says is refused by name: a controller that is less secure than its brokers is none.
+A setting of one listener (`listener.name.internal.ssl.client.auth`) overrides that of all listeners
+(`ssl.client.auth`). A setting that Shunter can't follow is refused by name, so that a controller is never less secure
+than its brokers.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ _REFUSED: Final[Mapping[str, str]] = {
     "sasl.login.callback.handler.class": "it is a Java class; our login stands in sasl.jaas.config",
     "config.providers": "values have to stand in the file itself",
 }
-"""What a broker may be told and we can't do, and why."""
+"""Settings that a broker follows and Shunter can't, and why."""
 _VALIDATORS: Final = tuple(
     f"org.apache.kafka.common.security.oauthbearer.{place}OAuthBearerValidatorCallbackHandler"
     for place in ("", "secured.")
 )
-"""Kafka's own validator of tokens, since 3.1; the second is its older name. Its rules are ours (`drivers.token_validator`)."""
+"""Kafka's own validator of tokens, since 3.1; the second is its older name. `drivers.token_validator` has its rules."""
 _JWKS: Final = "sasl.oauthbearer.jwks.endpoint.url"
 
 
@@ -57,7 +58,7 @@ class ServerProperties:
     """Reads one file.
 
     Args:
-        properties: as `parse_properties` gives them.
+        properties: as `parse_properties` returns them.
         place: the file, for refusals.
     """
 
@@ -66,21 +67,21 @@ class ServerProperties:
         self._place = place
 
     def get(self, name: str) -> str | None:
-        """Give a setting of the whole broker; None where it is not set, or empty."""
+        """Return a setting of the whole broker; None if it is not set, or empty."""
         return self._properties.get(name) or None
 
     def listeners(self, name: str) -> list[str]:
-        """Give the addresses of `listeners` or `advertised.listeners`."""
+        """Return the addresses of `listeners` or `advertised.listeners`."""
         return [text.strip() for text in (self.get(name) or "").split(",") if text.strip()]
 
     def security(self, opened: Iterable[str]) -> SecuritySettings:
-        """Read what secures listeners of ours, and the one on which brokers are spoken to.
+        """Read the security of the controller's own listeners, and of the listener on which it speaks to brokers.
 
         Args:
-            opened: names of our listeners.
+            opened: names of the controller's listeners.
 
         Raises:
-            SettingsError: something can't be used, or can't be done by us.
+            SettingsError: a value can't be used, or Shunter can't do what it asks for.
         """
         inter_broker = self.get("inter.broker.listener.name") or self.get("security.inter.broker.protocol")
         control = self.get("control.plane.listener.name")
@@ -225,14 +226,14 @@ class _OneListener(TlsProperties):
         )
 
     def _login(self) -> SaslLogin | BearerLogin:
-        """Read how we log in to brokers."""
+        """Read how the controller logs in to brokers."""
         setting = "sasl.mechanism.inter.broker.protocol"
         mechanism = (self.get(setting) or "GSSAPI").upper()
         if mechanism not in MECHANISMS:
             raise self.refusal(setting, f"{mechanism} can't be spoken by the controller; use {', '.join(MECHANISMS)}")
         options = self._jaas(mechanism)
         if mechanism == OAUTHBEARER:
-            self._refuse_code_of(mechanism)  # It may be spoken where it is not served.
+            self._refuse_code_of(mechanism)  # The controller may speak a mechanism that it does not serve.
             return bearer_login(self._as_a_clients(mechanism), options, self._place)
         if "username" not in options or "password" not in options:
             name = f"{mechanism.lower()}.sasl.jaas.config"
@@ -240,7 +241,7 @@ class _OneListener(TlsProperties):
         return SaslLogin(mechanism, options["username"], Secret(options["password"]))
 
     def _as_a_clients(self, mechanism: str) -> dict[str, str]:
-        """Give the settings of this listener under the names that a client's file has for them."""
+        """Return the settings of this listener under the names that a client's file has for them."""
         said = {name: value for name, value in self._properties.items() if value}
         own = {name.removeprefix(self._prefix): said[name] for name in said if name.startswith(self._prefix)}
         found = said | own
@@ -248,7 +249,7 @@ class _OneListener(TlsProperties):
         return found if handler is None else {**found, LOGIN_HANDLER: handler}
 
     def _refuse_code_of(self, mechanism: str) -> None:
-        """Refuse what a broker would judge logins of a mechanism by, and we can't run."""
+        """Refuse Java code by which a broker would judge logins of a mechanism: the controller can't run it."""
         for which in ("sasl.server.callback.handler.class", LOGIN_HANDLER, "sasl.login.class"):
             name = f"{mechanism.lower()}.{which}"
             code = self.get(name)

@@ -1,4 +1,4 @@
-"""What the service keeps of proposals, intents, looks and events: JSON, strict about what is read."""
+"""Stored forms of the service's proposals, looks and orders: JSON, strict about what is read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def encode_proposal(proposal: KeptProposal) -> str:
 
 
 def encode_changes(proposal: KeptProposal) -> str:
-    """The partitions that it changes, as one JSON array."""
+    """The partitions that a proposal changes, as one JSON array."""
     rows = ([*each[:4], *([list(map(list, each.log_dirs))] if each.log_dirs else [])] for each in proposal.changes)
     return orjson.dumps(list(rows)).decode()
 
@@ -44,7 +44,7 @@ def decode_proposal(raw: str, place: str, changes: str = "[]") -> KeptProposal:
     """Read a proposal, with the partitions that it changes or without.
 
     Raises:
-        FormatError: it is none.
+        FormatError: it is not a proposal.
     """
     try:
         document: dict[str, Any] = orjson.loads(raw)
@@ -63,13 +63,13 @@ def decode_proposal(raw: str, place: str, changes: str = "[]") -> KeptProposal:
 
 
 def _change(row: list[Any]) -> PlannedChange:
-    topic, partition, replicas, original, *rest = row  # Log dirs are there where some are changed.
+    topic, partition, replicas, original, *rest = row  # Log dirs are present only if some are changed.
     log_dirs = tuple(LogDirChange(int(each[0]), str(each[1]), str(each[2]), int(each[3])) for each in (rest or [[]])[0])
     return PlannedChange(str(topic), int(partition), tuple(replicas), tuple(original), log_dirs)
 
 
 def encode_look(gist: LookGist) -> str:
-    """What is kept of a look, as one JSON object."""
+    """The gist of a look as one JSON object."""
     return orjson.dumps(
         {
             "brokers": [list(each) for each in gist.disks],
@@ -83,10 +83,10 @@ def encode_look(gist: LookGist) -> str:
 
 
 def decode_look(at_ms: int, raw: str, place: str) -> LookGist:
-    """Read it.
+    """Read the gist of a look.
 
     Raises:
-        FormatError: it is none.
+        FormatError: it is not the gist of a look.
     """
     try:
         document = orjson.loads(raw)
@@ -96,7 +96,7 @@ def decode_look(at_ms: int, raw: str, place: str) -> LookGist:
             int(document["partitions"]),
             int(document["under_replicated"]),
             tuple(map(str, document["conditions"])),
-            # Looks of an earlier version have neither.
+            # Looks that an earlier version kept have neither `topics` nor `others`.
             tuple((topic, int(size)) for topic, size in document.get("topics", {}).items()),
             tuple((int(broker), int(size)) for broker, size in document.get("others", [])),
         )
@@ -105,7 +105,7 @@ def decode_look(at_ms: int, raw: str, place: str) -> LookGist:
 
 
 def encode_order(order: ServiceOrder) -> str:
-    """An order as one JSON object: two that ask for the same are the same text."""
+    """An order as one JSON array. Two orders that ask for the same give the same text."""
     return orjson.dumps([order.kind.value, order.cluster, list(order.about), order.value]).decode()
 
 

@@ -1,4 +1,4 @@
-"""What Kafka's settings of a listener, and those of its ZooKeeper client, say in the same words: stores, versions, ciphers."""
+"""TLS settings that Kafka's listeners and its ZooKeeper client have in common: stores, versions, ciphers."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _STORES: Final = ("PEM", "PKCS12", "JKS")
 
 
 class TlsProperties(ABC):
-    """Reads properties of one connection; who inherits from it says where a name is looked for, and how it is refused."""
+    """Reads properties of one connection. Subclasses define where a name is looked up, and how it is refused."""
 
     @abstractmethod
     def find(self, name: str) -> str | None:
-        """Give a property as it stands in the file, without blanks around it; None where it is not set, or empty."""
+        """Return a property as it stands in the file, without blanks around it; None if it is not set, or empty."""
 
     @abstractmethod
     def refusal(self, name: str, told: str) -> SettingsError:
         """Make the error that refuses a property."""
 
     def get(self, name: str) -> str | None:
-        """Give a property; None where it is not set, or empty.
+        """Return a property; None if it is not set, or empty.
 
         Raises:
-            SettingsError: its value stands elsewhere.
+            SettingsError: it refers to a value that stands elsewhere.
         """
         value = self.find(name)
         if value is not None and _REFERENCE.search(value):
@@ -38,15 +38,15 @@ class TlsProperties(ABC):
         return value
 
     def secret(self, name: str) -> Secret | None:
-        """Give a password; None where it is not set, or empty."""
+        """Return a password; None if it is not set, or empty."""
         value = self.get(name)
         return None if value is None else Secret(value)
 
     def store_kind(self, name: str, said: str | None) -> str:
-        """Give the kind of a store that is there; `said` is what the property has.
+        """Return the kind of a store; `said` is the property's value.
 
         Raises:
-            SettingsError: nobody here reads it.
+            SettingsError: Shunter does not read stores of this kind.
         """
         kind = (said or "JKS").upper()
         if kind not in _STORES:
@@ -54,10 +54,10 @@ class TlsProperties(ABC):
         return kind
 
     def tls_versions(self, name: str, asked: Collection[str]) -> tuple[str, ...]:
-        """Give those of the versions asked for that are spoken here.
+        """Return the TLS versions that are asked for and that Shunter speaks.
 
         Raises:
-            SettingsError: there is none.
+            SettingsError: there is no such version.
         """
         versions = tuple(version for version in TLS_VERSIONS if version in asked)
         if not versions:
@@ -65,5 +65,5 @@ class TlsProperties(ABC):
         return versions
 
     def ciphers(self, name: str) -> tuple[str, ...]:
-        """Give the suites that are named; none: whatever the library offers."""
+        """Return the cipher suites that are named; none: those that the library offers."""
         return tuple(text.strip() for text in (self.get(name) or "").split(",") if text.strip())

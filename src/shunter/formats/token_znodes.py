@@ -12,7 +12,7 @@ TOKEN_CHANGE_PREFIX = f"{TOKEN_CHANGES}/token_change_"
 
 
 class TokenTimes(NamedTuple):
-    """Until when a token is good: until it has to be renewed, and at the longest; ms since the epoch."""
+    """When a token expires if it is not renewed, and when it expires at the latest; ms since the epoch."""
 
     expiry_ms: int
     latest_ms: int

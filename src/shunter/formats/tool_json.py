@@ -18,7 +18,7 @@ ANY_LOG_DIR = "any"
 
 
 class ToolInputRefused(ShunterError):
-    """The tool's input can't be used; the message is what Apache's tool says, where it says anything."""
+    """The tool's input can't be used. The message is that of Apache's tool, if it has one."""
 
 
 class AskedFor(NamedTuple):
@@ -29,14 +29,14 @@ class AskedFor(NamedTuple):
 
 
 def parse_reassignment(text: str, *, nulls: bool = False) -> AskedFor:
-    """Read a reassignment JSON; repeats are left in it.
+    """Read a reassignment JSON; repeats stay in it.
 
     Args:
         text: The file.
         nulls: Whether null replicas are taken, as KIP-455's draft has them.
 
     Raises:
-        PlanRefused: it can't be read.
+        ToolInputRefused: it can't be read.
     """
     document = _object(_parsed(text))
     _check_version(document)
@@ -64,7 +64,7 @@ def parse_topics(text: str) -> tuple[str, ...]:
     """Read a topics-to-move JSON, in its order, repeats included.
 
     Raises:
-        PlanRefused: it can't be read.
+        ToolInputRefused: it can't be read.
     """
     document = _object(_parsed(text))
     _check_version(document)
@@ -91,10 +91,10 @@ def format_reassignment(partitions: Mapping[TopicPartition, Replicas]) -> str:
 
 
 def check_executable(asked: AskedFor, *, cancels: bool) -> None:
-    """Refuse what can't be executed: nothing at all, repeats, and (unless they may cancel) empty replicas.
+    """Refuse input that can't be executed: an empty list, repeats, and (unless they may cancel) empty replicas.
 
     Raises:
-        PlanRefused: with Apache's sentence.
+        ToolInputRefused: with Apache's message.
     """
     if not asked.partitions and not cancels:
         raise ToolInputRefused("Partition reassignment list cannot be empty")
@@ -120,7 +120,7 @@ def _repeats(items: Iterable[Any]) -> list[Any]:
 
 
 def _parsed(text: str) -> Any:
-    """The document; as Apache's parser passes over what stands behind it."""
+    """The document. Text behind it is passed over, as Apache's parser does."""
     if not text:
         raise ToolInputRefused("The input string shouldn't be empty")
     try:

@@ -1,4 +1,4 @@
-"""What is wanted of topics, as an operator writes it down: TOML, a table for each topic or pattern of topics.
+"""An operator's wishes about topics: TOML, a table for each topic or pattern of topics.
 
 ```
 [orders]
@@ -24,15 +24,15 @@ _KEYS = ("replication", "racks", "brokers")
 
 
 def decode_wishes(raw: bytes, place: str, topics: tuple[str, ...]) -> tuple[TopicWish, ...]:
-    """Read what is wanted, for the topics that there are.
+    """Read the wishes for the topics of a cluster.
 
     Args:
         raw: The file's content.
-        place: What errors call it.
+        place: The file's name in errors.
         topics: Names of the cluster's topics.
 
     Raises:
-        FormatError: it is no such file, or names a topic that there is not; says which key, value and rule.
+        FormatError: it is not such a file, or names a topic that does not exist; the message names key, value and rule.
     """
     try:
         document = tomllib.loads(text_of(raw))

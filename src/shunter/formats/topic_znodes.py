@@ -39,7 +39,7 @@ def decode_topic(name: str, data: bytes | None, version: int, shared: SharedRepl
         shared: Equal replica lists become one object across calls.
 
     Raises:
-        FormatError: it can't be read as a whole; a topic is never taken in part, for it is written as a whole.
+        FormatError: a part of it can't be read. A topic is never taken in part, because it is written as a whole.
     """
     place = znodes.topic(name)
     document = read_document(data, place)
@@ -112,7 +112,7 @@ def decode_state(place: str, data: bytes | None, version: int, shared: SharedRep
 
 
 def encode_state(leadership: LeaderAndIsr) -> bytes:
-    """Print a partition's leader and ISR as Apache does; `targetReplicas` only where it is set."""
+    """Print a partition's leader and ISR as Apache does; `targetReplicas` only if it is set."""
     extra = b',"leader_recovery_state":1' if leadership.recovering else b""
     if leadership.target_replicas is not None:
         extra += b',"targetReplicas":[%b]' % _numbers(leadership.target_replicas)

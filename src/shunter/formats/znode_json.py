@@ -1,4 +1,4 @@
-"""Strict reading of JSON that somebody else wrote: every refusal is a FormatError that names the place and the rule."""
+"""Strict reading of JSON from outside: every refusal is a FormatError that names the place and the rule."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ SharedReplicas: TypeAlias = dict[Replicas, Replicas]
 INT32 = 2**31 - 1
 INT64 = 2**63 - 1
 WITHHELD = b"(NoAuth)"
-"""In the place of a znode's data that ZooKeeper does not let us read."""
+"""Stands for a znode's data that ZooKeeper does not allow reading."""
 SET_ASIDE = b"(SetAside)"
-"""In the place of a znode's data that the crash-loop guard keeps from us for a while."""
+"""Stands for a znode's data that the crash-loop guard keeps from the controller for a while."""
 _INTEGERS = {int}
 _PARTITION_NUMBER = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 
@@ -49,7 +49,7 @@ def read_document(data: bytes | None, place: str) -> Document:
 
 
 def read_version(document: Document, place: str, known: Iterable[int], *, absent: int | None = None) -> int:
-    """Read `version`; `absent` is what its absence means, where Apache's reader does not ask for it."""
+    """Read `version`; `absent` is its value if it is missing, for znodes in which Apache's reader does not need it."""
     version = document.get("version", absent)
     if type(version) is not int or version not in known:
         raise FormatError(place, f"version {version!r} is unknown; known are {', '.join(map(str, known))}")
@@ -104,7 +104,7 @@ def read_replicas(value: object, what: str, place: str, shared: SharedReplicas, 
     """Check a list of broker ids: whole numbers, none below `low`, none repeated; order is kept.
 
     Args:
-        value: What JSON has there.
+        value: The JSON value.
         what: Names the list in a refusal, e.g. `replicas of partition 3`.
         place: The znode's path.
         shared: Equal lists become one object.
@@ -127,7 +127,7 @@ def read_replicas(value: object, what: str, place: str, shared: SharedReplicas, 
 
 
 def read_partition_number(text: str, place: str, noun: str = "partition") -> int:
-    """Read a partition number, or what `noun` says, that is an object's key or a znode's name."""
+    """Read a partition number (or another number, named by `noun`) that is an object's key or a znode's name."""
     if not _PARTITION_NUMBER.fullmatch(text) or int(text) > INT32:
         raise FormatError(place, f"{noun} {text!r} is not a number from 0 to {INT32}")
     return int(text)
@@ -139,7 +139,7 @@ def read_topic_partition(document: Document, place: str) -> TopicPartition:
 
 
 def read_topic_id(value: object, place: str) -> UUID | None:
-    """Read a topic id as Kafka prints it (url-safe base64, unpadded); None where there is none (before 2.8)."""
+    """Read a topic id as Kafka prints it (url-safe base64, unpadded); None if there is none (before 2.8)."""
     if value is None:
         return None
     if type(value) is str and len(value) == 22:

@@ -1,4 +1,4 @@
-"""Where Kafka in ZooKeeper mode, and Shunter beside it, keep things: znode paths, relative to the chroot.
+"""Paths of the znodes of Kafka in ZooKeeper mode, and of Shunter's own, relative to the chroot.
 
 Source: Apache Kafka 3.9, `kafka.zk.ZkData`; KIP-236 for `/admin/reassignments`.
 """
@@ -58,7 +58,7 @@ PERSISTENT = (
     OWED_REPLICAS,
     CONTROLLERS,
 )
-"""What must exist before anybody works: Apache's persistent paths, then Shunter's own."""
+"""Paths that must exist before a controller works: Apache's persistent paths, then Shunter's own."""
 
 
 def broker(broker_id: BrokerId) -> str:
@@ -112,7 +112,7 @@ def reassignment_request(name: str) -> str:
 
 
 def owed_deletions(broker_id: BrokerId) -> str:
-    """Path of the list of replicas that a broker, dead when it lost them, still has to delete."""
+    """Path of the list of replicas that a broker still has to delete, because it was dead when they were dropped."""
     return f"{OWED_DELETIONS}/{broker_id}"
 
 
@@ -122,5 +122,5 @@ def owed_replicas(name: str) -> str:
 
 
 def controller_id(broker_id: BrokerId) -> str:
-    """Path of the znode by which it is known that a Shunter of this id has been the controller."""
+    """Path of the znode which records that a Shunter with this id has been the controller."""
     return f"{CONTROLLERS}/{broker_id}"

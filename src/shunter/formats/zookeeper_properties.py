@@ -1,4 +1,4 @@
-"""How a broker's `server.properties`, or a file of our own with the same names, says that ZooKeeper is spoken to.
+"""Security of the connection to ZooKeeper, from a broker's `server.properties` or a file with the same names.
 
 Kafka has no name for the login: Java reads it from a JAAS file that the system property `java.security.auth.login.config`
 names, from the section that `zookeeper.sasl.clientconfig` names. Both may stand in the properties here, and so may the
@@ -39,20 +39,20 @@ _KNOWN: Final = frozenset(
         )
     }
 )
-"""A misspelt name of these would be passed over, and the connection be less secure than it was meant to be."""
+"""All names that are known. A misspelt one would be passed over, and the connection would be less secure than meant."""
 _COMMENTS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
 
 def zookeeper_security(properties: Mapping[str, str], place: str, jaas_file: str | None = None) -> ZooKeeperSecurity:
-    """Read how ZooKeeper is spoken to.
+    """Read how the connection to ZooKeeper is secured.
 
     Args:
-        properties: as `parse_properties` gives them; names of other things are passed over.
+        properties: as `parse_properties` returns them; other settings are passed over.
         place: the file, for refusals.
         jaas_file: content of the file that `JAAS_FILE` names.
 
     Raises:
-        SettingsError: something can't be used, or can't be done by us.
+        SettingsError: a value can't be used, or Shunter can't do what it asks for.
     """
     said = _Said(properties, place)
     for name in properties:
@@ -99,7 +99,8 @@ class _Said(TlsProperties):
         for name in ("zookeeper.ssl.crl.enable", "zookeeper.ssl.ocsp.enable"):
             if self.flag(name):
                 raise self.refusal(name, "Shunter can't ask whether a certificate was revoked")
-        # Java's own default is TLSv1.2 alone; where neither is set we take TLSv1.3 as well, if the server has it.
+        # Java's own default is TLSv1.2 alone. If neither setting is set, Shunter takes TLSv1.3 as well, if the server
+        # has it.
         named = (
             self.get("zookeeper.ssl.enabled.protocols") or self.get("zookeeper.ssl.protocol") or ",".join(TLS_VERSIONS)
         )
@@ -126,7 +127,7 @@ class _Said(TlsProperties):
         name = f"zookeeper.ssl.{which}.type"
         kind = self.store_kind(name, self.get(name))
         password = self.secret(f"zookeeper.ssl.{which}.password")
-        # ZooKeeper has no password of the key's own.
+        # ZooKeeper has no separate password for the key.
         return KeyStore(kind, location, None, password, password)
 
     def sasl(self, jaas_file: str | None) -> ZooKeeperLogin | None:
@@ -137,7 +138,8 @@ class _Said(TlsProperties):
         name = JAAS if inline is not None else JAAS_FILE
         entry = inline if inline is not None else _section(jaas_file or "", section)
         if entry is None:
-            # A broker's JAAS file may be about its listeners alone: then its ZooKeeper has no login either.
+            # A broker's JAAS file may be about its listeners alone. Then the broker does not log in to ZooKeeper
+            # either.
             return None
         if entry.split()[:1] != [_MODULE]:
             told = (

@@ -3,8 +3,8 @@
 May touch: Spark. Never: `collect()` but for the small last result; a Python UDF where a native function serves.
 Imports: `views`, `core.planning`, `formats`, `model`, `errors`, pyspark.
 
-What a notebook or a scheduler takes from here is in `__all__`; docs/pipeline.ipynb uses it. Each name brings pyspark when it
-is asked for, and not before.
+`__all__` lists what notebooks and schedulers may import; docs/pipeline.ipynb uses it. pyspark is imported when one of
+these names is asked for, and not before.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _LINE = """
     topic_id string
 """
 _SHORTEST_STALL = 1.0
-"""Seconds; a step's bookkeeping takes a moment that is no stall."""
+"""Seconds. The bookkeeping between two steps takes a moment, which is not a stall."""
 _SAME_MOVE = ("cluster_id", "journal", "accepted_sequence")
 
 
@@ -48,7 +48,7 @@ def read_journals(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 def steps_of(journal: DataFrame) -> DataFrame:
     """Grain: one row per step that was begun; columns of `account_steps`.
 
-    The bytes of a step come from the replica that leads by preference: who really led is not in the journal.
+    `source` is the preferred leader, because the journal does not say which replica really led.
     """
     kinds = ("step-begun", "step-finished", "step-dropped")
     of_steps = journal.where(F.col("kind").isin(*kinds))
@@ -152,7 +152,7 @@ def plans_of(moves: DataFrame, schedules: DataFrame, loads: DataFrame) -> DataFr
 
     Args:
         moves: Columns of `account_moves`.
-        schedules: Columns of `schedules`; the scenario `as planned` is what counts.
+        schedules: Columns of `schedules`; only the scenario `as planned` counts.
         loads: Columns of `plan_loads`, for the imbalance that the plan removed.
     """
     executed = moves.where(F.col("plan_id").isNotNull()).groupBy("cluster_id", "journal", "plan_id").agg(
@@ -180,7 +180,7 @@ def plans_of(moves: DataFrame, schedules: DataFrame, loads: DataFrame) -> DataFr
 
 
 def imbalance_removed(loads: DataFrame) -> DataFrame:
-    """What a plan takes off brokers above the mean, in bytes of disk. Grain: one row per plan and cluster."""
+    """Bytes of disk that a plan takes off brokers above the mean. Grain: one row per plan and cluster."""
     plan = Window.partitionBy("cluster_id", "plan_id")
     mean = F.avg("before").over(plan)
     above = {f"{name}_above": F.greatest(F.lit(0.0), F.col(name) - mean) for name in ("before", "after")}
@@ -191,7 +191,7 @@ def imbalance_removed(loads: DataFrame) -> DataFrame:
 
 
 def _with_moves(journal: DataFrame) -> DataFrame:
-    """Give each entry of a partition the acceptance of the move that it belongs to; what came before is dropped."""
+    """Add to each entry of a partition the acceptance of its move; entries before the first acceptance are dropped."""
     kinds = (
         "move-accepted",
         "step-begun",
@@ -209,7 +209,7 @@ def _with_moves(journal: DataFrame) -> DataFrame:
 
 
 def _stalled(entries: DataFrame) -> DataFrame:
-    """Seconds between a move's first step and its end without a step under way, or paused. Grain: one row per move."""
+    """Seconds in which a move was paused, or between two of its steps. Grain: one row per move."""
     in_order = Window.partitionBy(*_SAME_MOVE).orderBy("sequence")
     paused = F.coalesce(F.last("paused", ignorenulls=True).over(in_order), F.lit(False))
     still = paused | F.col("kind").isin("step-finished", "step-dropped")

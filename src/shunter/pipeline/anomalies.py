@@ -1,4 +1,4 @@
-"""What is not as it was: a partition suddenly hot, a topic that fans out, growth that breaks its trend, a broker that differs."""
+"""Anomalies: a partition suddenly hot, a topic that fans out, a size that breaks its trend, a doubtful broker."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 HOT, FANNED_OUT = 3.0, 2.0
-"""A figure that is so many times the usual one is told."""
+"""A figure is reported if it is more than so many times the usual one."""
 LEAST_RATE = 1e6
-"""Bytes per second; below this nothing is hot, and no fan-out matters."""
+"""Bytes per second. Below this rate no partition is hot, and no fan-out matters."""
 BEFORE, FEWEST_DAYS = 28, 3
-"""A day is held against so many days before it, if it has at least so many."""
+"""A day is compared with the days before it: at most `BEFORE` of them, and at least `FEWEST_DAYS`."""
 LOOKED = "looked"
 _FOUND = ("cluster_id", "kind", "name", "date", "value", "usual", "what")
 _DDL = "cluster_id string, kind string, name string, date date, value double, usual double, what string"
 
 
 def anomalies(days: DataFrame, sizes: DataFrame, loads: DataFrame, *, looked_at: int = 7) -> DataFrame:
-    """Look at the newest days of each cluster.
+    """Examine the newest days of each cluster.
 
     Grain: one row per finding, and one per cluster of kind `looked`; columns of `anomalies`.
 
@@ -103,7 +103,7 @@ def _before(*series: str) -> WindowSpec:
 
 
 def _ranked(ascending: Column, share: float) -> Column:
-    """Nearest rank; null where there are too few."""
+    """Nearest rank; null if there are too few values."""
     ranked = F.get(ascending, (F.ceil(F.size(ascending) * F.lit(share)) - 1).cast("int"))
     return F.when(F.size(ascending) >= FEWEST_DAYS, ranked)
 

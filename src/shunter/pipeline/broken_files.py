@@ -19,11 +19,11 @@ _INTS = ("partition", "broker_id", "window_seconds")
 _MOST_CAUSES = 10
 
 FILE_RULE = "file_not_readable"
-"""Of such a file nothing is taken, whatever its other rows may be worth."""
+"""No row of such a file is taken, even if some of its rows can be read."""
 
 
 class BrokenFile(NamedTuple):
-    """A file, and what Spark says of it."""
+    """A file, and the reason that Spark gives."""
 
     path: str
     why: str
@@ -35,7 +35,7 @@ def taking_what_can_be_read(
     take: Callable[[Sequence[InputFile], Sequence[BrokenFile]], Made],
     begin_anew: Callable[[], None],
 ) -> Made:
-    """Take files; where that fails, find out which of them can't be read, and take the others.
+    """Take files; if that fails, find out which of them can't be read, and take the others.
 
     Args:
         read: Reads some of the files.
@@ -43,7 +43,7 @@ def taking_what_can_be_read(
         begin_anew: Throws away what a first `take` has left.
 
     Raises:
-        PySparkException, Py4JJavaError: as `take`, where every file can be read.
+        PySparkException, Py4JJavaError: as `take`, if every file can be read.
     """
     try:
         return take(new, ())
@@ -81,7 +81,7 @@ def _flaw(path: str, read: Callable[[Sequence[str]], DataFrame]) -> BrokenFile |
 
 
 def _with_causes(error: Py4JJavaError) -> str:
-    """Spark's words, and below them those of each cause: Spark's own may say no more than that a file can't be read."""
+    """Spark's message, and below it that of each cause: Spark's own may say no more than that a file can't be read."""
     thrown = error.java_exception
     told = [str(thrown.getMessage())]
     while len(told) < _MOST_CAUSES and (thrown := thrown.getCause()) is not None:
@@ -90,7 +90,7 @@ def _with_causes(error: Py4JJavaError) -> str:
 
 
 def _gist(words: str) -> str:
-    """The innermost cause, for it names the flaw; Spark's own words name the task."""
+    """The innermost cause, because it names the flaw; Spark's own message names the task."""
     lines = [line.strip() for line in words.splitlines() if line.strip()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     return (causes[-1] if causes else lines[0] if lines else "Spark does not say why")[:200]

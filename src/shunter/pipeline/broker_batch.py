@@ -1,4 +1,4 @@
-"""Batches that tell of partitions and of brokers as a whole: into `samples` and `broker_samples`, by one commit."""
+"""Batches with samples of partitions and of whole brokers: into `samples` and `broker_samples`, by one commit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from shunter.pipeline.validation import RAW, Limits, first_broken, refuse, time_
 
 CRUISE_CONTROL, PROMETHEUS = "cruise-control", "prometheus"
 _MOST_CPU = 2.0
-"""A container may use more than its share for a while; what is above this is a percentage."""
+"""A container may use more than its share for a while. A greater value must be a percentage."""
 _BYTES = ("bytes_in_rate", "bytes_out_rate", "replication_bytes_in_rate", "replication_bytes_out_rate")
 _FIGURES = tuple(
     field.name
@@ -38,7 +38,7 @@ class BrokerReader(NamedTuple):
 
     kind: str
     read: Callable[[SparkSession, Sequence[str]], DataFrame]
-    """All that is in the files, in whatever columns: finds out which of them can't be read."""
+    """Reads everything in the files, in any columns, to find out which files can't be read."""
     partitions: Callable[[SparkSession, Sequence[str]], DataFrame]
     """Columns of `validation.RAW`."""
     brokers: Callable[[SparkSession, Sequence[str]], DataFrame]
@@ -140,7 +140,7 @@ def judge_brokers(rows: DataFrame, *, now: datetime, options: IngestOptions) -> 
         F.coalesce("reader_rule", rule).alias("rule"),
         F.coalesce("reader_detail", detail).alias("detail"),
     )
-    # Of two rows for one window the same one must win whenever the batch is run again.
+    # If there are two rows for one window, the same row must win whenever the batch is run again.
     same = Window.partitionBy("cluster_id", "broker_id", "window_start", F.col("rule").isNull()).orderBy(
         F.xxhash64(*_FIGURES)
     )
@@ -157,7 +157,7 @@ def _rules(now: datetime, limits: Limits, cluster: str | None) -> list[tuple[str
     ]
     if cluster is not None:
         rules.append(("other_cluster", F.col("cluster_id") != cluster, told("cluster_id", f"is not {cluster}")))
-    # Cruise Control's layout has all of them; other sources tell what they know.
+    # Cruise Control's layout has all these figures; other sources give some of them.
     has_all = F.col("source") == "cruise_control"
     for name in _FIGURES:
         no_number = F.isnan(F.col(name).cast("double"))

@@ -1,7 +1,7 @@
-"""What brokers say of themselves, beside what the samples of their partitions add up to.
+"""Compares brokers' own counters with the sum of the samples of their partitions.
 
-A model made from samples that miss partitions looks like a calm cluster. Where brokers' own counters are there (from Cruise Control
-or Prometheus), they say how much of its load the model has.
+A model made from samples that miss partitions looks like a calm cluster. If there are counters of the brokers (from
+Cruise Control or Prometheus), they show how much of the load the model has.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from shunter.pipeline.schemas import BROKER_LOADS, LEADER, SCHEMA_VERSION
 
 BUSY_CPU = 0.8
 IDLE_HANDLERS = 0.2
-"""Below this share of idle request handlers requests wait for one."""
+"""If a smaller share of the request handlers is idle, requests wait for a handler."""
 UNEXPLAINED = 0.1
-"""How far samples and counters may differ before it is said: windows are cut at different moments."""
+"""How far samples and counters may differ before a doubt is raised: their windows are cut at different moments."""
 
 
 class BrokerDoubt(NamedTuple):
-    """What one broker's own counters say against the model or the broker."""
+    """A sign in a broker's own counters that the model misses load, or that the broker is too busy."""
 
     cluster_id: str
     broker_id: int
@@ -33,7 +33,8 @@ def broker_loads(brokers: DataFrame, samples: DataFrame) -> DataFrame:
     """Sum up each broker's windows, and compare them with the samples of the same windows.
 
     Grain: one row per broker; columns of `broker_loads`. Only the very same windows are compared: Cruise
-    Control stamps its partition and broker samples of one round alike. What snapshots tell of the same time would count twice.
+    Control stamps its partition and broker samples of one round alike. Samples derived from snapshots are left out,
+    because they would count the same bytes twice.
 
     Args:
         brokers: Columns of `broker_samples`.
@@ -65,7 +66,7 @@ def broker_loads(brokers: DataFrame, samples: DataFrame) -> DataFrame:
 
 
 def doubts(loads: DataFrame, most: int = 20) -> tuple[BrokerDoubt, ...]:
-    """Name what deserves a look, by cluster and broker, `most` of it."""
+    """The doubts about brokers, by cluster and broker, for at most `most` brokers."""
     rows = all_doubts(loads).orderBy(*BROKER_LOADS.key).limit(most).collect()
     return tuple(BrokerDoubt(row["cluster_id"], row["broker_id"], what) for row in rows for what in row["doubts"])
 
@@ -104,7 +105,7 @@ def _peaks(name: str, value: Column) -> list[Column]:
 
 
 def _explained(led: str, rate: str) -> Column:
-    """Over the windows in which both are known; null where the broker itself counted nothing."""
+    """Samples ÷ counter, over the windows in which both are known; null if the broker itself counted nothing."""
     both = F.col(led).isNotNull() & F.col(rate).isNotNull()
     counted = F.sum(F.when(both, F.col(rate) * F.col("window_seconds")))
     return F.sum(F.when(both, F.col(led))) / F.when(counted > 0, counted)

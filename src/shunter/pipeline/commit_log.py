@@ -1,13 +1,13 @@
-"""The lake's log: numbered files, each one commit, each created only if there is none of that number.
+"""The lake's log: numbered files. Each file is one commit, and is created only if no file has that number yet.
 
 ```
 ROOT/log/00000000000000000007.json               the seventh commit
-ROOT/log/checkpoints/00000000000000000064.json   all that counts after the 64th, so that nobody reads 64 files for it
+ROOT/log/checkpoints/00000000000000000064.json   the state after the 64th, so that a reader need not read 64 files
 ```
 
-A writer reads the log up to its newest number, writes its rows, and then tries to make the next number. Where somebody was
-faster it looks at what came in between: if that touches what it decided by, it begins anew, else it tries the next number.
-Decision 0403 has the reasons and figures.
+A writer reads the log up to its newest number, writes its rows, and then tries to create the next number. If another
+writer was faster, it looks at the commits that came in between. If one of them touches what its batch was decided by,
+the writer begins anew; else it tries the next number. Decision 0403 has the reasons and figures.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ VERSION = 1
 COMPACTION, RETENTION, CLEAN = "compaction", "retention", "clean"
 _MORE_THAN_SAMPLES = ("snapshots", "cruise-control")
 _OF_BROKERS = "broker_samples"
-"""The table whose windows' times a commit does not tell."""
+"""The table whose windows' times are not in a commit."""
 EVERY = 32
-"""How many commits a checkpoint covers."""
+"""A checkpoint is written each time after so many commits."""
 _KEPT_CHECKPOINTS = 4
 _CHECKPOINTS = "checkpoints"
 _SUFFIX = ".json"
@@ -55,7 +55,7 @@ class StreamMark:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One batch that counts. `version` is its number in the log; 0 for one of an older lake, or not committed yet."""
+    """A batch in the log. `version` is its number; 0 if an older version wrote it, or if it is not committed yet."""
 
     ingest_id: str
     kind: str
@@ -69,30 +69,30 @@ class Commit:
     since: datetime | None = None
     """Start of the first window of its good rows."""
     until: datetime | None = None
-    """End of the last one."""
+    """End of the last window of its good rows."""
     longest: int = 0
     """Seconds of its longest window."""
     watermark: datetime | None = None
     keep_from: date | None = None
     supersedes: tuple[str, ...] = ()
     tables: tuple[str, ...] = ()
-    """Tables that it has a folder in; none for a batch of an older lake."""
+    """Tables in which the batch has a folder; none if an older version wrote it."""
     streams: tuple[StreamMark, ...] = ()
     level: int = 0
-    """How often rows of a stream were put together to become this batch."""
+    """How many merges the batch's rows went through."""
     forgets: tuple[str, ...] = ()
-    """Batches that were replaced, and are deleted."""
+    """Replaced batches whose files are deleted, and old commits of `clean`."""
     forfeits: tuple[str, ...] = ()
-    """Attempts that were never committed, and may not be any more: their files are deleted."""
+    """Attempts that can't be committed any longer, because their files are deleted."""
     committed_at: datetime | None = None
     version: int = 0
     rolled_to: int = 0
-    """The commit up to which all rows are in hours and days, where this one was made after a roll-up."""
+    """The commit up to which all rows are in hours and days, if this commit was made after a roll-up; else 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """What counts after `version` commits: all that is not forgotten, oldest first."""
+    """The commits of a log of `version` entries, oldest first, without those that a later commit forgets."""
 
     version: int
     commits: tuple[Commit, ...] = ()
@@ -107,19 +107,19 @@ class LogState:
         """The state with one more commit."""
         gone = set(commit.forgets)
         kept = self.commits if not gone else tuple(one for one in self.commits if one.ingest_id not in gone)
-        # What only deletes has done its work once it is applied, but for the attempts that it forbids.
+        # A commit of `clean` is kept as well: the attempts that it forbids must stay forbidden.
         return LogState(commit.version, (*kept, commit))
 
 
 class CommitLog:
-    """Reads and writes the log in a store; remembers what it has read, for commits never change."""
+    """Reads and writes the log in a store. It remembers what it has read, because commits never change."""
 
     def __init__(self, store: Store, place: str, older: Callable[[], Iterable[Commit]] | None = None) -> None:
         """Take a store.
 
         Args:
-            place: What errors call it.
-            older: Gives the commits of a lake that a version without a log wrote.
+            place: The log's name in errors.
+            older: Returns the commits of a lake that a version without a log wrote.
         """
         self._store = store
         self._place = place
@@ -137,7 +137,7 @@ class CommitLog:
             following = known.version + 1
             raw = self._store.read(_name(following))
             if raw is None:
-                # Entries below a checkpoint may be gone: then there is a newer checkpoint than what we know.
+                # Entries below a checkpoint may be deleted. In that case a checkpoint is newer than the known state.
                 newest = self._newest_checkpoint()
                 if newest <= known.version:
                     break
@@ -148,12 +148,12 @@ class CommitLog:
         return known
 
     def append(self, base: LogState, commit: Commit) -> LogState | None:
-        """Make a commit the next one after a state; None where another writer's is the next."""
+        """Make a commit the next one after a state; None if another writer's commit is the next one."""
         numbered = replace(commit, version=base.version + 1)
         if not self._store.create(_name(numbered.version), _encode(numbered)):
             return None
         if self._newest_checkpoint() >= numbered.version and not _has(self.state(), numbered.ingest_id):
-            # That number had been made, and cleaned away, long ago: ours would never be read.
+            # This number was created and pruned long ago: no reader would ever read a commit with it.
             self._store.delete(_name(numbered.version))
             return None
         after = base.after(numbered)
@@ -162,7 +162,7 @@ class CommitLog:
         return after
 
     def prune(self, before: datetime) -> int:
-        """Delete entries that a checkpoint covers and that were made before a moment; gives their number."""
+        """Delete entries that a checkpoint covers and that were made before a moment; returns how many."""
         newest = self._newest_checkpoint()
         deleted = 0
         for name in sorted(self._store.names("")):
@@ -178,7 +178,7 @@ class CommitLog:
         return deleted
 
     def _known(self) -> LogState:
-        """Where to go on reading: what was read before, if it is still what is there."""
+        """The state to go on reading from: the one that was read before, if the log still has its last commit."""
         known = self._read
         if known is not None and known.version > 0:
             raw = self._store.read(_name(known.version))
@@ -210,18 +210,19 @@ class CommitLog:
 
 
 def conflicts(mine: Commit, theirs: Commit, known: Collection[str]) -> bool:
-    """Whether a commit was decided without something that it should have known, and has to be decided again.
+    """Whether a commit was decided without another one that matters to it, so that it has to be decided again.
 
     Args:
-        theirs: One that came in between.
-        known: Batches that it was decided by; to put those together changes none of their rows.
+        theirs: A commit that came in between.
+        known: Batches that `mine` was decided by. A compaction of these alone changes none of their rows.
     """
     if mine.ingest_id in theirs.forfeits or theirs.ingest_id in mine.forfeits:
         return True
     if set(mine.supersedes) & {*theirs.supersedes, *theirs.forgets}:
         return True
     if mine.kind in (CLEAN, COMPACTION, RETENTION):
-        # They only rewrite rows that were there: a batch that came meanwhile stays beside the new one.
+        # These only rewrite or delete rows that were there before. A batch that came meanwhile stays beside the new
+        # one.
         return False
     if theirs.kind == CLEAN or (theirs.kind == COMPACTION and set(theirs.supersedes) <= set(known)):
         return False
@@ -245,7 +246,7 @@ def touch(one: Commit, other: Commit) -> bool:
 
 
 def may_span(commits: Iterable[Commit], seconds: int) -> bool:
-    """Whether windows of these batches may be so far apart. A batch of an older lake does not tell its windows' times."""
+    """Whether windows of these batches may be so far apart; true if a batch does not record its windows' times."""
     good = [one for one in commits if one.good]
     begun = [one.since for one in good if one.since is not None]
     ended = [one.until for one in good if one.until is not None]

@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 BROKER, TOPIC = "broker", "topic"
 _FARTHEST = 3_650.0
-"""A day farther away than ten years is never."""
+"""Days. A date that is farther away counts as never."""
 
 
 def runway(sizes: DataFrame, brokers: DataFrame, *, days: int = 60, headroom_percent: float = 0.0) -> DataFrame:
     """Fit a trend to the sizes of each broker and topic, and say when the room is used up.
 
-    Grain: one row per broker and per topic with a size; columns of `runway`. A topic's room is that of those brokers which hold
-    it, shared by how much of it they hold: it is full where the first of them is.
+    Grain: one row per broker and per topic with a size; columns of `runway`. A topic's room is how much it can grow, in
+    equal proportion on all brokers that hold it, until the first of them is full.
 
     Args:
         sizes: As `sizes.daily_sizes` gives them.
         brokers: The newest snapshots' brokers.
         days: Only so many days up to the newest of a cluster count.
-        headroom_percent: Kept free of each broker's disks.
+        headroom_percent: How much of each broker's disks is kept free.
     """
     newest = sizes.groupBy("cluster_id").agg(F.max("date").alias("newest"))
     recent = sizes.join(F.broadcast(newest), on="cluster_id", how="inner").where(
@@ -45,7 +45,7 @@ def runway(sizes: DataFrame, brokers: DataFrame, *, days: int = 60, headroom_per
     rooms = room.select(
         "cluster_id", F.lit(BROKER).alias("kind"), F.col("broker_id").cast("string").alias("name"), "room"
     )
-    # Where a topic grows by x, this broker gets its share of x; so much of the topic fits until the broker is full.
+    # If a topic grows by x, this broker gets its share of x. So much can the topic grow until the broker is full.
     here = recent.where(F.col("date") == F.col("newest")).groupBy("cluster_id", "topic", "broker_id")
     held = here.agg(F.sum("size_bytes").alias("here")).join(room, on=["cluster_id", "broker_id"], how="left")
     whole = held.groupBy("cluster_id", "topic").agg(F.sum("here").alias("whole"))

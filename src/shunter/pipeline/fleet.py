@@ -1,4 +1,4 @@
-"""Many clusters planned side by side: rows for the planner, tasks cut by size, one row per cluster that comes back."""
+"""Many clusters planned side by side: rows for the planner, tasks cut by size, one row per cluster as the result."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def fleet_rows(
     )  # fmt: skip
     partitions = with_snapshot.select(
         "cluster_id", "topic", F.col("partition").alias("number"), "replicas",
-        # What is there now says the snapshot; samples say how it grows, and stand in where no broker told a size.
+        # The size of now is the snapshot's. Samples give the growth, and the size if no broker reported one.
         (F.coalesce("seen_size", "size", F.lit(0)) + ahead).alias("size"), "bytes_in", "bytes_out", "min_insync",
     ).unionByName(without)  # fmt: skip
     carries = F.lit(capacity).cast("double")
@@ -102,7 +102,7 @@ def _with_processors(broker_rows: DataFrame, processors: DataFrame | None) -> Da
         F.broadcast(powers), on=["cluster_id", "number"], how="left"
     )
     left = F.greatest(F.coalesce("power", F.lit(1.0)) - F.col("idling"), F.lit(LEAST_CAPACITY))
-    # The greatest of nothing and a number is the number: a cluster without a model has no capacity that anybody knows.
+    # `greatest` ignores nulls, so the capacity of a cluster without a model has to be made null.
     left = F.when(F.col("idling").isNotNull(), left)
     return joined.withColumn("processors", left).drop("idling", "power")
 
@@ -114,14 +114,14 @@ def plan_fleet(rows: DataFrame, request: PlanRequest, limit: ClusterLimit, *, ta
 
     Args:
         rows: Columns of `FLEET_ROWS`.
-        limit: What one cluster may take; the others go on.
+        limit: Limits of one cluster. A cluster that exceeds them does not stop the others.
         tasks: As `fleet_tasks`.
     """
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return plan_batches(batches, request, limit)
 
-    # Barrier-free Python: the planner is numpy and takes a whole cluster at once; no native function serves.
+    # The planner is numpy and takes a whole cluster at once; no native function serves.
     return fleet_tasks(rows, tasks).mapInArrow(work, RESULT_DDL)
 
 
@@ -161,9 +161,10 @@ def assign_tasks(weights: Mapping[str, int], tasks: int) -> dict[str, int]:
 
 
 def _partition_loads(model: DataFrame, replicas: DataFrame, peak: str) -> DataFrame:
-    """One row per partition of the model: rates, and of the replicas that it has now growth, size and order.
+    """One row per partition of the model: its rates, and the growth, size and order of its present replicas.
 
-    Where a snapshot shows the partition, its replicas are those of now; else those whose samples go on to the end.
+    If a snapshot shows the partition, its present replicas are the snapshot's; else those whose samples go on to the
+    end.
     """
     key = ["cluster_id", "topic_id", "partition"]
     now = replicas.select(*key, "broker_id", F.lit(True).alias("now"))
@@ -197,9 +198,10 @@ def _leaders(name: str, peak: str) -> Column:
 
 
 def _in_turns(counts: Column, name: str, peak: str) -> Column:
-    """One rate for replicas that took turns, each by how long it was measured (as `kept_model.in_turns`).
+    """One rate for replicas that took turns, weighted by how long each was measured (as in `kept_model.in_turns`).
 
-    A mean is weighed by seconds. A percentile is the lowest one of a replica's own that replicas with that share of the windows don't exceed.
+    A mean is weighted by seconds. A percentile is the lowest of the replicas' own percentiles that replicas with the
+    statistic's share of all windows don't exceed.
     """
     rate = F.col(f"{name}_{peak}")
     known = counts & rate.isNotNull()

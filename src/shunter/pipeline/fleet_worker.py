@@ -67,7 +67,7 @@ RESULT = pa.schema(
         ("assignments", pa.list_(ASSIGNMENT)), ("loads", pa.list_(_LOAD)), ("undone", pa.list_(UNDONE)),
     ]
 )  # fmt: skip
-"""One row per cluster. The same columns, in Spark's notation, are `fleet.PLANS`."""
+"""One row per cluster. `RESULT_DDL` has the same columns in Spark's notation."""
 
 RESULT_DDL = """
     cluster_id string, status string, message string, seconds double, partitions bigint, bytes_moved double,
@@ -81,7 +81,7 @@ RESULT_DDL = """
 
 @dataclass(frozen=True, slots=True)
 class ClusterLimit:
-    """What planning one cluster may take. `joint_bound` adds the linear programme's, seconds for a hundred brokers."""
+    """Limits of planning one cluster. `joint_bound` adds a bound that takes seconds for a hundred brokers."""
 
     seconds: float = 600.0
     joint_bound: bool = False
@@ -100,18 +100,18 @@ def plan_batches(
 
 
 def plan_within(cluster_id: str, table: pa.Table, request: PlanRequest, limit: ClusterLimit) -> dict[str, Any]:
-    """Plan one cluster in a child process; what happens to the child is told in the row."""
+    """Plan one cluster in a child process. If the child fails, the row says why."""
     return within(
         cluster_id, RESULT, limit.seconds, lambda: plan_cluster(cluster_id, table, request, limit.joint_bound)
     )
 
 
 def within(cluster_id: str, schema: pa.Schema, seconds: float, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Do one cluster's work in a child process, within a time; what happens to the child is told in the row.
+    """Do one cluster's work in a child process, within a time. If the child fails, the row says why.
 
     Args:
         schema: Of the row; it has cluster_id, status, message and seconds.
-        work: Gives the row; `seconds` is added.
+        work: Returns the row; `seconds` is added.
     """
     # A fork shares the table's memory instead of copying it. The child touches numpy alone and starts no thread.
     context = multiprocessing.get_context("fork")
@@ -140,10 +140,11 @@ def within(cluster_id: str, schema: pa.Schema, seconds: float, work: Callable[[]
 
 
 def plan_cluster(cluster_id: str, table: pa.Table, request: PlanRequest, joint: bool = False) -> dict[str, Any]:
-    """Plan one cluster here and now.
+    """Plan one cluster in this process.
 
     Raises:
-        FormatError: rows that make no cluster: a broker without a rack among ones with, a replica on a broker nobody knows.
+        FormatError: the rows do not make up a cluster: only some brokers have a rack, or a replica is on an unknown
+            broker.
         PlanRefused: the request can't be served on this cluster.
     """
     cluster = cluster_load(cluster_id, table, request.leaving)
@@ -175,10 +176,11 @@ def plan_cluster(cluster_id: str, table: pa.Table, request: PlanRequest, joint: 
 
 
 def assignments_of(made: BalancedPlan, *, with_original: bool) -> list[dict[str, Any]]:
-    """What a plan changes, as rows of `plan_assignments`.
+    """The partitions that a plan changes, as rows of `plan_assignments`.
 
     Args:
-        with_original: Samples tell who held a replica, not in which order: only a snapshot does.
+        with_original: Add the replicas before the plan. Only a snapshot has their order; samples show only which
+            brokers held one.
     """
     return [
         {
@@ -195,16 +197,16 @@ def cluster_load(cluster_id: str, table: pa.Table, leaving: Sequence[int] = ()) 
     """Bring a cluster's rows into the planner's arrays; all columns at once, no loop over partitions.
 
     Args:
-        cluster_id: What errors call it.
+        cluster_id: The cluster's name in errors.
         table: Its rows, as `plan_batches` gets them.
-        leaving: Brokers that the plan takes everything from: such a one may be dead, and have no row.
+        leaving: Brokers that the plan takes everything from. Such a broker may be dead, and then has no row.
 
     Raises:
         FormatError: names the cluster and the broker or partition that does not fit.
     """
     is_broker = pc.is_null(table["topic"])
     broker_rows, rows = table.filter(is_broker).sort_by("number"), table.filter(pc.invert(is_broker))
-    # The planner takes equals in the order in which they come, and Spark's rows come in any order.
+    # The planner takes equal partitions in the order in which they come, and Spark's rows come in any order.
     rows = rows.sort_by([("topic", "ascending"), ("number", "ascending")])
     if rows.num_rows == 0:
         raise FormatError(f"cluster {cluster_id}", "has no partitions in its model or snapshot")
@@ -241,14 +243,14 @@ def cluster_load(cluster_id: str, table: pa.Table, leaving: Sequence[int] = ()) 
 
 
 def told_of_bytes_out(table: pa.Table) -> str | None:
-    """What becomes of partitions of which bytes in are known and bytes out are not; None: there are none, or no others.
+    """How a plan treats partitions with bytes in but no bytes out; None: there are none, or no bytes out are known.
 
     Args:
         table: A cluster's rows, as `plan_batches` gets them.
     """
     rows = table.filter(pc.is_valid(table["topic"]))
     if rows["bytes_out"].null_count == rows.num_rows:
-        return None  # No source told of consumers, as snapshots don't: nobody expects that aim.
+        return None  # No source counts consumers (snapshots don't), so nobody expects that aim.
     count, share = without_bytes_out(*_rates(rows))
     if not count:
         return None
@@ -259,7 +261,7 @@ def told_of_bytes_out(table: pa.Table) -> str | None:
 
 
 def _rates(rows: pa.Table) -> tuple[Any, Any]:
-    """Bytes in and out, NaN where nobody knows."""
+    """Bytes in and out, NaN if not known."""
     came, went = (pc.fill_null(rows[name], float("nan")).to_numpy() for name in ("bytes_in", "bytes_out"))
     return came, went
 
@@ -269,7 +271,7 @@ def _child(pipe: Connection, work: Callable[[], dict[str, Any]]) -> None:
         pipe.send((PLANNED, work()))
     except ShunterError as error:
         pipe.send((FAILED, str(error)))
-    # Whatever a cluster's rows provoke in numpy must become its own row and nobody else's.
+    # An error that a cluster's rows cause in numpy must become the row of this cluster alone.
     except Exception as error:  # noqa: BLE001
         pipe.send((FAILED, f"planning broke down: {error!r}"))
     finally:

@@ -1,7 +1,7 @@
-"""What several sources say of one replica becomes one series: names get their topic's id, and one source counts at a time.
+"""One series from all sources of a replica: names get their topic's id, and one source counts at a time.
 
-Prometheus, Cruise Control and tables of one's own name a topic; snapshots also know its id. Joined by id alone, the rates
-of the first would never reach a plan that is made from the second.
+Prometheus, Cruise Control and custom tables know a topic's name; snapshots also know its id. If rows were joined by id
+alone, rates from the former would never reach a plan that is made from snapshots.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 from shunter.pipeline.schemas import AMOUNTS
 
 NAMED = "name:"
-"""Begins the topic id of a row whose source knows no ids."""
+"""Prefix of the topic id of a row whose source does not know ids."""
 DERIVED = ("snapshots", "log_dirs")
-"""Sources whose amounts follow from sizes and offsets seen far apart; any other one counted them."""
+"""Sources whose amounts are derived from sizes and offsets seen far apart. All other sources counted the amounts."""
 
 
 def one_series(samples: DataFrame, replicas: DataFrame) -> DataFrame:
@@ -24,14 +24,17 @@ def one_series(samples: DataFrame, replicas: DataFrame) -> DataFrame:
 
     Args:
         samples: Columns of `samples`, or of a roll-up (then all counts as measured).
-        replicas: Columns of `replicas`: all snapshots there are.
+        replicas: Columns of `replicas`, of all snapshots.
     """
     named = with_topic_ids(samples, topics_of(replicas))
     return prefer_measured(named) if "source" in samples.columns else named
 
 
 def topics_of(replicas: DataFrame) -> DataFrame:
-    """The lives of each topic's name. Grain: one row per cluster and topic; `lives` by time: first, last (s), topic_id."""
+    """The ids that each topic's name had over time.
+
+    Grain: one row per cluster and topic; `lives`, by time: first, last (s since 1970), topic_id.
+    """
     lives = replicas.groupBy("cluster_id", "topic", "topic_id").agg(
         F.min(F.unix_seconds("taken_at")).alias("first"), F.max(F.unix_seconds("taken_at")).alias("last")
     )
@@ -40,10 +43,11 @@ def topics_of(replicas: DataFrame) -> DataFrame:
 
 
 def with_topic_ids(samples: DataFrame, topics: DataFrame) -> DataFrame:
-    """Replace `name:…` by the id that snapshots show for that name at that time; what can't be told stays as it is.
+    """Replace `name:…` by the id that snapshots show for that name at that time. If it is not known, `name:…` stays.
 
-    Before the first snapshot the first id holds, after the newest one the newest. Between the last snapshot of one id and
-    the first of the next nobody knows which of both a window belongs to, and it belongs to neither.
+    Before the first snapshot the first id holds, after the newest snapshot the newest id. A window between the last
+    snapshot of one id and the first snapshot of the next gets neither id, because it is not known which of the two it
+    belongs to.
     """
     start = F.unix_seconds("window_start")
     lives = F.col("lives")
@@ -62,7 +66,7 @@ def with_topic_ids(samples: DataFrame, topics: DataFrame) -> DataFrame:
 def prefer_measured(samples: DataFrame) -> DataFrame:
     """Take the amounts away from derived windows that overlap a measured one of the same replica; sizes stay.
 
-    A cluster with one kind of source is passed on as it is: only mixed ones are sorted for this.
+    A cluster with only one kind of source is passed on unchanged. Only clusters with both kinds are sorted.
     """
     derived = F.col("source").isin(*DERIVED)
     kinds = samples.groupBy("cluster_id").agg(F.max(derived).alias("some"), F.min(derived).alias("all")).collect()
@@ -78,7 +82,8 @@ def _without_overlapped(samples: DataFrame, derived: Column) -> DataFrame:
     start = F.unix_seconds("window_start")
     end = start + F.col("window_seconds")
     counts = ~derived & F.coalesce(*AMOUNTS).isNotNull()
-    # Sorted forwards for what began before, backwards for what begins later: frames that only grow cost nothing.
+    # Sorted forwards for windows that began before, backwards for windows that begin later: a frame that only grows is
+    # cheap.
     forwards = replica.orderBy(start).rangeBetween(Window.unboundedPreceding, 0)
     backwards = replica.orderBy(start.desc()).rangeBetween(Window.unboundedPreceding, -1)
     seen = samples.withColumns(

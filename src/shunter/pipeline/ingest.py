@@ -1,4 +1,4 @@
-"""Batches: find what is new, judge it, write good and rejected rows together, commit."""
+"""Batches: find the files that are new, judge their rows, write good and rejected rows together, commit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shunter.pipeline.sources.tables import LAST_SECOND
 from shunter.pipeline.validation import NO_NAME, UNSURE, Limits, judge, judge_sequence, refuse
 
 Reader = Callable[[SparkSession, Sequence[str]], DataFrame]
-"""Paths to rows in the columns of `validation.RAW`."""
+"""A function that reads paths into rows with the columns of `validation.RAW`."""
 
 SEQUENCE_RULES = ("duplicate", "time_backwards", "already_ingested", "mixed_clusters", "late")
 ROW_RULES = (
@@ -30,8 +30,8 @@ ROW_RULES = (
 MOST_WINDOW_SECONDS = Limits().window_seconds
 ROWS_PER_FILE = 1_000_000
 _MORE_THAN_SAMPLES = (SNAPSHOTS, "cruise-control")
-"""Kinds whose batches bring other rows too: even without a good sample they may have brought something. (Batches of other
-kinds that bring samples of brokers have a folder of these.)"""
+"""Kinds whose batches may bring rows of other tables even without a good sample. (A batch of another kind that brings
+samples of brokers names `broker_samples` among its tables.)"""
 RULES = (*ROW_RULES, *SEQUENCE_RULES)
 """Every rule by which a row can be put aside."""
 
@@ -49,14 +49,14 @@ class IngestOptions:
 
 @dataclass(frozen=True, slots=True)
 class IngestOutcome:
-    """What a batch brought. `ingest_id` is None when every file had been ingested before."""
+    """The result of ingesting files. `ingest_id` is None when every file had been ingested before."""
 
     ingest_id: str | None
     good: int = 0
     rejected: int = 0
     rules: tuple[tuple[str, int], ...] = ()
     examples: tuple[tuple[str, str], ...] = ()
-    """One row of each rule: what is wrong with it, which replica it is of, which file it came in."""
+    """One row of each rule: what is wrong with it, its replica, and the file that it came in."""
     skipped: tuple[str, ...] = ()
     """Files whose contents are in the manifest already."""
     broker_rows: int = 0
@@ -64,23 +64,23 @@ class IngestOutcome:
     snapshots: int = 0
     """Snapshots of clusters that were taken."""
     lost_files: tuple[tuple[str, str], ...] = ()
-    """Files that can't be read to their end, of which nothing was taken; and why."""
+    """Files that can't be read to their end, and why. No row of them was taken."""
 
     @property
     def nothing_new(self) -> bool:
-        """Whether every row was put aside, and not just because it had come before."""
+        """Whether no row was taken, for another reason than that all rows had come before."""
         return self.broker_rows == 0 and self.snapshots == 0 and nothing_taken(self.good, self.rejected, self.rules)
 
 
 def nothing_taken(good: int, rejected: int, rules: Iterable[tuple[str, int]]) -> bool:
-    """Whether a batch brought no good row; one whose rows were all there before is in order."""
+    """Whether a batch brought no good row. A batch is in order if all its rows had come before."""
     known = sum(rows for rule, rows in rules if rule == "already_ingested")
     return good == 0 and (rejected == 0 or known < rejected)
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a batch holds, from a pass over three columns."""
+    """The extent of a batch, from a pass over three columns."""
 
     rows: int
     largest_day: int
@@ -92,7 +92,7 @@ class Profile:
     since: datetime | None = None
     """Start of the first window."""
     until: datetime | None = None
-    """End of the last one."""
+    """End of the last window."""
 
 
 def ingest_files(
@@ -143,7 +143,7 @@ def ingest_files(
 
 
 def outcome_of(spark: SparkSession, lake: Lake, commit: Commit | None, skipped: tuple[str, ...]) -> IngestOutcome:
-    """What a batch brought, with an example of each rule."""
+    """The outcome of a commit, with an example of each rule."""
     if commit is None:
         return IngestOutcome(None, skipped=skipped)
     outcome = IngestOutcome(commit.ingest_id, commit.good, commit.rejected, commit.rules, skipped=skipped)
@@ -160,9 +160,9 @@ def _lost_files(rejects: DataFrame) -> tuple[tuple[str, str], ...]:
 
 
 def took_nothing(commit: Commit) -> bool:
-    """Whether a batch brought nothing at all, and its files may be ingested again.
+    """Whether a batch brought nothing at all, so that its files may be ingested again.
 
-    A merged batch names only files that brought something, though their rows may be deleted since.
+    A merged batch names only files that brought rows, even if these rows are deleted by now.
     """
     kinds = (*_MORE_THAN_SAMPLES, COMPACTION, RETENTION)
     took_others = commit.kind in kinds or BROKER_SAMPLES.name in commit.tables
@@ -181,7 +181,7 @@ def begin_batch(state: LogState, attempt: str, kind: str, new: Sequence[InputFil
 
 
 def new_inputs(state: LogState, found: Sequence[InputFile], kind: str) -> tuple[tuple[InputFile, ...], tuple[str, ...]]:
-    """Files that no committed batch has taken yet, and the names of those that one has."""
+    """Files that no committed batch has taken yet, and the names of the other files."""
     settled = [
         commit
         for commit in state.commits
@@ -282,7 +282,7 @@ def counted(spark: SparkSession, lake: Lake, commit: Commit, clusters: tuple[str
 
 
 def _moment(seconds: int | None) -> datetime | None:
-    """A time that a row gives, which may be any: only what Python can hold matters here."""
+    """A time from a row, which may be any number, limited to what Python can hold."""
     return None if seconds is None else _utc(min(max(seconds, 0), LAST_SECOND))
 
 
@@ -291,7 +291,7 @@ def _utc(seconds: int) -> datetime:
 
 
 def profile_of(rows: DataFrame, *, by_file: bool = True) -> Profile:
-    """Count rows by cluster and day. The result is small: one row for each of those.
+    """Count rows by cluster and day. The result is small: one row per cluster and day.
 
     Args:
         by_file: Also look for files with rows of more than one cluster.
@@ -311,7 +311,8 @@ def profile_of(rows: DataFrame, *, by_file: bool = True) -> Profile:
         clusters=tuple(sorted(name for name in names if name.strip() and name != NO_NAME)),
         first_date=days[0] if days else None,
         last_date=days[-1] if days else None,
-        # Files' names are long, and most batches are of one cluster: only others pay for a look at each row's file.
+        # File names are long, and most batches are of one cluster. Only batches of several pay for reading each row's
+        # file.
         mixed_files=_mixed_files(rows) if by_file and len(names) > 1 else (),
         since=_moment(min((row["since"] for row in counted if row["since"] is not None), default=None)),
         until=_moment(max((row["until"] for row in counted if row["until"] is not None), default=None)),
@@ -319,7 +320,7 @@ def profile_of(rows: DataFrame, *, by_file: bool = True) -> Profile:
 
 
 def _mixed_files(rows: DataFrame) -> tuple[str, ...]:
-    # A line that is no sample, as what a merge leaves behind, belongs to no cluster.
+    # A line that is not a sample, such as a marker that a merge left in the file, does not belong to a cluster.
     rows = rows.where(F.col("partition").isNotNull() & F.col("window_start").isNotNull())
     by_file = rows.groupBy("file").agg(F.min("cluster_id").alias("first"), F.max("cluster_id").alias("last"))
     mixed = by_file.where(F.col("file").isNotNull() & (F.col("first") != F.col("last"))).select("file").collect()

@@ -1,4 +1,4 @@
-"""The newest load model of one cluster, read from the lake by whoever has no Spark: the tables are Parquet files."""
+"""The newest load model of one cluster, read from the lake without Spark: the tables are Parquet files."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from shunter.model.load_model import LoadModel, PartitionRates, ProcessorModel
 
 MODEL, PROCESSORS = "load_model", "processor_model"
 PEAK, SHARE = "p95", 0.95
-"""What plans of the pipeline carry, unless they are told otherwise."""
+"""The statistic that plans of the pipeline carry by default, and its share of the windows."""
 _ROLES = ("follower", "unknown", "leader")
-"""A later one knows better what is written to a partition and read from it (as `fleet.fleet_rows`)."""
+"""Rates of a later role replace those of an earlier one, because they are more exact (as in `fleet.fleet_rows`)."""
 _RATES = ("topic_id", "partition", "role", "windows", "last_window", f"bytes_in_{PEAK}", f"bytes_out_{PEAK}")
 _AMOUNTS = ("bytes_in", "bytes_out")
 _COSTS = ("broker_id", "power", "idling", "received_cost", "led_cost", "sent_cost", "usable")
@@ -26,7 +26,7 @@ Stamp = tuple[tuple[str, int, int], ...]
 
 
 class KeptModels:
-    """Reads models of a lake, each again only after its files changed. One thread at a time for one cluster."""
+    """Reads the models of a lake, a model again only after its files changed. Only one thread at a time per cluster."""
 
     def __init__(self, root: Path) -> None:
         """`root`: the lake's folder, as `shunter pipeline --root`."""
@@ -37,7 +37,7 @@ class KeptModels:
         """The newest model of a cluster; an empty one where the lake has none.
 
         Raises:
-            FormatError: it can't be read; it may just be replaced.
+            FormatError: the model can't be read, perhaps because it is being replaced.
         """
         folders = [self._folder(table, cluster_id) for table in (MODEL, PROCESSORS)]
         stamp = tuple(each for folder in folders for each in _stamp(folder))
@@ -55,7 +55,7 @@ class KeptModels:
 
 
 def _stamp(folder: Path) -> Stamp:
-    """What tells one state of a table from another. Files that go meanwhile are another state."""
+    """Names, times and sizes of a table's files, by which a change is seen. A file that goes meanwhile is an error."""
     found: list[tuple[str, int, int]] = []
     try:
         for path in sorted(folder.glob("*.parquet")):
@@ -84,9 +84,9 @@ def _read_model(model: Path, processors: Path) -> LoadModel:
 
 
 def in_turns(rows: Sequence[dict[str, Any]], name: str) -> float | None:
-    """One rate for replicas that took turns, each by its windows; None where none has one (as `fleet.fleet_rows`).
+    """One rate for replicas that took turns, weighted by windows; None if none has a rate (as in `fleet.fleet_rows`).
 
-    It is the lowest rate that replicas with the statistic's share of the windows don't exceed.
+    It is the lowest of their rates that replicas with the statistic's share of all windows don't exceed.
     """
     known = sorted((row[name], max(row["windows"] or 0, 1)) for row in rows if row[name] is not None)
     of_all, seen = sum(windows for _, windows in known), 0

@@ -1,4 +1,4 @@
-"""Tables that the pipeline wrote about one cluster, for whoever looks at them without Spark. Nothing is changed."""
+"""Tables that the pipeline wrote about one cluster, read without Spark. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shunter.pipeline.kept_model import MODEL
 from shunter.views.reports import Cell, ModelGist, ReportColumn, ReportGist, ReportPage
 
 MOST_ROWS = 500_000
-"""A table of more rows is not read into the service: Spark is for those."""
+"""A table of more rows is not read into the service. Read it with Spark."""
 MOST_TEXT = 2_000
 """Characters of one value that are shown."""
 _LEFT_OUT = ("cluster_id", "schema_version")
@@ -36,7 +36,7 @@ _DOWN, _UP = "descending", "ascending"
 REPORTS: Mapping[str, Report] = {
     "data_quality": Report(
         "Data quality",
-        "What there is day by day, how fresh it is, and how much has rates; written by `shunter pipeline quality`.",
+        "How much data each day has, how fresh it is, and how much has rates; written by `shunter pipeline quality`.",
         (("date", _DOWN),),
     ),
     "runway": Report(
@@ -46,7 +46,7 @@ REPORTS: Mapping[str, Report] = {
     ),
     "anomalies": Report(
         "Anomalies",
-        "What is not as it was; written by `shunter pipeline anomalies`.",
+        "Figures that differ from the days before; written by `shunter pipeline anomalies`.",
         (("date", _DOWN), ("kind", _UP), ("name", _UP)),
     ),
     "showback": Report(
@@ -56,7 +56,7 @@ REPORTS: Mapping[str, Report] = {
     ),
     "processor_model": Report(
         "Processors",
-        "What a byte costs each broker's processors, and how far that holds; written by `shunter pipeline model`.",
+        "What a byte costs each broker's processors, and the error of that model; written by `shunter pipeline model`.",
         (("broker_id", _UP),),
     ),
 }
@@ -70,7 +70,7 @@ class _Read:
 
 
 class KeptReports:
-    """Reads the tables of a lake, each again only after its files changed."""
+    """Reads the tables of a lake, a table again only after its files changed."""
 
     def __init__(self, root: Path) -> None:
         """`root`: the lake's folder, as `shunter pipeline --root`."""
@@ -78,10 +78,10 @@ class KeptReports:
         self._last: dict[tuple[str, str], _Read] = {}
 
     def model(self, cluster_id: str) -> ModelGist | None:
-        """The newest load model, summed up; None: there is none. Blocks.
+        """The newest load model, summed up; None: there is no model. Blocks.
 
         Raises:
-            FormatError: it can't be read; it may just be replaced.
+            FormatError: the model can't be read, perhaps because it is being replaced.
         """
         folder, stamp = self._files(MODEL, cluster_id)
         if not stamp:
@@ -97,7 +97,7 @@ class KeptReports:
         """Rows that have `search` in one of their texts; None: no such table is offered. Blocks.
 
         Raises:
-            FormatError: it can't be read, or is too large.
+            FormatError: the table can't be read, or is too large.
         """
         if name not in REPORTS:
             return None
@@ -106,7 +106,7 @@ class KeptReports:
         known = self._last.get(key)
         if known is None or known.stamp != stamp:
             known = _Read(stamp, _sorted(self._table(folder), REPORTS[name]))
-            self._last = {key: known}  # One table is kept: who turns its pages asks for the same one.
+            self._last = {key: known}  # One table is kept: a reader who turns pages asks for it again.
         return _page(known.table, search, offset, limit)
 
     def _gist(self, name: str, report: Report, cluster_id: str) -> ReportGist:
@@ -150,7 +150,7 @@ class KeptReports:
 def _dataset(folder: Path) -> Any:
     from pyarrow import dataset  # noqa: PLC0415 - a fifth of a second, and only a service with a lake needs it
 
-    # The folders below are days and months, whose type no file tells.
+    # The folders below are days and months. Their type is not in the files.
     return dataset.dataset(str(folder), format="parquet", partitioning="hive")
 
 
@@ -211,7 +211,7 @@ def _page(table: Any, search: str, offset: int, limit: int) -> ReportPage:
 
 
 def _told_columns(schema: Any) -> dict[str, tuple[str, str]]:
-    """Unit and meaning of columns, as the pipeline keeps them beside the data."""
+    """Units and meanings of columns, which the pipeline keeps beside the data."""
     try:
         fields = json.loads((schema.metadata or {}).get(_SPARK, b"{}")).get("fields", [])
         return {

@@ -1,8 +1,8 @@
-"""All reads and writes: tables under one root, batches that count only when the log names them.
+"""All reads and writes of the lake: tables under one root, and batches that count once the log names them.
 
-A batch is written first, into folders of its own attempt that no other attempt ever uses, and committed after: one small
-file in the log, made only if nobody made that number before (`commit_log`). Readers see committed batches alone, so a crash
-in between leaves files that nothing names and nobody reads; `clean` deletes them.
+A batch is first written into folders that no other attempt ever uses. Then it is committed: one small file in the log,
+which is created only if no file has that number yet (`commit_log`). Readers see committed batches alone. A crash
+between the two leaves files that no commit names and no reader reads; `clean` deletes them.
 
 ```
 ROOT/samples/ingest_id=…/verdict=good/cluster_id=…/date=…/part-….parquet
@@ -47,7 +47,7 @@ from shunter.pipeline.stores import open_store
 GOOD = "good"
 REJECTED = "rejected"
 BATCHED = (SAMPLES.name, REPLICAS.name, BROKERS.name, BROKER_SAMPLES.name)
-"""Folders that batches bring rows into."""
+"""Folders that batches write rows into."""
 
 _HASH_BLOCK = 4 * 1024 * 1024
 _NOT_THERE = {"PATH_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST", "DELTA_TABLE_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE"}
@@ -55,14 +55,14 @@ _MOST_ATTEMPTS = 8
 _CLEANS_KEPT = timedelta(days=30)
 
 _LOGS: dict[tuple[str, str], CommitLog] = {}
-"""What this process has read of each lake's log: commits never change."""
+"""The log of each lake, by session and root, with what this process has read of it: commits never change."""
 
 Prepare = Callable[[LogState, str], Commit | None]
-"""Writes the rows of an attempt (its id) by what is committed, and gives its commit; None: there is nothing to commit."""
+"""Takes the committed state and an attempt's id, writes the attempt's rows, returns its commit (None: no commit)."""
 
 
 class Cleaned(NamedTuple):
-    """What was deleted: replaced batches, attempts that were never committed, entries of the log."""
+    """How much was deleted: replaced batches, attempts that were never committed, entries of the log."""
 
     replaced: int = 0
     abandoned: int = 0
@@ -71,7 +71,7 @@ class Cleaned(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """Where the tables live. `file_format` is `parquet`, or one whose jars the session has (`delta`)."""
+    """The place of the tables. `file_format` is `parquet`, or a format whose jars the session has (`delta`)."""
 
     root: str
     file_format: str = "parquet"
@@ -82,17 +82,17 @@ class Lake:
 
     @property
     def _growing(self) -> dict[str, str]:
-        """Delta refuses columns that its table does not have yet, unless it is told that they may come."""
+        """Options of a write: Delta refuses columns that its table does not have yet, unless the write allows them."""
         return {"mergeSchema": "true"} if self.file_format == "delta" else {}
 
     @property
     def rejects(self) -> str:
-        """Where the rows are that were put aside."""
+        """Where the rejected rows are, in words."""
         return f"{self.path(REJECTS)} (verdict={REJECTED})"
 
     def log(self, spark: SparkSession) -> CommitLog:
         """The lake's log."""
-        # A session that ended took its connections to the file system along.
+        # A log is kept by session too: connections to the file system end with their session.
         which = spark.sparkContext.applicationId, self.root
         if which not in _LOGS:
             store = open_store(spark, f"{self.root}/log")
@@ -100,7 +100,7 @@ class Lake:
         return _LOGS[which]
 
     def state(self, spark: SparkSession) -> LogState:
-        """What is committed now."""
+        """The committed state now."""
         return self.log(spark).state()
 
     def commits(self, spark: SparkSession) -> tuple[Commit, ...]:
@@ -114,14 +114,14 @@ class Lake:
     def transact(self, spark: SparkSession, name: str, prepare: Prepare, now: datetime) -> Commit | None:
         """Write a batch and commit it. A commit that another writer makes meanwhile counts as if it had come before.
 
-        If it touches what the batch was decided by, the batch is decided and written again.
+        If that commit touches what the batch was decided by, the batch is decided and written again.
 
         Args:
-            name: What it is called; the attempt's own mark is added.
+            name: The batch's name; a random mark of the attempt is added.
             now: UTC.
 
         Raises:
-            DriverError: others were faster again and again.
+            DriverError: other writers changed the basis of every attempt.
         """
         for _ in range(_MOST_ATTEMPTS):
             state, attempt = self.state(spark), f"{name}-{uuid4().hex[:8]}"
@@ -132,7 +132,7 @@ class Lake:
                 now_there = {one.ingest_id for one in self.state(spark).commits}
                 if {one.ingest_id for one in state.live} <= now_there:
                     raise
-                # What it was reading was replaced and deleted meanwhile.
+                # A batch that the attempt was reading was replaced and deleted meanwhile.
                 continue
             if prepared is None:
                 return None
@@ -158,13 +158,13 @@ class Lake:
         return True
 
     def read(self, spark: SparkSession, table: Table, commits: Sequence[Commit] | None = None) -> DataFrame:
-        """Rows of a table; where batches bring them, of all that count now, or of the given ones."""
+        """Rows of a table. If batches write the table: rows of the given commits, or of all live ones."""
         if "ingest_id" not in table.partitions:
             return _read_or_empty(spark, self.file_format, table.schema, self.path(table)).select(*table.columns)
         return self._read_commits(spark, table, self.state(spark).live if commits is None else commits)
 
     def read_batch(self, spark: SparkSession, table: Table, ingest_id: str) -> DataFrame:
-        """Rows of one batch, committed or not; looks into its own folders alone."""
+        """Rows of one batch, committed or not; reads the batch's own folders alone."""
         return self._read_commits(spark, table, [Commit(ingest_id, "", tables=(_folder(table),))])
 
     def _read_commits(self, spark: SparkSession, table: Table, commits: Sequence[Commit]) -> DataFrame:
@@ -176,7 +176,8 @@ class Lake:
             found = _read_or_empty(spark, self.file_format, schema, path).where(F.col("ingest_id").isin(wanted))
         else:
             own = [f"{path}/ingest_id={one.ingest_id}" for one in commits if folder in one.tables]
-            # What a commit names is there: a folder that is missing must end the job, not look like no rows.
+            # A folder that a commit names must be there: a missing one has to end the job, not look like a table
+            # without rows.
             reader = spark.read.schema(schema).option("basePath", path)
             found = reader.parquet(*own) if own else spark.createDataFrame([], schema)
             # A commit of `clean` has no rows anywhere.
@@ -188,7 +189,7 @@ class Lake:
         return found.select(*table.columns)
 
     def _read_older(self, spark: SparkSession, schema: StructType, path: str, ingest_ids: list[str]) -> DataFrame:
-        """Rows of batches that a version without a log wrote: folders of all batches together."""
+        """Rows of batches that a version without a log wrote: it kept all batches in the same folders."""
         folders = "verdict=*" if "verdict" in schema.fieldNames() else "cluster_id=*"
         found = _read_or_empty(spark, "parquet", schema, [f"{path}/{folders}"], {"basePath": path})
         return found.where(F.col("ingest_id").isin(ingest_ids))
@@ -215,8 +216,8 @@ class Lake:
             added = rows.write.format(self.file_format).options(**self._growing).mode("append")
             added.partitionBy(*folders).save(path)
             return
-        # Its own folder is its own job's output: Spark's jobs that write into one folder at a time delete each other's
-        # temporary files.
+        # Each batch has a folder that only its own Spark job writes to: jobs that write into one folder at the same
+        # time delete each other's temporary files.
         inner = [name for name in folders if name != "ingest_id"]
         rows.drop("ingest_id").write.mode("errorifexists").partitionBy(*inner).parquet(f"{path}/ingest_id={ingest_id}")
 
@@ -234,13 +235,13 @@ class Lake:
     def clean(self, spark: SparkSession, now: datetime, *, older_than: timedelta, abandoned: bool = True) -> Cleaned:
         """Delete files that no commit names: batches that were replaced, and attempts that were never committed.
 
-        What is to be deleted is committed first, so that a writer that is only slow begins anew instead of naming files
-        that are gone. Readers that began before may fail.
+        The list of what is to be deleted is committed first. So a slow writer whose files are on it can't commit them
+        any longer, and begins anew. Readers that began before may fail.
 
         Args:
             now: UTC.
-            older_than: Only what was replaced, or written, so long ago.
-            abandoned: Look for attempts too; else only replaced batches go.
+            older_than: Only batches that were replaced, and attempts that were written, at least so long ago.
+            abandoned: Delete uncommitted attempts too; else only replaced batches.
         """
         state, limit = self.state(spark), now - older_than
         replaced_at = {
@@ -296,11 +297,11 @@ class Lake:
         for folder in folders:
             for ingest_id in ingest_ids:
                 if self.file_format == "parquet":
-                    # Spark can write and overwrite, but not delete: that is Hadoop's file system's.
+                    # Spark can write and overwrite, but not delete. Hadoop's file system can.
                     files, path_of = _hadoop(spark, self.root)
                     files.delete(path_of(f"{self.root}/{folder}/ingest_id={ingest_id}"), True)
                 elif self._holds(spark, folder):
-                    # Delta keeps a log of its files: what it doesn't delete itself is missed.
+                    # Delta keeps a log of its files, so Delta itself has to delete them.
                     query = f"DELETE FROM delta.`{self.root}/{folder}` WHERE ingest_id = :ingest_id"  # noqa: S608  our own root
                     spark.sql(query, args={"ingest_id": ingest_id})
 
@@ -319,7 +320,7 @@ class Lake:
                     files.delete(status.getPath(), True)
 
     def _older_commits(self, spark: SparkSession) -> tuple[Commit, ...]:
-        """Commits of a version without a log: a folder of JSON for each."""
+        """Commits that a version without a log wrote: a folder of JSON for each."""
         if not self._holds(spark, MANIFEST.name):
             return ()
         frame = _read_or_empty(spark, "json", MANIFEST.schema, [f"{self.root}/manifest"])
@@ -333,7 +334,7 @@ def _folder(table: Table) -> str:
 
 
 def _hadoop(spark: SparkSession, root: str) -> tuple[Any, Callable[[str], Any]]:
-    """A root's file system, and how it is given paths."""
+    """The file system of a root, and the constructor of its paths."""
     gateway, context = spark.sparkContext._jvm, spark.sparkContext._jsc  # noqa: SLF001  Spark can't delete
     assert gateway is not None, "a session has its JVM"
     path_of: Callable[[str], Any] = gateway.org.apache.hadoop.fs.Path
@@ -341,7 +342,7 @@ def _hadoop(spark: SparkSession, root: str) -> tuple[Any, Callable[[str], Any]]:
 
 
 def _newest_file(files: Any, status: Any) -> int:
-    """Milliseconds since 1970 at which the newest file of a folder was written; the folder's own, where it has none."""
+    """When a folder's newest file was written, in milliseconds since 1970; the folder's own time if it has no file."""
     newest = int(status.getModificationTime())
     found = files.listFiles(status.getPath(), True)
     while found.hasNext():
@@ -355,13 +356,14 @@ def list_inputs(
     """Find the files under paths (files, folders, globs; any file system that Spark can list), with fingerprints.
 
     Args:
-        dated: A time that belongs to the contents, or `modified` for each file's own; None: contents say all.
+        dated: A time that becomes part of the fingerprints, or `modified` for each file's own; None: contents alone
+            count.
 
     Raises:
         FormatError: nothing is there.
     """
     try:
-        # Only these columns are asked for, so Spark lists and never reads the contents.
+        # Only these columns are asked for, so Spark lists the files and never reads them.
         listed = (
             spark.read.format("binaryFile")
             .option("recursiveFileLookup", "true")
@@ -388,7 +390,7 @@ def list_inputs(
 
 
 def batch_id(kind: str, files: Iterable[InputFile]) -> str:
-    """Name a batch by what is in its files, whatever they are called: 16 hexadecimal digits."""
+    """Name a batch by the contents of its files, not by their names: 16 hexadecimal digits."""
     digest = hashlib.sha256(f"{kind}/{SCHEMA_VERSION}".encode())
     for fingerprint in sorted(file.fingerprint for file in files):
         digest.update(fingerprint.encode())
@@ -419,7 +421,7 @@ def _read_or_empty(
         return spark.createDataFrame([], schema)
     reader = spark.read.format(file_format).options(**(options or {}))
     try:
-        # Formats with a log of their own know their schema, and refuse to be told.
+        # Formats with a log of their own know their schema, and refuse one that is given.
         found = (reader if file_format == "delta" else reader.schema(schema)).load(path)
     except AnalysisException as error:
         if error.getCondition() not in _NOT_THERE:

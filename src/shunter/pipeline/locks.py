@@ -1,13 +1,14 @@
 """Locks, so that one process at a time derives a cluster's tables.
 
-Model, hours and outlooks are replaced folder by folder: two processes at once would mix theirs.
+Model, hours and outlooks are replaced folder by folder: two processes at the same time would mix their folders.
 
 ```
-ROOT/locks/CLUSTER@3.json           the third to take it: who, since when, until when
-ROOT/locks/CLUSTER@3.released.json  it is done
+ROOT/locks/CLUSTER@3.json           the third time that it was taken: by which process, since when, until when
+ROOT/locks/CLUSTER@3.released.json  that process has released it
 ```
 
-A number is made once, as in the log, so that of several that want a cluster one gets it. The lock of all clusters is `*`.
+A number is created once, as in the log, so that of several processes that want a cluster one gets it. The lock of all
+clusters is `*`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from shunter.pipeline.stores import Store
 
 ALL = "*"
 LEASE = timedelta(hours=6)
-"""After this a lock counts no more: no stage takes so long, and its process may have been killed."""
+"""After this time a lock is void: no stage takes so long, and its process may have been killed."""
 _RELEASED = ".released.json"
 _SUFFIX = ".json"
 _KEPT = 4
@@ -33,7 +34,7 @@ _KEPT = 4
 
 @dataclass(frozen=True, slots=True)
 class LockHolder:
-    """Who holds a lock. `machine` and `process` let another process of the same machine see that it is gone."""
+    """The holder of a lock. `machine` and `process` let another process of that machine see that it has ended."""
 
     stage: str
     machine: str
@@ -61,8 +62,8 @@ class ClusterLocks:
         """Take a store.
 
         Args:
-            place: What errors call it.
-            clock: Now, UTC.
+            place: The name of the locks' folder in errors.
+            clock: Returns the current time, UTC.
             is_gone: Whether a holder's process is known to have ended.
         """
         self._store = store
@@ -72,17 +73,18 @@ class ClusterLocks:
 
     @contextlib.contextmanager
     def held(self, clusters: Sequence[str], holder: LockHolder) -> Iterator[None]:
-        """Hold clusters (none named: all) for a while.
+        """Hold the locks of clusters (none named: all) while the context lasts.
 
         Raises:
-            DriverError: somebody else is at one of them; names whom.
+            DriverError: another process holds one of them; the message names it.
         """
         wanted = sorted(set(clusters)) or [ALL]
         taken: list[tuple[str, int]] = []
         try:
-            # One by one, so that those that were taken are given back where the next one is not to be had.
+            # One by one, so that the locks already taken are released if the next one can't be taken.
             taken.extend((cluster, self._take(cluster, holder)) for cluster in wanted)
-            # Taken first and looked at after: of two that want `*` and a cluster at once, one sees the other, or both do.
+            # First take the lock, then look at others: of two processes that take `*` and a cluster at the same time,
+            # at least one sees the other.
             mine = {cluster for cluster, _ in taken}
             for other in self._others(wanted):
                 if other not in mine:
@@ -93,7 +95,7 @@ class ClusterLocks:
                 self._release(cluster, number)
 
     def _others(self, wanted: Sequence[str]) -> list[str]:
-        """Locks that stand in the way of the wanted ones, beside those themselves."""
+        """Other locks that exclude the wanted ones."""
         if wanted != [ALL]:
             return [ALL]
         return sorted({unquote(name.partition("@")[0]) for name in self._store.names("")} - {ALL})
@@ -110,7 +112,7 @@ class ClusterLocks:
         return number
 
     def _refuse_if_held(self, cluster: str) -> int:
-        """Refuse where another process holds the lock; else the newest number that there is of it."""
+        """Refuse if another process holds the lock; else return the newest number of the lock."""
         number = self._newest(cluster)
         held = self._holder(cluster, number) if number else None
         if held is not None and self._clock() < held.until and not self._is_gone(held.holder):
@@ -144,6 +146,6 @@ class ClusterLocks:
 
 
 def _name(cluster: str, number: int | None, suffix: str = _SUFFIX) -> str:
-    """The file of a lock; without a number how all of a cluster's begin."""
+    """The file of a lock; without a number, the prefix of all files of a cluster's lock."""
     begins = f"{quote(cluster, safe='')}@"
     return begins if number is None else f"{begins}{number}{suffix}"

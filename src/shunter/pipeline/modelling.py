@@ -1,7 +1,7 @@
 """The load model: each replica's rates with percentiles, its size and growth, and how far to trust them.
 
 Leaders and followers are modelled apart, since a leader serves consumers and a follower does not. Percentiles are
-exact over the windows that were measured (nearest rank: the least window that at least p of all windows don't exceed).
+exact over the windows that were measured (nearest rank: the lowest rate that at least p of all windows don't exceed).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def load_model(samples: DataFrame, *, tasks: int | None = None) -> DataFrame:
         samples: Columns of `samples`, or of a roll-up (then the percentiles are those of hours or days).
         tasks: Into how many tasks the work is cut (about a million rows each); None leaves it to Spark.
     """
-    # The id of a topic that has none repeats its name: the name need not go through the shuffle beside it.
+    # The id of a topic without one repeats its name, so the name need not go through the shuffle beside the id.
     own_name = F.when(F.col("topic_id") != F.concat(F.lit(NAMED), "topic"), F.col("topic")).alias("topic")
     keyed = samples.select(*REPLICA_KEY, own_name, "window_start", "window_seconds", *AMOUNTS, "size_bytes")
     # Shuffled before it is grouped: one replica's windows then meet in one task, and the lists below are made once.

@@ -1,4 +1,4 @@
-"""The tables that look at a cluster as a whole and ahead: how good its data is, when it is full, who uses what."""
+"""Tables about a cluster as a whole: quality of its data, when its disks are full, use by topic, anomalies, what-if."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyspark.sql.types import (
 
 from shunter.pipeline.schemas import Table, column
 
-_CLUSTER = column("cluster_id", StringType(), "the cluster, as Kafka names itself")
+_CLUSTER = column("cluster_id", StringType(), "the cluster's id, as Kafka reports it or `--cluster` gives it")
 _VERSION = column("schema_version", IntegerType(), "version of this table's schema")
 
 DATA_QUALITY = Table(
@@ -28,14 +28,14 @@ DATA_QUALITY = Table(
     StructType(
         [
             _CLUSTER,
-            column("partitions", LongType(), "partitions that samples or snapshots of that day tell of", unit="partitions"),
-            column("with_rates", LongType(), "of these, those with bytes in or out", unit="partitions"),
-            column("coverage", DoubleType(), "share of those partitions' day (of today: until the newest window's end) that has a rate", unit="1"),
-            column("windows", LongType(), "rows in `samples`", unit="windows"),
-            column("rejected", LongType(), "rows in `rejects` whose window is of that day", unit="rows"),
-            column("snapshots", LongType(), "snapshots of that day", unit="snapshots"),
+            column("partitions", LongType(), "partitions with a sample or a snapshot on that day", unit="partitions"),
+            column("with_rates", LongType(), "of these partitions, those with bytes in or out", unit="partitions"),
+            column("coverage", DoubleType(), "share of the day for which rates are known, over all these partitions; the newest day counts until its newest window's end", unit="1"),
+            column("windows", LongType(), "rows in `samples` on that day", unit="windows"),
+            column("rejected", LongType(), "rows in `rejects` whose window is on that day", unit="rows"),
+            column("snapshots", LongType(), "snapshots taken on that day", unit="snapshots"),
             column("rates_until", TimestampType(), "end of the newest window with a rate", unit="UTC", nullable=True),
-            column("snapshot_at", TimestampType(), "the newest snapshot of that day", unit="UTC", nullable=True),
+            column("snapshot_at", TimestampType(), "when the newest snapshot of that day was taken", unit="UTC", nullable=True),
             _VERSION,
             column("date", DateType(), "the day", unit="UTC"),
         ]
@@ -45,25 +45,25 @@ DATA_QUALITY = Table(
 
 RUNWAY = Table(
     "runway",
-    "one broker, or one topic, by the newest sizes",
+    "one broker or one topic, with the trend of its daily sizes",
     ("cluster_id", "kind", "name"),
     StructType(
         [
             _CLUSTER,
             column("kind", StringType(), "`broker` (all of its log dirs together) or `topic`"),
             column("name", StringType(), "the broker's id, or the topic's name"),
-            column("size_bytes", LongType(), "size of its logs on the newest day", unit="bytes"),
-            column("growth_bytes_per_day", DoubleType(), "median of the slopes between days far apart; null below five days", unit="bytes/day", nullable=True),
+            column("size_bytes", LongType(), "size of the broker's or topic's logs on the newest day", unit="bytes"),
+            column("growth_bytes_per_day", DoubleType(), "growth: the median of the slopes between days that are far apart; null with fewer than five days", unit="bytes/day", nullable=True),
             column("growth_low", DoubleType(), "10th percentile of those slopes", unit="bytes/day", nullable=True),
             column("growth_high", DoubleType(), "90th percentile of those slopes", unit="bytes/day", nullable=True),
-            column("one_off_bytes", DoubleType(), "loads that came once, and are no growth", unit="bytes", nullable=True),
-            column("room_bytes", DoubleType(), "free room less the headroom; of a topic: on that of its brokers which it fills first", unit="bytes", nullable=True),
-            column("full_at", DateType(), "day on which the room is used up; of a topic: by its growth alone; null: never, or not known", nullable=True),
-            column("full_earliest", DateType(), "the same by `growth_high`", nullable=True),
-            column("full_latest", DateType(), "the same by `growth_low`; null: perhaps never", nullable=True),
-            column("days", LongType(), "days with a size", unit="days"),
-            column("held_back_error", DoubleType(), "a trend of the first three quarters of the days missed the rest by this share of the size", unit="1", nullable=True),
-            column("until", DateType(), "the newest day with a size"),
+            column("one_off_bytes", DoubleType(), "loads that arrived once; they do not count as growth", unit="bytes", nullable=True),
+            column("room_bytes", DoubleType(), "free space less the headroom; for a topic: how much it can grow until the first of its brokers is full", unit="bytes", nullable=True),
+            column("full_at", DateType(), "day on which the room is used up, for a topic by its own growth alone; null: never (within ten years), or not known", nullable=True),
+            column("full_earliest", DateType(), "the same if the logs grow by `growth_high`", nullable=True),
+            column("full_latest", DateType(), "the same if the logs grow by `growth_low`; null: perhaps never", nullable=True),
+            column("days", LongType(), "number of days with a known size", unit="days"),
+            column("held_back_error", DoubleType(), "error of a trend of the first three quarters of the days, held against the largest size of the rest: (predicted − real) ÷ real", unit="1", nullable=True),
+            column("until", DateType(), "the newest day with a known size"),
             _VERSION,
         ]
     ),
@@ -79,13 +79,13 @@ SHOWBACK = Table(
             _CLUSTER,
             column("topic", StringType(), "the topic's name"),
             column("prefix", StringType(), "the name up to the first dot, dash or underscore"),
-            column("owner", StringType(), "by the mapping file, first match first; null: nobody's", nullable=True),
-            column("days", LongType(), "days of that month with samples or snapshots of it", unit="days"),
-            column("stored_bytes", DoubleType(), "all replicas together, mean of those days", unit="bytes", nullable=True),
-            column("written_bytes", LongType(), "what producers wrote, as far as it was measured", unit="bytes", nullable=True),
-            column("read_bytes", LongType(), "what consumers read, as far as it was measured", unit="bytes", nullable=True),
-            column("cross_rack_bytes", LongType(), "of what was written, what followers in other racks than the leader's copied", unit="bytes", nullable=True),
-            column("idle", BooleanType(), "whether nothing was written though it was measured; null: not measured", nullable=True),
+            column("owner", StringType(), "the owner by the mapping file, where the first match counts; null: no pattern matches", nullable=True),
+            column("days", LongType(), "days of that month with samples or snapshots of the topic", unit="days"),
+            column("stored_bytes", DoubleType(), "size of all replicas together, mean of the days with a known size", unit="bytes", nullable=True),
+            column("written_bytes", LongType(), "bytes that producers wrote, as far as they were measured", unit="bytes", nullable=True),
+            column("read_bytes", LongType(), "bytes that consumers read, as far as they were measured", unit="bytes", nullable=True),
+            column("cross_rack_bytes", LongType(), "bytes that followers outside the preferred leader's rack copied: bytes written × number of such followers", unit="bytes", nullable=True),
+            column("idle", BooleanType(), "whether nothing was written; null: writes were not measured", nullable=True),
             _VERSION,
             column("month", DateType(), "the month's first day", unit="UTC"),
         ]
@@ -95,17 +95,17 @@ SHOWBACK = Table(
 
 ANOMALIES = Table(
     "anomalies",
-    "one thing of a day that is not as it was; and for each cluster one row of kind `looked`, for the newest day that was looked at",
+    "one finding: a figure of a day that differs from the days before. Each cluster also has one row of kind `looked`, for the newest day that was examined",
     ("cluster_id", "kind", "name", "date"),
     StructType(
         [
             _CLUSTER,
-            column("kind", StringType(), "`hot-in`, `hot-out` (a partition's highest rate), `fan-out` (a topic's bytes out ÷ bytes in), `grows`, `shrinks` (a topic's or broker's size), `broker` (its own counters say otherwise), `looked`"),
+            column("kind", StringType(), "`hot-in`, `hot-out` (a partition's highest rate), `fan-out` (a topic's bytes out ÷ bytes in), `grows`, `shrinks` (a topic's or broker's size), `broker` (its own counters differ from the samples, or show it overloaded), `looked` (the cluster was examined)"),
             column("name", StringType(), "the partition, the topic, or `broker` and its id; empty for `looked`"),
             column("date", DateType(), "the day", unit="UTC"),
-            column("value", DoubleType(), "what was seen", unit="bytes/s, 1 or bytes", nullable=True),
-            column("usual", DoubleType(), "the most (of `shrinks`: the least) that the days before let expect", unit="bytes/s, 1 or bytes", nullable=True),
-            column("what", StringType(), "the same in words"),
+            column("value", DoubleType(), "the figure of that day", unit="bytes/s, 1 or bytes", nullable=True),
+            column("usual", DoubleType(), "the same of the days before: their 90th percentile (`hot-in`, `hot-out`), their median (`fan-out`), or the most (`grows`) or least (`shrinks`) that their trend predicts", unit="bytes/s, 1 or bytes", nullable=True),
+            column("what", StringType(), "the finding in words"),
             _VERSION,
         ]
     ),
@@ -114,27 +114,27 @@ ANOMALIES = Table(
 
 BROKER_WEEKS = Table(
     "broker_weeks",
-    "one broker's week, as the weeks of its replicas in the newest snapshot add up; where at least one of the lake's has a shape",
+    "one broker's week: the sum of the weeks of its replicas in the newest snapshot. Only clusters with a row in `shapes` have rows",
     ("cluster_id", "broker_id"),
     StructType(
         [
             _CLUSTER,
             column("broker_id", IntegerType(), "the broker"),
-            column("receives", ArrayType(DoubleType(), False), "168 numbers from Monday 00:00 UTC: from producers and leaders", unit="bytes/s"),
-            column("sends", ArrayType(DoubleType(), False), "168 numbers from Monday 00:00 UTC: to consumers and followers, if it leads where it is preferred", unit="bytes/s"),
-            column("receives_peak", DoubleType(), "the busiest hour's: the peak of the sum", unit="bytes/s"),
-            column("receives_at", IntegerType(), "that hour, 0 is Monday 00:00 UTC"),
-            column("receives_p95", DoubleType(), "the sum of its partitions' 95th percentiles, whenever each of them has it", unit="bytes/s"),
-            column("sends_peak", DoubleType(), "the busiest hour's", unit="bytes/s"),
-            column("sends_at", IntegerType(), "that hour"),
-            column("sends_p95", DoubleType(), "the sum of its partitions' 95th percentiles", unit="bytes/s"),
+            column("receives", ArrayType(DoubleType(), False), "168 numbers, an hour each from Monday 00:00 UTC: bytes received from producers and leaders", unit="bytes/s"),
+            column("sends", ArrayType(DoubleType(), False), "168 numbers, an hour each from Monday 00:00 UTC: bytes sent to consumers and followers, if every preferred leader leads", unit="bytes/s"),
+            column("receives_peak", DoubleType(), "the highest number in `receives`", unit="bytes/s"),
+            column("receives_at", IntegerType(), "the hour of that peak, 0 is Monday 00:00 UTC"),
+            column("receives_p95", DoubleType(), "the sum of its partitions' 95th percentiles, even if they occur at different hours", unit="bytes/s"),
+            column("sends_peak", DoubleType(), "the highest number in `sends`", unit="bytes/s"),
+            column("sends_at", IntegerType(), "the hour of that peak, 0 is Monday 00:00 UTC"),
+            column("sends_p95", DoubleType(), "the sum of its partitions' 95th percentiles, even if they occur at different hours", unit="bytes/s"),
             _VERSION,
         ]
     ),
     ("cluster_id",),
 )  # fmt: skip
 
-_QUESTION = (_CLUSTER, column("question_id", StringType(), "the question: its moment"))
+_QUESTION = (_CLUSTER, column("question_id", StringType(), "the question's id: the moment when it was asked"))
 
 
 def _struct(*fields: tuple[str, DataType]) -> ArrayType:
@@ -149,20 +149,20 @@ WHAT_IF = Table(
         [
             *_QUESTION,
             column("status", StringType(), "planned, failed or timed_out"),
-            column("message", StringType(), "why there is no answer", nullable=True),
-            column("seconds", DoubleType(), "what planning took", unit="s"),
-            column("fits", BooleanType(), "whether every broker keeps the headroom, nothing stays on lost ones, and every replication factor is reached", nullable=True),
+            column("message", StringType(), "why there is no answer, or what the answer assumes", nullable=True),
+            column("seconds", DoubleType(), "duration of the planning", unit="s"),
+            column("fits", BooleanType(), "whether every broker keeps the headroom, no replica stays on a lost broker, and every replication factor is reached", nullable=True),
             column("added", ArrayType(IntegerType()), "ids of the brokers that do not exist yet", nullable=True),
             column("lost", ArrayType(IntegerType()), "brokers of the racks that are lost", nullable=True),
-            column("unavailable", LongType(), "partitions without a replica, once those are lost", unit="partitions", nullable=True),
-            column("below_min_isr", LongType(), "partitions with a leader and fewer replicas than min.insync.replicas then", unit="partitions", nullable=True),
-            column("examples", ArrayType(StringType()), "some of both, the first kind first", nullable=True),
-            column("moves", LongType(), "replicas that are copied to get there", unit="replicas", nullable=True),
-            column("bytes_moved", DoubleType(), "their size", unit="bytes", nullable=True),
-            column("bytes_percent", DoubleType(), "the same, of all replicas' bytes", unit="%", nullable=True),
-            column("copy_seconds", DoubleType(), "the time that copying takes at least, at the rate that was asked about", unit="s", nullable=True),
-            column("assignments", _struct(("topic", StringType()), ("partition", IntegerType()), ("replicas", ArrayType(IntegerType())), ("original_replicas", ArrayType(IntegerType()))), "the plan to get there, as in `plan_assignments`", nullable=True),
-            column("undone", _struct(("what", StringType()), ("why", StringType())), "what is not reached, and why not", nullable=True),
+            column("unavailable", LongType(), "partitions that have no replica left once these brokers are lost", unit="partitions", nullable=True),
+            column("below_min_isr", LongType(), "partitions that then have a leader, but fewer replicas than min.insync.replicas", unit="partitions", nullable=True),
+            column("examples", ArrayType(StringType()), "up to 20 of these partitions, the unavailable ones first", nullable=True),
+            column("moves", LongType(), "replicas that the plan copies", unit="replicas", nullable=True),
+            column("bytes_moved", DoubleType(), "size of the replicas that the plan copies", unit="bytes", nullable=True),
+            column("bytes_percent", DoubleType(), "the same, in percent of all replicas' bytes", unit="%", nullable=True),
+            column("copy_seconds", DoubleType(), "least time that the copies take at the rate in the question", unit="s", nullable=True),
+            column("assignments", _struct(("topic", StringType()), ("partition", IntegerType()), ("replicas", ArrayType(IntegerType())), ("original_replicas", ArrayType(IntegerType()))), "the plan's assignments, as in `plan_assignments`", nullable=True),
+            column("undone", _struct(("what", StringType()), ("why", StringType())), "what the plan does not reach, and why not", nullable=True),
         ]
     ),
     ("cluster_id", "question_id"),
@@ -170,26 +170,26 @@ WHAT_IF = Table(
 
 PROCESSOR_MODEL = Table(
     "processor_model",
-    "one broker, and what its processors are busy with, by the costs that its cluster's brokers share",
+    "one broker: how busy its processors are, explained by costs that all brokers of the cluster share",
     ("cluster_id", "broker_id"),
     StructType(
         [
             _CLUSTER,
             column("broker_id", IntegerType(), "the broker"),
-            column("windows", LongType(), "windows that the costs were found from: the first three quarters of the cluster's time", unit="windows"),
-            column("held_back_windows", LongType(), "windows that the error was measured over", unit="windows"),
-            column("processors", DoubleType(), "how many it has, where somebody says", unit="processors", nullable=True),
-            column("power", DoubleType(), "how much its processors get done, in parts of an average broker's", unit="1"),
-            column("fitted_powers", BooleanType(), "whether powers follow from the counters; else from the numbers of processors, or all are alike"),
-            column("idling", DoubleType(), "work of a broker that does nothing, in average brokers", unit="brokers"),
+            column("windows", LongType(), "its windows that the costs were fitted to: those in the first three quarters of the cluster's windows", unit="windows"),
+            column("held_back_windows", LongType(), "its later windows, which the error was measured over", unit="windows"),
+            column("processors", DoubleType(), "number of its processors, if the source reports it", unit="processors", nullable=True),
+            column("power", DoubleType(), "capacity of its processors; 1 is an average broker's", unit="1"),
+            column("fitted_powers", BooleanType(), "whether powers were fitted to the counters; if not, they follow from the numbers of processors, or are all equal"),
+            column("idling", DoubleType(), "work of a broker without traffic; 1 is all that an average broker can do", unit="brokers"),
             column("received_cost", DoubleType(), "work of receiving 1 MB/s, as leader or follower", unit="brokers"),
-            column("led_cost", DoubleType(), "work on top of it, where it comes from producers", unit="brokers"),
+            column("led_cost", DoubleType(), "additional work if that 1 MB/s comes from producers", unit="brokers"),
             column("sent_cost", DoubleType(), "work of sending 1 MB/s to consumers or followers", unit="brokers"),
-            column("cpu_mean", DoubleType(), "how busy it was by its own counter: mean", unit="1"),
-            column("modelled_mean", DoubleType(), "how busy it was by the model: mean over the same windows", unit="1"),
-            column("error", DoubleType(), "root of the mean square by which the model missed its held-back windows", unit="1", nullable=True),
-            column("cluster_error", DoubleType(), "the same over all brokers, in parts of their mean", unit="1"),
-            column("usable", BooleanType(), "whether plans aim at processors by it: the cluster's error is a quarter or less"),
+            column("cpu_mean", DoubleType(), "share of its processors that was busy, by its own counter: mean over all its windows", unit="1"),
+            column("modelled_mean", DoubleType(), "the same by the model: mean over the same windows", unit="1"),
+            column("error", DoubleType(), "root mean square error of the model over its held-back windows", unit="1", nullable=True),
+            column("cluster_error", DoubleType(), "root mean square error over the held-back windows of all brokers, divided by their mean", unit="1"),
+            column("usable", BooleanType(), "whether plans balance processors by this model: `cluster_error` is at most 0.25, and some traffic has a cost"),
             _VERSION,
         ]
     ),
@@ -206,9 +206,9 @@ WHAT_IF_FILLS = Table(
             column("broker", IntegerType(), "the broker"),
             column("rack", StringType(), "its rack"),
             column("resource", StringType(), "`disk`, `bytes in`, `bytes out` or `processors`"),
-            column("capacity", DoubleType(), "what it has", unit="bytes, bytes/s or average brokers"),
-            column("before", DoubleType(), "share of it that is used, in the changed cluster", unit="1"),
-            column("stood_in", DoubleType(), "the same when racks are lost and nothing is copied yet", unit="1", nullable=True),
+            column("capacity", DoubleType(), "what the broker has of the resource", unit="bytes, bytes/s or average brokers"),
+            column("before", DoubleType(), "share of the capacity that is used in the changed cluster, before the plan", unit="1"),
+            column("stood_in", DoubleType(), "the same once racks are lost and before anything is copied; null if no rack is lost", unit="1", nullable=True),
             column("after", DoubleType(), "the same after the plan", unit="1"),
         ]
     ),

@@ -1,7 +1,7 @@
-"""Shunter as files that spark-submit takes along, for clusters whose machines have nothing but Spark and a Python.
+"""Shunter as files that spark-submit takes along, for clusters whose machines have only Spark and Python.
 
-`shunter.zip` goes with `--py-files`, `environment.zip` (what Shunter stands on, compiled parts included) with `--archives`,
-`shunter_pipeline.py` is what is submitted (docs/pipeline.md).
+`shunter.zip` goes with `--py-files`, `environment.zip` (Shunter's dependencies, compiled parts included) with
+`--archives`, and `shunter_pipeline.py` is submitted (docs/pipeline.md).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Packed(NamedTuple):
 
     @property
     def command(self) -> str:
-        """How it is submitted."""
+        """The command that submits it."""
         sent = f"--py-files {self.shunter}"
         if self.environment is not None:
             sent += f" --archives {self.environment}#environment --conf spark.executorEnv.PYTHONPATH=environment"
@@ -80,7 +80,7 @@ def package(folder: Path, *, environment: bool = True) -> Packed:
     """Write the files. The same sources and the same environment give the same files.
 
     Args:
-        environment: Write what Shunter stands on too (120 MB); else the machines have it.
+        environment: Write Shunter's dependencies too (120 MB); else the machines must have them.
 
     Raises:
         FormatError: a package that Shunter needs is not installed here, so that it can't be sent along.
@@ -132,7 +132,7 @@ def _needs(of: Distribution, seen: set[str]) -> Iterator[Distribution]:
             found = distribution(name)
         except PackageNotFoundError as error:
             if marker:
-                # Of another system, or another Python.
+                # Needed on another system only, or by another Python.
                 continue
             raise FormatError(name, f"is not installed here, and {of.name} needs it: it can't be sent along") from error
         yield found

@@ -22,12 +22,12 @@ from shunter.pipeline.snapshot_batch import latest_snapshot
 from shunter.pipeline.weeks import at_busiest_hours
 
 COARSE = 4
-"""So many times the cluster's shortest windows are long ones: of one load, the 95th percentile of hours is below that of minutes."""
+"""Windows of more than so many times the cluster's shortest are coarse: of one load their 95th percentile is lower."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetPlan:
-    """What is planned: the request, the clusters (none named: all), the peak that counts, and how many days ahead."""
+    """A plan to be made: the request, the clusters (none named: all), the peak that counts, and how many days ahead."""
 
     plan_id: str
     request: PlanRequest = field(default_factory=PlanRequest)
@@ -59,11 +59,11 @@ class Basis(NamedTuple):
     """Start of the newest window with a rate."""
     snapshot_at: int | None
     with_bytes_out: int = 0
-    """Partitions for which bytes out are known: snapshots alone tell none."""
+    """Partitions for which bytes out are known; snapshots alone do not show any."""
     coarse: int = 0
     """Partitions whose rates rest on windows several times as long as others': their peaks are flatter."""
     coarse_seconds: int = 0
-    """The longest of these."""
+    """The longest of these windows."""
 
 
 class ClusterOutcome(NamedTuple):
@@ -170,7 +170,7 @@ def _coarse(model: DataFrame) -> DataFrame:
 
 
 def refusals(bases: Iterable[Basis], asked: FleetPlan) -> Iterator[tuple[str, str]]:
-    """Clusters that are not planned, and why: their data is too old, or tells too little."""
+    """Clusters that are not planned, and why: their data is too old, or covers too little."""
     for basis in bases:
         share = 100 * basis.with_rates / basis.partitions if basis.partitions else 0.0
         if asked.now is not None and basis.snapshot_at is not None:
@@ -193,7 +193,7 @@ def _empty(cluster_id: str, why: str) -> dict[str, Any]:
 
 
 def warning_of(basis: Basis, asked: FleetPlan, with_snapshots: Sequence[str] = ()) -> str | None:
-    """What a plan should say of the data that it rests on.
+    """A warning about the data that a plan rests on; None: there is nothing to warn of.
 
     Args:
         with_snapshots: Clusters of which there are snapshots.
@@ -202,7 +202,7 @@ def warning_of(basis: Basis, asked: FleetPlan, with_snapshots: Sequence[str] = (
     if asked.now is not None and asked.rates_age is not None and basis.rates_until is not None:
         age = asked.now.timestamp() - basis.rates_until
         if age > asked.rates_age:
-            warnings.append(f"its newest rates are {age / 86_400:.1f} days old: the plan carries the load of then")
+            warnings.append(f"its newest rates are {age / 86_400:.1f} days old: the plan carries the load of that time")
     if basis.snapshot_at is None and with_snapshots:
         others = "of " + with_snapshots[0] + (f" and {len(with_snapshots) - 1:,} more" if with_snapshots[1:] else "")
         warnings.append(
@@ -245,7 +245,7 @@ def plan_tables(planned: DataFrame, plan_id: str) -> Iterator[tuple[Table, DataF
 
 
 class PlannedTarget(NamedTuple):
-    """A partition's target, and the replicas that it was planned from (None: no snapshot told)."""
+    """A partition's target, and the replicas that it was planned from (None: there is no snapshot)."""
 
     topic: str
     partition: int

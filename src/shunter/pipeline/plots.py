@@ -37,7 +37,7 @@ class FlowArrow(NamedTuple):
 
 
 class PlotSpan(NamedTuple):
-    """A stretch of time, seconds from the plot's start; kind is `planned`, `step`, `stall` or `failed`."""
+    """A stretch of time, seconds from the plot's start; kind is `planned`, `step`, `wait` or `stall`."""
 
     start: float
     end: float
@@ -53,7 +53,7 @@ class Lane(NamedTuple):
 
 
 class EstimateAndOutcome(NamedTuple):
-    """What a schedule said, and what came of it (None: not yet)."""
+    """The duration that a schedule expected, with its interval, and the real one (None: not known yet)."""
 
     label: str
     low: float
@@ -143,7 +143,7 @@ def timeline(lanes: Sequence[Lane], *, title: str) -> str:
 
 
 def estimates(found: Sequence[EstimateAndOutcome], *, title: str) -> str:
-    """Each plan's interval, its expectation, and the truth."""
+    """Each plan's interval, its expected duration, and the real one."""
     if not found:
         return ""
     end = max(max(one.high, one.real or 0.0) for one in found) or 1.0
@@ -195,7 +195,7 @@ def _sums(found: Sequence[tuple[str, float]]) -> dict[str, float]:
 
 
 def _stack(sizes: dict[str, float], scale: float, gap: float) -> dict[str, float]:
-    """Where each begins; thin ones keep the distance that their names need."""
+    """Where each broker's bar begins; thin bars keep the distance that their names need."""
     places: dict[str, float] = {}
     y = 20.0
     for name, size in sizes.items():
@@ -212,7 +212,7 @@ def _ticks(end: float) -> list[float]:
 
 
 def _time_ticks(end: float) -> list[float]:
-    """Round for people: 30 s, 5 min, 6 h."""
+    """Ticks at round times: 30 s, 5 min, 6 h."""
     if end < 60:
         return _ticks(end)
     steps = [*(60.0 * part for part in (0.25, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720)), 86_400.0]

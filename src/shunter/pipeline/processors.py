@@ -1,4 +1,4 @@
-"""What brokers' processors are busy with: costs of a byte for each cluster, held against the brokers' own counters."""
+"""How busy brokers' processors are: costs of a byte for each cluster, fitted to the brokers' own counters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MOST_ERROR = 0.25
-"""A model that misses the held-back windows by more than this part of their mean is no aim."""
+"""A model that misses the held-back windows by more than this part of their mean is not used by plans."""
 _HELD_BACK_FROM = 0.75
 """The last quarter of a cluster's windows is held back."""
 _MB = 1e6
@@ -31,7 +31,7 @@ _DDL = """
 
 
 class ToldProcessors(NamedTuple):
-    """How well one cluster's processors are explained. Error: in parts of the mean, over windows that were held back."""
+    """How well the model explains one cluster's processors. `error`: of held-back windows, divided by their mean."""
 
     cluster_id: str
     brokers: int

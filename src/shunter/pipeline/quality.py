@@ -14,8 +14,8 @@ _DAY = 86_400
 def data_quality(samples: DataFrame, replicas: DataFrame, rejects: DataFrame) -> DataFrame:
     """Sum up each day of each cluster.
 
-    Grain: one row per cluster and day of which there is anything good; columns of `data_quality`. A partition counts by its
-    topic's name, and what any broker but a follower told of it counts as its rate; a moment of which several tell counts once.
+    Grain: one row per cluster and day with at least one good row; columns of `data_quality`. A partition is identified
+    by its topic's name. Its rate may come from any replica but a follower. A moment with several rates counts once.
 
     Args:
         samples: Columns of `samples`.
@@ -27,8 +27,8 @@ def data_quality(samples: DataFrame, replicas: DataFrame, rejects: DataFrame) ->
     start = F.unix_seconds("window_start")
     end = start + F.col("window_seconds")
     has_rate = F.coalesce("bytes_in", "bytes_out").isNotNull() & (F.col("role") != FOLLOWER)
-    # Sources and replicas tell of the same hours: a window brings what lies behind all those that began before it. The number comes first
-    # in the sort, for it tells nearly all rows apart.
+    # Several sources and replicas cover the same hours. Of each window only the part counts that no earlier window
+    # covers. The hash comes first in the sort, because it differs for nearly all rows.
     numbered = samples.withColumn("series", F.xxhash64(*partition))
     ahead = Window.partitionBy("series", *partition).orderBy(start).rowsBetween(Window.unboundedPreceding, -1)
     told_until = F.greatest(start, F.max(F.when(has_rate, end)).over(ahead))

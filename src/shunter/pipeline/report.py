@@ -29,7 +29,7 @@ MOST_FLOWS = 80
 MOST_LANES = 60
 MOST_ROWS = 200
 _IN_TURN = ("waiting for its turn", "between steps")
-"""Not running because others are: the schedule's business, and no fault."""
+"""Causes of waiting that are not faults: other moves run, as the schedule intends."""
 
 
 def gather(spark: SparkSession, lake: Lake, cluster: str, plan_id: str) -> ReportData:
@@ -113,7 +113,7 @@ def _flows(moves: DataFrame) -> tuple[tuple[FlowArrow, ...], int]:
 
 
 def _lanes(spark: SparkSession, lake: Lake, cluster: str, plan_id: str) -> tuple[tuple[Lane, ...], int]:
-    """Executed moves with steps and stalls; before anything was executed, the schedule alone."""
+    """Executed moves with steps and stalls; the schedule alone if nothing was executed yet."""
     planned = lake.read(spark, SCHEDULE_MOVES).where(
         (F.col("cluster_id") == cluster) & (F.col("plan_id") == plan_id) & (F.col("scenario") == "as planned")
     )

@@ -35,7 +35,8 @@ def roll_up(rows: DataFrame, table: Table) -> DataFrame:
 
     Grain: one row per replica, role and hour or day; columns of the table. Rows may be samples or hours. An amount is
     null where no window had one; window_seconds is the time of the windows that had one (of all, where none had), so that
-    amount ÷ window_seconds is a mean rate of the time that was measured. Windows are counted to the hour in which they start.
+    amount ÷ window_seconds is a mean rate of the time that was measured. A window belongs to the hour in which it
+    starts.
     """
     unit = "hour" if table is HOURLY else "day"
     is_sample = "windows" not in rows.columns
@@ -65,11 +66,11 @@ def roll_up(rows: DataFrame, table: Table) -> DataFrame:
 def open_days(state: LogState, *, new_only: bool = True) -> tuple[date, ...]:
     """Days whose hours may be out of date: those of windows that came since the last roll-up, and the days before them.
 
-    A measured window removes the amounts of a derived one that it overlaps, and that may have begun a window's length
-    before.
+    The days before count because a measured window removes the amounts of a derived window that it overlaps, and the
+    derived window may have begun as much earlier as the longest window lasts.
 
     Args:
-        new_only: Trust the last roll-up; else all days that still have raw rows.
+        new_only: Only days that got rows since the last roll-up; else all days that still have raw rows.
     """
     rolled_to = max((commit.rolled_to for commit in state.commits), default=0) if new_only else 0
     let_go = max((commit.keep_from for commit in state.commits if commit.keep_from is not None), default=None)
@@ -98,7 +99,7 @@ def roll_up_days(
 ) -> tuple[date, ...]:
     """Derive hours and days from the raw rows that are live, replacing what was derived before; returns the days.
 
-    Days whose raw rows are deleted keep their hours. Topics get their ids first. If two sources tell of one replica, the
+    Days whose raw rows are deleted keep their hours. Topics get their ids first. If two sources cover one replica, the
     one that measured it counts.
 
     Args:
@@ -137,14 +138,14 @@ def compact(
     """Rewrite all live batches as one with few files, leaving out rows older than `keep_from` (after their roll-up).
 
     The new batch is committed with the list of those that it replaces: one small file, so that readers see the old ones
-    or the new one, never both; `Lake.clean` deletes the old ones. Rejects and broker samples of the same age go the same way,
-    and from then on rows of those days are refused as late. None when there is nothing to gain.
+    or the new one, never both; `Lake.clean` deletes the old ones. Rejects and broker samples of the same age are left
+    out too, and from then on rows of those days are refused as late. Returns None if there is nothing to gain.
 
     Args:
         of_snapshots: Rewrite the batches of snapshots instead of all others. Of days before `keep_from` each cluster's last
-            snapshot stays, which is what sizes by day, showback and topics' ids go by.
+            snapshot stays, because daily sizes, showback and topics' ids are derived from it.
         tasks, rows_per_file: As for `merge`.
-        rolled_up: What `roll_up_days` went by: what came since is in no hour yet, and must not be let go.
+        rolled_up: The state that `roll_up_days` used. Rows that came since are in no hour yet, and must not be deleted.
     """
 
     def prepare(state: LogState, attempt: str) -> Commit | None:
@@ -175,11 +176,12 @@ def merge(
     tasks: int = 1,
     rows_per_file: int = ROWS_PER_FILE,
 ) -> Commit:
-    """Write the rows of several batches as those of one attempt; gives its commit, which replaces theirs.
+    """Write the rows of several batches as those of one attempt; returns its commit, which replaces their commits.
 
     Args:
         tasks: Into how many tasks the work is cut at least.
-        rows_per_file: A cluster's day of more rows becomes several files, each by a task that sorts no more than it.
+        rows_per_file: A cluster's day of more rows becomes several files, each by a task that sorts the file's rows
+            alone.
     """
     nothing = F.lit(None).cast("string")
     good = lake.read(spark, SAMPLES, live).withColumns({"rule": nothing, "detail": nothing})
@@ -228,10 +230,10 @@ def _in_files(rows: DataFrame, tasks: int, rows_per_file: int) -> DataFrame:
         folder = ["cluster_id", "date"]
         parts = rows.groupBy(*folder).agg(F.ceil(F.count("*") / F.lit(rows_per_file)).alias("parts"))
         counted = rows.join(F.broadcast(parts), on=folder, how="left")
-        # Rows without a cluster or a day, which are few, meet no count.
+        # Rows without a cluster or a day find no count. There are few of them.
         part = F.pmod(F.xxhash64(*REPLICA_KEY), F.coalesce("parts", F.lit(1)))
         spread = counted.repartition(tasks, *folder, part).select(*rows.columns)
-    # As in `validation`: numbers that tell rows apart come first, or each comparison goes through names that are alike.
+    # As in `validation`: hashes come first, because they differ. Else each comparison would go through equal names.
     order = {"folder": F.xxhash64("cluster_id", "date"), "series": F.xxhash64(*REPLICA_KEY)}
     return spread.withColumns(order).sortWithinPartitions(*order, "window_start").drop(*order)
 

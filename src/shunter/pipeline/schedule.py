@@ -1,4 +1,4 @@
-"""Schedules of a plan: when each copy runs, how long all takes, what brokers feel meanwhile, and what if."""
+"""Schedules of a plan: when each copy runs, how long all copies take, what brokers carry meanwhile, other scenarios."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SCHEDULE_ROWS = (
 
 
 class ScheduleOutcome(NamedTuple):
-    """One schedule's sum."""
+    """The summary of one schedule."""
 
     cluster_id: str
     scenario: str
@@ -48,7 +48,7 @@ class ScheduleOutcome(NamedTuple):
 
     @property
     def told(self) -> str:
-        """The sum as a sentence."""
+        """The summary as a sentence."""
         if self.seconds is None:
             return f"{self.cluster_id}, {self.scenario}: no duration, by {self.rests_on}"
         interval = f"{self.seconds_low or 0:.0f} to {self.seconds_high or 0:.0f}"
@@ -56,13 +56,13 @@ class ScheduleOutcome(NamedTuple):
 
 
 def schedule_rows(moves: DataFrame, replicas: DataFrame, model: DataFrame, loads: DataFrame) -> DataFrame:
-    """Say of each copy where its bytes come from, how fast its partition grows, what its brokers carry already.
+    """Add to each copy where its bytes come from, how fast its partition grows, what its brokers carry already.
 
     Grain: one row per copied replica; columns of `SCHEDULE_ROWS`. Without a snapshot, sources are null.
 
     Args:
         moves: Columns of `plan_moves`.
-        replicas: The newest snapshots' replicas: bytes come from whoever leads.
+        replicas: The newest snapshots' replicas: bytes come from the leader.
         model: Columns of `load_model`.
         loads: Columns of `plan_loads`.
     """
@@ -96,7 +96,7 @@ def schedule_fleet(rows: DataFrame, options: ScheduleOptions) -> DataFrame:
 def schedule_lake(
     spark: SparkSession, lake: Lake, plan_id: str, options: ScheduleOptions
 ) -> tuple[ScheduleOutcome, ...]:
-    """Schedule a plan of the lake, write its tables, give the sums."""
+    """Schedule a plan of the lake, write its tables, return the summaries."""
     of_plan = F.col("plan_id") == plan_id
     moves, loads = lake.read(spark, PLAN_MOVES).where(of_plan), lake.read(spark, PLAN_LOADS).where(of_plan)
     _, replicas = latest_snapshot(spark, lake)
@@ -127,7 +127,7 @@ def known_weeks(spark: SparkSession, lake: Lake) -> dict[tuple[str, int], tuple[
 
 
 def learnt(spark: SparkSession, lake: Lake) -> tuple[tuple[tuple[str, int, float], ...], tuple[float, ...]]:
-    """What past moves teach: (cluster, broker, bytes/s) that copies reached, and real over planned durations."""
+    """Lessons of past moves: (cluster, broker, bytes/s) that copies reached, and ratios of real to planned duration."""
     rates = lake.read(spark, ACCOUNT_RATES)
     either = rates.select("cluster_id", F.explode(F.array("source", "target")).alias("broker"), "rate_p50")
     by_broker = (

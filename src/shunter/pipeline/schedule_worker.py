@@ -1,4 +1,4 @@
-"""One cluster's schedule under one scenario: the planner's dispatcher run against bandwidth, growth and what went before.
+"""One cluster's schedule under one scenario: the planner's dispatcher, run with bandwidth, growth and past durations.
 
 No Spark in here: a table of moves in, one row with nested tables out.
 """
@@ -21,7 +21,7 @@ from shunter.core.wording import counted
 STRETCHES = 60
 """Into how many stretches the effect on brokers is cut."""
 ASSUMED_RATE = 50e6
-"""Bytes per second each way that a broker is taken to spare for moves when none was given and nothing was learnt."""
+"""Bytes per second each way that a broker is assumed to spare for moves, if no rate was given and none was learnt."""
 AS_PLANNED = "as planned"
 
 _MOVE = pa.struct(
@@ -54,14 +54,14 @@ RESULT_DDL = """
 
 
 class Scenario(NamedTuple):
-    """What if: traffic times a factor, a broker lost (None: none)."""
+    """A what-if scenario: traffic times a factor, a broker lost (None: none)."""
 
     traffic: float = 1.0
     lost: int | None = None
 
     @property
     def name(self) -> str:
-        """How tables and people call it."""
+        """The scenario's name in tables and messages."""
         if self.lost is not None:
             return f"without broker {self.lost}"
         return AS_PLANNED if self.traffic == 1.0 else f"traffic x {self.traffic:g}"
@@ -181,7 +181,7 @@ class _Moves:
 
 
 def _without_lost(moves: _Moves, scenario: Scenario) -> tuple[_Moves, str | None]:
-    """A lost target can't be copied to, a lost source is stood in for by another replica."""
+    """Leave out copies to a lost broker, and let another replica stand in for a lost source."""
     if scenario.lost is None:
         return moves, None
     waiting = moves.target == scenario.lost
@@ -222,7 +222,7 @@ def _bandwidth(
 
 
 def _least(bandwidth: Bandwidth, options: ScheduleOptions) -> float:
-    """The rate that all brokers have; where no copy is left to run, the one that was asked for."""
+    """The rate that all brokers have; if no copy is left to run, the rate that was asked for."""
     both = np.minimum(bandwidth.sent, bandwidth.received)
     return float(both.min()) if len(both) else options.rate or ASSUMED_RATE
 
@@ -271,7 +271,7 @@ def _loads(moves: _Moves, planned: Schedule, brokers: Ints) -> list[dict[str, An
 def _quiet(
     cluster_id: str, moves: _Moves, planned: Schedule, brokers: Ints, options: ScheduleOptions, scenario: Scenario
 ) -> dict[str, Any]:
-    """When the moves disturb least, and what it costs to begin now; nothing where no broker's week is known."""
+    """When the moves disturb least, and what it costs to begin now; empty if no broker's week is known."""
     ids = [int(broker) for broker in brokers]
     if not len(moves.size) or not any((cluster_id, broker) in options.weeks for broker in ids):
         return {}
@@ -287,7 +287,8 @@ def _quiet(
     added = (moves.size / np.maximum(planned.end - planned.start, 1e-9))[:, None] * within / 3_600
     ends = [moves.target == broker for broker in ids] + [moves.source == broker for broker in ids]
     copying = np.array([added[ours].sum(axis=0) for ours in ends])
-    # Without a capacity all are held against one figure: an idle broker that is copied to is no busy one.
+    # Without a capacity all brokers are compared with one figure: an idle broker that receives copies is not a busy
+    # one.
     busiest = float(week.max()) + _rate_of(options, planned, moves)
     limit = np.full(len(week), busiest if options.capacity is None else options.capacity)
     found = quietest_start(copying, week, limit, options.hour)
@@ -312,7 +313,7 @@ def _quiet(
 
 
 def _rate_of(options: ScheduleOptions, planned: Schedule, moves: _Moves) -> float:
-    """The rate at which copies may come to or leave one broker: what was said, else the fastest of them."""
+    """The rate at which copies may come to or leave one broker: the given rate, else that of the fastest copy."""
     if options.rate is not None:
         return options.rate
     return float((moves.size / np.maximum(planned.end - planned.start, 1e-9)).max(initial=1.0))

@@ -1,4 +1,4 @@
-"""The tables of the pipeline: columns, units, grain, keys. `docs/data.md` is rendered from what stands here.
+"""The tables of the pipeline: columns, units, grain, keys. `scripts/document-data` renders docs/data.md from them.
 
 Every column carries its unit and its meaning as metadata, which Parquet keeps beside the data.
 """
@@ -45,7 +45,7 @@ def column(name: str, kind: DataType, comment: str, *, unit: str = "", nullable:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table: where its rows live, what one row is, what is unique, what its folders are."""
+    """A table: its name, what one row is, the columns that identify it, all columns, and those that become folders."""
 
     name: str
     grain: str
@@ -60,8 +60,8 @@ class Table:
 
 
 _IDENTITY = (
-    column("cluster_id", StringType(), "the cluster, as Kafka names itself"),
-    column("topic_id", StringType(), "Kafka's topic id; `name:` and the topic's name where none is known"),
+    column("cluster_id", StringType(), "the cluster's id, as Kafka reports it or `--cluster` gives it"),
+    column("topic_id", StringType(), "Kafka's topic id; `name:` and the topic's name if the id is not known"),
     column("topic", StringType(), "the topic's name at that time"),
     column("partition", IntegerType(), "partition number"),
     column("broker_id", IntegerType(), "the broker that holds this replica"),
@@ -69,11 +69,11 @@ _IDENTITY = (
 )
 _WINDOW = (
     column("window_start", TimestampType(), "start of the window", unit="UTC"),
-    column("window_seconds", IntegerType(), "how long was measured within the window", unit="s"),
+    column("window_seconds", IntegerType(), "time that was measured within the window", unit="s"),
 )
 _MEASURES = (
-    column("bytes_in", LongType(), "written to this replica in the window", unit="bytes", nullable=True),
-    column("bytes_out", LongType(), "read by consumers in the window", unit="bytes", nullable=True),
+    column("bytes_in", LongType(), "bytes written to this replica in the window", unit="bytes", nullable=True),
+    column("bytes_out", LongType(), "bytes read by consumers in the window", unit="bytes", nullable=True),
     column("messages_in", LongType(), "records written in the window", unit="records", nullable=True),
     column("size_bytes", LongType(), "size of the log at the window's end", unit="bytes", nullable=True),
 )
@@ -90,10 +90,10 @@ SAMPLES = Table(
             *_WINDOW,
             *_MEASURES,
             column("source", StringType(), "the reader that made the row"),
-            column("file", StringType(), "the file, or topic-partition@offset, that it came from", nullable=True),
+            column("file", StringType(), "the file that the row came from, or topic-partition@offset", nullable=True),
             _VERSION,
             _DATE,
-            column("ingest_id", StringType(), "the batch that brought it, see `manifest`"),
+            column("ingest_id", StringType(), "the batch that brought the row, see `manifest`"),
         ]
     ),
     ("cluster_id", "date", "ingest_id"),
@@ -106,8 +106,8 @@ REJECTS = Table(
     StructType(
         [
             *(StructField(field.name, field.dataType, True, field.metadata) for field in SAMPLES.schema),
-            column("rule", StringType(), "the rule that it breaks"),
-            column("detail", StringType(), "value, rule and place in words", nullable=True),
+            column("rule", StringType(), "the rule that the row breaks"),
+            column("detail", StringType(), "the value, the rule and the place, in words", nullable=True),
         ]
     ),
     ("cluster_id", "date", "ingest_id"),
@@ -125,19 +125,27 @@ def _rollup(name: str, grain: str) -> Table:
                 *_WINDOW,
                 *_MEASURES,
                 column(
-                    "bytes_in_peak", DoubleType(), "highest rate of any window in it", unit="bytes/s", nullable=True
+                    "bytes_in_peak",
+                    DoubleType(),
+                    "highest rate of any sample in the row",
+                    unit="bytes/s",
+                    nullable=True,
                 ),
                 column(
-                    "bytes_out_peak", DoubleType(), "highest rate of any window in it", unit="bytes/s", nullable=True
+                    "bytes_out_peak",
+                    DoubleType(),
+                    "highest rate of any sample in the row",
+                    unit="bytes/s",
+                    nullable=True,
                 ),
                 column(
                     "messages_in_peak",
                     DoubleType(),
-                    "highest rate of any window in it",
+                    "highest rate of any sample in the row",
                     unit="records/s",
                     nullable=True,
                 ),
-                column("windows", LongType(), "how many samples went into it"),
+                column("windows", LongType(), "number of samples in the row"),
                 _VERSION,
                 _DATE,
             ]
@@ -151,16 +159,16 @@ DAILY = _rollup("daily", "one replica in one day")
 
 MANIFEST = Table(
     "manifest",
-    "one commit, a file `log/NUMBER.json`; rows of the tables that batches bring count only when their batch is here",
+    "one commit, a file `log/NUMBER.json`. A row of a table with an `ingest_id` counts only if that batch is committed here",
     ("ingest_id",),
     StructType(
         [
             column(
                 "ingest_id",
                 StringType(),
-                "the batch: hash of what it was given, or a stream's query and number; and a mark of the attempt that counts",
+                "the batch: a hash of its inputs, a stream's query and number, or the name of the maintenance; then a random mark of the attempt",
             ),
-            column("kind", StringType(), "the reader, `stream`, `compaction`, `retention` or `clean`"),
+            column("kind", StringType(), "the name of the reader, or `stream`, `compaction`, `retention`, `clean`"),
             column(
                 "files",
                 ArrayType(
@@ -173,7 +181,7 @@ MANIFEST = Table(
                     ),
                     False,
                 ),
-                "inputs with the hash of their contents",
+                "inputs, each with a hash of its contents, or its length and time if the contents can't be read locally",
             ),
             column("good", LongType(), "rows in `samples`"),
             column("rejected", LongType(), "rows in `rejects`"),
@@ -189,12 +197,12 @@ MANIFEST = Table(
             column("first_date", DateType(), "first day of the good rows", nullable=True),
             column("last_date", DateType(), "last day of the good rows", nullable=True),
             column("since", TimestampType(), "start of the first window of the good rows", unit="UTC", nullable=True),
-            column("until", TimestampType(), "end of the last one", unit="UTC", nullable=True),
-            column("longest", IntegerType(), "the longest of those windows", unit="s", nullable=True),
+            column("until", TimestampType(), "end of the last window of the good rows", unit="UTC", nullable=True),
+            column("longest", IntegerType(), "the longest window of the good rows", unit="s", nullable=True),
             column("watermark", TimestampType(), "newest window start seen by a stream so far", nullable=True),
-            column("keep_from", DateType(), "rows of days before this one were let go", nullable=True),
-            column("supersedes", ArrayType(StringType(), False), "batches whose rows this one replaces"),
-            column("tables", ArrayType(StringType(), False), "tables in which it has a folder", nullable=True),
+            column("keep_from", DateType(), "raw rows of days before this one were deleted", nullable=True),
+            column("supersedes", ArrayType(StringType(), False), "batches whose rows this batch replaces"),
+            column("tables", ArrayType(StringType(), False), "tables in which the batch has a folder", nullable=True),
             column(
                 "streams",
                 ArrayType(
@@ -207,15 +215,22 @@ MANIFEST = Table(
                     ),
                     False,
                 ),
-                "of each stream in it: the newest batch, and its watermark then",
+                "each stream in the batch: its query, the number of its newest micro-batch, and the watermark after that",
                 nullable=True,
             ),
-            column("level", IntegerType(), "how often its rows were put together", nullable=True),
-            column("forgets", ArrayType(StringType(), False), "replaced batches that are deleted", nullable=True),
+            column("level", IntegerType(), "how many merges the rows went through", nullable=True),
             column(
-                "forfeits", ArrayType(StringType(), False), "attempts that may not be committed any more", nullable=True
+                "forgets", ArrayType(StringType(), False), "replaced batches whose files are deleted", nullable=True
             ),
-            column("rolled_to", LongType(), "the commit up to which all rows are in hours and days", nullable=True),
+            column(
+                "forfeits",
+                ArrayType(StringType(), False),
+                "attempts whose files are deleted, so that they can't be committed",
+                nullable=True,
+            ),
+            column(
+                "rolled_to", LongType(), "the commit up to which all rows are in `hourly` and `daily`", nullable=True
+            ),
             column("committed_at", TimestampType(), "when it was committed", unit="UTC"),
             _VERSION,
         ]
@@ -228,21 +243,21 @@ REPLICAS = Table(
     ("cluster_id", "taken_at", "topic", "partition", "broker_id"),
     StructType(
         [
-            column("cluster_id", StringType(), "the cluster, as Kafka names itself"),
+            column("cluster_id", StringType(), "the cluster's id, as Kafka reports it or `--cluster` gives it"),
             column("taken_at", TimestampType(), "when the snapshot was taken", unit="UTC"),
-            column("topic_id", StringType(), "Kafka's topic id; `name:` and the topic's name where none is known"),
+            column("topic_id", StringType(), "Kafka's topic id; `name:` and the topic's name if the id is not known"),
             column("topic", StringType(), "the topic's name"),
             column("partition", IntegerType(), "partition number"),
             column("broker_id", IntegerType(), "the broker that holds this replica"),
             column("position", IntegerType(), "place in the assignment; 0 is the preferred leader"),
-            column("is_leader", BooleanType(), "whether it led"),
-            column("in_sync", BooleanType(), "whether it was in sync"),
-            column("size_bytes", LongType(), "size of the log", unit="bytes", nullable=True),
+            column("is_leader", BooleanType(), "whether this replica was the leader"),
+            column("in_sync", BooleanType(), "whether this replica was in sync"),
+            column("size_bytes", LongType(), "size of this replica's log", unit="bytes", nullable=True),
             column("start_offset", LongType(), "first offset of the leader's log", unit="records", nullable=True),
             column("end_offset", LongType(), "end offset of the leader's log", unit="records", nullable=True),
-            column("min_insync", IntegerType(), "min.insync.replicas of its topic", nullable=True),
+            column("min_insync", IntegerType(), "min.insync.replicas of the topic", nullable=True),
             column("date", DateType(), "day of the snapshot", unit="UTC"),
-            column("ingest_id", StringType(), "the batch that brought it, see `manifest`"),
+            column("ingest_id", StringType(), "the batch that brought the row, see `manifest`"),
         ]
     ),
     ("cluster_id", "date", "ingest_id"),
@@ -254,15 +269,17 @@ BROKERS = Table(
     ("cluster_id", "taken_at", "broker_id"),
     StructType(
         [
-            column("cluster_id", StringType(), "the cluster, as Kafka names itself"),
+            column("cluster_id", StringType(), "the cluster's id, as Kafka reports it or `--cluster` gives it"),
             column("taken_at", TimestampType(), "when the snapshot was taken", unit="UTC"),
             column("broker_id", IntegerType(), "the broker"),
-            column("rack", StringType(), "its rack; null where none is configured", nullable=True),
-            column("host", StringType(), "its advertised host", nullable=True),
-            column("disk_total_bytes", LongType(), "room on its log dirs (KIP-827)", unit="bytes", nullable=True),
-            column("disk_usable_bytes", LongType(), "free room on its log dirs (KIP-827)", unit="bytes", nullable=True),
+            column("rack", StringType(), "the broker's rack; null if none is configured", nullable=True),
+            column("host", StringType(), "the broker's advertised host", nullable=True),
+            column(
+                "disk_total_bytes", LongType(), "size of the log dirs' disks (KIP-827)", unit="bytes", nullable=True
+            ),
+            column("disk_usable_bytes", LongType(), "free space on these disks (KIP-827)", unit="bytes", nullable=True),
             column("date", DateType(), "day of the snapshot", unit="UTC"),
-            column("ingest_id", StringType(), "the batch that brought it, see `manifest`"),
+            column("ingest_id", StringType(), "the batch that brought the row, see `manifest`"),
         ]
     ),
     ("cluster_id", "date", "ingest_id"),
@@ -287,31 +304,31 @@ BROKER_SAMPLES = Table(
     ("cluster_id", "broker_id", "window_start"),
     StructType(
         [
-            column("cluster_id", StringType(), "the cluster, as Kafka names itself"),
+            column("cluster_id", StringType(), "the cluster's id, as Kafka reports it or `--cluster` gives it"),
             column("broker_id", IntegerType(), "the broker"),
-            column("host", StringType(), "its host, where the source says", nullable=True),
+            column("host", StringType(), "the broker's host, if the source names it", nullable=True),
             *_WINDOW,
             _rate("cpu", "1", "share of the machine's processors that the broker's process used", nullable=True),
             _rate("processors", "processors", "how many processors the machine has", nullable=True),
-            _rate("bytes_in_rate", "bytes/s", "written by producers", nullable=True),
-            _rate("bytes_out_rate", "bytes/s", "read by consumers", nullable=True),
-            _rate("replication_bytes_in_rate", "bytes/s", "fetched from leaders", nullable=True),
-            _rate("replication_bytes_out_rate", "bytes/s", "fetched by followers", nullable=True),
+            _rate("bytes_in_rate", "bytes/s", "bytes written by producers", nullable=True),
+            _rate("bytes_out_rate", "bytes/s", "bytes read by consumers", nullable=True),
+            _rate("replication_bytes_in_rate", "bytes/s", "bytes fetched from leaders", nullable=True),
+            _rate("replication_bytes_out_rate", "bytes/s", "bytes fetched by followers", nullable=True),
             _rate("messages_in_rate", "records/s", "records written by producers", nullable=True),
-            column("size_bytes", LongType(), "size of all its logs", unit="bytes", nullable=True),
+            column("size_bytes", LongType(), "size of all logs on the broker", unit="bytes", nullable=True),
             _rate("produce_requests_rate", "requests/s", "requests of producers", nullable=True),
             _rate("fetch_requests_rate", "requests/s", "requests of consumers", nullable=True),
             _rate("follower_fetch_requests_rate", "requests/s", "requests of followers", nullable=True),
             _rate("handler_idle", "1", "share of the time in which request handlers had nothing to do", nullable=True),
-            column("request_queue", IntegerType(), "requests that waited", unit="requests", nullable=True),
-            column("response_queue", IntegerType(), "responses that waited", unit="responses", nullable=True),
-            *_latencies("produce", "a produce request's whole time"),
-            *_latencies("fetch", "a consumer's fetch request's whole time"),
-            *_latencies("flush", "a log flush"),
+            column("request_queue", IntegerType(), "requests in the queue", unit="requests", nullable=True),
+            column("response_queue", IntegerType(), "responses in the queue", unit="responses", nullable=True),
+            *_latencies("produce", "total time of a produce request"),
+            *_latencies("fetch", "total time of a consumer's fetch request"),
+            *_latencies("flush", "time of a log flush"),
             column("source", StringType(), "the reader that made the row"),
             _VERSION,
             _DATE,
-            column("ingest_id", StringType(), "the batch that brought it, see `manifest`"),
+            column("ingest_id", StringType(), "the batch that brought the row, see `manifest`"),
         ]
     ),
     ("cluster_id", "date", "ingest_id"),
@@ -322,11 +339,11 @@ def _rates(name: str, unit: str, meaning: str) -> list[StructField]:
     return [
         column(f"{name}_{statistic}", DoubleType(), f"{meaning}: {words}", unit=unit, nullable=True)
         for statistic, words in (
-            ("mean", "mean over what was measured"),
+            ("mean", "mean over the measured time"),
             ("p50", "median of the windows"),
             ("p95", "95th percentile of the windows"),
             ("p99", "99th percentile of the windows"),
-            ("max", "highest window"),
+            ("max", "maximum of the windows"),
         )
     ]
 
@@ -339,25 +356,29 @@ LOAD_MODEL = Table(
         [
             *_IDENTITY,
             column("basis", StringType(), "`rates` where windows with rates exist, else `sizes`"),
-            column("windows", LongType(), "windows with a rate", unit="windows"),
+            column("windows", LongType(), "number of windows with a rate", unit="windows"),
             column("first_window", TimestampType(), "start of the first window", unit="UTC"),
             column("last_window", TimestampType(), "start of the last window", unit="UTC"),
-            column("covered_seconds", LongType(), "time in windows with a rate", unit="s"),
-            column("coverage", DoubleType(), "share of the time between first and last window that has a rate"),
-            *_rates("bytes_in", "bytes/s", "written to this replica"),
-            *_rates("bytes_out", "bytes/s", "read by consumers"),
+            column("covered_seconds", LongType(), "total length of the windows with a rate", unit="s"),
+            column("coverage", DoubleType(), "share of the time from the first to the last window that has a rate"),
+            *_rates("bytes_in", "bytes/s", "bytes written to this replica"),
+            *_rates("bytes_out", "bytes/s", "bytes read by consumers"),
             *_rates("messages_in", "records/s", "records written"),
-            column("size_bytes", LongType(), "size of the log, last seen", unit="bytes", nullable=True),
+            column("size_bytes", LongType(), "latest known size of the log", unit="bytes", nullable=True),
             column("size_p95", DoubleType(), "95th percentile of the log's size", unit="bytes", nullable=True),
             column("size_max", LongType(), "largest size of the log", unit="bytes", nullable=True),
             column(
                 "growth_bytes_per_day",
                 DoubleType(),
-                "slope of the log's size by least squares; null below six hours",
+                "slope of the log's size by least squares; null if the windows span less than six hours",
                 unit="bytes/day",
                 nullable=True,
             ),
-            column("confidence", DoubleType(), "coverage × (1 − 0.99^windows) × min(1, days / 7); 0 for `sizes`"),
+            column(
+                "confidence",
+                DoubleType(),
+                "how far to trust this row, 0 to 1: coverage × (1 − 0.99^windows) × min(1, days / 7); 0 if the basis is `sizes`",
+            ),
             _VERSION,
         ]
     ),
@@ -368,29 +389,33 @@ LOAD_MODEL = Table(
 def _peaks(name: str, unit: str, meaning: str) -> list[StructField]:
     return [
         _rate(f"{name}_{statistic}", unit, f"{meaning}: {words}", nullable=True)
-        for statistic, words in (("mean", "mean"), ("p95", "95th percentile of the windows"), ("max", "highest window"))
+        for statistic, words in (
+            ("mean", "mean"),
+            ("p95", "95th percentile of the windows"),
+            ("max", "maximum of the windows"),
+        )
     ]
 
 
 BROKER_LOADS = Table(
     "broker_loads",
-    "one broker by its own counters, and how much of that the samples of its partitions explain",
+    "one broker: its load by its own counters, and the share of it that the samples of its partitions explain",
     ("cluster_id", "broker_id"),
     StructType(
         [
-            column("cluster_id", StringType(), "the cluster, as Kafka names itself"),
+            column("cluster_id", StringType(), "the cluster's id, as Kafka reports it or `--cluster` gives it"),
             column("broker_id", IntegerType(), "the broker"),
-            column("windows", LongType(), "windows in `broker_samples`", unit="windows"),
+            column("windows", LongType(), "number of its windows in `broker_samples`", unit="windows"),
             column("first_window", TimestampType(), "start of the first window", unit="UTC"),
             column("last_window", TimestampType(), "start of the last window", unit="UTC"),
-            *_peaks("cpu", "1", "share of the machine's processors"),
-            *_peaks("bytes_in", "bytes/s", "from producers and leaders"),
-            *_peaks("bytes_out", "bytes/s", "to consumers and followers"),
+            *_peaks("cpu", "1", "share of the machine's processors that the broker used"),
+            *_peaks("bytes_in", "bytes/s", "bytes received from producers and leaders"),
+            *_peaks("bytes_out", "bytes/s", "bytes sent to consumers and followers"),
             _rate("handler_idle_p05", "1", "share of idle request handlers: 5th percentile of the windows", nullable=True),
-            column("size_bytes", LongType(), "size of all its logs, last seen", unit="bytes", nullable=True),
-            column("compared_windows", LongType(), "windows for which there are samples of its partitions too", unit="windows"),
-            _rate("explained_bytes_in", "1", "in those: bytes in of the partitions that it led ÷ what producers wrote to it", nullable=True),
-            _rate("explained_bytes_out", "1", "in those: bytes out of the partitions that it led ÷ what consumers read from it", nullable=True),
+            column("size_bytes", LongType(), "latest known size of all logs on the broker", unit="bytes", nullable=True),
+            column("compared_windows", LongType(), "number of its windows for which there are samples of its partitions too", unit="windows"),
+            _rate("explained_bytes_in", "1", "in the compared windows: bytes in of the partitions that it led ÷ bytes that producers wrote by its own counter", nullable=True),
+            _rate("explained_bytes_out", "1", "in the compared windows: bytes out of the partitions that it led ÷ bytes that consumers read by its own counter", nullable=True),
             _VERSION,
         ]
     ),
@@ -399,7 +424,7 @@ BROKER_LOADS = Table(
 
 SHAPES = Table(
     "shapes",
-    "one replica in one role, where at least two weeks were measured",
+    "one replica in one role, if its windows span at least two weeks",
     REPLICA_KEY,
     StructType(
         [
@@ -407,16 +432,16 @@ SHAPES = Table(
             column(
                 "bytes_in_by_hour_of_week",
                 ArrayType(DoubleType(), True),
-                "168 numbers from Monday 00:00: rate in that hour ÷ mean rate; null where never measured",
+                "168 numbers, an hour each from Monday 00:00 UTC: rate in that hour ÷ mean rate; null if the hour was never measured",
                 unit="1",
             ),
             column(
                 "bytes_out_by_hour_of_week",
                 ArrayType(DoubleType(), True),
-                "168 numbers from Monday 00:00: rate in that hour ÷ mean rate; null where never measured",
+                "168 numbers, an hour each from Monday 00:00 UTC: rate in that hour ÷ mean rate; null if the hour was never measured",
                 unit="1",
             ),
-            column("weeks", DoubleType(), "how long was measured", unit="weeks"),
+            column("weeks", DoubleType(), "time from the first to the last window", unit="weeks"),
             _VERSION,
         ]
     ),

@@ -1,4 +1,4 @@
-"""Which windows of one replica are kept, so that each moment counts once. No Spark: columns in, verdicts out.
+"""Choose which windows of one replica are kept, so that each moment counts once. No Spark: columns in, verdicts out.
 
 Spark's window functions see whether windows overlap. Which of them to keep depends on which were kept before, so that is
 decided here, for the rare batch that has such windows.
@@ -31,7 +31,7 @@ def judge_windows(spans: Sequence[TimeWindow], tolerance: int = 1) -> list[str |
     that is kept already. An overlap of up to `tolerance` seconds counts as the jitter of clocks.
 
     Args:
-        spans: By start; of the same start those of earlier batches first.
+        spans: In order of start; with the same start, windows of earlier batches first.
     """
     known = [span for span in spans if span.known_by is not None]
     known_starts = [span.start for span in known]
@@ -61,11 +61,12 @@ def judge_windows(spans: Sequence[TimeWindow], tolerance: int = 1) -> list[str |
 def judge_batches(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, key: Sequence[str], tolerance: int
 ) -> Iterator[pa.RecordBatch]:
-    """Judge the rows of a task; those of one series follow one another, by start, known ones first.
+    """Judge the rows of a task. Rows of one series follow one another, by start, those of earlier batches first.
 
     Args:
         batches: `series`, `start`, `window_seconds`, `known_by`, `rule`, `detail`, the key's columns and whatever else.
-        schema: What is handed on: `rule` and `detail` as judged, other columns as they came; known rows are left out.
+        schema: Of the result: `rule` and `detail` as judged, other columns as they came. Rows of earlier batches are
+            left out.
         key: Columns that tell replicas apart whose hashes are the same.
     """
     import pyarrow as pa  # noqa: PLC0415  on the executor

@@ -27,15 +27,16 @@ FIXED = {
     # Several folders are written side by side; else every task sorts its rows again by folder.
     "spark.sql.maxConcurrentOutputFileWriters": "64",
     "spark.sql.parquet.compression.codec": "zstd",
-    # Our tables are folders that Spark's own streaming sink never wrote to: don't look for its log, nor warn of its absence.
+    # Spark's own streaming sink never writes to the lake's tables: don't look for its log, nor warn that it is missing.
     "spark.sql.streaming.fileStreamSink.ignoreMetadata": "true",
 }
 
-# The JVM does not compile methods of more than 8,000 bytes unless it is told to, and the one that Spark writes for judging rows has 10,000:
-# it was interpreted, row by row. (Pauses don't count here, throughput does: lists of a million replicas are made and thrown away.)
+# By default the JVM does not compile methods of more than 8,000 bytes. The method that Spark generates for judging rows
+# has 10,000, so it was interpreted, row by row. (The parallel collector is for throughput. Pauses do not matter here,
+# and lists of a million replicas are made and thrown away.)
 JAVA = "-XX:+UseParallelGC -XX:-DontCompileHugeMethods"
 LARGEST_METHOD = {"spark.sql.codegen.hugeMethodLimit": "8000"}
-"""Where the JVMs are others': Spark then writes several smaller methods instead of one that is not compiled."""
+"""For JVMs that Shunter does not start: Spark generates several small methods instead of one that is not compiled."""
 LOGGING = Path(__file__).parent / "log4j2.properties"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
@@ -55,7 +56,7 @@ class SessionSettings:
 
 
 def open_session(settings: SessionSettings) -> SparkSession:
-    """Open (or join) the session. `settings.conf` overrides our own choices, except for UTC and how folders are replaced."""
+    """Open (or join) the session. `settings.conf` overrides all choices but UTC and how folders are replaced."""
     builder = SparkSession.builder.appName(settings.name)
     if settings.master is not None:
         builder = builder.master(settings.master)
@@ -65,10 +66,10 @@ def open_session(settings: SessionSettings) -> SparkSession:
 
 
 def spark_settings(settings: SessionSettings) -> dict[str, str]:
-    """What Spark is opened with."""
+    """The configuration that Spark is opened with."""
     chosen = dict(FIXED)
     chosen["spark.ui.enabled"] = str(settings.web_page).lower()
-    # A terminal shows our own progress; Spark's bar would write over it.
+    # A terminal shows Shunter's own progress; Spark's bar would write over it.
     chosen["spark.ui.showConsoleProgress"] = "false"
     if settings.memory is not None:
         chosen["spark.driver.memory"] = settings.memory
@@ -79,13 +80,14 @@ def spark_settings(settings: SessionSettings) -> dict[str, str]:
     if settings.ivy_cache is not None:
         chosen["spark.jars.ivy"] = str(settings.ivy_cache)
     if settings.master is not None and settings.master.startswith("local"):
-        # Hadoop sets modes itself, whatever the process's umask is. On a cluster they are the cluster's to say.
+        # Hadoop sets file modes itself and ignores the process's umask. On a cluster the modes are the cluster's
+        # choice.
         chosen["spark.hadoop.fs.permissions.umask-mode"] = "077"
     else:
         chosen.update(LARGEST_METHOD)
     chosen.update(settings.conf)
     java = settings.conf.get(JAVA_OPTIONS, JAVA)
-    # Where Shunter comes as a zip there is no file, and spark-submit's logging is the user's anyway.
+    # In a zip of Shunter there is no such file, and spark-submit's logging is the user's choice anyway.
     quiet = f"-Dlog4j2.configurationFile={LOGGING.as_uri()} " if LOGGING.is_file() else ""
     chosen[JAVA_OPTIONS] = quiet + java
     chosen["spark.sql.session.timeZone"] = FIXED["spark.sql.session.timeZone"]

@@ -1,4 +1,4 @@
-"""What brokers and topics held, day by day: by snapshots where there are some, else by samples."""
+"""Sizes of logs day by day: from snapshots if there are some, else from samples."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ def daily_sizes(replicas: DataFrame, days: DataFrame) -> DataFrame:
     """The size of each replica's log on each day.
 
     Grain: one row per cluster, day, topic, partition and broker; columns cluster_id, date, topic, partition, broker_id,
-    size_bytes. A day of a cluster with a snapshot is told by its newest whole snapshot alone; other days by roll-ups.
+    size_bytes. If a cluster has a snapshot of a day, the sizes are those of the newest one alone; else they are from
+    roll-ups.
 
     Args:
         replicas: Columns of `replicas`.

@@ -1,4 +1,4 @@
-"""Batches of snapshots: brokers and replicas into their tables, and the samples that follow into `samples`."""
+"""Batches of snapshots: brokers and replicas into their tables, and the samples derived from them into `samples`."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def ingest_snapshots(
 ) -> IngestOutcome:
     """Ingest snapshot files that were not ingested before; running it again changes nothing.
 
-    A snapshot that is not whole is put aside as a whole, with a row that says what is missing: a part of a cluster would
-    be planned as the cluster. The same snapshot in a second file is put aside too.
+    An incomplete snapshot is put aside as a whole, with a row that says what is missing. Otherwise a part of a cluster
+    would be planned as if it were the cluster. The same snapshot in a second file is put aside too.
 
     Raises:
         FormatError: a path does not exist, or no file of them can be read to its end.
@@ -124,7 +124,7 @@ def choose(
 
 
 def known_around(brokers: DataFrame, seen: Sequence[SeenSnapshot]) -> set[tuple[str, int]]:
-    """Snapshots that came before: those within the span of the new ones, by cluster, and the nearest on either side."""
+    """Snapshots of earlier batches: by cluster, those within the span of the new ones and the nearest on each side."""
     spans: dict[str, tuple[int, int]] = {}
     for one in seen:
         first, last = spans.get(one.cluster_id, (one.taken_at_ms, one.taken_at_ms))
@@ -156,7 +156,7 @@ def _only(rows: DataFrame, which: Iterable[tuple[Any, ...]], *more: str) -> Data
 
 
 def _new_samples(committed: DataFrame, replicas: DataFrame, known: Collection[tuple[str, int]]) -> DataFrame:
-    """Pairs with a new snapshot in them; the other one may have come with an earlier batch."""
+    """Samples from pairs of which at least one snapshot is new; the other may have come with an earlier batch."""
     if not known:
         return samples_of(replicas)
     earlier = committed.withColumn("taken_at_ms", F.unix_millis("taken_at"))
@@ -170,7 +170,7 @@ def _new_samples(committed: DataFrame, replicas: DataFrame, known: Collection[tu
 def latest_snapshot(spark: SparkSession, lake: Lake) -> tuple[DataFrame, DataFrame]:
     """Brokers and replicas of the newest snapshot of each cluster. Grain: as `brokers` and `replicas`.
 
-    A lake of an older version may have a snapshot twice: one of its batches stands for it.
+    A lake of an older version may have a snapshot in two batches: only one of them is taken.
     """
     brokers, replicas = lake.read(spark, BROKERS), lake.read(spark, REPLICAS)
     newest = brokers.groupBy("cluster_id").agg(F.max(F.struct("taken_at", "ingest_id")).alias("newest"))

@@ -1,7 +1,7 @@
-"""Where rows go: numbers that Spark's own hash sends to a task each.
+"""Numbers that Spark's own hash sends to one task each.
 
-Spark sends a row to the task that the hash of its key names. Few keys and nearly as many tasks collide: some tasks get three
-keys, a third gets none, and the last one to end is waited for.
+Spark sends a row to the task that the hash of its key names. If there are few keys and about as many tasks, hashes
+collide: some tasks get three keys, a third of the tasks gets none, and the job waits for the slowest task.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 
 def numbers_of_tasks(spark: SparkSession, tasks: int) -> list[int]:
-    """For each of so many tasks a number (bigint) that `repartition(tasks, …)` sends there."""
+    """A number (bigint) for each task that `repartition(tasks, …)` sends to that task."""
     found: dict[int, int] = {}
     tried = 0
     while len(found) < tasks:

@@ -1,4 +1,6 @@
-"""Folders of small files in which each file is made once, even if several processes try at a time: the base of the lake's log.
+"""Folders of small files in which each file is created once, even if several processes try at the same time.
+
+The lake's log and its locks are such folders.
 
 | file system | a new file is | made once by |
 | --- | --- | --- |
@@ -27,15 +29,15 @@ class Store(Protocol):
     """A folder of small files."""
 
     def names(self, folder: str) -> list[str]:
-        """Names of the files in a folder below ("" is this one); none where there is none."""
+        """Names of the files in a folder below ("" is this folder); none if there is no such folder."""
         ...
 
     def read(self, name: str) -> bytes | None:
-        """A file's content; None where there is none."""
+        """A file's content; None if there is no such file."""
         ...
 
     def create(self, name: str, content: bytes) -> bool:
-        """Make a file, whole and only if there is none of this name; whether it was made."""
+        """Create a whole file, only if no file has this name; returns whether it was created."""
         ...
 
     def delete(self, name: str) -> None:
@@ -44,7 +46,7 @@ class Store(Protocol):
 
 
 class LocalStore:
-    """A folder of this machine. A hard link is made by one of several processes, and shows a whole file."""
+    """A folder of this machine. Only one of several processes can make a hard link, and the link names a whole file."""
 
     def __init__(self, folder: Path) -> None:
         """Take a folder, which need not exist."""
@@ -159,7 +161,7 @@ class HadoopStore:
 
 
 def local_path(spark: SparkSession, url: str) -> Path | None:
-    """A folder of this machine that a URL names; None for another file system's. Spark's default stands in for a scheme."""
+    """The local folder that a URL names; None for another file system. Without a scheme, Spark's default counts."""
     parsed = urlparse(url)
     if parsed.scheme == "file":
         return Path(unquote(parsed.path))

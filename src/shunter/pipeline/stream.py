@@ -3,8 +3,8 @@
 Every micro-batch is an ingest of its own; its commit says which batch of which query it is. Spark repeats a batch with the
 same offsets until it has noted it as done. A batch that was committed before is skipped, so that good and rejected rows
 arrive together and once. Small batches are merged as they come, so that readers need not look through many. A row older
-than the watermark is put aside as late, complete, before anything would drop it. Whether a window came before is looked up
-in the table itself, no farther back than the watermark. So there is no other state, and none that grows.
+than the watermark is put aside as late, with all its columns, before Spark would drop it. Whether a window came before
+is looked up in the table itself, no farther back than the watermark. So there is no other state, and none that grows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from shunter.pipeline.sources.kafka_topic import samples_of_records
 KIND = "stream"
 FAN_IN = 16
 _READ_FOR = timedelta(hours=1)
-"""A reader that began to read a batch before it was replaced has so long to finish."""
+"""How long a reader that began before a batch was replaced has to finish."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class StreamOptions:
     lateness: timedelta = timedelta(hours=1)
     every_seconds: float = 10.0
     until_caught_up: bool = False
-    """Take what is there and end, instead of going on for ever."""
+    """Take the records that are there and end, instead of running for ever."""
     ingest: IngestOptions = field(default_factory=lambda: IngestOptions(many_clusters=True))
     """A topic may well carry several clusters."""
 
@@ -52,8 +52,8 @@ def start_stream(
     """Start ingesting records (`value`, `file`); the caller awaits or stops the query.
 
     Args:
-        clock: Gives now, UTC; asked once for each batch.
-        done: Hears of each batch that is committed.
+        clock: Returns the current time, UTC.
+        done: Called with the commit of each batch.
     """
 
     def take(batch: DataFrame, number: int) -> None:
@@ -78,7 +78,7 @@ def start_stream(
 def ingest_batch(
     spark: SparkSession, lake: Lake, batch: DataFrame, query: str, number: int, options: StreamOptions, now: datetime
 ) -> Commit | None:
-    """Ingest one micro-batch; None where it was committed before: Spark repeats the last one after a crash."""
+    """Ingest one micro-batch; None if it was committed before: Spark repeats the last one after a crash."""
     rows = samples_of_records(batch, cluster=options.cluster).persist()
 
     def prepare(state: LogState, attempt: str) -> Commit | None:

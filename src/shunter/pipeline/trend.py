@@ -1,4 +1,4 @@
-"""How fast a size grows, told robustly: retention's saw teeth and one-off loads are no growth. No Spark: figures in, a trend out."""
+"""A robust trend of a size: neither retention's saw teeth nor one-off loads count as growth. No Spark is needed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ FEWEST_POINTS = 5
 FEWEST_DAYS = 3.0
 """Below this a slope says more about segment rolls and retention than about growth."""
 _ONE_OFF = 6.0
-"""A step of so many robust standard deviations above the others is a load of its own."""
+"""A step of so many robust standard deviations above the others is a one-off load."""
 _SMALLEST_STEP = 0.02
-"""Steps below this share of the size are no loads, however steady the rest is."""
+"""A step below this share of the size is never a one-off load, however steady the other steps are."""
 _LOW, _HIGH = 0.1, 0.9
 HELD_BACK = 0.25
-"""The share of the days that a trend is held against."""
+"""The share of the days that is held back to measure a trend's error."""
 
 
 class Trend(NamedTuple):
@@ -27,7 +27,7 @@ class Trend(NamedTuple):
     high: float
     level: float
     one_off: float
-    """Bytes of loads that came once, and are part of the level and not of the slope."""
+    """Bytes of one-off loads. They are part of the level, not of the slope."""
     points: int
 
 
@@ -36,7 +36,7 @@ def trend_of(days: Sequence[float], sizes: Sequence[float]) -> Trend | None:
 
     The slope is the median of the slopes between all pairs of days that are a third of the time apart (Theil and Sen): a tooth
     of retention's saw is short beside that. The interval is the 10th to the 90th percentile of those slopes. A step up
-    that is far above the others counts as a load that came once, where such steps are rare.
+    that is far above the others counts as a one-off load, if such steps are rare.
 
     Args:
         days: Ascending, in days; one point a day, the largest size of that day.
@@ -60,7 +60,7 @@ def trend_of(days: Sequence[float], sizes: Sequence[float]) -> Trend | None:
 
 
 class Break(NamedTuple):
-    """A size that the days before do not let expect. `expected` is the greatest, or the least, that they do."""
+    """A size outside of what the days before predict. `expected` is the greatest, or the least, predicted size."""
 
     day: float
     size: float
@@ -68,15 +68,15 @@ class Break(NamedTuple):
 
 
 def breaks(days: Sequence[float], sizes: Sequence[float], looked_at: int) -> list[Break]:
-    """Hold each of the last days against the trend of those before it.
+    """Compare each of the last days with the trend of the days before it.
 
-    A size breaks its trend where it is above the highest tooth so far, moved on by the trend (if that grows), or below the lowest
-    one (moved on if it shrinks); by more than six robust standard deviations of the daily steps and 2 % of the size. A step up is
-    told once: the days after it are held against it.
+    A size breaks its trend if it is above the highest tooth so far, moved on by the trend (if that grows), or below the
+    lowest tooth (moved on if the trend shrinks), by more than six robust standard deviations of the daily steps and 2 %
+    of the size. A step up is reported once: the days after it are compared with sizes that include it.
 
     Args:
         days: Ascending, as `trend_of` takes them.
-        looked_at: How many of the last days.
+        looked_at: How many of the last days are compared.
     """
     times, values = np.asarray(days, float), np.asarray(sizes, float)
     found: list[Break] = []
@@ -100,19 +100,19 @@ def breaks(days: Sequence[float], sizes: Sequence[float], looked_at: int) -> lis
 
 
 def _loads(steps: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """What of each step is a load that came once."""
+    """The part of each step that is a one-off load."""
     usual = float(np.median(steps))
     spread = 1.4826 * float(np.median(np.abs(steps - usual)))
     least = max(spread, _SMALLEST_STEP * float(np.median(values)))
     outside = steps > usual + _ONE_OFF * least
-    # A saw's teeth may rise in steps: what comes again and again is no load that came once.
+    # A saw's teeth may rise in steps. Steps that come again and again are not one-off loads.
     if outside.sum() > max(1, len(steps) // 10):
         return np.zeros_like(steps)
     return np.where(outside, steps - usual, 0.0)
 
 
 def days_until(trend: Trend, room: float) -> tuple[float | None, float | None, float | None]:
-    """In how many days `room` bytes above the level are used up: earliest, expected, latest; None where never."""
+    """In how many days `room` bytes above the level are used up: earliest, expected, latest; None: never."""
 
     def at(slope: float) -> float | None:
         if room <= 0:
@@ -123,10 +123,10 @@ def days_until(trend: Trend, room: float) -> tuple[float | None, float | None, f
 
 
 def held_back_error(days: Sequence[float], sizes: Sequence[float]) -> float | None:
-    """How far a trend of the first three quarters misses the last day: (told − real) ÷ real; None where too short."""
+    """Error of a trend of the first three quarters on the last day: (predicted − real) ÷ real; None if too short."""
     kept = round(len(days) * (1 - HELD_BACK))
     trend = trend_of(days[:kept], sizes[:kept])
-    # Against the last teeth's top, which is what a trend tells.
+    # A trend predicts the top of the teeth, so it is compared with the greatest of the sizes that were held back.
     real = max(sizes[kept:], default=0.0)
     if trend is None or real <= 0:
         return None

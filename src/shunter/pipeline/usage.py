@@ -1,4 +1,4 @@
-"""Who uses what, month by month: bytes stored, written, read and carried across racks, by topic, prefix and owner."""
+"""Showback: bytes stored, written, read and carried across racks in each month, by topic, prefix and owner."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def showback(
 ) -> DataFrame:
     """Sum up each topic's months.
 
-    Grain: one row per cluster, month and topic; columns of `showback`. Followers' copies across racks are told by where the
-    newest snapshot shows a partition's replicas; nobody knows the racks of consumers.
+    Grain: one row per cluster, month and topic; columns of `showback`. Followers' copies across racks follow from where
+    the newest snapshot shows a partition's replicas. The racks of consumers are not known.
 
     Args:
         sizes: As `sizes.daily_sizes` gives them.

@@ -1,4 +1,4 @@
-"""Which rows are good: rules on one row, then rules on a replica's rows in order of time.
+"""Judges rows: rules on one row, then rules on a replica's rows in order of time.
 
 A row keeps the first rule that it breaks; nothing is dropped. Rows come in the columns of `RAW`.
 """
@@ -25,16 +25,17 @@ RAW = (
     "cluster_id", "topic_id", "topic", "partition", "broker_id", "role", "window_start", "window_seconds",
     *MEASURES, "source", "file", "reader_rule", "reader_detail",
 )  # fmt: skip
-"""What readers hand over: typed columns, and what they could not read (rule and detail, else null)."""
+"""The columns that readers return: typed values, and the rule and detail of a value that can't be read (else null)."""
 UNSURE = "unsure"
-"""Marks a window that begins before the one ahead of it ended, until it is decided which of them is kept. No batch is committed with it."""
+"""Marks a window that begins before the window ahead of it has ended, until it is decided which of the two is kept. No
+committed batch has this mark."""
 _PLACE = ("series", "place")
-"""How a task's rows are sorted. The hash comes first: it tells nearly all apart, and what is alike in all is not compared."""
+"""How a task's rows are sorted. The hash comes first: it differs between replicas, so `place` is seldom compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is absurd: above what any replica of a real cluster reaches."""
+    """Bounds of plausible values. No replica of a real cluster reaches them."""
 
     bytes_per_second: float = 100e9
     messages_per_second: float = 1e9
@@ -56,12 +57,13 @@ def judge(rows: DataFrame, *, now: datetime, limits: Limits | None = None, clust
     """
     limits = limits or Limits()
     rules = _row_rules(now, limits, cluster)
-    # Which rule is worked out once, and its words only for a row that breaks one.
+    # The number of the broken rule is computed once; the words of the rule only for a row that breaks one.
     judged = rows.withColumn("broken", F.coalesce(*(F.when(hit, F.lit(at)) for at, (_, hit, _) in enumerate(rules))))
     rule, detail = first_broken([(name, F.col("broken") == at, words) for at, (name, _, words) in enumerate(rules)])
     is_broken = F.col("broken").isNotNull()
     return judged.select(
-        # None, no name, and Hive's name for none are one folder, into which Spark would write one file thrice.
+        # Null, an empty name and Hive's name for null are one folder, into which Spark would write one file three
+        # times.
         F.when(~_nameless("cluster_id"), F.col("cluster_id")).alias("cluster_id"),
         F.coalesce("topic_id", _id_of_name()).alias("topic_id"),
         "topic", "partition", "broker_id", "role", "window_start", "window_seconds", *MEASURES, "source", "file",
@@ -87,29 +89,30 @@ def judge_sequence(
     Good rows lose `file`: the batch's manifest has its files, and carrying a path through the shuffle for each row of
     a year costs more than all else.
 
-    The same window twice is found on the way. A window that begins before the one ahead of it ended is only marked (`UNSURE`), be it
-    one of an earlier batch: where there is any, the batch has to be judged again with `one_by_one`, which decides by what was kept
-    before (`sequence`), in Python.
+    A window that comes twice is found here. A window that begins before the window ahead of it has ended is only marked
+    (`UNSURE`), even a window of an earlier batch. If there is such a window, the batch has to be judged again with
+    `one_by_one`: it goes through the windows in Python, because each decision depends on which windows were kept before
+    (`sequence`).
 
     Args:
         known: REPLICA_KEY, window_start, window_seconds and ingest_id of windows that came with earlier batches.
         tasks: Into how many tasks the work is cut.
         buckets: Into how many files a cluster's day is cut; replicas are spread over them by hash.
-        tolerance_seconds: Clocks jitter: an overlap up to this is none.
+        tolerance_seconds: An overlap of up to so many seconds does not count, because clocks jitter.
     """
     kept = [name for name in REJECTS.columns if name not in ("rule", "detail", "ingest_id", "file", "schema_version")]
     spread = _timed(_spread(rows, known, kept, tasks, buckets).repartition(tasks, "place"))
     order = ("window_start", *(("newcomer",) if known is not None else ()), "tie")
     if one_by_one:
         return _one_by_one(_unpacked(spread.sortWithinPartitions(*_PLACE, *order)), kept, tolerance_seconds)
-    # Sorted by eight-byte numbers alone. A replica is known by its hash: two that share one may be taken to overlap, and
-    # are then told apart by `one_by_one`.
+    # Sorted by eight-byte numbers alone. A hash stands for a replica. Windows of two replicas with one hash may seem to
+    # overlap; `one_by_one` then tells the replicas apart.
     in_time = Window.partitionBy(*_PLACE).orderBy(*order)
     ordered = _unpacked(_with_the_one_ahead(spread, in_time, has_known=known is not None))
     judged_good = F.col("row_rule").isNull()
     duplicate = F.coalesce(judged_good & (F.col("before") == F.col("start")), F.lit(False))
-    # The window just ahead says it for all: where none overlaps the next one, and windows of the same start are as long as
-    # each other, none overlaps a later one either.
+    # Only neighbours are compared. If no window overlaps the next one, and windows of the same start have the same
+    # length, no window overlaps a later one either.
     into_next = ~duplicate & (F.col("start") + F.lit(tolerance_seconds) < F.col("ended"))
     unlike = duplicate & (F.col("window_seconds") != F.col("lasted"))
     overlap = F.coalesce(judged_good & (into_next | unlike), F.lit(False))
@@ -131,9 +134,9 @@ def judge_sequence(
 
 
 def _with_the_one_ahead(rows: DataFrame, in_time: WindowSpec, *, has_known: bool) -> DataFrame:
-    """Tell each row of the one ahead of it: `before` (its start, where it is of the same replica), `ended`, `lasted`.
+    """Add to each row what the row ahead has: `before` (its start, if it is of the same replica), `ended`, `lasted`.
 
-    `earlier` is the last window ahead that came before; null where none did.
+    `earlier` is the last window ahead that came with an earlier batch; null if there is none.
     """
     same = (F.lag("partition").over(in_time) == F.col("partition")) & (
         F.lag("broker_id").over(in_time) == F.col("broker_id")
@@ -151,7 +154,7 @@ def _with_the_one_ahead(rows: DataFrame, in_time: WindowSpec, *, has_known: bool
 
 
 def _spread(rows: DataFrame, known: DataFrame | None, kept: list[str], tasks: int, buckets: int) -> DataFrame:
-    """Bring a batch's rows, and windows that came before, to where each replica's meet; as narrow as a shuffle wants them."""
+    """Join a batch's rows and windows of earlier batches into one frame for the shuffle, with few, narrow columns."""
     text = F.lit(None).cast("string")
     mine = rows.select(
         *kept, "file", F.col("rule").alias("row_rule"), F.col("detail").alias("row_detail"), text.alias("known_by")
@@ -161,9 +164,9 @@ def _spread(rows: DataFrame, known: DataFrame | None, kept: list[str], tasks: in
         mine = mine.unionByName(theirs.drop("ingest_id"), allowMissingColumns=True)
     good = F.col("row_rule").isNull()
     replica = F.xxhash64(*REPLICA_KEY)
-    # The id of a topic that has none repeats its name, and needs not go through the shuffle beside it.
+    # The id of a topic without one repeats the topic's name, so it need not go through the shuffle beside the name.
     own_id = F.nullif(F.col("topic_id"), _id_of_name()).alias("topic_id")
-    # What nearly no row has is one column for all of it.
+    # Values that hardly any row has share one column.
     aside = F.struct(F.when(~good, F.col("file")).alias("file"), "row_rule", "row_detail", "known_by")
     return mine.select(
         *(own_id if name == "topic_id" else name for name in kept if name != "date"),
@@ -174,7 +177,7 @@ def _spread(rows: DataFrame, known: DataFrame | None, kept: list[str], tasks: in
 
 
 def _place(spark: SparkSession, replica: Column, tasks: int, buckets: int) -> Column:
-    """A number for each cluster and bucket: rows of one number come to one task, a cluster's buckets to different ones."""
+    """A number for each cluster and bucket. Rows of one number go to one task, a cluster's buckets to several tasks."""
     if buckets == 1:
         return F.xxhash64("cluster_id")
     first = F.pmod(F.xxhash64("cluster_id"), F.lit(tasks))
@@ -184,18 +187,18 @@ def _place(spark: SparkSession, replica: Column, tasks: int, buckets: int) -> Co
 
 
 def _timed(spread: DataFrame) -> DataFrame:
-    """Add what rows are put in order by. `newcomer` is 0 for windows that came before."""
+    """Add the columns that order the rows. `newcomer` is 0 for windows of earlier batches."""
     return spread.select(
         "*",
         F.unix_seconds("window_start").alias("start"),
         F.when(F.col("aside.known_by").isNull(), F.lit(1)).otherwise(F.lit(0)).alias("newcomer"),
-        # Of two rows for one window the same one must win whenever the batch is run again.
+        # If there are two rows for one window, the same row must win whenever the batch is run again.
         F.xxhash64(*MEASURES, "window_seconds").alias("tie"),
     )
 
 
 def _unpacked(rows: DataFrame) -> DataFrame:
-    """Derive again what need not go through the shuffle and the sort."""
+    """Restore the columns that did not go through the shuffle and the sort."""
     return rows.withColumns(
         {
             "topic_id": F.coalesce("topic_id", _id_of_name()),
@@ -223,7 +226,7 @@ def _one_by_one(ordered: DataFrame, kept: list[str], tolerance: int) -> DataFram
 
         return judge_batches(batches, to_arrow_schema(wanted, timestamp_utc=True), key, tolerance)
 
-    # What is kept depends on what was kept before: no native function goes through rows so.
+    # Which window is kept depends on which were kept before. No native function goes through rows in this way.
     return given.mapInArrow(work, wanted)
 
 
@@ -253,7 +256,7 @@ def _row_rules(now: datetime, limits: Limits, cluster: str | None) -> list[tuple
 
 
 def _nameless(name: str) -> Column:
-    """Whether a name is none; null where there is no name at all."""
+    """Whether a name is empty or Hive's name for null; null if the name is null."""
     return (F.trim(name) == "") | (F.col(name) == NO_NAME)
 
 

@@ -38,7 +38,7 @@ def partition_weeks(model: DataFrame, shapes: DataFrame) -> DataFrame:
         for short, shape in zip(("in", "out"), wanted, strict=True)
     }
     peaks = {f"{short}_p95": F.coalesce(f"bytes_{short}_p95", F.lit(0.0)) for short in ("in", "out")}
-    # A leader that moved on left a row behind: the newest one says how the partition behaves.
+    # A former leader still has a row: the row with the newest window says how the partition behaves.
     first = F.struct((F.col("role") == LEADER).cast("int"), F.unix_seconds("last_window"), -F.col("broker_id"))
     named = joined.withColumns({**weeks, **peaks}).groupBy("cluster_id", "topic_id", "partition")
     best = F.max_by(F.struct(*weeks, *peaks), first).alias("best")
@@ -46,7 +46,7 @@ def partition_weeks(model: DataFrame, shapes: DataFrame) -> DataFrame:
 
 
 def at_busiest_hours(model: DataFrame, shapes: DataFrame, weeks: DataFrame) -> DataFrame:
-    """Say what each replica carries in the hour in which its cluster's brokers together carry most.
+    """Add what each replica carries in the hour in which its cluster's brokers together carry most.
 
     Grain: as `model`, none dropped; its columns, and bytes_in_week and bytes_out_week. A replica without a shape, or of a
     cluster without broker weeks, carries its 95th percentile.
@@ -67,7 +67,7 @@ def at_busiest_hours(model: DataFrame, shapes: DataFrame, weeks: DataFrame) -> D
         f"{name}_week": F.coalesce(F.get(_week(F.col(shape), name), F.col("busiest") - 1), f"{name}_p95")
         for name, shape in wanted.items()
     }
-    # What was never measured stays unknown.
+    # A rate that was never measured stays null.
     known = {name: F.when(F.col(name.replace("_week", "_p95")).isNotNull(), rate) for name, rate in rates.items()}
     return joined.withColumns(known).select(*model.columns, *known)
 
@@ -92,7 +92,7 @@ def broker_weeks(weeks: DataFrame, replicas: DataFrame) -> DataFrame:
     counts = replicas.groupBy(*key).agg(held)
     placed = replicas.select(*key, "broker_id", (F.col("position") == 0).alias("leads"))
     joined = placed.join(counts, on=key, how="inner").join(weeks, on=key, how="left")
-    # 168 hours of a million replicas are added as arrays; exploded they would be rows by the hundred million.
+    # The 168 hours of a million replicas are added as arrays. Exploded, they would be hundreds of millions of rows.
     parts = joined.select(
         "cluster_id", "broker_id", "leads", "held", "in_week", "out_week", "in_p95", "out_p95"
     ).mapInArrow(_added, _SUMS)  # fmt: skip
@@ -115,7 +115,7 @@ def _sum_of_arrays(name: str) -> Column:
 
 
 def _added(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of one broker become one, batch by batch."""
+    """Add up the rows of each broker, batch by batch."""
     import pyarrow as pa  # noqa: PLC0415  on the executor
 
     kinds = {"cluster_id": pa.string(), "broker_id": pa.int32()}

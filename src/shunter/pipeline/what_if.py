@@ -1,4 +1,4 @@
-"""What if, for every cluster of a lake: sizes of a later day, the question to the planner, its answer as tables."""
+"""What-if questions to every cluster of a lake: sizes of a later day, a question to the planner, answers as tables."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ GROWTHS = {"expected": "growth_bytes_per_day", "high": "growth_high"}
 
 @dataclass(frozen=True, slots=True)
 class FleetQuestion:
-    """What is asked, of which clusters (none named: all), and for which day."""
+    """The question, its clusters (none named: all), and the day that it is about."""
 
     question_id: str
     asked: ChangeQuestion = field(default_factory=ChangeQuestion)
     basis: FleetPlan = field(default_factory=lambda: FleetPlan(""))
-    """Clusters, peak, capacity, and how old the newest snapshot may be; its request is not looked at."""
+    """Clusters, peak, capacity, and how old the newest snapshot may be; its request is not used."""
     until: date | None = None
     """Sizes are those of that day; None: of the newest snapshot."""
     growth: str = "expected"
 
 
 class ToldAnswer(NamedTuple):
-    """The answer for one cluster; None where there is no answer, and `message` says why. Shares of capacities."""
+    """The answer for one cluster. Fields are None if there is no answer; `message` then says why."""
 
     cluster_id: str
     status: str
@@ -57,11 +57,12 @@ class ToldAnswer(NamedTuple):
     partitions_with_growth: int
     partitions: int
     fullest: tuple[tuple[str, int, float, float | None, float], ...] = ()
-    """The broker that ends fullest, for each resource: resource, broker, before, stood in for what is lost, after."""
+    """For each resource the broker that ends fullest: resource, broker, and the shares of its capacity that are used
+    before the plan, once racks are lost, and after the plan."""
 
 
 def grown(rows: DataFrame, runway: DataFrame, until: date, growth: str = "expected") -> DataFrame:
-    """Let sizes grow as their topics do, from the newest day with sizes until a day.
+    """Let sizes grow at their topics' rates, from the newest day with sizes until a day.
 
     Grain: as `rows`, none dropped; with a column `grows`: whether the topic's growth is known. A topic that shrinks stays as
     it is.
@@ -134,7 +135,7 @@ def ask_lake(spark: SparkSession, lake: Lake, asked: FleetQuestion) -> tuple[Tol
 
 
 def targets_of(spark: SparkSession, lake: Lake, question_id: str) -> Iterator[tuple[str, PlannedTarget]]:
-    """The plans to get there, with their cluster's id, in order of cluster, topic and partition."""
+    """Targets of the answers' plans, with their cluster's id, in order of cluster, topic and partition."""
     of_it = lake.read(spark, WHAT_IF).where(F.col("question_id") == question_id)
     each = of_it.select("cluster_id", F.explode("assignments").alias("one")).select("cluster_id", "one.*")
     for row in each.orderBy("cluster_id", "topic", "partition").toLocalIterator():

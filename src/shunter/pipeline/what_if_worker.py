@@ -1,4 +1,4 @@
-"""What a Spark task does with a what-if question: each cluster answered in a process of its own. No Spark in here."""
+"""A what-if question in a Spark task: each cluster is answered in a process of its own. No Spark in here."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ RESULT_DDL = """
 
 @dataclass(frozen=True, slots=True)
 class ChangeQuestion:
-    """What is asked of each cluster. `rate` is what a broker copies each way (bytes/s), `seconds` the time for an answer."""
+    """The question to each cluster. `rate`: copies of a broker each way (bytes/s); `seconds`: time for an answer."""
 
     change: ClusterChange = field(default_factory=ClusterChange)
     request: PlanRequest = field(default_factory=PlanRequest)
     fewest: bool = False
-    """Find how many brokers it takes, instead of those that the change names."""
+    """Find the fewest additional brokers that suffice, instead of taking those that the change names."""
     rate: float = 50e6
     seconds: float = 600.0
 
 
 def answer_batches(batches: Iterable[pa.RecordBatch], asked: ChangeQuestion) -> Iterator[pa.RecordBatch]:
-    """ChangeAnswer for every cluster of a task; rows of one cluster must follow one another.
+    """Answer the question for every cluster of a task; rows of one cluster must follow one another.
 
     Args:
         batches: Columns of `fleet.FLEET_ROWS`.
@@ -76,10 +76,10 @@ def answer_batches(batches: Iterable[pa.RecordBatch], asked: ChangeQuestion) -> 
 
 
 def answer_cluster(cluster_id: str, table: pa.Table, asked: ChangeQuestion) -> dict[str, Any]:
-    """ChangeAnswer for one cluster here and now.
+    """Answer the question for one cluster, in this process.
 
     Raises:
-        FormatError: rows that make no cluster.
+        FormatError: the rows do not make up a cluster.
         PlanRefused: the question can't be answered for this cluster.
     """
     cluster = cluster_load(cluster_id, table)

@@ -1,4 +1,4 @@
-"""What Kafka's dashboards count of partitions, one topic at a time, for a cluster may have a hundred thousand.
+"""The partition counts of Kafka's dashboards, made one topic at a time, because a cluster may have 100,000 partitions.
 
 Source: Apache 3.9, `KafkaController.updateMetrics` and `ControllerContext`.
 """
@@ -13,19 +13,19 @@ from shunter.model.partition import BrokerId
 
 
 class Census(NamedTuple):
-    """Partitions, those without a live leader, and those that another replica leads than the first."""
+    """Partitions, those without a live leader, and those that are not led by their first replica."""
 
     partitions: int = 0
     offline: int = 0
     imbalanced: int = 0
 
     def plus(self, other: Census) -> Census:
-        """Add up."""
+        """Add another census to this one."""
         return Census(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
 
 def count_topic(topic: TopicState, live: AbstractSet[BrokerId], *, deleting: bool) -> Census:
-    """Count one topic's partitions; of one that is being deleted none is offline or out of balance.
+    """Count one topic's partitions. In a topic that is being deleted none counts as offline or out of balance.
 
     Cost: O(partitions).
     """

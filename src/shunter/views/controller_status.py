@@ -1,4 +1,4 @@
-"""How one controller process stands, in a few figures: what the service's page shows of Shunter's controllers."""
+"""The status of one controller process in a few figures, for the service's page."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from shunter.views.metrics import Cluster, Lag
 from shunter.views.readiness import Readiness
 
 MOST_TEXTS = 100
-"""Sentences that are read of one controller; it has a handful."""
+"""The most sentences that are read from one controller; it has a handful."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerStatus:
-    """One process. Figures are 0 where it does not lead."""
+    """One process. Figures about the cluster are 0 if the process does not lead."""
 
     broker_id: int
-    """The id under which it stands for the controllership."""
+    """The id under which the process stands for the controllership."""
     active: bool
     """Whether it is the controller and has read the cluster."""
     ready: bool
     """Whether it leads or could take over."""
     told: tuple[str, ...]
-    """What it does, or what is in its way, in sentences."""
+    """Sentences about what it does, or what keeps it from that."""
     controller_epoch: int
     """The epoch of its last election; 0: it was never elected."""
     brokers: int
-    """Live ones; itself is left out, though it is registered as one."""
+    """Live brokers, without the process itself, which is registered as a broker too."""
     partitions: int
     moves: Mapping[str, int]
     """Reassignments by phase."""
     events_waiting: int
-    """Events that it has not looked at yet."""
+    """Events that it has not handled yet."""
     oldest_event_s: float
-    """The age of the oldest of these, in seconds."""
+    """The age of the oldest of these events, in seconds."""
     decisions_waiting: int
     """Partitions and topics that wait for their slice."""
     unreachable_brokers: int
     lag_s: float
     """How late its event loop was at the last probe, in seconds."""
     worst_lag_s: float
-    """How late it was at the worst within the last minute, or a little longer."""
+    """How late the loop was at worst within the last minute or a little longer, in seconds."""
 
 
 def status_of(
@@ -56,14 +56,14 @@ def status_of(
     brokers: tuple[int, int],
     lag: Lag,
 ) -> ControllerStatus:
-    """Put it together.
+    """Make the status of this process.
 
     Args:
-        broker_id: Its own.
+        broker_id: Its own id.
         stands: Whether it can do its work.
-        cluster: What it leads.
-        waiting: Events, the age of the oldest in seconds, and decisions.
-        brokers: How many are live beside it, and to how many of these it has no connection.
+        cluster: The cluster that it leads.
+        waiting: Numbers of waiting events, the age of the oldest event in seconds, and waiting decisions.
+        brokers: How many other brokers are live, and to how many of these it has no connection.
         lag: `worst_s` is of the last minute.
     """
     events, oldest_s, decisions = waiting
@@ -86,7 +86,7 @@ def status_of(
 
 
 def encode_status(status: ControllerStatus) -> bytes:
-    """As JSON, an object with the fields of `ControllerStatus`."""
+    """The status as a JSON object with the fields of `ControllerStatus`."""
     return orjson.dumps(asdict(status))
 
 
@@ -94,7 +94,7 @@ def decode_status(raw: bytes, where: str) -> ControllerStatus:
     """Read what `encode_status` made. Fields that a later version added are left out.
 
     Raises:
-        FormatError: it is no such object; `where` says what answered.
+        FormatError: it is not such an object; `where` names the address that answered.
     """
     try:
         document = orjson.loads(raw)
@@ -105,7 +105,7 @@ def decode_status(raw: bytes, where: str) -> ControllerStatus:
     names = [field.name for field in fields(ControllerStatus)]
     lacking = [name for name in names if name not in document]
     if lacking:
-        raise FormatError(where, f"tells no {lacking[0]}: is it `metrics_port` of a controller of this version?")
+        raise FormatError(where, f"does not report {lacking[0]}: is it `metrics_port` of a controller of this version?")
     return ControllerStatus(**{name: _read(where, name, document[name]) for name in names})
 
 
@@ -120,7 +120,7 @@ def _read(where: str, name: str, value: Any) -> Any:
         return float(value)
     if name not in ("told", "moves", "active", "ready") and not name.endswith("_s") and _count(value):
         return value
-    raise FormatError(where, f"{name} = {value!r} is none")
+    raise FormatError(where, f"{name} = {value!r} is not such a figure")
 
 
 def _count(value: Any) -> bool:

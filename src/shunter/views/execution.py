@@ -30,7 +30,7 @@ class MoveRow:
     steps: int
     waits: str
     stuck: str
-    """Why it can't end as things are, and the way out; "": nothing is known that keeps it from ending."""
+    """Why the move can't end now, and the way out; "": nothing is known that keeps it from ending."""
     total_bytes: int
     copied_bytes: int
     rollback_bytes: int
@@ -53,20 +53,20 @@ class ExecutionView:
     low_ms: int | None
     high_ms: int | None
     held: str
-    """What is told beside the end, or in its place: which moves are paused or stuck, and why; "": nothing."""
+    """Shown beside the ETA, or instead of it: which moves are paused or stuck, and why; "": none."""
     rollback_bytes: int
-    """What a rollback of all that is open would copy, at most."""
+    """The most that a rollback of all open moves would copy."""
     brokers_down: tuple[int, ...]
     silent_ms: int
-    """For how long the cluster has not answered; 0: it does."""
+    """For how long the cluster has not answered; 0: it answers."""
     throttles_left: int
     owed: str
-    """Brokers and topics that throttles are owed to, which no open move needs; "" where there are none."""
+    """Brokers and topics whose throttles are still to be given back, and which no open move needs; "": none."""
     moves: tuple[MoveRow, ...]
 
     @property
     def share(self) -> float:
-        """How much is done, from 0 to 1: by bytes where there are any, else by moves."""
+        """How much is done, from 0 to 1: by bytes if there are any, else by moves."""
         if self.total_bytes > 0:
             return min(1.0, self.copied_bytes / self.total_bytes)
         ended = sum(count for state, count in self.counts.items() if state not in OPEN_STATES)
@@ -80,10 +80,10 @@ OPEN_STATES = ("pending", "moving", "paused")
 
 
 def as_its_driver_sees_it(view: ExecutionView, live: ExecutionView) -> ExecutionView:
-    """A journal's view with what only its driver measures: copied bytes, the end, what moves wait for.
+    """A journal's view with the figures that only its driver measures: copied bytes, the ETA, what moves wait for.
 
-    A move that has ended, or was turned, since the driver looked stays as the journal has it. So does one that the
-    driver's view leaves out, for it lists so many at most; its sums are of all.
+    A move that has ended, or was turned, after the driver's view was made stays as in the journal. So does a move that
+    is not in the driver's view, which lists a limited number of moves; its sums are of all moves.
     """
     seen = {(row.partition, row.direction, row.target): row for row in live.moves}
     rows = tuple(_measured(row, seen.get((row.partition, row.direction, row.target))) for row in view.moves)
@@ -122,7 +122,7 @@ def view_execution(
     now_ms: int,
     others: Mapping[ThrottleKey, int] | None = None,
 ) -> ExecutionView:
-    """Make the view of an execution, open moves first. `others`: rates of others that hold in place of ours."""
+    """Make the view of an execution, open moves first. `others`: others' throttles that hold instead of its own."""
     rows = [_row(state, meter, move) for move in state.moves.values()]
     counts: dict[str, int] = {}
     for row in rows:
@@ -154,14 +154,14 @@ def view_execution(
 
 
 def undriven(view: ExecutionView) -> ExecutionView:
-    """The view of an execution that no executor drives: steps that were asked for go on, and no other one begins."""
-    nobody = "no end: nobody drives it until `shunter resume`"
+    """The view of an execution that no executor drives: steps that were asked for go on, and no other step begins."""
+    nobody = "no end: no executor drives it until `shunter resume`"
     return replace(view, bytes_per_s=None, left_ms=None, low_ms=None, high_ms=None, held=nobody)
 
 
 def view_to_json(view: ExecutionView, *, most_moves: int | None = None) -> dict[str, Any]:
     """The view as a JSON object, with the share done; at most so many moves, open ones first."""
-    # Not `asdict`, which copies deeply: with thousands of moves that would cost more than all decisions.
+    # `asdict` would copy deeply: with thousands of moves that would cost more than all decisions.
     document = {name: getattr(view, name) for name in _VIEW}
     document["moves"] = [{name: getattr(row, name) for name in _ROW} for row in view.moves[:most_moves]]
     document["share"] = round(view.share, 6)
@@ -169,7 +169,7 @@ def view_to_json(view: ExecutionView, *, most_moves: int | None = None) -> dict[
 
 
 def view_from_json(document: dict[str, Any]) -> ExecutionView | None:
-    """A view that another process left; None: it is none, or of another version of this program."""
+    """A view that another process left; None: it is not a view, or another version of this program wrote it."""
     names = {"counts": dict, "moves": list, "brokers_down": list}
     if not set(_VIEW) <= document.keys() or any(not isinstance(document[name], names[name]) for name in names):
         return None
@@ -185,7 +185,7 @@ def _row_from_json(document: dict[str, Any]) -> MoveRow:
 
 
 def told_state(move: Move) -> str:
-    """How a move stands: pending, moving, paused, or its outcome."""
+    """The state of a move: pending, moving, paused, or its outcome."""
     if move.outcome is not None:
         return move.outcome.value
     if move.paused:
@@ -214,7 +214,7 @@ def _row(state: ExecutorState, meter: Meter, move: Move) -> MoveRow:
 
 
 def _total(move: Move) -> int:
-    """Bytes that a move has to copy in all, on its way to the target or back; if it ended elsewhere, what it copied."""
+    """Bytes that a move has to copy in all, to its target or back; if it ended elsewhere, the bytes that it copied."""
     if move.direction is Direction.STOP or move.outcome not in (None, Outcome.DONE, Outcome.ROLLED_BACK):
         return move.copied_bytes
     if move.direction is Direction.BACK:

@@ -1,4 +1,4 @@
-"""How the keeper sees a cluster, for command, page and API: the conditions that hold, and what is proposed."""
+"""The keeper's view of a cluster, for command, page and API: the conditions that hold, and the proposals."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    # They come with the planner, which takes longer to load than what a command shows by these views takes in all.
+    # These import the planner, which takes longer to load than a whole command that only shows these views.
     from shunter.core.keeper.memory import Holding
     from shunter.core.keeper.proposals import Proposal
 
 
 @dataclass(frozen=True, slots=True)
 class ConditionView:
-    """A condition that holds. `since_ms` None: it was seen first at this look; milliseconds since 1970 UTC."""
+    """A condition that holds. `since_ms`: milliseconds since 1970 UTC; None: it was first seen at this look."""
 
     condition: str
     about: str
     text: str
     since_ms: int | None
     minutes: int
-    """For how long it is known to hold."""
+    """For how long the condition is known to hold."""
     wanted_minutes: int
 
 
 @dataclass(frozen=True, slots=True)
 class ProposalView:
-    """A proposal. `ready`: it may be begun; else `held_back` says why not, or `undone` why the planner finds nothing."""
+    """A proposal. `ready`: it may begin; else `held_back` says why not, or `undone` why the planner finds no plan."""
 
     scope: str
     mode: str
@@ -34,7 +34,7 @@ class ProposalView:
     conditions: tuple[str, ...]
     reasons: tuple[str, ...]
     partitions: int
-    """Whose replicas or order change."""
+    """Partitions whose replicas change, or their order."""
     moves: int
     """Replicas that are copied."""
     bytes: int
@@ -42,11 +42,11 @@ class ProposalView:
     undone: tuple[str, ...]
     held_back: tuple[str, ...]
     behind: str = ""
-    """The scope of the proposal that comes first: this one is planned from what that leaves, and has no figures before."""
+    """The scope of the proposal that comes first. This one is planned after that, and has no figures before."""
 
 
 def view_condition(holding: Holding) -> ConditionView:
-    """A condition, ready to be shown."""
+    """The view of a condition."""
     subject = holding.sign.subject
     return ConditionView(
         subject.condition.value,
@@ -59,7 +59,7 @@ def view_condition(holding: Holding) -> ConditionView:
 
 
 def view_proposal(proposal: Proposal) -> ProposalView:
-    """A proposal, ready to be shown."""
+    """The view of a proposal."""
     return ProposalView(
         proposal.scope.value,
         proposal.mode.value,

@@ -1,4 +1,4 @@
-"""A cluster as the keeper saw it last, as page and API show it."""
+"""A cluster at the keeper's last look, as page and API show it."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ from shunter.views.service import (
 
 @dataclass(frozen=True, slots=True)
 class SeenCluster:
-    """What the last look of a cluster came to."""
+    """The result of the last look at a cluster."""
 
     sighting: Sighting
     judgement: Judgement
     policy: KeeperPolicy
-    """With all intents."""
+    """The policy with all intents."""
     runway: DiskRunway
 
 
 @dataclass(frozen=True, slots=True)
 class Surrounding:
-    """What there is to say of a cluster beside the last look."""
+    """The state of a cluster that does not come from the last look."""
 
     health: ClusterHealth
     intents: tuple[KeptIntent, ...] = ()
@@ -55,7 +55,7 @@ class Surrounding:
 
 
 def dressed(page: KeptClusterView, around: Surrounding) -> KeptClusterView:
-    """The page of a cluster with what changes between two looks. Cheap, whatever the size of the cluster."""
+    """The page of a cluster with the parts that change between two looks. Cheap, whatever the size of the cluster."""
     execution = around.execution if around.execution is not None and around.execution.running else None
     row = replace(
         page.row,
@@ -182,7 +182,7 @@ def _brokers(seen: SeenCluster) -> tuple[KeptBrokerView, ...]:
 
 
 def safe_to_remove(sighting: Sighting, policy: KeeperPolicy) -> tuple[int, ...]:
-    """Brokers that are drained or replaced, hold nothing, and that nothing is on its way to; nothing is known while moves are not."""
+    """Brokers that are drained or replaced, hold no replica, and get none. Empty while the moves could not be read."""
     if any(what == "moves" for what, _why in sighting.check_up.unread):
         return ()
     busy = {broker for each in sighting.inventory.partitions for broker in each.replicas}
@@ -211,7 +211,7 @@ def _why_not(condition: Condition, mode: Mode, seen: SeenCluster) -> tuple[str, 
     if condition not in MENDED:
         return ("no plan mends this",)
     if mode is Mode.NOTIFY:
-        return ("the policy lets it be told alone",)
+        return ("the policy only lets it be reported",)
     scopes = scopes_of([condition])
     for proposal in seen.judgement.proposals:
         if proposal.scope in scopes and condition in proposal.conditions:
@@ -246,10 +246,10 @@ def view_moves(
     proposal: str,
     paused: KillSwitch | None,
 ) -> MovesView:
-    """What moves in a cluster: ours as the executor tells them, those of others as the last look saw them.
+    """The moves in a cluster: this execution's as the executor reports them, those of others as the last look saw them.
 
     Args:
-        execution: None: this process drives nothing there.
+        execution: None: this process does not drive the cluster.
         isr: In-sync replicas by partition's name, as the executor saw them last.
         others: As the last look saw them.
         proposal: The proposal that is being carried out; "": none.
@@ -262,7 +262,7 @@ def view_moves(
     foreign = tuple(row for row in others if row.partition not in names)
     if execution is None or not execution.running:
         at_ms = 0 if execution is None else execution.at_ms
-        why = "another's moves tell no end" if foreign else "nothing is being moved"
+        why = "the end of another's moves is not known" if foreign else "nothing is being moved"
         return MovesView(0, at_ms, "", (*foreign, *ended), why_no_eta=why, paused=paused)
     why = "" if execution.left_ms is not None else execution.held or "nothing was copied for long enough yet"
     return MovesView(
@@ -307,7 +307,7 @@ def _ours(execution: ExecutionView, isr: Mapping[str, tuple[int, ...]]) -> Itera
 
 
 def others_moves(sighting: Sighting) -> Iterable[MoveView]:
-    """What is being moved in a cluster and is not in our journal."""
+    """Moves under way in a cluster that are not in the executor's journal."""
     isrs: dict[str, Sequence[int]] = {
         _name(each.topic, each.partition): each.isr for each in sighting.inventory.partitions
     }

@@ -1,4 +1,4 @@
-"""What a controller process counts, at one moment: the read model for Prometheus and other front ends."""
+"""The figures of a controller process at one moment: the read model for Prometheus and other front ends."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from shunter.views.census import Census
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How often something was done and how long it took together, since the start; seconds. `recent`: the latest of it."""
+    """How often something was done, and its total duration in seconds, since the start. `recent`: latest durations."""
 
     count: int = 0
     seconds: float = 0.0
     recent: tuple[float, ...] = ()
 
     def quantile(self, share: float) -> float:
-        """Give the duration that this share of the recent ones does not exceed; 0 where there is none."""
+        """Return the duration that this share of the recent ones does not exceed; 0 if there are none."""
         ordered = sorted(self.recent)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
     def plus(self, other: Timing) -> Timing:
-        """Put both together."""
+        """Add another timing to this one."""
         return Timing(self.count + other.count, self.seconds + other.seconds, self.recent + other.recent)
 
 
 @dataclass(frozen=True, slots=True)
 class PendingDeletions:
-    """Topics that are being deleted, and replicas of theirs that are not deleted yet; some of them on dead brokers."""
+    """Topics that are being deleted, and their replicas that are not deleted yet. `stuck`: some are on dead brokers."""
 
     topics: int = 0
     replicas: int = 0
@@ -61,7 +61,7 @@ class AnswerErrors:
 
 @dataclass(frozen=True, slots=True)
 class BrokerQueue:
-    """One broker's queue now. `oldest_s` is the age of the oldest unanswered request; `resident` its bodies' bytes."""
+    """One broker's queue now. `oldest_s`: age of the oldest unanswered request. `resident`: its bodies' bytes."""
 
     broker: int
     connected: bool
@@ -70,12 +70,12 @@ class BrokerQueue:
     oldest_s: float
     resident: int
     waits: Timing = field(default_factory=Timing)
-    """Until requests were sent, since the start."""
+    """How long requests waited until they were sent, since the start."""
 
 
 @dataclass(frozen=True, slots=True)
 class FragmentCacheSize:
-    """What is kept of encoded metadata; `held` is bytes of memory."""
+    """The size of the cache of encoded metadata; `held` is bytes of memory."""
 
     topics: int
     partitions: int
@@ -84,7 +84,7 @@ class FragmentCacheSize:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What is led. `moves` counts reassignments by phase."""
+    """The cluster that the controller leads. `moves` counts reassignments by phase."""
 
     active: bool
     controller_epoch: int
@@ -96,10 +96,10 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """The event queue and the tasks behind it. Seconds and counts since the start, but for what waits now.
+    """The event queue and the tasks behind it. Seconds and counts since the start, except what waits now.
 
-    `events_waiting` and `oldest_event_s` are of events that were not looked at; `items_waiting` of decisions that wait
-    for their slice, and `barrier` counts the brokers whose answers they wait for.
+    `events_waiting` and `oldest_event_s` are about events that were not handled yet. `items_waiting` counts decisions
+    that wait for their slice, and `barrier` the brokers whose answers they wait for.
     """
 
     events: Mapping[str, Timing]
@@ -140,7 +140,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """Connections to us, and what they make us hold now; bytes, refusals and closings since the start.
+    """Connections to the controller, and the memory that they hold now; bytes, refusals and closings since the start.
 
     `connections` is by kind (client, newcomer, broker), `refused` and `closed` by reason.
     """
@@ -149,7 +149,7 @@ class Peers:
     refused: Mapping[str, int] = field(default_factory=dict)
     closed: Mapping[str, int] = field(default_factory=dict)
     denied: Mapping[str, int] = field(default_factory=dict)
-    """What was refused for want of a permission, by operation."""
+    """Requests that were refused because a permission was missing, by operation."""
     served: tuple[Served, ...] = ()
     by_principal: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Requests that were answered, by API and principal."""
@@ -173,7 +173,7 @@ class LogCounts:
 
 @dataclass(frozen=True, slots=True)
 class ControllerMetrics:
-    """Everything together. `encode_s`, `connections`, `lost`, `timeouts`, `superseded`, `dropped` count since the start."""
+    """All figures. `encode_s`, `connections`, `lost`, `timeouts`, `superseded`, `dropped` count since the start."""
 
     cluster: Cluster
     work: Workload
@@ -196,13 +196,13 @@ class ControllerMetrics:
     administrative: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Administrative requests by API and outcome."""
     different_defaults: tuple[str, ...] = ()
-    """Kafka's settings whose defaults differ between brokers, or from ours."""
+    """Kafka's settings whose defaults differ between brokers, or from the controller's."""
 
 
 def pending_deletions(
     deletions: Mapping[str, AbstractSet[tuple[TopicPartition, BrokerId]]], live: AbstractSet[BrokerId]
 ) -> PendingDeletions:
-    """Count what has to be deleted. Cost: O(replicas of topics that are being deleted)."""
+    """Count the replicas that have to be deleted. Cost: O(replicas of topics that are being deleted)."""
     stuck = [sum(broker not in live for _, broker in replicas) for replicas in deletions.values()]
     return PendingDeletions(
         len(deletions), sum(map(len, deletions.values())), sum(count > 0 for count in stuck), sum(stuck)
@@ -210,7 +210,7 @@ def pending_deletions(
 
 
 def cluster_metrics(view: ClusterView) -> Cluster:
-    """Count what is led. Cost: O(topics and moves)."""
+    """Count the parts of the cluster. Cost: O(topics and moves)."""
     moves: dict[str, int] = {}
     for move in view.reassignments.values():
         moves[move.phase.value] = moves.get(move.phase.value, 0) + 1

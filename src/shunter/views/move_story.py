@@ -1,6 +1,6 @@
-"""What became of one move, as its journal tells: each step with its replicas, and everything else with cause and duration.
+"""The story of one move, from its journal: each step with its replicas, and all other events with cause and duration.
 
-Times are milliseconds since 1970 UTC, durations milliseconds, sizes bytes. None: nobody saw it, or it is not over.
+Times are milliseconds since 1970 UTC, durations milliseconds, sizes bytes. None: it was not seen, or is not over.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ class StoryStep:
     before: tuple[int, ...]
     after: tuple[int, ...]
     isr: tuple[int, ...]
-    """Who was in sync when it ended; empty: it has not ended, or nobody saw it."""
+    """The replicas in sync when the step ended; empty: it has not ended, or they were not seen."""
     reason: str
-    """Why it was begun; of a dropped one, why it was dropped."""
+    """Why the step was begun; of a dropped step, why it was dropped."""
     begun_at_ms: int | None = None
     ended_at_ms: int | None = None
     copied_bytes: int | None = None
     rollback_bytes: int = 0
-    """What a rollback from its end copies: originals that are gone from disk by then."""
+    """Bytes that a rollback from the step's end copies: originals that are deleted at that point."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoryEvent:
-    """Something that happened to a move. `number` counts from 1; `until_ms` is of what lasted; `cause` is why, or who."""
+    """An event of a move. `number` counts from 1. `until_ms`: its end, if it lasted. `cause`: a reason or a person."""
 
     number: int
     at_ms: int
@@ -67,7 +67,7 @@ class StoryEvent:
 
 @dataclass(frozen=True, slots=True)
 class MoveStory:
-    """One move of one execution, from its acceptance to its end, or to now."""
+    """One move of one execution, from its acceptance to its end or to now."""
 
     partition: str
     execution: int
@@ -75,26 +75,26 @@ class MoveStory:
     executions: tuple[int, ...]
     """All executions that moved the partition, ascending."""
     plan: str
-    """The plan that brought it; a proposal's id, if it was one."""
+    """The id of its plan, or of the proposal if the plan was a proposal."""
     state: str
-    """pending, moving or paused; of one that has ended, its outcome."""
+    """pending, moving or paused; the outcome if the move has ended."""
     direction: str
     strategy: str
     adopted: bool
-    """It ran already when it was taken on, so the order of `original` is a guess."""
+    """The move ran already when the executor adopted it, so the order of `original` is a guess."""
     original: tuple[int, ...]
     target: tuple[int, ...]
     replicas: tuple[int, ...]
-    """Where it was when nothing was under way last; of one that has ended, at its end."""
+    """The partition's replicas when no step was under way last; at the move's end, if it has ended."""
     size_bytes: int
     copied_bytes: int
     accepted_at_ms: int
     ended_at_ms: int | None
     reason: str
-    """Why it ended so; empty: it is open."""
+    """Why the move ended in this way; empty: it is open."""
     steps: tuple[StoryStep, ...]
     waits: str
-    """What it will stand still for after the steps to come, as things are; empty: it reaches its goal."""
+    """What the move will wait for after the steps to come, as far as is known now; empty: it reaches its goal."""
     events: tuple[StoryEvent, ...]
 
 
@@ -116,30 +116,30 @@ class PastMove:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionGist:
-    """An execution. `number` is what `shunter undo` takes; `counts`: how many of its moves came to what."""
+    """An execution. `number`: the one that `shunter undo` takes. `counts`: its moves by state or outcome."""
 
     number: int
     plans: tuple[str, ...]
-    """The plans that it carried out; proposals' ids, where they were proposals."""
+    """The ids of the plans that it carried out, or of proposals if the plans were proposals."""
     began_at_ms: int
     ended_at_ms: int | None
     counts: dict[str, int]
     copied_bytes: int
     throttle: int | None
     turned: tuple[str, ...]
-    """Orders that stopped it or rolled it back, all of it or a part."""
+    """Orders that stopped or rolled back the execution or a part of it."""
 
 
 OPEN = "open"
 
 
 def state_of(move: Move) -> str:
-    """How a move stands, or how it ended, in the words of the page."""
+    """The state or the outcome of a move, in the words of the page."""
     return told_state(move).replace("_", "-")
 
 
 def view_execution_gist(execution: Execution) -> ExecutionGist:
-    """An execution, for whoever shows it."""
+    """The view of an execution."""
     counts: dict[str, int] = {}
     for move in execution.moves.values():
         state = OPEN if move.open else state_of(move)
@@ -157,7 +157,7 @@ def view_execution_gist(execution: Execution) -> ExecutionGist:
 
 
 def view_past_move(entries: Sequence[JournalEntry]) -> PastMove:
-    """A move of an execution, for whoever shows it, by all entries about its partition in that execution."""
+    """The view of a move of an execution, from all entries about its partition in that execution."""
     move = _move_of(entries)
     return PastMove(
         str(move.tp),
@@ -186,8 +186,8 @@ def tell_story(
         execution: The number of its execution.
         executions: All executions that moved the partition, ascending.
         entries: All entries about its partition in that execution, in order; not empty.
-        shared: Entries of that execution that are about no partition: plans, orders, limits.
-        live: Brokers that are up; None: nobody knows, so all are taken for live.
+        shared: Entries of that execution that are not about a partition: plans, orders, limits.
+        live: Brokers that are up; None: not known, so all are taken for live.
     """
     move = _move_of(entries)
     steps = _steps(entries, move)
@@ -225,7 +225,7 @@ def tell_story(
 
 
 def _move_of(entries: Sequence[JournalEntry]) -> Move:
-    """The move as it stands after its entries: the executor's own fold over them."""
+    """The move after all its entries, by the executor's own fold over them."""
     state = ExecutorState()
     for number, entry in enumerate(entries, 1):
         apply(state, entry._replace(sequence=number))
@@ -272,7 +272,7 @@ def _steps(entries: Sequence[JournalEntry], move: Move) -> list[StoryStep]:
 
 
 def _end_last(found: dict[int, StoryStep], entry: JournalEntry, why: str) -> None:
-    """A step that is under way when another one begins, or when the move is closed, is not waited for any more."""
+    """Drop the step under way, because another step begins or the move is closed."""
     last = next(reversed(found.values()), None)
     if last is not None and last.ended_at_ms is None:
         found[last.number] = replace(last, state="dropped", ended_at_ms=entry.at_ms, reason=why)
@@ -296,7 +296,7 @@ def _events(entries: Sequence[JournalEntry], shared: Sequence[JournalEntry], mov
     }
     found: list[StoryEvent] = []
     begun: dict[str, StoryEvent] = {}
-    """What goes on, by its kind."""
+    """Events that have not ended yet, by their kind."""
     for entry in entries:
         order = orders.get((entry.at_ms, entry.cause))
         _add_event(found, begun, entry, "" if order is None else _told(order))
@@ -310,7 +310,7 @@ def _add_event(found: list[StoryEvent], begun: dict[str, StoryEvent], entry: Jou
     record, at_ms = entry.record, entry.at_ms
     match record:
         case MoveAccepted():
-            how = "taken over from somebody else" if record.adopted else "taken on"
+            how = "taken over from another tool" if record.adopted else "taken on"
             found.append(StoryEvent(0, at_ms, "accepted", f"{how}: {_path(record.original, record.target)}", cause))
             begun.setdefault("waited", StoryEvent(0, at_ms, "waited", "no step was under way"))
         case StepBegun():
@@ -353,7 +353,7 @@ _DIRECTIONS = {
 
 
 def _end(found: list[StoryEvent], begun: dict[str, StoryEvent], kind: str, at_ms: int, more: str = "") -> None:
-    """What went on has ended; a wait that took no time is not told."""
+    """Add an event that has ended; a wait that took no time is left out."""
     event = begun.pop(kind, None)
     if event is not None and (kind != "waited" or at_ms > event.at_ms):
         found.append(replace(event, until_ms=at_ms, text=event.text + more))

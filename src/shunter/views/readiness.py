@@ -1,4 +1,4 @@
-"""Whether a controller process can do its work now, and in sentences why not: for probes, and for people."""
+"""Whether a controller process can do its work now, and sentences that say why not: for probes and for people."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from shunter.core.controller.state import ClusterView
 
 
 class Readiness(NamedTuple):
-    """`ready` is True for a standby that could take over, too; `lines` say what it does, or what is in the way."""
+    """`ready` is also True for a standby that could take over; `lines` say what it does, or what keeps it from that."""
 
     ready: bool
     lines: tuple[str, ...]
 
 
 def readiness(view: ClusterView, obstacle: str | None, troubles: tuple[str, ...]) -> Readiness:
-    """Sum it up.
+    """Decide whether the process is ready.
 
     Args:
         view: what the core publishes.
-        obstacle: why we are not the controller; None where nothing is known to be in the way.
-        troubles: what must not be so; each a sentence.
+        obstacle: why this process is not the controller; None if no reason is known.
+        troubles: faults that make it unready, a sentence each.
     """
     if troubles:
         return Readiness(False, troubles)

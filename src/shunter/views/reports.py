@@ -1,4 +1,4 @@
-"""What the pipeline's lake says of one cluster: its load model in a few figures, and tables to be looked at.
+"""The pipeline's lake about one cluster: the load model in a few figures, and tables to look at.
 
 Times are milliseconds since 1970 UTC, sizes bytes, shares 0 to 1. None means that it is not known.
 """
@@ -18,15 +18,15 @@ class ModelGist:
     written_ms: int
     """When `shunter pipeline model` wrote it."""
     replicas: int
-    """Its rows: one for each replica and role."""
+    """Rows of the model: one for each replica and role."""
     with_rates: int
-    """Rows that have rates; of the others sizes alone are known."""
+    """Rows that have rates; for the others only sizes are known."""
     rates_until_ms: int | None
     """Start of the newest window with a rate."""
     coverage: float | None
-    """The share of their time for which rows with rates have one: the mean."""
+    """The mean coverage of the rows with rates: the share of their time for which there is a rate."""
     confidence: float
-    """The mean of all rows."""
+    """The mean confidence of all rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,32 +36,32 @@ class ReportGist:
     name: str
     title: str
     told: str
-    """What it tells, and the command that writes it."""
+    """What the table shows, and the command that writes it."""
     rows: int
-    """0: nobody has made it yet, or it has nothing to say."""
+    """0: the table was not written yet, or is empty."""
     bytes: int
     written_ms: int | None
     """When its newest file was written; None: there is none."""
     trouble: str = ""
-    """Why it can't be read; "": it can."""
+    """Why the table can't be read; "": it can."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportsView:
-    """What there is of a cluster. `why`: why there is nothing at all; "": there may be something."""
+    """The reports of a cluster. `why`: why there are none at all; "": there may be some."""
 
     why: str = ""
     model: ModelGist | None = None
     model_trouble: str = ""
-    """Why the model can't be read; "": it can, or there is none."""
+    """Why the model can't be read; "": it can, or there is no model."""
     unused: str = ""
-    """Why the keeper does not use the model; "": it does, or there is none."""
+    """Why the keeper does not use the model; "": it does, or there is no model."""
     reports: tuple[ReportGist, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ReportColumn:
-    """One column. `unit`: as the table's documentation has it, such as `bytes` or `bytes/s`; "" where there is none."""
+    """One column. `unit`: as the table's documentation has it, such as `bytes` or `bytes/s`; "" if there is none."""
 
     name: str
     unit: str
@@ -70,10 +70,10 @@ class ReportColumn:
 
 @dataclass(frozen=True, slots=True)
 class ReportPage:
-    """Some rows of a report, in the order in which one wants to read it."""
+    """Some rows of a report, in the report's own order."""
 
     columns: tuple[ReportColumn, ...]
     found: int
-    """How many rows were searched for; `rows` begin at `offset` of these."""
+    """How many rows the search found; `rows` begin at `offset` of these."""
     offset: int
     rows: tuple[tuple[Cell, ...], ...]

@@ -16,21 +16,21 @@ from shunter.views.controller_status import ControllerStatus
 from shunter.views.keeper import ConditionView, ProposalView
 
 STATES = ("starting", "ok", "standby", "unreachable")
-"""What a cluster's `state` can be. `standby`: another instance drives it. `starting`: it was not looked at yet."""
+"""The states of a cluster. `standby`: another instance drives it. `starting`: it was not looked at yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterHealth:
-    """How the service stands with one cluster. `since_ms`: since when the state is what it is."""
+    """How the service stands with one cluster. `since_ms`: when it came into this state."""
 
     state: str = "starting"
     since_ms: int = 0
     trouble: str = ""
-    """Why it is no better: what the cluster answered, or who drives it."""
+    """Why the state is not ok: the cluster's error, or the instance that drives the cluster."""
     looked_at_ms: int | None = None
-    """When it was looked at last with success."""
+    """When the last successful look was."""
     journal_trouble: str = ""
-    """Why nothing can be carried out though the cluster answers; "": it can."""
+    """Why no plan can be carried out although the cluster answers; "": plans can be carried out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +49,17 @@ class FleetRow:
     offline: int = 0
     """Partitions without a leader."""
     balance: float | None = None
-    """The greatest distance of a broker from the mean in bytes of replicas, a share: 0.2 is 20 %."""
+    """The greatest distance of a broker's bytes of replicas from the brokers' mean, as a share: 0.2 is 20 %."""
     disk_used: float | None = None
     """The share in use on the fullest broker."""
     runway_days: float | None = None
-    """Days until the first broker's disks are full at the growth that looks saw."""
+    """Days until the first broker's disks are full, at the growth between looks."""
     runway_why: str = ""
     """Why there is no `runway_days`."""
     conditions: int = 0
     moves_open: int = 0
     share: float | None = None
-    """How much of what moves is done, 0 to 1."""
+    """How much of the open execution is done, 0 to 1."""
     left_ms: int | None = None
     proposals_waiting: int = 0
     paused: KillSwitch | None = None
@@ -72,19 +72,19 @@ class FleetView:
     version: int
     at_ms: int
     instance: str
-    """Which process tells: host and process id."""
+    """The process that made the view: host and process id."""
     clusters: tuple[FleetRow, ...]
     paused: KillSwitch | None = None
     """The kill switch of the whole fleet."""
     store_trouble: str = ""
-    """What is wrong with the service's own store, and what that means; "": nothing."""
+    """The trouble with the service's own store, and its consequence; "": none."""
     policy_trouble: str = ""
-    """Why the policy file as it is now is not in force; "": it is."""
+    """Why the present policy file is not in force; "": it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptBrokerView:
-    """A broker. `disk_total` and `disk_usable` are of its log dirs (Kafka 3.3 on)."""
+    """A broker. `disk_total` and `disk_usable` are those of its log dirs (from Kafka 3.3 on)."""
 
     id: int
     rack: str | None
@@ -94,13 +94,13 @@ class KeptBrokerView:
     disk_usable: int | None
     replicas: int
     leaders: int
-    """Partitions that it leads now."""
+    """Partitions that the broker leads now."""
     preferred: int
-    """Partitions that it is the preferred leader of."""
+    """Partitions whose preferred leader it is."""
     offline: int
-    """Replicas of it that are offline."""
+    """Its replicas that are offline."""
     receives: int = 0
-    """Open moves that bring something here."""
+    """Open moves that bring a replica to it."""
     gives: int = 0
     drained: bool = False
     demoted: bool = False
@@ -108,14 +108,14 @@ class KeptBrokerView:
     replaced_by: int | None = None
     """The broker that takes its place."""
     added: bool = False
-    """It is to get its share."""
+    """An intent asks to give the broker its share."""
     safe_to_remove: bool = False
-    """It is drained or replaced and holds nothing, and nothing is on its way to it."""
+    """The broker is drained or replaced and holds no replica, and no replica is on its way to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptConditionView:
-    """A condition that holds, what it may do by the policy, and why nothing is done now."""
+    """A condition that holds, its mode by the policy, and why nothing is done now."""
 
     condition: ConditionView
     mode: str
@@ -124,7 +124,7 @@ class KeptConditionView:
 
 @dataclass(frozen=True, slots=True)
 class TopicGist:
-    """A topic. `bytes`: of all its replicas."""
+    """A topic. `bytes`: size of all its replicas."""
 
     name: str
     partitions: int
@@ -144,9 +144,9 @@ class KeptClusterView:
     brokers: tuple[KeptBrokerView, ...] = ()
     conditions: tuple[KeptConditionView, ...] = ()
     prospects: tuple[ProposalView, ...] = ()
-    """What the last look would plan, the most urgent first; those with an id are in the list of proposals."""
+    """Plans that the last look would propose, the most urgent first; kept proposals are in the list of proposals."""
     intents: tuple[KeptIntent, ...] = ()
-    """Those given to the service; those of the policy file are in `policy`."""
+    """Intents that were given to the service; those of the policy file are in `policy`."""
     policy: dict[str, Any] | None = None
     """The policy file's table for this cluster, as it was read."""
     topics: tuple[TopicGist, ...] = ()
@@ -159,9 +159,9 @@ class KeptClusterView:
     throttles_left: tuple[str, ...] = ()
     """Throttles that no execution restores."""
     rates_until_ms: int | None = None
-    """Up to when the rates are from by which bytes in and out and processors are judged; None: there are none."""
+    """The end of the rates by which bytes in, bytes out and processors are judged; None: there are no rates."""
     rates_unused: str = ""
-    """Why the load model of the lake is not used; "": it is, or the policy file names no lake."""
+    """Why the load model of the lake is not used; "": it is used, or the policy file does not name a lake."""
 
 
 MOST_TOPICS = 200
@@ -170,21 +170,21 @@ MOST_NAMED = 100
 
 @dataclass(frozen=True, slots=True)
 class MoveView:
-    """One move. `whose`: "ours" or "another's"; fields that another's move has no answer to are None or empty."""
+    """One move. `whose`: "ours" or "another's"; fields that are not known of another's move are None or empty."""
 
     partition: str
     whose: str
     state: str
-    """pending, moving, paused, or how it ended; of another's: moving."""
+    """pending, moving, paused, or how it ended; another's move: moving."""
     direction: str
     original: tuple[int, ...]
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     target: tuple[int, ...]
     step: tuple[int, ...] | None
-    """What the step under way wants."""
+    """The replicas that the step under way aims at."""
     steps: int
-    """Steps that were begun, this one included."""
+    """Steps that were begun, with the one under way."""
     total_bytes: int | None
     copied_bytes: int | None
     rollback_bytes: int | None
@@ -194,9 +194,9 @@ class MoveView:
 
 @dataclass(frozen=True, slots=True)
 class MovesView:
-    """What moves in a cluster. The ETA is told for all of ours together: steps of one wait for those of others.
+    """The moves in a cluster. There is one ETA for all moves of this execution, because steps of one wait for others.
 
-    `left_ms`, `low_ms`, `high_ms`: its middle and its interval of 80 %; where there is none, `why_no_eta` says why.
+    `left_ms`, `low_ms`, `high_ms`: the ETA and its interval of 80 %; if there is none, `why_no_eta` says why.
     """
 
     version: int
@@ -204,7 +204,7 @@ class MovesView:
     proposal: str
     """The id of the proposal that is being carried out; "": none, or a plan that was handed in."""
     moves: tuple[MoveView, ...] = ()
-    """Ours that are open, those of others, then ours that have ended in this execution."""
+    """Open moves of this execution, moves of others, then moves that have ended in this execution."""
     total_bytes: int = 0
     copied_bytes: int = 0
     share: float = 0.0
@@ -215,10 +215,10 @@ class MovesView:
     high_ms: int | None = None
     why_no_eta: str = ""
     rollback_bytes: int = 0
-    """What a rollback of all that is open would copy, at most."""
+    """The most that a rollback of all open moves would copy."""
     paused: KillSwitch | None = None
     silent_ms: int = 0
-    """For how long the cluster has not answered the executor; 0: it does."""
+    """For how long the cluster has not answered the executor; 0: it answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,16 +226,16 @@ class ControllerView:
     """One controller process of Shunter's."""
 
     url: str
-    """Where it serves metrics, as the policy file names it."""
+    """Where the process serves metrics, as the policy file names it."""
     status: ControllerStatus | None
-    """None: it is not known how it stands."""
+    """None: the status is not known."""
     trouble: str = ""
-    """Why it is not known."""
+    """Why the status is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControllersView:
-    """Shunter's controllers of a cluster, in the order of the policy file; none: the file names none."""
+    """Shunter's controllers of a cluster, in the order of the policy file; empty: the file does not name any."""
 
     at_ms: int
     controllers: tuple[ControllerView, ...] = ()
@@ -248,12 +248,12 @@ class KeptProposalView:
     proposal: KeptProposal
     wanted_votes: int
     least_ms: int | None = None
-    """The least time that its copies take, at the throttle of the policy; None: there is no throttle to reckon with."""
+    """The least time that its copies take, at the throttle of the policy; None: the policy has no throttle."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineView:
-    """What happened, the oldest first. `more`: there is more before the first of these."""
+    """Events of the history, the oldest first. `more`: there are events before the first of these."""
 
     version: int
     events: tuple[HistoryEvent, ...]
@@ -264,22 +264,22 @@ def render(view: object) -> bytes:
     """Any view of this module as JSON: dataclasses and named tuples become objects, enums their values.
 
     Raises:
-        TypeError: something in it is no part of a view.
+        TypeError: a value in the view has a type that views do not have.
     """
     return orjson.dumps(view, default=_plain)
 
 
 def service_json(view: object) -> Any:
-    """The same as what JSON can hold: objects, lists, strings and numbers.
+    """The same as values that JSON can hold: objects, lists, strings and numbers.
 
     Raises:
-        TypeError: something in it is no part of a view.
+        TypeError: as `render`.
     """
     return orjson.loads(render(view))
 
 
 def _plain(value: object) -> object:
-    """What orjson does not know by itself."""
+    """Convert types that orjson does not know."""
     names = getattr(value, "_fields", None)
     if names is not None:
         return {name: getattr(value, name) for name in names}

@@ -1,7 +1,7 @@
-"""The state-change log: what an event and its `Ready` come to, as lines that programs and `shunter why` read.
+"""The state-change log: an event and its `Ready` as lines that programs and `shunter why` read.
 
-One `StateLog` follows one controller process. All that one event led to has one number (`n`), so that a request can be
-traced to the decisions that it tells of even where it is too great to be listed.
+One `StateLog` follows one controller process. All lines that one event led to have one number (`n`), so that a request
+can be traced to its decisions even if it has too many partitions to be listed.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from shunter.model.records import CloseOwedDeletion, DeleteTopic, PutDeletionMar
 
 Facts: TypeAlias = dict[str, Any]
 LISTED_AT_MOST = 100
-"""Partitions that one line lists; of more it says how many they are."""
+"""The most partitions that one line lists; of more partitions it has the number."""
 REMEMBERED_REQUESTS = 20_000
 REMEMBERED_CALLERS = 20_000
 
 
 def worth_telling(envelope: Envelope, ready: Ready) -> bool:
-    """Whether there may be something to log; cheap, for it is asked about every event."""
+    """Whether there may be something to log. The check is cheap, because it is made for every event."""
     if ready.requests or ready.decisions or ready.transitions or ready.notices or ready.replies or ready.written:
         return True
     event = envelope.event
@@ -51,32 +51,32 @@ def worth_telling(envelope: Envelope, ready: Ready) -> bool:
 
 
 def slim(envelope: Envelope) -> Envelope:
-    """The same without what is large and not told: the whole cluster that was read."""
+    """The envelope without the part that is large and not logged: the whole cluster that was read."""
     if isinstance(envelope.event, ClusterLoaded):
         return Envelope(envelope.now_ms, envelope.cause, BrokersRead(tuple(envelope.event.snapshot.brokers)))
     return envelope
 
 
 class StateLog:
-    """Remembers what a line needs of earlier events. Used from one thread."""
+    """Makes lines, and remembers what they need of earlier events. Used from one thread."""
 
     def __init__(self) -> None:
         self._n = 0
         self._epoch = 0
         self._brokers: dict[int, int] | None = None
         self._sent: dict[int, tuple[int, str]] = {}
-        """By request: when it was queued, and from which cause."""
+        """By request id: when the request was queued, and its cause."""
         self._callers: dict[int, str] = {}
-        """By token of a caller that waits: the cause of its request."""
+        """By token of a waiting caller: the cause of its request."""
 
     def lines(self, envelope: Envelope, ready: Ready) -> Iterator[LogLine]:
-        """Give the lines of one event, in order: what came, what was decided, what was sent, what was refused."""
+        """Yield the lines of one event, in order: what came, what was decided, what was sent, what was refused."""
         self._n += 1
         now_ms, cause = envelope.now_ms, envelope.cause
         for kind, facts in self._of_event(envelope):
             yield LogLine(now_ms, kind, {"epoch": self._epoch, "n": self._n, "cause": cause, **facts})
         shared: Facts = {"epoch": self._epoch, "n": self._n}
-        # What was decided carries the cause of its own task: the write may have been begun by another event.
+        # Decisions carry the cause of their own task: another event may have begun the write.
         causes = {ruling.cause for decision in ready.decisions for ruling in decision.rulings}
         told = causes.pop() if len(causes) == 1 else cause
         for decision in ready.decisions:
@@ -153,7 +153,7 @@ def _named(tp: TopicPartition) -> Facts:
 
 
 def _partition(state: PartitionState | None) -> Facts | None:
-    """A partition as a line shows it: what is empty is left out."""
+    """A partition as a line shows it, without empty fields."""
     if state is None:
         return None
     assignment, leadership = state
@@ -169,7 +169,7 @@ def _partition(state: PartitionState | None) -> Facts | None:
 
 @cache
 def rule_name(reason: str, part: str) -> str:
-    """A rule's stable name: `broker-gone/elect`; `asked` where the event itself asked for it."""
+    """A rule's stable name: `broker-gone/elect`; `asked` if the event itself asked for the decision."""
     name = f"{reason or 'asked'}/{part}" if part else reason or "asked"
     return name.lower().replace("_", "-")
 
@@ -216,7 +216,7 @@ def _moved(transition: Transition) -> Facts:
 
 
 def _of_records(records: tuple[Record, ...]) -> Iterator[Facts]:
-    """What was written beside single partitions and moves."""
+    """Written records other than those of single partitions and moves."""
     for record in records:
         match record:
             case PutTopic(topic) if topic.version < 0:
@@ -263,7 +263,7 @@ def _sent(request: Request) -> Facts:
 
 
 def _refusals(reply: Reply) -> Iterator[Facts]:
-    """What a caller did not get; of many partitions the first."""
+    """The errors that a caller got; of many partitions the first ones."""
     if reply.error is not ErrorCode.NONE:
         message = reply.message if isinstance(reply, RefusedReply | PartitionResultsReply) else None
         yield {"error": reply.error.name, **({"message": message} if message else {})}

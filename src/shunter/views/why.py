@@ -1,7 +1,7 @@
-"""`shunter why`: which lines of the state-change log answer a question, and how they read.
+"""`shunter why`: choose the lines of the state-change log that answer a question, and print them for people.
 
-A question is about a partition, its move alone, a topic, or a broker. Lines are looked at once, in order: of the answers to
-a request those lines are chosen that belong to brokers for which the request's own line was chosen.
+A question is about a partition, its move alone, a topic, or a broker. Lines are read once, in order. A broker's answer
+to a request is chosen if the request's own line was chosen for that broker.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from shunter.model.partition import NO_LEADER, TopicPartition
 ALWAYS = frozenset({"started", "stopped", "elected", "gap"})
 TERM_NOTICES = frozenset({"in-charge", "resigned", "reload", "request-met-a-bug"})
 LISTED_AT_MOST = 20
-"""Lines of one kind that one event may bring; the others are counted."""
+"""How many lines of one kind are shown for one event; the others are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked about. Exactly one of `partition`, `topic` and `broker` is given.
+    """The subject of a question. Exactly one of `partition`, `topic` and `broker` is given.
 
     Attributes:
-        moves: Leave out what is not about the partition's, or topic's, moves.
-        since_ms: Leave out what was before.
+        moves: Leave out lines that are not about moves of the partition or topic.
+        since_ms: Leave out lines before this time.
     """
 
     partition: TopicPartition | None = None
@@ -39,13 +39,13 @@ class Question:
 
     @property
     def name(self) -> str:
-        """What it is about, for people."""
+        """The subject, for people."""
         if self.partition is not None:
             return str(self.partition)
         return f"topic {self.topic}" if self.topic is not None else f"broker {self.broker}"
 
     def names(self, facts: Mapping[str, Any]) -> bool:
-        """Whether a line's own topic and partition are what is asked about."""
+        """Whether a line's topic and partition are the subject's."""
         if self.partition is not None:
             topic, partition = facts.get("topic"), facts.get("partition")
             return topic == self.partition.topic and partition in {self.partition.partition, None}
@@ -59,13 +59,13 @@ class Selection:
     question: Question
     begins_ms: int | None = None
     lost: int = 0
-    """Entries that the log says it lacks."""
+    """Events that are missing in the log, by its own count."""
     named: bool = False
-    """Whether a chosen line names what is asked about; lines about the whole cluster are chosen without naming it."""
+    """Whether a chosen line names the subject; lines about the whole cluster are chosen without naming it."""
     _n: int = 0
     """Number of the last event of which a decision, move or write was chosen: its requests are chosen with it."""
     _replicas: set[int] = field(default_factory=set[int])
-    """Brokers that have, or had, replicas of what is asked about."""
+    """Brokers that have, or had, replicas of the subject."""
     _requests: dict[int, set[int]] = field(default_factory=dict[int, set[int]])
     """Chosen requests of this process, with the brokers whose answers count."""
 
@@ -144,7 +144,7 @@ class Selection:
         return self.question.broker is not None and facts.get("broker") == self.question.broker
 
     def _sent(self, facts: Mapping[str, Any]) -> bool:
-        """A request: one that lists the partition, or goes with a chosen decision, or tells a broker everything."""
+        """Whether a request lists the partition, goes with a chosen decision, or tells a broker everything."""
         brokers, question = set(facts.get("brokers", ())), self.question
         if question.broker is not None:
             wanted = brokers & {question.broker}
@@ -183,7 +183,7 @@ def _ids_of(facts: Mapping[str, Any]) -> set[int]:
 
 
 def _concerns(facts: Mapping[str, Any], broker: int) -> bool:
-    """Whether a decision changed something for a broker: it leads, is in sync or is assigned, or is so no more."""
+    """Whether a decision made a broker lead, be in sync or be assigned, or ended that."""
     if "before" not in facts:
         return False
     before, after = facts["before"] or {}, facts["after"] or {}
@@ -197,11 +197,11 @@ def _replicas(facts: Mapping[str, Any], when: str) -> Any:
     return [state.get(of) for of in ("replicas", "adding", "removing")]
 
 
-# ---- how it reads
+# ---- lines for people
 
 
 def narrate(lines: Iterable[LogLine]) -> Iterator[str]:
-    """Tell chosen lines for people: a heading for each cause, and below it what came of it, with its delay."""
+    """Print chosen lines for people: a heading for each cause, and below it the lines that it led to, with delays."""
     cause, began, counted = None, 0, dict[str, int]()
     hidden = 0
     last_epoch = None
@@ -211,7 +211,7 @@ def narrate(lines: Iterable[LogLine]) -> Iterator[str]:
             if last_epoch is not None and epoch > last_epoch + 1:
                 yield from _rest(hidden)
                 hidden = 0
-                yield f"(controller epochs {last_epoch + 1} to {epoch - 1} were others'; what they did is not in this log)"
+                yield f"(controller epochs {last_epoch + 1} to {epoch - 1} were other controllers'; what they did is not in this log)"
             last_epoch = epoch
         told = line.facts.get("cause")
         if told is None or told != cause:
@@ -240,7 +240,7 @@ CAUSES: Mapping[str, str] = {
     "ClusterLoaded": "everything was read after an election",
     "ConfigsRead": "dynamic configuration changed",
     "ConnectionChanged": "a connection to a broker was lost or made",
-    "ControlledShutdownRequested": "a broker asked to be relieved, for it stops",
+    "ControlledShutdownRequested": "a broker that stops asked to hand over its leaderships",
     "Elected": "an election was won",
     "ElectionRequested": "somebody asked for an election of leaders",
     "ExtraReassignmentsFound": "/admin/reassign_partitions_extra was written",
@@ -260,11 +260,11 @@ CAUSES: Mapping[str, str] = {
     "TopicsSubmitted": "somebody asked for new topics",
     "timer": "time passed",
 }
-"""What an event is in words, by the first part of a cause."""
+"""Events in words, by the first part of a cause."""
 
 
 def heading(cause: str) -> str:
-    """A cause for people: what came in, and its id, with which logs and notices name it."""
+    """A cause for people: the event in words, and the cause's id, which logs and notices also have."""
     words = CAUSES.get(cause.partition("#")[0].partition(",")[0])
     return cause if words is None else f"{words} [{cause}]"
 
@@ -349,7 +349,7 @@ def _value(value: object) -> str:
 
 
 def _rule(name: str) -> str:
-    """A rule's name, and in words why the partition was looked at and what was to be done."""
+    """A rule's name, and in words why the partition was reviewed and which part of the review decided."""
     reason, _, part = name.partition("/")
     words: list[str] = []
     for kind, told in ((Reason, reason), (Part, part)):

@@ -47,12 +47,12 @@ def test_what_is_told_is_what_was_meant() -> None:
     [
         (b"shunter_active 1\n", "answers with no JSON"),
         (b"[]", "answers with no object"),
-        (b'{"broker_id": 1}', "tells no active"),
-        (encode_status(replace(STATUS, active="yes")), "active = 'yes' is none"),  # type: ignore[arg-type]
+        (b'{"broker_id": 1}', "does not report active"),
+        (encode_status(replace(STATUS, active="yes")), "active = 'yes' is not such a figure"),  # type: ignore[arg-type]
         (encode_status(replace(STATUS, moves={"moving": True})), "moves = "),
         (encode_status(replace(STATUS, told=(1,))), "told = "),  # type: ignore[arg-type]
-        (encode_status(replace(STATUS, brokers=1.5)), "brokers = 1.5 is none"),  # type: ignore[arg-type]
-        (encode_status(replace(STATUS, lag_s=True)), "lag_s = True is none"),
+        (encode_status(replace(STATUS, brokers=1.5)), "brokers = 1.5 is not such a figure"),  # type: ignore[arg-type]
+        (encode_status(replace(STATUS, lag_s=True)), "lag_s = True is not such a figure"),
     ],
 )
 def test_what_is_no_status_is_refused(raw: bytes, told: str) -> None:

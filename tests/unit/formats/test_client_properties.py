@@ -157,7 +157,7 @@ def test_code_in_java_is_refused_by_name() -> None:
     ],
 )
 def test_a_misspelt_name_of_what_secures_the_connection_is_refused(misspelt: str, meant: str) -> None:
-    """Decision 0230. Passed over, it would make another connection than was meant, an unsecured one too."""
+    """Decision 0230. If the name were passed over, the connection would be another than meant, even unsecured."""
     with pytest.raises(SettingsError, match=f"client.properties: {misspelt} is no setting; did you mean {meant}"):
         configured(**{misspelt: "SSL"})
 
@@ -172,6 +172,6 @@ def test_other_names_are_passed_over_as_apache_does() -> None:
         "security.providers",
     )
     assert configured(**dict.fromkeys(others, "x"))["security_protocol"] == "PLAINTEXT"
-    # What is named rightly besides counts.
+    # If the right name is there as well, it counts.
     both = {"security.protocol": "SSL", "security.protocl": "PLAINTEXT"}
     assert configured(**both)["security_protocol"] == "SSL"

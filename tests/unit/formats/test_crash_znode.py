@@ -1,4 +1,4 @@
-"""`/admin/shunter/crashes`, both ways."""
+"""`/admin/shunter/crashes`, written and read."""
 
 import pytest
 

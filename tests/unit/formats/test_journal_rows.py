@@ -1,4 +1,4 @@
-"""Journal rows and plan files: both ways, and what is refused."""
+"""Journal rows and plan files: written and read, and refused if broken."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ records = st.one_of(
             st.none() | numbers,
             texts,
             replicas,
-            # A name has one bound.
+            # Each name has only one bound.
             st.dictionaries(names, numbers, max_size=2).map(lambda bounds: tuple(bounds.items())),
         ),
     ),

@@ -1,4 +1,4 @@
-"""What one look leaves for the next, in its file."""
+"""The file in which one look leaves its memory for the next look."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_columns_are_read_by_topic_and_partition() -> None:
 
 
 def test_the_order_of_the_rows_does_not_matter() -> None:
-    """The planner takes equals in the order in which they come; the same cluster gets the same plan."""
+    """The planner takes equal items in the order in which they come, so rows are sorted: one cluster, one plan."""
     partitions = [
         row(topic=topic, partition=number, size=100 * number + len(topic), bytes_in=number, min_isr=1 + number % 2)
         for topic in ("aa", "b")

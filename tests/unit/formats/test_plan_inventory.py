@@ -1,4 +1,4 @@
-"""A snapshot of a live cluster becomes what the planner reads."""
+"""A snapshot of a live cluster becomes the planner's input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plan files: what they may say, and that a slip of the pen is an error and not passed over."""
+"""Plan files: their allowed contents, and misspelt keys, which are errors and not passed over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker's properties say about security, and what of it is refused by name."""
+"""The security settings in a broker's properties, and the settings that are refused by name."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is wanted of topics, as it is written down."""
+"""An operator's file of wishes about topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Znodes: what is written is read back, what Apache writes is read, what is broken is named by place and rule."""
+"""Znodes: Shunter reads what it and Apache write, and a refusal of a broken znode names place and rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How ZooKeeper is spoken to, as a broker's properties and its JAAS file say it."""
+"""The security of the connection to ZooKeeper, from a broker's properties and its JAAS file."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who derives a cluster's tables: one at a time, also when several ask at once, and nobody for ever."""
+"""Locks of a cluster's tables: one process holds a lock, even if several ask at the same time, and never for ever."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime

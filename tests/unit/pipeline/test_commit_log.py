@@ -1,4 +1,4 @@
-"""The lake's log: a number is made once, whoever asks at the same time; what came in between is looked at."""
+"""The lake's log: a number is created once, even by concurrent writers; commits that came in between are checked."""
 
 import multiprocessing
 import random
@@ -28,7 +28,7 @@ def log_in(folder):
 
 
 def append_all(folder, who, count):
-    """Append so many commits, each behind whatever is there."""
+    """Append so many commits, each behind the newest one."""
     log = log_in(folder)
     for number in range(count):
         state = log.state()
@@ -83,7 +83,8 @@ def test_a_checkpoint_saves_reading_and_pruning_leaves_what_counts(tmp_path):
     for who in (log, reader, log_in(tmp_path)):
         assert who.state() == state
     assert [commit.ingest_id for commit in state.live] == [f"b{3 * EVERY + 4}"]
-    # A writer that slept since then makes a number that was there once: nobody would read it, and it begins anew.
+    # A writer that slept since then creates a number that was pruned. No reader would read it, so the writer begins
+    # anew.
     assert log_in(tmp_path).append(behind, Commit("late", "json", committed_at=NOW)) is None
     assert log_in(tmp_path).state() == state
 
@@ -149,7 +150,7 @@ def test_what_came_in_between_counts_where_it_touches(mine, theirs, expected):
 
 
 def test_readers_beside_writers_and_pruning_see_every_state_once(tmp_path):
-    """Whatever is pruned meanwhile, a reader sees a prefix of the log's history and never goes back."""
+    """Whichever entries are pruned meanwhile, a reader sees a prefix of the log's history and never goes back."""
     rng = random.Random(5)
     log, reader = log_in(tmp_path), log_in(tmp_path)
     state, seen = log.state(), 0

@@ -43,7 +43,7 @@ def test_what_is_none(raw, told):
 
 
 def broker_sample(version, *, host=b"kafka7", ranks=20, rest=b"\0\0"):
-    """Every double is its own place within its group, so that a field read from the wrong place shows."""
+    """The value of every double is its place within its group, so that a field read from the wrong place is noticed."""
     head = struct.pack(">bih", version, 7, len(host)) + host
     loads = struct.pack(">13dq2i", *map(float, range(13)), 1_738_368_000_000, 21, 22)
     return head + loads + struct.pack(f">{21 + ranks}d", *map(float, range(100, 121 + ranks))) + rest
@@ -51,7 +51,7 @@ def broker_sample(version, *, host=b"kafka7", ranks=20, rest=b"\0\0"):
 
 def test_a_broker_of_version_5():
     raw = broker_sample(5)
-    # What its writer allocates: 457 bytes and the host's name.
+    # Cruise Control's writer allocates 457 bytes and the host's name.
     assert len(raw) == 457 + len("kafka7")
     assert decode_broker_sample(raw) == BrokerSample(
         broker_id=7, host="kafka7", time_ms=1_738_368_000_000,

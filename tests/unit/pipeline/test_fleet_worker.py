@@ -64,7 +64,7 @@ def with_bytes_out(*bytes_out: float | None) -> pa.Table:
 
 
 def test_bytes_out_that_nobody_told_are_not_taken_for_none() -> None:
-    """A broker whose exporter is silent leaves its partitions to the snapshots, which tell of no consumers."""
+    """If a broker's exporter is silent, its partitions are known from snapshots alone, which do not count consumers."""
     table = with_bytes_out(*[50.0] * 8, None, None)
     assert Resource.BYTES_OUT not in cluster_load("yard", table).resources()
     message = plan_cluster("yard", table, PlanRequest())["message"]

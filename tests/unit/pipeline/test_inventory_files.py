@@ -1,4 +1,4 @@
-"""Snapshot files both ways, and what is wrong with a broken one."""
+"""Snapshot files, written and read, and the errors of broken ones."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""An executor's journal as JSON lines, read beside whoever drives it."""
+"""An executor's journal as JSON lines, read while another process may drive it."""
 
 import json
 import sqlite3

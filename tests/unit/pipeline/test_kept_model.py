@@ -1,4 +1,4 @@
-"""The lake's newest model as the service reads it: no Spark, each file once, and clear words where it can't be read."""
+"""The lake's newest model as the service reads it: without Spark, each file once, with clear errors."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_leader_knows_better_than_a_follower_and_nothing_hides_what_is_known(t
             modelled(2, "leader", 1.0, 9.0),
             modelled(2, "leader", 4.0, 6.0),
             modelled(3, "leader", None, None, windows=0),
-            # It led for a minute, in which consumers caught up.
+            # This replica led for a minute, in which consumers caught up.
             modelled(4, "leader", 3.0, 90.0, windows=1),
             modelled(4, "leader", 2.0, 4.0, windows=19),
         ],

@@ -1,4 +1,4 @@
-"""Tables of the lake as the page shows them: sorted, searched, bounded, and clear words where one can't be read."""
+"""Tables of the lake as the page shows them: sorted, searched, bounded, with a clear error if one can't be read."""
 
 from __future__ import annotations
 

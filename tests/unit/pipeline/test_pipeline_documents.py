@@ -1,4 +1,4 @@
-"""What is documented is what is there; what is packed is what is submitted."""
+"""The documents match the code, and the package has all that spark-submit needs."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What a plan rests on: data that is too old or tells too little is refused by name, or said."""
+"""The data that a plan rests on: if it is too old or covers too little, the cluster is refused, or the plan warns."""
 
 from datetime import UTC, datetime
 
@@ -32,7 +32,8 @@ def test_clusters_whose_data_is_old_or_thin_are_refused():
 def test_a_plan_by_old_rates_says_so():
     asked = FleetPlan("p", now=NOW, rates_age=7.0 * DAY)
     assert (
-        warning_of(basis(rates_age=8), asked) == "its newest rates are 8.0 days old: the plan carries the load of then"
+        warning_of(basis(rates_age=8), asked)
+        == "its newest rates are 8.0 days old: the plan carries the load of that time"
     )
     assert warning_of(basis(rates_age=6), asked) is None
     assert warning_of(basis(rates=0), asked) is None

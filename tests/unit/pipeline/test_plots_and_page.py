@@ -1,4 +1,4 @@
-"""The report is one file that needs nothing else, and its plots say what the figures say."""
+"""The report is one file that needs no other, and its plots show the given figures."""
 
 import re
 import xml.etree.ElementTree as ET

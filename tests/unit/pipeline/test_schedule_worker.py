@@ -1,4 +1,4 @@
-"""Schedules: what a plan takes, on what it rests, and what if."""
+"""Schedules: the duration of a plan, the basis of that figure, and what-if scenarios."""
 
 from dataclasses import replace
 

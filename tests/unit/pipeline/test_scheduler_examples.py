@@ -1,4 +1,4 @@
-"""The examples for Airflow and Dagster: neither is installed here, so their commands are read out of the files and parsed as ours."""
+"""The examples for Airflow and Dagster. Neither is installed here: the commands are read from the files and parsed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def of_dagster() -> dict[str, str]:
 
 
 def of_airflow() -> dict[str, str]:
-    """What the file calls `stage` with."""
+    """The arguments with which the file calls `stage`."""
     tree = ast.parse((EXAMPLES / "airflow_shunter.py").read_text())
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "stage"]
     return {ast.literal_eval(call.args[0]): ast.literal_eval(call.args[1]) for call in calls}

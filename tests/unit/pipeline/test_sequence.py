@@ -1,4 +1,4 @@
-"""Which of a replica's overlapping windows are kept, against a search through all moments."""
+"""The choice among a replica's overlapping windows, compared with a search through all moments."""
 
 import pyarrow as pa
 from hypothesis import given
@@ -52,7 +52,8 @@ def test_series_are_taken_apart_wherever_batches_are_cut():
     )
     rows = [
         (7, 0, 0, 60, None, None), (7, 0, 30, 60, None, None), (7, 0, 60, 60, None, None),
-        # Another replica whose hash is the same; then one that came before, and one that is broken by itself.
+        # A row of another replica with the same hash, then a row of an earlier batch, then a row that breaks a rule by
+        # itself.
         (7, 1, 60, 60, None, None), (8, 2, 0, 60, "a", None), (8, 2, 0, 60, None, None), (9, 3, 0, 60, None, "negative"),
     ]  # fmt: skip
     names = ("series", "partition", "start", "window_seconds", "known_by", "rule")

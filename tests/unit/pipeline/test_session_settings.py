@@ -1,4 +1,4 @@
-"""What Spark is opened with, on this machine and elsewhere."""
+"""The settings that Spark is opened with, on this machine and elsewhere."""
 
 from shunter.pipeline.session import JAVA_OPTIONS, SessionSettings, spark_settings
 

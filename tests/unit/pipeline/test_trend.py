@@ -1,4 +1,4 @@
-"""A trend is growth: not retention's saw, not a load that came once; and what it tells holds on days that it has not seen."""
+"""A trend is growth, not retention's saw or a one-off load, and it predicts days that it has not seen."""
 
 import random
 
@@ -52,7 +52,7 @@ def test_too_little_is_no_trend():
 
 
 def made(rng):
-    """Growth, a saw, noise and perhaps a load of one day; 60 days."""
+    """Sizes of 60 days: growth, a saw, noise and perhaps a one-off load."""
     slope = rng.choice([0.0, 0.5, 2.0]) * GB
     tooth, period = rng.uniform(0, 10) * GB, rng.randrange(2, 8)
     noise = rng.uniform(0, 2) * GB
@@ -64,7 +64,7 @@ def made(rng):
 
 
 def test_what_is_told_holds_on_days_that_were_held_back():
-    """A trend of the first 45 days tells the top of the last teeth within 4 % in nine of ten cases."""
+    """A trend of the first 45 days predicts the top of the last teeth within 4 % in nine of ten cases."""
     rng = random.Random(1)
     errors = sorted(abs(held_back_error(days(60), made(rng))) for _ in range(200))
     assert errors[100] < 0.01

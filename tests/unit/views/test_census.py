@@ -1,4 +1,4 @@
-"""What Kafka's dashboards count: words and exceptions are those of Apache's `ControllerContext`."""
+"""The counts of Kafka's dashboards, with the exceptions that Apache's `ControllerContext` makes."""
 
 from shunter.core.controller.state import TopicState
 from shunter.model.partition import LeaderAndIsr, PartitionState, ReplicaAssignment, TopicPartition

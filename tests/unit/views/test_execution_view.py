@@ -1,4 +1,4 @@
-"""The read model of an execution: what it says of the end, of debts, and of moves that can't end."""
+"""The read model of an execution: its ETA, debts, and moves that can't end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T0 = TopicPartition("t", 0)
 
 
 def waiting_for_a_dead_broker() -> ExecutorState:
-    """One move to broker 5, which is down, and a throttle that broker 9 is owed."""
+    """One move to broker 5, which is down, and a throttle that has still to be given back to broker 9."""
     state = ExecutorState(running=True)
     state.moves[T0] = Move(T0, None, (1,), (5,), Strategy.INCREMENTAL, 1_000, (), False, 0, current=(1,))
     state.cluster.brokers = {1: None}

@@ -1,4 +1,4 @@
-"""What a probe is told of a controller process."""
+"""The answer that a probe gets about a controller process."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Readers: one module for each kind of input, all handing over the columns of `validation.RAW`."""
+"""Readers: one module for each kind of input. All return the columns of `validation.RAW`."""

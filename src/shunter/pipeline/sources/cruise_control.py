@@ -11,7 +11,7 @@ A broker sample: version (1 byte: 4 or 5), broker id (int32), the host's name (i
 from producers, to consumers, of replication in and out; messages and requests per second; idle handlers; MB on disk;
 requests by topic), time (int64, milliseconds), both queues (int32), 21 doubles of latencies, and in version 5 their
 percentiles, 20 more. Its writer leaves bytes behind the last field (a version 4 sample has the percentiles too, as
-zeros), and its reader leaves them alone.
+zeros), and its reader ignores them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 KIB, MIB = 1_024, 1_048_576
 WINDOW_SECONDS = 120
-"""Cruise Control samples every two minutes unless told otherwise (`metric.sampling.interval.ms`)."""
+"""Cruise Control samples every two minutes by default (`metric.sampling.interval.ms`)."""
 
 _LAST_MS = 253_402_300_799_000
 """The last moment of the year 9999."""
@@ -169,9 +169,10 @@ def read_records(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 
 
 def partition_samples(records: DataFrame, *, cluster: str, window_seconds: int = WINDOW_SECONDS) -> DataFrame:
-    """Decode the partition samples among records, and name what is no sample at all.
+    """Decode the partition samples among records, and name records that are not samples at all.
 
-    Grain: one row per record that is no broker sample; columns of `validation.RAW`. Rates become amounts of a window.
+    Grain: one row per record that is not a broker sample; columns of `validation.RAW`. Rates become amounts of a
+    window.
     """
     decoded = _decoded(records.where(~_of_a_broker()), _PARTITION)
     amount = {name: F.round(F.col(name) * KIB * window_seconds) for name in ("bytes_in", "bytes_out")}
@@ -207,7 +208,7 @@ def broker_samples(records: DataFrame, *, cluster: str, window_seconds: int = WI
 
 
 def _common(cluster: str, window_seconds: int) -> dict[str, Column]:
-    # Checked before it is a timestamp: one that Spark can't hold would end the whole batch.
+    # The number is checked before it becomes a timestamp: a timestamp that Spark can't hold would end the whole batch.
     is_time = F.col("time_ms").between(window_seconds * 1000, _LAST_MS)
     no_time = F.concat(F.lit("time is "), F.col("time_ms"), F.lit(": no milliseconds since 1970"))
     return {

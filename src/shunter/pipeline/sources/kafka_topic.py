@@ -36,7 +36,8 @@ def read_topic(
         .option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
-        # A topic that lost records before we read them must be heard of: Spark then ends the query with an error.
+        # If the topic lost records before they were read, the operator must know: Spark then ends the query with an
+        # error.
         .option("failOnDataLoss", "true")
     )
     if records_per_batch is not None:

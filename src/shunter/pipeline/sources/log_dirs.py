@@ -1,4 +1,4 @@
-"""What `kafka-log-dirs --describe` prints: sizes of replicas, no rates.
+"""The output of `kafka-log-dirs --describe`: sizes of replicas, no rates.
 
 The tool prints two lines of prose and one line of JSON:
 `{"version":1,"brokers":[{"broker":1,"logDirs":[{"logDir":"…","error":null,"partitions":[{"partition":"t-0","size":…}]}]}]}`.
@@ -28,7 +28,7 @@ def read_log_dirs(spark: SparkSession, paths: Sequence[str], *, cluster: str, at
 
     Grain: one row per replica (columns of `validation.RAW`), and one with a reader_rule per log dir that could not be
     read and per line that looks like JSON and isn't. Replicas on their way to another dir of their broker (isFuture) are
-    left out: the broker would count twice.
+    left out, because they would count twice.
 
     Args:
         at: When the tool ran, UTC; None takes the time at which the file was last written.

@@ -7,14 +7,14 @@
 | the same with `oneminuterate` | the same as a rate, counted over the step |
 | `kafka_log_log_size`, `kafka_log_log_value{name="Size"}` | size of one replica |
 | `kafka_log_log_logendoffset` | end offset of one replica: what its partition got |
-| `kafka_cluster_partition_insyncreplicascount` | who leads: only a leader reports more than 0 |
+| `kafka_cluster_partition_insyncreplicascount` | which replica leads: only a leader reports more than 0 |
 | the first two rows without a topic, and `replicationbytesin`, `replicationbytesout` | the broker's own counters |
 | `java_lang_operatingsystem_processcpuload`; or `process_cpu_seconds_total` of an instance that has Kafka's metrics | how busy its processors are with the broker |
 | `java_lang_operatingsystem_availableprocessors` | how many processors it has |
 | `node_cpu_seconds_total{mode="idle"}` | how busy its machine is (where the process does not say), and how many processors it has |
 
-JMX counts bytes by broker and topic, not by partition: what a broker took in for a topic is split over the partitions of
-that topic that it leads, by their share of the growth of end offsets, else by size, else evenly.
+JMX counts bytes by broker and topic, not by partition. The bytes that a broker took in for a topic are split over the
+partitions of the topic that it leads, by their share of the growth of end offsets, else by size, else evenly.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ OF_BROKERS = (
 )  # fmt: skip
 """Measures of a broker as a whole."""
 _IN_ITSELF = "oneminuterate|processcpuload|availableprocessors"
-"""Names of what is no counter: the value itself is a rate, or as good as one."""
+"""Names of metrics that are not counters: the value itself is a rate, or can be used as a rate."""
 _GAP = 3.0
 """A distance of more than so many steps is a gap: how an increase spread over it is not known."""
 
@@ -67,7 +67,7 @@ def read_prometheus(
     """Read range-query answers.
 
     Grain: one row per replica and step (columns of `validation.RAW`), and one with a reader_rule per series that can't
-    be used. A counter that falls was reset: what it shows since counts. Series of brokers as a whole are left out.
+    be used. A counter that falls was reset: its new value counts. Series of brokers as a whole are left out.
 
     Args:
         brokers: `instance` label to broker id, for series that have no broker label.
@@ -84,11 +84,12 @@ def increases_of(series: DataFrame) -> DataFrame:
 def series_of(spark: SparkSession, paths: Sequence[str], cluster: str | None, brokers: Mapping[str, int]) -> DataFrame:
     """Read the series of range-query answers.
 
-    Grain: one row per series and file, and one per file that is no answer; `flaw` says why one can't be used, `of_broker` that it
-    is one of a broker as a whole. Of such a series from a machine that is no broker, nothing is said: Prometheus knows many.
+    Grain: one row per series and file, and one per file that is not an answer. `flaw` says why a row can't be used,
+    `of_broker` that a series is about a broker as a whole. Such series from machines that are not brokers are left out
+    without a row, because Prometheus knows many machines.
     """
     answers = spark.read.option("multiLine", "true").schema(_ANSWER).json(list(paths))
-    # What is said of the whole answer is said before it is taken apart: else each series would carry all the others along.
+    # Flaws of a whole answer are found before it is taken apart: else each series would carry all the others along.
     of_file = (
         F.when(F.col("_corrupt_record").isNotNull(), F.lit("not JSON"))
         .when(
@@ -111,7 +112,8 @@ def series_of(spark: SparkSession, paths: Sequence[str], cluster: str | None, br
     each = told.select("file", "broken", F.explode_outer("result").alias("series"))
     metric = F.col("series.metric")
     name = F.lower(F.concat_ws("_", metric["__name__"], metric["name"]))
-    # A map is one literal, however many brokers there are; a condition for each would be written into Spark's code again and again.
+    # A map is one literal, however many brokers there are. A condition for each broker would be repeated all over
+    # Spark's code.
     pairs = [F.lit(part) for pair in sorted(brokers.items()) for part in pair]
     mapped = F.create_map(*pairs)[metric["instance"]] if pairs else F.lit(None).cast("int")
     labelled = each.select(
@@ -134,7 +136,7 @@ def series_of(spark: SparkSession, paths: Sequence[str], cluster: str | None, br
     of_broker = F.coalesce(F.col("broken").isNull() & F.col("measure").isin(*OF_BROKERS), F.lit(False))
     elsewhere = F.col("of_broker") & F.col("broker_id").isNull()
     labelled = labelled.withColumn("of_broker", of_broker)
-    # One that Spark can't hold as a time would end the whole batch.
+    # A time that Spark can't hold would end the whole batch.
     times = F.transform("values", lambda point: F.coalesce(F.get(point, F.lit(0)), F.lit("missing")))
     no_times = F.filter(times, lambda time: ~F.coalesce(time.try_cast("double").between(0, LAST_SECOND), F.lit(False)))
     flaw = (
@@ -148,7 +150,7 @@ def series_of(spark: SparkSession, paths: Sequence[str], cluster: str | None, br
 
 
 def _broker_measure(name: Column, metric: Column) -> Column:
-    """What a series without a topic tells of its broker; empty where it is of no use, null where it is unknown."""
+    """The measure of a broker that a series without a topic shows; empty if it is of no use, null if it is unknown."""
     counted = name.contains("brokertopicmetrics") & name.rlike("total|count|oneminuterate")
     counter = counted & ~name.rlike("reassignment|rejected|failed")
     total = counter & ~name.contains("replication")
@@ -182,19 +184,19 @@ def _measure(name: Column) -> Column:
 def _points(series: DataFrame) -> DataFrame:
     """The points of each series; of two origins (files, label sets) of one series only one at a time.
 
-    Two servers that scrape the same brokers, as highly available pairs do, count the same bytes at moments of their own:
-    taken for one series, each step from one to the other looks like a counter that fell.
+    Two servers that scrape the same brokers, as highly available pairs do, count the same bytes at different moments.
+    Taken for one series, each step from one server to the other would look like a counter that fell.
     """
     kept = ("file", *_ONE_SERIES)
     times = F.transform("values", lambda point: F.get(point, F.lit(0)).try_cast("double"))
-    # The same one of two for all series of a batch: figures that are put together come from one server.
+    # All series of a batch prefer the same origin, so that figures that are combined come from one server.
     origin = F.struct("file", "labels")
     span = F.struct(origin.alias("origin"), F.array_min(times).alias("first"), F.array_max(times).alias("last"))
     spans = F.collect_list(span).over(Window.partitionBy(*_ONE_SERIES))
     spanned = series.withColumns(
         {"origin": origin, "spans": spans, "first": F.array_min(times), "last": F.array_max(times)}
     )
-    # Each point carries them along: of a year of files those alone that reach into this one's time.
+    # Each point carries these spans along. Of a year of files only those are kept that overlap this file's time.
     before = F.filter(
         "spans",
         lambda other: (
@@ -219,9 +221,9 @@ def _increases(points: DataFrame) -> DataFrame:
 
     Only series of `in_sync` and `bytes_out` keep their first points, without `seconds`.
 
-    A counter that falls was reset, and what it shows since counts; where it falls from one origin to the next nobody knows.
-    An end offset is no counter: one that falls lost its tail or its topic, and what came meanwhile is not known. A gap
-    is no window: the row at its end stands for one step.
+    A counter that falls was reset, and its new value counts as the increase. If it falls from one origin to the next,
+    the increase is not known. An end offset is not a counter: if it falls, the log lost its tail or its topic, and the
+    increase is not known. A gap is not a window: the row at its end stands for one step.
     """
     in_order = Window.partitionBy(*_ONE_SERIES).orderBy("at", "position")
     seconds = F.col("at") - F.lag("at").over(in_order)
@@ -237,7 +239,8 @@ def _increases(points: DataFrame) -> DataFrame:
     reset = F.col("same_origin") & (F.col("measure") != "end_offset")
     grown = F.when(F.col("value") >= F.col("before"), F.col("value") - F.col("before")).when(reset, F.col("value"))
     amount = F.when(F.col("kind") == "rate", F.col("value") * F.col("seconds")).otherwise(grown)
-    # Who leads is no amount: it is told by a series' first point as well. And that of bytes out tells since when they are counted.
+    # A first point has no amount. But one of `in_sync` shows which replica leads, and one of `bytes_out` since when
+    # bytes out are counted.
     begins = F.col("seconds").isNull() & F.col("measure").isin("in_sync", "bytes_out")
     increased = stepped.where((F.col("seconds") > 0) | begins).withColumns(
         {"increase": F.when(~is_gap, amount), "step": step, "gap": is_gap}
@@ -247,7 +250,7 @@ def _increases(points: DataFrame) -> DataFrame:
 
 def _rows(points: DataFrame) -> DataFrame:
     where = ("cluster_id", "topic", "broker_id", "at")
-    # As rates until they are put together: a series that missed a point has its increase over a longer window.
+    # Increases are combined as rates: a series that missed a point has its increase over a longer window.
     rate = F.col("increase") / F.col("seconds")
     by_topic = _by_topic(points, where, rate)
     of_replicas = points.where(F.col("partition").isNotNull() & F.col("seconds").isNotNull())
@@ -287,12 +290,13 @@ def _rows(points: DataFrame) -> DataFrame:
 
 
 def _by_topic(points: DataFrame, where: Sequence[str], rate: Column) -> DataFrame:
-    """What each broker counted for a topic, and whether it led other partitions of it than at the point before (`leaders_changed`).
+    """Rates that each broker counted for a topic. `leaders_changed`: it leads others of its partitions than before.
 
-    In such a window the broker counted bytes of partitions that it led for a part of it. Which part nobody knows.
+    In such a window the broker counted bytes of partitions that it led for a part of the window, and that part is not
+    known.
 
-    A broker begins to count a topic's bytes out when somebody reads it for the first time (`BrokerTopicStats` of Kafka). Until then they
-    are 0, where the broker counts other topics' at that time.
+    A broker begins to count a topic's bytes out when a client reads the topic for the first time (`BrokerTopicStats` of
+    Kafka). Until then they are taken as 0, if the broker counts bytes out of other topics at that time.
     """
     of_leader = F.when((F.col("measure") == "in_sync") & (F.col("value") > 0), F.xxhash64("partition"))
     counted = points.where(F.col("partition").isNull() | (F.col("measure") == "in_sync")).groupBy(*where).agg(
@@ -312,7 +316,7 @@ def _by_topic(points: DataFrame, where: Sequence[str], rate: Column) -> DataFram
 def _share(taking: WindowSpec) -> Column:
     messages = F.sum("messages").over(taking)
     size = F.sum("size").over(taking)
-    # Where one partition's growth is not known, the others' is no measure of its share.
+    # If one partition's growth is not known, the growth of the others does not give its share.
     all_known = F.count("messages").over(taking) == F.count("*").over(taking)
     return (
         F.when(all_known & (messages > 0), F.coalesce("messages", F.lit(0.0)) / messages)

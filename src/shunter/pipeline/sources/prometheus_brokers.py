@@ -1,4 +1,4 @@
-"""What Prometheus tells of brokers as a whole: processors, and the counters that have no topic."""
+"""Prometheus' series about brokers as a whole: processors, and the counters that have no topic."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def prometheus_brokers(
     Args:
         brokers: `instance` label to broker id, of the JMX exporter and of the machine's (`kafka1:7071` and `kafka1:9100`).
     """
-    # Every exporter tells of its own process: Kafka's is the one that also tells of Kafka.
+    # Every exporter reports its own process. Kafka's exporter is the one that also has Kafka's metrics.
     of_kafka = F.max(F.col("name").startswith("kafka_")).over(Window.partitionBy("instance"))
     series = series_of(spark, paths, cluster, brokers or {}).where("of_broker").withColumn("of_kafka", of_kafka)
     series = series.where((F.col("measure") != "busy_seconds") | F.col("of_kafka"))
@@ -39,7 +39,7 @@ def prometheus_brokers(
     told = increases_of(series).groupBy("cluster_id", "broker_id", "at").agg(
         F.min("seconds").alias("seconds"),
         F.min("file").alias("file"),
-        # Where a counter and a rate of one minute tell of the same, the counter is exact.
+        # If there is both a counter and a rate of one minute, the counter is taken, because it is exact.
         *(
             F.coalesce(*(F.max(F.when((F.col("measure") == name) & (F.col("kind") == kind), rate)) for kind in ("count", "rate"))).alias(name)
             for name in OF_BROKERS if name != "idle_seconds"

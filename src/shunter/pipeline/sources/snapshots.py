@@ -1,7 +1,7 @@
-"""Snapshots of clusters (`shunter pipeline collect`), and the samples that follow from two of them.
+"""Snapshots of clusters (`shunter pipeline collect`), and the samples derived from two of them.
 
-What people without JMX have: between two snapshots a leader's end offset grew by the messages that came, and its log
-grew by their bytes, unless retention took some away meanwhile; then bytes are messages × the mean bytes of a message.
+They give rates without JMX. Between two snapshots a leader's end offset grows by the messages that came, and its log
+grows by their bytes. If retention deleted some bytes meanwhile, bytes are messages × the mean bytes of a message.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WORDS = {"int": "a whole number of 32 bits", "bigint": "a whole number", "strin
 
 
 class SeenSnapshot(NamedTuple):
-    """One snapshot in one file. `told` is how many partitions its first line promises; None in files of old."""
+    """One snapshot in one file. `told` is how many partitions its first line promises; None in older files."""
 
     cluster_id: str
     taken_at_ms: int
@@ -43,11 +43,11 @@ class SeenSnapshot(NamedTuple):
     unreadable: int = 0
     """Lines of its file that can't be read."""
     refused: int = 0
-    """Lines of its file that can't be used: those, and what can be read but breaks a rule."""
+    """Lines of its file that can't be used: they can't be read, or they break a rule."""
 
     @property
     def flaw(self) -> str | None:
-        """Why it can't stand for its cluster: a part of a cluster looks like a whole one."""
+        """Why the snapshot can't stand for its cluster; None if it can. A part of a cluster looks like a whole one."""
         if self.heads == 0:
             return "the snapshot has no line of kind cluster: it was cut off"
         if self.told is not None and self.told != self.partitions:
@@ -64,8 +64,8 @@ class SeenSnapshot(NamedTuple):
 def read_snapshot_lines(spark: SparkSession, paths: Sequence[str], *, now: datetime) -> DataFrame:
     """Read snapshot files.
 
-    Grain: one row per line, with `file`; `flaw` says what makes a line unusable, else null. A snapshot of the future is:
-    it would be the newest one for ever.
+    Grain: one row per line, with `file`; `flaw` says what makes a line unusable, else null. A snapshot from the future
+    is unusable, because it would stay the newest one.
     """
     latest = int(now.timestamp() * 1000) + Limits().future_seconds * 1000
     is_time = F.col("taken_at_ms").between(int(Limits().earliest.timestamp() * 1000), latest)
@@ -88,12 +88,12 @@ def read_snapshot_lines(spark: SparkSession, paths: Sequence[str], *, now: datet
 
 
 def _misread(line: Column) -> Column:
-    """Why a line does not fit `_LINE`: its first field of another type, with what stands there; else it is no JSON object."""
+    """Why a line does not fit `_LINE`: its first field of a wrong type, with the value; else it is not an object."""
     document = F.try_parse_json(line)
     wrong: list[Column] = []
     for field in cast("StructType", StructType.fromDDL(_LINE)).fields[:-1]:
         found = F.to_json(F.try_variant_get(document, f"$.{field.name}", "variant"))
-        # A list with one entry that does not fit is read in part: what does not fit is told beside it.
+        # A list with one entry that does not fit is read in part, but Spark still marks the line as corrupt.
         read = F.from_json(line, f"{field.name} {field.dataType.simpleString()}, {_CORRUPT} string", {_NAMED: _CORRUPT})
         told = F.concat(
             F.lit(f"{field.name} is "), F.substring(found, 1, 80), F.lit(f", expected {_in_words(field.dataType)}")
@@ -146,7 +146,7 @@ def replicas_of(lines: DataFrame) -> DataFrame:
     """The replicas of each snapshot. Grain: one row per replica and snapshot, however often a line of it is repeated.
 
     Columns of `replicas` without ingest_id.
-    A topic without an id gets `name:` and its name. A broker that did not tell its log dirs leaves size_bytes null.
+    A topic without an id gets `name:` and its name. If a broker did not report its log dirs, size_bytes is null.
     """
     each = lines.where(F.col("flaw").isNull() & (F.col("kind") == "partition")).select(
         "*", F.posexplode("replicas").alias("position", "broker_id")
@@ -196,11 +196,11 @@ def put_aside(spark: SparkSession, refused: Sequence[tuple[SeenSnapshot, str, st
 
 
 def samples_of(replicas: DataFrame) -> DataFrame:
-    """What happened to each replica between two snapshots that follow one another.
+    """The samples of each replica between two snapshots that follow one another.
 
     Grain: one row per replica and pair of snapshots in which it has one topic id and one role's log to compare; columns
     of `validation.RAW`. An end offset that fell (an unclean election, a broker restored) gives a size and no amounts.
-    A pair within a span whose ends were both known before gives none: what came in that span was counted then.
+    A pair gives no row if it lies between two snapshots of earlier batches: that time was counted then.
 
     Args:
         replicas: Columns of `replicas`; `file` where there is one; `known` where some snapshots came with an earlier batch.

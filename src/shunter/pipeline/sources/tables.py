@@ -38,7 +38,7 @@ _NUMBERS = {
 _TEXTS = ("cluster_id", "topic_id", "topic", "role")
 _READERS = 8
 LAST_SECOND = 32_503_680_000
-"""Year 3000. What lies beyond is no time in seconds, and Spark can't hold all of it."""
+"""The year 3000. A greater number is not a time in seconds, and Spark can't hold all such times."""
 
 
 def read_table(spark: SparkSession, paths: Sequence[str], file_format: str, *, cluster: str | None = None) -> DataFrame:
@@ -47,7 +47,7 @@ def read_table(spark: SparkSession, paths: Sequence[str], file_format: str, *, c
     Grain: one row per row of the input; columns of `validation.RAW`.
 
     Args:
-        cluster: Stands in where the files have no cluster_id.
+        cluster: The cluster of rows without a cluster_id.
 
     Raises:
         FormatError: a column is missing, or named in a unit that Shunter does not take.
@@ -65,7 +65,7 @@ def read_table(spark: SparkSession, paths: Sequence[str], file_format: str, *, c
 
 
 def _frames(spark: SparkSession, paths: Sequence[str], file_format: str, place: str) -> list[DataFrame]:
-    """The files in as few frames as they have layouts: a file of another layout loses no column and shifts none."""
+    """The files in as few frames as possible, so that a file of another layout neither loses nor shifts a column."""
     try:
         if file_format == "json":
             return [_load(spark, paths, file_format)]
@@ -85,7 +85,7 @@ def _frames(spark: SparkSession, paths: Sequence[str], file_format: str, place: 
 
 
 def check_parquet(paths: Sequence[str]) -> None:
-    """Refuse what is no Parquet file, as far as it can be seen from here: Spark answers with two pages of stack traces.
+    """Refuse local files that are not Parquet: Spark itself would answer with two pages of stack traces.
 
     Raises:
         FormatError: names the file and how it begins.
@@ -119,7 +119,7 @@ def _load(spark: SparkSession, paths: Sequence[str], file_format: str) -> DataFr
 
 
 def check_columns(columns: Sequence[str], place: str, *, has_cluster: bool) -> None:
-    """Refuse a table that lacks what a sample needs, naming what is there.
+    """Refuse a table that lacks columns that a sample needs.
 
     Raises:
         FormatError: names the columns that are missing and those that are there.
@@ -142,15 +142,16 @@ def check_columns(columns: Sequence[str], place: str, *, has_cluster: bool) -> N
 
 
 def no_object(line: Column) -> Column:
-    """What is wrong with a line that holds no JSON object: it may be JSON all the same, such as `null`."""
+    """The flaw of a line that does not hold a JSON object. It may still be JSON, such as `null`."""
     what = F.when(F.try_parse_json(line).isNotNull(), F.lit("no JSON object: ")).otherwise(F.lit("not JSON: "))
     return F.concat(what, F.substring(line, 1, 80))
 
 
 def raw_samples(frame: DataFrame, *, source: str, file: Column, cluster: str | None = None) -> DataFrame:
-    """Bring a table of samples into the columns of `RAW`, whatever types it came in.
+    """Bring a table of samples into the columns of `RAW`, whatever types its columns have.
 
-    Grain: one row per input row. What can't be read becomes null and is named in `reader_rule`, `reader_detail`.
+    Grain: one row per input row. A value that can't be read becomes null and is named in `reader_rule`,
+    `reader_detail`.
     """
     types = {field.name: field.dataType for field in frame.schema.fields}
     start, start_broken = _start(types)

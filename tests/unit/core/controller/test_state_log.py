@@ -193,7 +193,7 @@ def test_terms_of_others_are_told_as_what_the_log_does_not_know():
     world.take_over()
     world.start()
     story = "\n".join(world.why(partition=ORDERS))
-    assert "(controller epochs 2 to 3 were others'; what they did is not in this log)" in story
+    assert "(controller epochs 2 to 3 were other controllers'; what they did is not in this log)" in story
 
 
 def test_every_event_that_decides_has_its_words():
