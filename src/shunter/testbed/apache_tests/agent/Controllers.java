@@ -37,7 +37,8 @@ public final class Controllers {
     private static final java.util.Map<String, Process> RUNNING = new HashMap<>();
     private static final java.util.Map<String, Integer> PORTS = new HashMap<>();
     /** Classes that ask their one broker for what brokers do. That it is Apache's controller too means nothing to them. */
-    private static final Set<String> ASK_THE_BROKER = Set.of("AlterReplicaLogDirsRequestTest", "StopReplicaRequestTest");
+    private static final Set<String> ASK_THE_BROKER = Set.of(
+        "AlterReplicaLogDirsRequestTest", "DescribeLogDirsRequestTest", "StopReplicaRequestTest");
     /** Settings of brokers by which Apache's controller decides, and the names of ours. */
     private static final java.util.Map<String, String> SETTINGS = java.util.Map.of(
         "num.partitions", "default_partitions",
