@@ -1,14 +1,14 @@
 """Airflow 3: Shunter's pipeline once a day. Put this file into the folder of DAGs.
 
-Each task is one command, which starts a Spark of its own on the worker's machine (or on yours, by `--master` in SHUNTER_OPTIONS), ends
-with the command's exit status, and gives its `--json` to XCom. Running a task again changes nothing that was done. The environment of
-the workers says where everything is:
+Each task is one command. It starts a Spark of its own on the worker's machine (or uses yours, by `--master` in SHUNTER_OPTIONS), ends
+with the command's exit status, and gives its `--json` to XCom. Running a task again does no work twice. Set these environment variables
+of the workers:
 
-    SHUNTER           the command; else `shunter` of the PATH. It may live in a virtual environment of its own.
+    SHUNTER           the command; else `shunter` of the PATH. It may be in a virtual environment of its own.
     SHUNTER_LAKE      the folder of the tables
     SHUNTER_LANDING   the folder below which `snapshots` (of `collect`) and `prometheus` (of `collect-prometheus`) are
-    SHUNTER_CLUSTER   the id of the cluster that Prometheus tells of
-    SHUNTER_BROKERS   which broker an instance is: `--broker kafka1:7071=1 --broker kafka2:7071=2`
+    SHUNTER_CLUSTER   the id of the cluster that Prometheus scrapes
+    SHUNTER_BROKERS   the broker of each instance: `--broker kafka1:7071=1 --broker kafka2:7071=2`
     SHUNTER_PLANS     the folder for plans and the report
 """
 
@@ -26,7 +26,7 @@ with DAG(
     schedule="30 4 * * *",
     start_date=datetime(2025, 1, 1),  # noqa: DTZ001 - Airflow takes it for UTC
     catchup=False,
-    # A cluster's derived tables are replaced by one stage at a time: another one would be refused.
+    # Only one stage at a time may replace a cluster's derived tables. Another one would be refused.
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": timedelta(minutes=5)},
 ) as dag:

@@ -1,8 +1,8 @@
 """Dagster: Shunter's pipeline once a day. `dagster dev -f dagster_shunter.py`, or `dagster job execute -f … -j shunter_pipeline`.
 
-Each op is one command, which starts a Spark of its own; what its `--json` says becomes the op's metadata, and an exit status above 0 its
-failure. Running an op again changes nothing that was done. The environment says where everything is, as in airflow_shunter.py: SHUNTER,
-SHUNTER_OPTIONS, SHUNTER_LAKE, SHUNTER_LANDING, SHUNTER_CLUSTER, SHUNTER_BROKERS, SHUNTER_PLANS.
+Each op is one command, which starts a Spark of its own. Its `--json` becomes the op's metadata, and an exit status above 0 the op's
+failure. Running an op again does no work twice. The environment variables are those of airflow_shunter.py: SHUNTER, SHUNTER_OPTIONS,
+SHUNTER_LAKE, SHUNTER_LANDING, SHUNTER_CLUSTER, SHUNTER_BROKERS, SHUNTER_PLANS.
 """
 
 import json
@@ -39,7 +39,7 @@ STAGES = {
 
 
 def stage(name: str) -> OpDefinition:
-    """An op for one command of `shunter pipeline`, which follows what it is given."""
+    """An op for one command of `shunter pipeline`. It runs after the ops that it is given."""
 
     @op(
         name=name,
@@ -52,7 +52,7 @@ def stage(name: str) -> OpDefinition:
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         lines = ended.stdout.strip().splitlines()
         if ended.returncode:
-            # Refused, or nothing to do: to try again changes nothing. Anything else may pass.
+            # Only status 1 is tried again. After the others (refused, nothing to do) a retry changes nothing.
             raise Failure(
                 f"{name} ended with {ended.returncode}: {ended.stderr.strip() or (lines or [''])[-1]}",
                 allow_retries=ended.returncode == 1,

@@ -2,9 +2,9 @@
 
     python dump_cruise_control.py kafka1:9092 cruise-control
 
-Run again, by a timer or by hand, it goes on where it stopped (in a consumer group of its own, `shunter-dump`). Runs in the environment
-in which Shunter is installed. Needs Read on both topics, and Read on the group. Where the store's topics have other names
-(`partition.metric.sample.store.topic`, `broker.metric.sample.store.topic`), name them behind the folder.
+If it runs again, by a timer or by hand, it goes on where it stopped (by a consumer group of its own, `shunter-dump`). It runs in the
+environment in which Shunter is installed. It needs Read on both topics, and Read on the group. If the store's topics have other names
+(`partition.metric.sample.store.topic`, `broker.metric.sample.store.topic`), name them after the folder.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST = 100_000
 
 
 def dump(bootstrap: str, folder: Path, topics: list[str]) -> int:
-    """Write what came since the last time; gives the number of records. An offset is committed when its file is there."""
+    """Write the records since the last run, and return their number. An offset is committed after its file is written."""
     consumer = KafkaConsumer(
         bootstrap_servers=bootstrap.split(","),
         group_id="shunter-dump",
@@ -48,7 +48,7 @@ def dump(bootstrap: str, folder: Path, topics: list[str]) -> int:
         if not values:
             return
         path = folder / f"{time.time_ns()}.parquet"
-        # Spark passes over names with a dot: an unfinished file is not ingested.
+        # Spark ignores names that begin with a dot, so it does not ingest an unfinished file.
         unfinished = folder / f".{path.name}"
         pq.write_table(pa.table({"value": pa.array(values, pa.binary())}), unfinished)
         unfinished.rename(path)
@@ -58,7 +58,7 @@ def dump(bootstrap: str, folder: Path, topics: list[str]) -> int:
 
     while any(consumer.position(partition) < ends[partition] for partition in partitions):
         for records in consumer.poll(timeout_ms=1_000).values():
-            # A record without a value is a deleted one: the store may be compacted.
+            # A record without a value marks a deletion, because the store may be compacted.
             values += [record.value for record in records if record.value is not None]
         if len(values) >= MOST:
             write()
