@@ -97,7 +97,7 @@ def test_a_kept_replacement_still_stands_at_the_next_look() -> None:
     assert after_look((made,), seen, look(seen, REPLACED), REPLACED, "prod") == ()
     drained = with_intents(REPLACED, [KeptIntent(IntentKind.DRAIN, "4", 0, "anna", 1)])
     (stale, *_) = after_look((made,), seen, look(seen, drained), drained, "prod")
-    assert (stale.state, "takes nothing any more" in stale.outcome) == (ProposalState.STALE, True)
+    assert (stale.state, "may no longer get replicas" in stale.outcome) == (ProposalState.STALE, True)
 
 
 def test_a_balance_that_brings_something_to_a_replacement_becomes_stale() -> None:

@@ -323,7 +323,7 @@ class TestGuardRails:
         )
         told = self.held_back(blind)
         assert "broker 2 did not tell its log dirs" in told
-        assert "nobody tells which partitions are being moved: not allowed" in told
+        assert "it is not known which partitions are being moved: not allowed" in told
 
     def test_a_plan_that_the_next_look_would_undo_waits_and_the_cluster_comes_to_rest_without_it(self) -> None:
         seen = cluster({"t": [[1, 3]], "u": [[1, 2], [1, 3]]}, racks={1: "a", 2: "b", 3: "a"})

@@ -166,7 +166,7 @@ class TestKept:
 
     def test_it_is_stale_once_its_broker_or_topic_takes_part_no_more(self) -> None:
         now = heaped(self.both)
-        assert "takes part in no balance any more" in self.stale(now, replace(POLICY, intents=Intents(drain=(1,))))
+        assert "no longer takes part in balancing" in self.stale(now, replace(POLICY, intents=Intents(drain=(1,))))
         assert "is frozen since" in self.stale(now, replace(POLICY, rails=GuardRails(frozen_topics=("t",))))
         gone = shelved(cluster(EVEN, brokers=(2, 3)), self.both, "/a", "/b")
         assert "can't be moved: the broker is not up" in self.stale(gone)
