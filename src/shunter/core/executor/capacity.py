@@ -73,10 +73,10 @@ class Capacity:
             return None
         options = self.options
         if self.full:
-            return f"waits for its turn: {counted(self.total, 'copy runs', 'copies run')}, {options.max_concurrent} may"
+            return f"waits for its turn: {counted(self.total, 'copy runs', 'copies run')}, the bound is {options.max_concurrent}"
         leader = self._leader(move.tp)
         if _passes(self.outgoing[leader], len(adding), options.max_out):
-            return f"waits for its turn: broker {leader} sends {counted(self.outgoing[leader], 'copy', 'copies')}, {options.max_out} may"
+            return f"waits for its turn: broker {leader} sends {counted(self.outgoing[leader], 'copy', 'copies')}, the bound is {options.max_out}"
         for broker in adding:
             told = self._refusal_of(move, broker, adding)
             if told is not None:
@@ -86,11 +86,11 @@ class Capacity:
     def _refusal_of(self, move: Move, broker: BrokerId, adding: Replicas) -> str | None:
         options = self.options
         if 0 < options.max_in <= self.incoming[broker]:
-            return f"waits for its turn: broker {broker} receives {counted(self.incoming[broker], 'copy', 'copies')}, {options.max_in} may"
+            return f"waits for its turn: broker {broker} receives {counted(self.incoming[broker], 'copy', 'copies')}, the bound is {options.max_in}"
         rack = self.cluster.racks.get(broker)
         beside = sum(self.cluster.racks.get(other) == rack for other in adding)
         if rack is not None and _passes(self.racks[rack], beside, options.max_per_rack):
-            return f"waits for its turn: rack {rack} receives {counted(self.racks[rack], 'copy', 'copies')}, {options.max_per_rack} may"
+            return f"waits for its turn: rack {rack} receives {counted(self.racks[rack], 'copy', 'copies')}, the bound is {options.max_per_rack}"
         log_dir = _log_dir(move, broker)
         if log_dir is not None and 0 < options.max_per_log_dir <= self.log_dirs[broker, log_dir]:
             return f"waits for its turn: log dir {log_dir} of broker {broker} receives {self.log_dirs[broker, log_dir]}"

@@ -306,7 +306,8 @@ def _put_off(work: Pass, move: Move, seen: ObservedPartition, live: frozenset[Br
     """Cancel a paused copy; returns whether nothing else is due now. If it can't be cancelled, it slows its broker."""
     undone = undo(move, seen, live, work.state.cluster.min_isr(move.tp.topic), put_off=True)
     if isinstance(undone, Begin):
-        told = f"paused: its copy is cancelled, for it shares broker or bounds with what goes on; {_lost(work, move)}"
+        shares = "because it shares a broker or a bound with copies that go on"
+        told = f"paused: its copy is cancelled, {shares}; {_lost(work, move)}"
         work.out.notices.append(Notice("copy-put-off", str(move.tp), told))
         _begin(work, move, undone)
     elif isinstance(undone, Waits):
@@ -427,7 +428,7 @@ def _never_began(work: Pass, move: Move) -> bool:
 
 
 def _rebase(work: Pass, move: Move, seen: ObservedPartition) -> None:
-    told = f"its replicas were {list(seen.replicas)}, not {list(move.original)} as a broker told that was late"
+    told = f"its replicas were {list(seen.replicas)}, not {list(move.original)} as a broker with old metadata reported"
     work.out.notices.append(Notice("move-rebased", str(move.tp), told))
     work.write(
         move,

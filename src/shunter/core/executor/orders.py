@@ -174,7 +174,7 @@ def told_rollback(moves: list[Move]) -> str:
     copies = sum(rollback_bytes(move) for move in moves)
     most = sum(rollback_cost(move) for move in moves)
     if most > copies:
-        return f"at most {told_bytes(most)} are copied again, for steps may have ended that nobody has looked at since"
+        return f"at most {told_bytes(most)} are copied again: steps may have ended since an executor last looked"
     return "it is instant" if copies == 0 else f"{told_bytes(copies)} of dropped originals are copied again"
 
 

@@ -66,7 +66,7 @@ def decide_limit(state: ExecutorState, pressure: Pressure, now_ms: int, out: Col
     if wanted == state.limit:
         return []
     pressure.said = wanted
-    reason = "brokers take long to answer" if slow else "nobody suffers"
+    reason = "brokers take long to answer" if slow else "no other traffic suffers"
     if suffering:
         told = counted(suffering, "partition that doesn't move is", "partitions that don't move are")
         reason = f"{told} out of sync"

@@ -145,7 +145,7 @@ def test_moves_that_wait_for_their_turn_run_no_wider_than_until_now() -> None:
     state, meter = pair_moving(), Meter()
     first, second = state.moves
     copy(state, meter, 3, 0, range(2))
-    state.moves[second].step, state.moves[second].waits = None, "waits for its turn: 1 copy runs, 1 may"
+    state.moves[second].step, state.moves[second].waits = None, "waits for its turn: 1 copy runs, the bound is 1"
     for at in range(2, 13, 2):
         state.cluster.sizes[3, first] = ReplicaSize(int(at * LIMIT * YIELD), "/d")
         meter.sample(state, at * 1000, {(3, first)})

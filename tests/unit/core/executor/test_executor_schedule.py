@@ -77,10 +77,10 @@ def test_a_bound_that_is_none_is_refused(bounds: tuple[tuple[str, int], ...]) ->
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (ExecutionOptions(max_concurrent=1), "waits for its turn: 1 copy runs, 1 may"),
-        (ExecutionOptions(max_out=1), "waits for its turn: broker 1 sends 1 copy, 1 may"),
-        (ExecutionOptions(max_in=1), "waits for its turn: broker 4 receives 1 copy, 1 may"),
-        (ExecutionOptions(max_per_rack=1), "waits for its turn: rack r receives 1 copy, 1 may"),
+        (ExecutionOptions(max_concurrent=1), "waits for its turn: 1 copy runs, the bound is 1"),
+        (ExecutionOptions(max_out=1), "waits for its turn: broker 1 sends 1 copy, the bound is 1"),
+        (ExecutionOptions(max_in=1), "waits for its turn: broker 4 receives 1 copy, the bound is 1"),
+        (ExecutionOptions(max_per_rack=1), "waits for its turn: rack r receives 1 copy, the bound is 1"),
         (ExecutionOptions(max_per_log_dir=1), "waits for its turn: log dir /d1 of broker 4 receives 1"),
     ],
 )
@@ -171,7 +171,7 @@ def test_the_throttle_gives_way_while_brokers_take_long_to_answer() -> None:
     state.limit = 750
     pressure.on_answer(9_000)
     (faster,) = decide_limit(state, pressure, 1_000 + 2 * ADAPT_EVERY_MS, out)
-    assert faster == LimitChanged(825, "adapted: nobody suffers"), "one slow answer may be a pause"
+    assert faster == LimitChanged(825, "adapted: no other traffic suffers"), "one slow answer may be a pause"
 
 
 def test_log_dirs_are_asked_for_and_seen_through() -> None:
