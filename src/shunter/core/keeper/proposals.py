@@ -29,7 +29,7 @@ _BOUNDED = (Scope.REBALANCE, Scope.FILL, Scope.EMPTY_DISKS, Scope.DRAIN, Scope.R
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A plan that would mend some conditions. If it has no `changes`, `undone` says why, or `behind` what comes first."""
+    """A plan that would mend some conditions. Without `changes`, `undone` says why, or `behind` what comes first."""
 
     scope: Scope
     mode: Mode
