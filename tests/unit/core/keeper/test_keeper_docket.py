@@ -1,4 +1,4 @@
-"""Proposals that are kept: which still stand, which are new, who has approved them, and which one is begun next."""
+"""Proposals that are kept: which are still valid, which are new, who has approved them, and which is begun next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Intents that stay: a broker takes another one's place, a broker that joined gets its share; every plan keeps to them."""
+"""Intents that stay: a broker takes another one's place, a new broker gets its share; every plan keeps to them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REPLACED = replace(AT_ONCE, intents=Intents(replace={3: 4}))
 
 
 def settled(seen: Sighting, policy: KeeperPolicy) -> tuple[Sighting, list[str]]:
-    """The cluster once nothing is ready any more, and the scopes that were carried out."""
+    """The cluster once no proposal is ready, and the scopes that were carried out."""
     scopes: list[str] = []
     judged = look(seen, policy)
     while (proposal := ready(judged)) is not None:

@@ -1,4 +1,4 @@
-"""Log dirs within brokers: when they are out of the band, what mends that, and when such a plan may not be carried out."""
+"""Log dirs within brokers: when they are out of the band, which plan mends that, and when it may not be carried out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Place = Callable[[str, int, int], str]
 
 
 def in_one(_topic: str, _number: int, broker: int) -> str:
-    """All of broker 1 in /a; of the others, every second one."""
+    """The log dir of a replica: all of broker 1's in /a, every second one of the other brokers'."""
     return "/a" if broker == 1 or _number < 3 else "/b"
 
 
@@ -133,7 +133,7 @@ class TestKept:
 
     def stale(self, now: Sighting, policy: KeeperPolicy = POLICY) -> str:
         (made,) = kept(heaped())
-        # Two brokers that are out of the band: it is still asked for, whatever became of this plan.
+        # Two brokers are out of the band, so the scope is still needed, whatever became of this plan.
         (found,) = (each for each in kept(now, policy, made) if each.id == made.id)
         assert found.state is ProposalState.STALE
         return found.outcome
