@@ -53,7 +53,7 @@ class JournalWritten:
 
 @dataclass(frozen=True, slots=True)
 class JournalRefused:
-    """The outstanding batch left no trace, and nothing may be sent any more."""
+    """The outstanding batch left no trace, and no request may be sent from now on."""
 
     batch_id: int
     reason: str

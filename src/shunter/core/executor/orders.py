@@ -179,7 +179,7 @@ def told_rollback(moves: list[Move]) -> str:
 
 
 def rollback_bytes(move: Move) -> int:
-    """Bytes that a rollback of one move copies, from where it stands; at most, as far as copies between log dirs go."""
+    """Bytes that a rollback of one move copies, from where it stands; for copies between log dirs, at most."""
     return move.size_bytes * (sum(broker not in move.held for broker in move.original) + _placed_again(move))
 
 

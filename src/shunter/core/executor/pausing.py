@@ -1,4 +1,4 @@
-"""Which paused copies Kafka's throttle can hold, and which have to be cancelled (decision 0206).
+"""Decides which paused copies Kafka's throttle can hold, and which have to be cancelled (decision 0206).
 
 A throttle is a rate by broker and lists of replicas by topic. A paused copy is held by a very low rate at the broker that
 receives it. That is possible if the rate slows down no other copy: nothing else is copied to that broker, or no limit is

@@ -21,7 +21,7 @@ TOPICS_SHARE = 40
 LOG_DIRS_MS = 2_000
 LOG_DIRS_SHARE = 40
 FIRST_LOG_DIRS_MS = 1_500
-"""A step's copies are looked at on disk only after this: short steps are over by then."""
+"""A step's copies are looked at on disk only after this time, when short steps are over."""
 FAILED_MS = 1_000
 LOST_MS = 120_000
 """A question that was not answered within this time is asked again."""

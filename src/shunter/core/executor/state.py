@@ -221,7 +221,7 @@ class Move:
 
     @property
     def goal(self) -> Replicas:
-        """Where it heads: the target, or the originals when it is rolled back."""
+        """The replicas that the move heads for: the target, or the originals on a rollback."""
         return self.original if self.direction is Direction.BACK else self.target
 
 

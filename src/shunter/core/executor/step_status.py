@@ -40,7 +40,7 @@ class Standing(Enum):
 
 
 class StepTrigger(Enum):
-    """What moves a status. The value is the name that docs and errors show."""
+    """An event that moves a status. The value is the name that docs and errors show."""
 
     BEGUN = "begun"
     """A step's entry is durable."""
@@ -150,7 +150,7 @@ class Doubt(NamedTuple):
 
 
 class StepStatus(NamedTuple):
-    """Where a move's step stands.
+    """The status of a move's step.
 
     Attributes:
         doubt: The present doubt; None: the step looks as it should.
@@ -223,7 +223,7 @@ def status_after(
             refusals = status.refusals + (trigger is StepTrigger.REFUSED)
             return status._replace(standing=standing, blind_until_ms=at_ms, refused=why, refusals=refusals)
         case StepTrigger.TURNED:
-            return status._replace(standing=standing, refused="")  # What was refused is no longer wanted.
+            return status._replace(standing=standing, refused="")  # The refused step is no longer wanted.
         case StepTrigger.OURS | StepTrigger.RECORDED:
             return status._replace(standing=standing)
         case StepTrigger.MISSED:

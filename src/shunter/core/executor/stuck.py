@@ -54,7 +54,7 @@ def _what_it_waits_for(move: Move, seen: ObservedPartition, live: frozenset[Brok
 
 
 def way_out(move: Move) -> str:
-    """What an operator may do about a move that can't end."""
+    """The orders by which an operator may end a move that can't end by itself."""
     return _WAYS_OUT[move.direction]
 
 

@@ -53,7 +53,7 @@ class Sighting:
     check_up: CheckUp
     journal: CheckedJournal
     load: ClusterLoad
-    """The same snapshot as the planner's input, sizes in KiB; dead brokers that hold replicas are in it.
+    """The snapshot as the planner's input, sizes in KiB. Dead brokers that hold replicas are in it.
 
     Rates, and their costs in processor time, are in it if a load model is used.
     """

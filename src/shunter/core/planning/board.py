@@ -194,7 +194,7 @@ class Board:
         return float(self.violation[broker] - outside @ targets.weight)
 
     def go_home(self, partition: int, slot: int, home: int) -> bool:
-        """Put a replica back where the cluster has it, if racks and hard limits allow, and refund its copy to the caps."""
+        """Put a replica back where the cluster has it, if racks and hard limits allow, and refund its copy."""
         row: list[int] = self.replicas[partition].tolist()
         here, weight = row[slot], self.weight_of(partition, slot)
         others = [broker for place, broker in enumerate(row) if place != slot and broker != ABSENT]

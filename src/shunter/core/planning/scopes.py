@@ -137,7 +137,9 @@ def _leave_offline(board: Board, request: PlanRequest) -> list[Undone]:
             gone.setdefault(at, []).append(board.replicas[at].tolist().index(index[offline.broker]))
     lost = {at for at, slots in gone.items() if len(slots) == board.factors[at]}
     undone += [
-        Undone(f"{cluster.partition_name(at)} stays where it is", "all its replicas are offline: no broker has its data")
+        Undone(
+            f"{cluster.partition_name(at)} stays where it is", "all its replicas are offline: no broker has its data"
+        )
         for at in sorted(lost)
     ]
     pairs = [(at, slot) for at, slots in sorted(gone.items()) if at not in lost for slot in sorted(slots)]

@@ -17,7 +17,7 @@ from shunter.core.planning.cluster import ABSENT, Flags, Floats, Ints, Resource,
 _DISK_MARGIN = 0.003
 """Aim this far inside the band's edges, as a share of the mean: packing is not exact."""
 _COUNT_MARGIN = 0.02
-"""The same for counts, which small replicas correct with few bytes."""
+"""The margin for counts, which small replicas correct with few bytes."""
 _PULL = {Resource.DISK: 1.0, Resource.BYTES_IN: 0.5, Resource.REPLICAS: 0.015}
 """The weight of each resource when a replica gets its broker. Leaders are balanced afterwards, by the order."""
 _RESERVED = 0.05
