@@ -20,7 +20,7 @@ FOR_DISK = "waits for disk"
 
 @dataclass(slots=True)
 class Capacity:
-    """The load of running steps, in copies: by the broker that receives them, and by the leader that sends them."""
+    """The load of running steps: how many copy (`total`), and their copies by receiving broker and by sending leader."""
 
     options: ExecutionOptions
     cluster: ObservedCluster
