@@ -20,7 +20,7 @@ FOR_DISK = "waits for disk"
 
 @dataclass(slots=True)
 class Capacity:
-    """The load of running steps: how many copy (`total`), and their copies by receiving broker and by sending leader."""
+    """The load of running steps: how many copy (`total`), and their copies by receiver and by sending leader."""
 
     options: ExecutionOptions
     cluster: ObservedCluster
