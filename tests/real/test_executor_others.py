@@ -128,5 +128,5 @@ def test_who_takes_a_cluster_over_finds_what_the_other_left_and_says_so(yard: Ya
     assert yard.cluster.replicas(yard.topic) == ORIGINAL | {2: (3, 2)}
     assert yard.cluster.ongoing() == 0
     # What the second one found, and gave back, was the first one's, which gave it back in its turn.
-    assert any("as before us, by somebody else" in told for told in notices(two, "throttle-theirs-again"))
+    assert any("another tool's value is back" in told for told in notices(two, "throttle-theirs-again"))
     assert their_throttles(yard) == {}

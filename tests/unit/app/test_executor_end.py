@@ -67,7 +67,7 @@ def test_what_nobody_drives_has_no_end() -> None:
 def test_moves_that_wait_are_counted_as_moves_and_a_limit_ends_with_what_it_limits() -> None:
     copying = replace(view(ACCEPTED), limit=2_000_000)
     (row,) = copying.moves
-    waits = replace(row, waits="waits for its turn: broker 4 receives 1 copy, 1 may")
+    waits = replace(row, waits="waits for its turn: broker 4 receives 1 copy, the bound is 1")
     assert "· 1 move waits for its turn: broker 4" in told_view(replace(copying, moves=(waits,)))
     assert "· 2 moves wait for their turn: broker 4" in told_view(replace(copying, moves=(waits, waits)))
     assert "limit 2.0 MB/s" in told_view(copying)

@@ -540,12 +540,12 @@ def test_a_plan_that_a_person_asks_for_waits_for_approval_as_any_other(tmp_path:
             for about, told in (
                 (("explode",), "is no scope: one of rebalance, "),
                 (("drain", "9"), "there is no broker '9'; there are 1, 2, 3, 4"),
-                (("drain",), "of which brokers"),
+                (("drain",), "name at least one broker"),
                 (("replace", "3"), "there is no broker ''"),
                 (("topics", "u"), "there is no topic 'u'"),
                 (("topics", "t"), "how many replicas"),
                 (("leaders",), "there is nothing to move"),
-                (("leaders", "1"), "is about nothing more: 1"),
+                (("leaders", "1"), "leaders takes no names: 1"),
             ):
                 with pytest.raises(OrderRefused, match=told):
                     await life.desk.carry_out(order(OrderKind.PROPOSE, *about), ANNA)

@@ -1,7 +1,8 @@
-"""Applies journal entries to the state; only this changes its durable part. A restart applies the same entries again.
+"""Applies journal entries to the state. A restart applies the same entries again.
 
-One exception: after a journal was read, times that lie in the future are set to now (`Move.begun_before`). The status of a
-step is soft, but entries move it too, because they tell that a step was begun, taken on or ended.
+Only this module changes the durable part of the state, with one exception: after a journal was read, times that lie in
+the future are set to now (`Move.begun_before`). The status of a step is soft, but entries change it too, because they
+record that a step was begun, taken on or ended.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ from shunter.model.execution import (
 from shunter.model.partition import TopicPartition
 
 RATES_KEPT = 64
-"""Observed rates kept per broker: enough for a median, little enough to follow a changed cluster."""
+"""Observed rates that are kept per broker: enough for a median, few enough to follow a changed cluster."""
 
 
 def apply(state: ExecutorState, entry: JournalEntry) -> None:
     """Make what the entry says true of the state.
 
     Raises:
-        InvariantViolation: the entry doesn't follow from the ones before it (a gap, a step of no move).
+        InvariantViolation: the entry doesn't follow from the entries before it (a gap, a step without an open move).
     """
     if entry.sequence != state.next_sequence:
         raise InvariantViolation("journal entries follow one another", found=entry.sequence, due=state.next_sequence)
@@ -73,7 +74,7 @@ def _plan_accepted(state: ExecutorState, entry: JournalEntry) -> None:
     record = entry.record
     assert isinstance(record, PlanAccepted)
     if not state.at_work:
-        # A new execution begins. What an earlier one still owes to brokers stays in `throttles`.
+        # A new execution begins. Throttles that an earlier execution still owes stay in `throttles`.
         lately = {tp: move for tp, move in state.former_moves.items() if move.ended_lately(entry.at_ms)}
         state.former_moves, state.moves = {**lately, **state.moves}, {}
     state.plan_id, state.cluster_id, state.options = record.plan_id, record.cluster_id, record.options
@@ -102,10 +103,10 @@ def _move_accepted(state: ExecutorState, entry: JournalEntry) -> None:
     before = state.moves.get(record.tp)
     former = state.former_moves.get(record.tp) if before is None else before
     if former is not None:
-        # Late metadata may show replicas that a former move went through: nobody changed them back.
+        # Late metadata may show replicas that a former move went through. That is not another tool's change.
         move.passed |= former.passed
     if before is not None and before.open:
-        # A copy between log dirs is no step: whatever was asked for first may have moved it.
+        # A copy between log dirs is not a step: the former order may have moved replicas between log dirs already.
         move.origins = tuple(sorted({**dict(record.origins), **dict(before.origins)}.items()))
         move.placed_before = before.placed_before.union(dict(before.log_dirs)).intersection(before.original)
     if before is not None and before.open and before.steps:
@@ -119,14 +120,14 @@ def _move_accepted(state: ExecutorState, entry: JournalEntry) -> None:
 
 
 def _turn(move: Move, entry: JournalEntry) -> None:
-    """The move heads elsewhere now: a step that was not asked for yet is looked at again first."""
+    """Note that the move heads elsewhere now. A step that was not asked for yet is looked at again first."""
     _want_again(move)
     move.turned_at_ms = None if move.step is None else entry.at_ms
     move.note(StepTrigger.TURNED)
 
 
 def _want_again(move: Move) -> None:
-    """Note originals that are wanted and were dropped: they are copied again."""
+    """Note originals that were dropped and are wanted again: they are copied again."""
     move.again |= {broker for broker in move.original if broker in move.goal and broker not in move.held}
 
 
@@ -139,7 +140,7 @@ def _step_begun(state: ExecutorState, entry: JournalEntry) -> None:
     superseded = move.step
     move.step = CurrentStep(record.number, record.before, record.after, record.reason, record.cancels, entry.at_ms)
     if superseded is not None:
-        # If the former step was never taken on, as far as we know, the steps before it may still run, or be done.
+        # If the journal does not say that the former step was taken on, the steps before it may still run, or be done.
         perhaps = () if superseded.accepted else superseded.redirected_from
         move.step.redirected_from = (*perhaps, superseded.after)
         move.step.perhaps_ended = tuple(dict.fromkeys(superseded.perhaps_ended + superseded.redirected_from))
@@ -147,7 +148,7 @@ def _step_begun(state: ExecutorState, entry: JournalEntry) -> None:
     move.step.returns = move.went_through(record.after)
     move.steps = record.number
     move.passed |= {frozenset(record.before), frozenset(record.after), frozenset(record.before + record.after)}
-    # A step that somebody else began may lead elsewhere than our plan: then it is treated as a step of a turned move.
+    # A step that another tool began may lead elsewhere than this plan. Then it is treated as a step of a turned move.
     move.turned_at_ms = entry.at_ms if move.adopted and record.number == 1 and record.after != move.target else None
     move.order = ()
     move.note(StepTrigger.BEGUN)
@@ -268,7 +269,7 @@ def _bounds_changed(state: ExecutorState, entry: JournalEntry) -> None:
 
 
 def _nothing(state: ExecutorState, entry: JournalEntry) -> None:
-    """Commands are journaled for people; what they changed has entries of its own."""
+    """Change nothing: commands are journaled for people, and their effects have entries of their own."""
 
 
 def _rate_observed(state: ExecutorState, entry: JournalEntry) -> None:

@@ -1,7 +1,7 @@
-"""The rolling schedule: which moves may begin a step now, within what brokers, racks and log dirs can carry.
+"""The rolling schedule: which moves may begin a step now, within the bounds of brokers, racks and log dirs.
 
-Nothing waits for a batch's slowest partition (KIP-236): whatever capacity a finished step frees is given at once to
-the first move, in the chained order, that fits.
+No move waits for a batch's slowest partition (KIP-236). The capacity that a finished step frees is given at once to the
+first move, in the chained order, that fits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FOR_DISK = "waits for disk"
 
 @dataclass(slots=True)
 class Capacity:
-    """What running steps take, counted in replicas being copied (in) and partitions being read (out)."""
+    """The load of running steps: how many copy (`total`), and their copies by receiver and by sending leader."""
 
     options: ExecutionOptions
     cluster: ObservedCluster
@@ -64,18 +64,19 @@ class Capacity:
         return 0 < self.options.max_concurrent <= self.total
 
     def refusal(self, move: Move, adding: Replicas) -> str | None:
-        """Why a step that copies `adding` may not begin now; None: it may.
+        """The reason why a step that copies `adding` may not begin now; None if it may.
 
-        A step that exceeds a bound by itself begins when nothing else counts for that bound: else it would never begin.
+        A step that exceeds a bound by itself begins when no other step counts towards that bound, because otherwise it
+        would never begin.
         """
         if not adding:
             return None
         options = self.options
         if self.full:
-            return f"waits for its turn: {counted(self.total, 'copy runs', 'copies run')}, {options.max_concurrent} may"
+            return f"waits for its turn: {counted(self.total, 'copy runs', 'copies run')}, the bound is {options.max_concurrent}"
         leader = self._leader(move.tp)
         if _passes(self.outgoing[leader], len(adding), options.max_out):
-            return f"waits for its turn: broker {leader} sends {counted(self.outgoing[leader], 'copy', 'copies')}, {options.max_out} may"
+            return f"waits for its turn: broker {leader} sends {counted(self.outgoing[leader], 'copy', 'copies')}, the bound is {options.max_out}"
         for broker in adding:
             told = self._refusal_of(move, broker, adding)
             if told is not None:
@@ -85,11 +86,11 @@ class Capacity:
     def _refusal_of(self, move: Move, broker: BrokerId, adding: Replicas) -> str | None:
         options = self.options
         if 0 < options.max_in <= self.incoming[broker]:
-            return f"waits for its turn: broker {broker} receives {counted(self.incoming[broker], 'copy', 'copies')}, {options.max_in} may"
+            return f"waits for its turn: broker {broker} receives {counted(self.incoming[broker], 'copy', 'copies')}, the bound is {options.max_in}"
         rack = self.cluster.racks.get(broker)
         beside = sum(self.cluster.racks.get(other) == rack for other in adding)
         if rack is not None and _passes(self.racks[rack], beside, options.max_per_rack):
-            return f"waits for its turn: rack {rack} receives {counted(self.racks[rack], 'copy', 'copies')}, {options.max_per_rack} may"
+            return f"waits for its turn: rack {rack} receives {counted(self.racks[rack], 'copy', 'copies')}, the bound is {options.max_per_rack}"
         log_dir = _log_dir(move, broker)
         if log_dir is not None and 0 < options.max_per_log_dir <= self.log_dirs[broker, log_dir]:
             return f"waits for its turn: log dir {log_dir} of broker {broker} receives {self.log_dirs[broker, log_dir]}"
@@ -113,7 +114,7 @@ class Capacity:
         )
 
     def _bytes_of(self, move: Move) -> int:
-        """Bytes of the partition: as its leader told them last, if that was after the move was accepted."""
+        """Bytes of the partition: the leader's last report, or the size at acceptance if no report is newer."""
         key = (self._leader(move.tp), move.tp)
         if self.cluster.sizes_at_ms.get(key, -1) < move.accepted_at_ms:
             return move.size_bytes
@@ -125,12 +126,12 @@ class Capacity:
 
 
 def _passes(count: int, more: int, bound: int) -> bool:
-    """Whether so many more would be too many beside what is there already."""
+    """Whether `count + more` exceeds the bound; False if nothing counts towards it yet, or if it is 0 (no bound)."""
     return bound > 0 and count > 0 and count + more > bound
 
 
 def in_order(moves: Iterable[Move], options: ExecutionOptions, cluster: ObservedCluster) -> list[Move]:
-    """Sort waiting moves: begun ones first (they hold disk on two brokers), then by the chained orders."""
+    """Sort waiting moves: those that have begun first (they hold disk on two brokers), then by the chained orders."""
 
     def key(move: Move) -> tuple[float, ...]:
         return (
@@ -156,7 +157,7 @@ def _rank(order: Order, move: Move, cluster: ObservedCluster) -> float:
 
 
 def _bytes_left(move: Move) -> int:
-    """The longest chain of a move: its replicas are copied one after another when it is incremental."""
+    """Bytes that a move has still to copy, in all: an incremental move copies its replicas one after another."""
     return move.size_bytes * sum(broker not in move.current for broker in move.goal)
 
 

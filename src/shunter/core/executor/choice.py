@@ -1,4 +1,4 @@
-"""What one move does next, through a controller that carries out each step by itself.
+"""Chooses the next step of one move, for a controller that carries out each step by itself.
 
 Apache's controllers keep the replicas that a step removes until every replica that stays is in sync. So the floor holds
 within a step by itself, but a step never ends while a replica that stays is out of sync. Steps therefore leave out
@@ -19,7 +19,7 @@ from shunter.model.reassignment import Strategy
 
 
 class Begin(NamedTuple):
-    """Begin a step: ask for exactly `after`, or cancel by null (`cancels`), which must come to the same replicas."""
+    """Begin a step: ask for exactly `after`, or cancel by null (`cancels`), which must lead to the same replicas."""
 
     before: Replicas
     after: Replicas
@@ -28,13 +28,13 @@ class Begin(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """Nothing is left to be done; the replicas are these."""
+    """Nothing is left to be done. The partition has these replicas."""
 
     replicas: Replicas
 
 
 class Waits(NamedTuple):
-    """Nothing can be done now, and why."""
+    """Nothing can be done now, for this reason."""
 
     reason: str
 
@@ -47,7 +47,7 @@ def choose(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_i
 
     Args:
         move: An open move whose `step` is None.
-        seen: The partition as it is; nothing is under way there.
+        seen: The partition as last seen; no reassignment of it is under way.
         live: Brokers that are up.
         min_isr: The topic's min.insync.replicas.
     """
@@ -77,21 +77,21 @@ def choose(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_i
 
 
 STEPS_AT_MOST = 1_000
-"""No move has more steps: each adds or drops a replica, or writes the order."""
+"""No move has more steps, because each step adds or drops a replica, or writes the order."""
 
 
 def ahead(move: Move, replicas: Replicas, live: frozenset[BrokerId]) -> tuple[tuple[Begin, ...], str]:
-    """The steps that an open move has before it, and what it would wait for after them; "": it reaches its goal.
+    """The steps that an open move has before it, and what it would wait for after them ("" if it reaches its goal).
 
-    As things are: who is dead stays dead, and every live replica is in sync before the next step.
+    This assumes that dead brokers stay dead, and that every live replica is in sync before the next step.
 
     Args:
         move: An open move; its direction says where it heads.
-        replicas: Where the partition is when the step under way, if there is one, has ended.
+        replicas: The partition's replicas when the step under way, if there is one, has ended.
         live: Brokers that are up.
 
     Raises:
-        InvariantViolation: they would not end.
+        InvariantViolation: the steps would not end.
     """
     steps: list[Begin] = []
     for _ in range(STEPS_AT_MOST):
@@ -100,7 +100,7 @@ def ahead(move: Move, replicas: Replicas, live: frozenset[BrokerId]) -> tuple[tu
         chosen = choose(move, seen, live, 1)
         if not isinstance(chosen, Begin):
             return tuple(steps), chosen.reason if isinstance(chosen, Waits) else ""
-        # Each step but the last adds or drops something that no later one undoes, so that they end.
+        # Each step but the last adds or drops a replica, and no later step undoes that. So the loop ends.
         steps.append(chosen)
         replicas = chosen.after
     raise InvariantViolation("the steps of a move end", tp=move.tp, replicas=replicas, goal=move.goal)
@@ -125,11 +125,13 @@ def undo(
     running: bool = True,
     put_off: bool = False,
 ) -> Begin | Waits | None:
-    """What to do with a step that was under way when its move was turned; None: let it finish.
+    """Decide about a step that was under way when its move was turned; None: let it finish.
 
-    A stop keeps additions that are in sync (KIP-455's draft); a rollback, or another target, keeps those that it
-    wants too, in sync or not, so that nothing is deleted and fetched again (KIP-236). `running`: the cluster has it.
-    `put_off`: its move is paused and goes on later, so it is undone as by a stop.
+    A stop keeps additions that are in sync (KIP-455's draft). A rollback or another target keeps the additions that its
+    goal contains, in sync or not, so that no replica is deleted and fetched again (KIP-236).
+
+    `running`: the cluster has the step. `put_off`: the move is paused and goes on later, so its step is undone as by a
+    stop.
     """
     step = move.step
     assert step is not None
@@ -148,9 +150,10 @@ def undo(
     if after == step.after and not step.cancels:
         return None
     healthy = tuple(broker for broker in step.before if broker in seen.isr and broker in live)
-    # Apache's KRaft controller goes on dropping replicas as it was told, unless the new request drops some itself.
+    # Apache's KRaft controller goes on dropping what the former request dropped, unless the new request drops some too.
     heard = not running or not dropped or not set(step.before + step.adding) <= set(after)
-    # If the step has just ended unseen, a cancel does nothing. Another target would copy replicas back for a mere pause.
+    # If the step has just ended and nothing shows that yet, a cancel has no effect, but another target would copy
+    # replicas back, only for a pause.
     harmless = put_off and not kept
     if (len(healthy) == len(step.before) or regretted) and heard and not harmless:
         return Begin(step.before, after, "put off: paused" if put_off else _turned(move))
@@ -158,7 +161,9 @@ def undo(
         return None
     need = max(1, min(min_isr, len(step.before)))
     if len(healthy) < need and not running and set(seen.replicas) != set(step.before):
-        return None  # The partition left the former replicas: the step, or the one before it, has ended. It is asked for again.
+        # The partition no longer has the former replicas, so this step or the one before it has ended. It is asked for
+        # again.
+        return None
     if len(healthy) < need:
         return Waits(
             f"waits: only {len(healthy)} of the replicas {list(step.before)} are live and in sync and {need} must be; "
@@ -170,10 +175,10 @@ def undo(
 def _regretted(
     move: Move, dropped: Replicas, seen: ObservedPartition, live: frozenset[BrokerId], *, running: bool
 ) -> bool:
-    """Whether the step under way drops healthy replicas that are wanted now, or more than a greater goal allows.
+    """Whether the step drops healthy replicas that are wanted now, or leaves fewer replicas than the goal has.
 
-    If the cluster does not have the step, it would be asked for again. Then it drops no wanted replica, healthy or not:
-    a broker that is down now may be back and in sync before the step ends.
+    If the cluster does not have the step, the step would be asked for again. Then it must drop no wanted replica,
+    healthy or not (unless the floor is relaxed): a broker that is down now may be in sync before the step ends.
     """
     step = move.step
     assert step is not None
@@ -183,7 +188,7 @@ def _regretted(
 
 
 def relax(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_isr: int) -> Begin | None:
-    """The step under way without the replicas that keep it from ending; None when that would be too few."""
+    """The step under way without the replicas that keep it from ending; None if none may be left out."""
     step = move.step
     assert step is not None
     after = completable(move, step.after, seen, live, min_isr)
@@ -191,7 +196,7 @@ def relax(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_is
 
 
 def blockers(move: Move, seen: ObservedPartition) -> Replicas:
-    """Replicas that stay, are out of sync, and are not being copied by this step: the step can't end before them."""
+    """Replicas that stay, are out of sync, and are not copied by this step. It can't end before they are in sync."""
     step = move.step
     assert step is not None
     return tuple(broker for broker in step.after if broker not in seen.isr and broker not in step.adding)

@@ -1,7 +1,8 @@
 """Throttles that an ended execution owes: to which brokers and topics, and for how long it waits to give them back.
 
-Only a broker itself changes its settings. So what a dead broker is owed stays in the journal when the execution is
-closed. The executor that drives the journal when the broker is back gives it back; or an operator has it forgotten.
+Only a broker itself can change its settings. So a dead broker's throttles stay in the journal when the execution is
+closed. The executor that drives the journal when the broker is back gives them back, or an operator strikes them off
+(`shunter throttles forget`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def waited_until_ms(state: ExecutorState, idle_since_ms: int, now_ms: int) -> in
     """Until when an execution waits to give its last throttles back; None: no longer, their brokers are down.
 
     Args:
-        state: With no open move, and throttles that are not given back.
+        state: A state with no open move, and with throttles that are not given back.
         idle_since_ms: Since when no move is open.
         now_ms: The time.
     """
@@ -46,7 +47,7 @@ def told_debts(keys: Iterable[ThrottleKey]) -> str:
 
 
 def told_way_out(keys: Iterable[ThrottleKey], *, driven: bool = False) -> str:
-    """How owed throttles are paid, or got rid of. `driven`: an executor is at work, and gives them back by itself."""
+    """How owed throttles are given back or struck off, in words. `driven`: an executor at work gives them back."""
     brokers = sorted({int(key.name) for key in keys if key.kind == "broker"})
     resumed = "an executor gives them back when it can: `shunter resume`, or with the next plan"
     if driven:

@@ -1,4 +1,7 @@
-"""What every open move does next: one pass over all of them writes entries, and notes soft state (`StepStatus`, `waits`)."""
+"""Decides what every open move does next. One pass over all open moves writes entries and notes soft state.
+
+The soft state is each move's `StepStatus` and `waits`.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ _REACHED = {
 
 @dataclass(slots=True)
 class Pass:
-    """One pass over the moves: what it may look at, and what it decides."""
+    """One pass over the moves: its inputs, and its decisions."""
 
     state: ExecutorState
     now_ms: int
@@ -76,7 +79,7 @@ class Pass:
 
 
 def decide_moves(work: Pass) -> None:
-    """Go over all open moves: finish, turn, relax and begin steps, and close what has come to its end."""
+    """Go over all open moves: finish, turn, relax and begin steps, and close moves that have ended."""
     live = work.live
     work.unheld = unheld(work.state)
     idle: list[Move] = []
@@ -94,7 +97,7 @@ def decide_moves(work: Pass) -> None:
 
 
 def _goes_on(work: Pass, move: Move) -> bool:
-    """Whether a step under way looks as it did when it last needed nothing: thousands need not be judged again."""
+    """Whether a step under way looks as it did when it last needed nothing. Thousands of such steps are passed over."""
     step, cluster = move.step, work.state.cluster
     return (
         step is not None
@@ -120,7 +123,8 @@ def _gone(work: Pass, move: Move) -> bool:
     else:
         return False
     if move.status.standing is Standing.ASKED:
-        return True  # Wait for the answer first: the next plan may move the new topic, one request at a time.
+        # Wait for the answer first: the next plan may move a new topic of this name, and one request at a time is made.
+        return True
     doubt = move.note(StepTrigger.GONE, work.now_ms).doubt
     assert doubt is not None
     if work.now_ms - doubt.since_ms < CONFIRM_MS:
@@ -168,7 +172,7 @@ def _decide_stepping(work: Pass, move: Move, live: frozenset[BrokerId]) -> None:
         work.write(move, StepAccepted(move.tp, step.number))
     elif verdict is Verdict.SEND:
         if move.turned_at_ms is not None and _decide_turned(work, move, seen, live, running=False):
-            return  # The cluster never had this step, and it is not wanted any more.
+            return  # The cluster never had this step, and the step is no longer wanted.
         if absent:
             move.waits = _held(work, absent, live)
             return
@@ -187,7 +191,7 @@ def _decide_stepping(work: Pass, move: Move, live: frozenset[BrokerId]) -> None:
 
 
 def _give_up(work: Pass, move: Move, step: CurrentStep) -> None:
-    """End a move whose step the cluster refuses for good."""
+    """End a move whose step the cluster has refused `PATIENCE` times with a final error."""
     seen = work.state.cluster.partition(move.tp)
     why = move.status.refused
     work.write(move, StepDropped(move.tp, step.number, why))
@@ -199,7 +203,7 @@ def _give_up(work: Pass, move: Move, step: CurrentStep) -> None:
 
 
 def _lags(work: Pass, move: Move, seen: ObservedPartition) -> bool:
-    """Whether metadata show the step's end but not yet the ISR that it ended with: the next step is chosen from it."""
+    """Whether metadata show the step's end but not yet the ISR at that end, from which the next step is chosen."""
     step = move.step
     assert step is not None
     if all(broker in seen.isr for broker in step.adding):
@@ -213,16 +217,16 @@ def _lags(work: Pass, move: Move, seen: ObservedPartition) -> bool:
 
 
 def _seen_at_ms(work: Pass, move: Move) -> int:
-    """When the partition was last looked at. While this process stood still, it saw nothing that could be strange."""
+    """When the partition was last looked at. Doubts are timed by it: a process that stood still saw nothing strange."""
     cluster = work.state.cluster
     return max(cluster.listed_at_ms, cluster.topics_at_ms.get(move.tp.topic, -1))
 
 
 def _fresh(work: Pass, move: Move) -> ObservedPartition | None:
-    """The partition as seen after the step's last request; None: the list or the metadata are older than that."""
+    """The partition as seen after the step's last request; None if the list or the metadata are older."""
     cluster, step = work.state.cluster, move.step
     assert step is not None
-    # A step that another process had accepted was accepted at its beginning or later.
+    # When a step was accepted in another process's time is not known, but it was not before the step's beginning.
     asked_since = max(move.status.blind_until_ms, step.begun_at_ms if step.accepted else 0)
     if cluster.listed_at_ms <= asked_since or cluster.listed_at_ms < 0:
         return None
@@ -239,7 +243,7 @@ def _fresh(work: Pass, move: Move) -> ObservedPartition | None:
 
 
 def _copied(state: ExecutorState, move: Move) -> int:
-    """Bytes of the step's new replicas as last seen, or of the leader's size when they were too quick to be seen."""
+    """Bytes of the step's new replicas as last seen, but for each at least the partition's size at acceptance."""
     assert move.step is not None
     sizes = state.cluster.sizes
     copied = 0
@@ -252,11 +256,11 @@ def _copied(state: ExecutorState, move: Move) -> int:
 def _decide_turned(
     work: Pass, move: Move, seen: ObservedPartition, live: frozenset[BrokerId], *, running: bool
 ) -> bool:
-    """Decide what becomes of a step that was begun before its move was turned; returns whether that is all for now."""
+    """Decide about a step that was begun before its move was turned; returns whether nothing else is due now."""
     cluster = work.state.cluster
     assert move.turned_at_ms is not None
     if cluster.topics_at_ms.get(move.tp.topic, -1) <= move.turned_at_ms:
-        work.stale_topics.add(move.tp.topic)  # Before anything is undone, read anew who is live and in sync.
+        work.stale_topics.add(move.tp.topic)  # Before a step is undone, read again which replicas are live and in sync.
         return True
     turned = undo(move, seen, live, cluster.min_isr(move.tp.topic), running=running)
     if isinstance(turned, Begin):
@@ -299,10 +303,11 @@ def _decide_running(work: Pass, move: Move, seen: ObservedPartition, live: froze
 
 
 def _put_off(work: Pass, move: Move, seen: ObservedPartition, live: frozenset[BrokerId]) -> bool:
-    """Cancel a paused copy; returns whether that is all for now. A copy that can't be cancelled slows its broker down."""
+    """Cancel a paused copy; returns whether nothing else is due now. If it can't be cancelled, it slows its broker."""
     undone = undo(move, seen, live, work.state.cluster.min_isr(move.tp.topic), put_off=True)
     if isinstance(undone, Begin):
-        told = f"paused: its copy is cancelled, for it shares broker or bounds with what goes on; {_lost(work, move)}"
+        shares = "because it shares a broker or a bound with copies that go on"
+        told = f"paused: its copy is cancelled, {shares}; {_lost(work, move)}"
         work.out.notices.append(Notice("copy-put-off", str(move.tp), told))
         _begin(work, move, undone)
     elif isinstance(undone, Waits):
@@ -347,7 +352,8 @@ def _decide_idle(work: Pass, idle: list[Move], live: frozenset[BrokerId]) -> Non
             move.waits = "waits for its turn"
             seen = work.state.cluster.partition(move.tp)
             if seen is not None and seen.replicas != move.current and _never_began(work, move):
-                _unexplained(work, move, seen)  # Look now, while late metadata can be told from somebody's change.
+                # Look now, while late metadata can be distinguished from another tool's change.
+                _unexplained(work, move, seen)
             continue
         _decide_one_idle(work, move, live, capacity)
 
@@ -360,7 +366,7 @@ def _decide_one_idle(work: Pass, move: Move, live: frozenset[BrokerId], capacity
         work.stale_topics.add(move.tp.topic)
         return
     if cluster.listed_at_ms < work.now_ms - STALE_MS:
-        return  # Others may have begun something since; it is listed again soon.
+        return  # Another tool may have begun a reassignment since; the list is read again soon.
     if _unexplained(work, move, seen):
         return
     if move.paused:
@@ -391,7 +397,7 @@ def _decide_one_idle(work: Pass, move: Move, live: frozenset[BrokerId], capacity
 
 
 def _unexplained(work: Pass, move: Move, seen: ObservedPartition) -> bool:
-    """Whether an idle partition is not as we left it: somebody else changed it, or metadata are late."""
+    """Whether an idle partition is not as the executor left it: another tool changed it, or metadata are late."""
     foreign = work.state.cluster.ongoing.get(move.tp)
     moved = seen.replicas != move.current
     if foreign is None and not moved:
@@ -416,13 +422,13 @@ def _unexplained(work: Pass, move: Move, seen: ObservedPartition) -> bool:
 
 
 def _never_began(work: Pass, move: Move) -> bool:
-    """Whether a move was accepted a moment ago and has not begun: the metadata that it was accepted by may have been late."""
+    """Whether a move was accepted lately and has not begun, so that the metadata it is based on may have been late."""
     fresh = work.now_ms - move.accepted_at_ms < LAG_MS
     return fresh and move.steps == 0 and move.direction is Direction.FORWARD and not move.paused
 
 
 def _rebase(work: Pass, move: Move, seen: ObservedPartition) -> None:
-    told = f"its replicas were {list(seen.replicas)}, not {list(move.original)} as a broker told that was late"
+    told = f"its replicas were {list(seen.replicas)}, not {list(move.original)} as a broker with old metadata reported"
     work.out.notices.append(Notice("move-rebased", str(move.tp), told))
     work.write(
         move,

@@ -1,4 +1,4 @@
-"""When an execution ends, or why that can't be told: a move that is paused, or waits for a broker, has a reason instead."""
+"""When an execution ends. A move that is paused, or waits for a broker, has a reason instead of an estimated end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shunter.core.executor.stuck import stuck, way_out
 from shunter.model.execution import ThrottleKey
 
 COUNTED = 200
-"""How many of the moves that ended last the pace is taken from, if there are no bytes to estimate the end by."""
+"""The pace is taken from this many of the moves that ended last, if there are no bytes to estimate the end by."""
 FEWEST_ENDED = 5
 LEAST_MS = 3_000
 SOON_MS = 1_000
@@ -24,7 +24,7 @@ _WAITING = ("waits: ", "waits for broker", "waits for brokers", FOR_DISK, "waits
 
 
 class Ending(NamedTuple):
-    """The estimated end of the moves that go on (None: it can't be told), and what holds the others."""
+    """The estimated end of the moves that go on (None: unknown), and the reasons that hold the others."""
 
     estimate: Estimate | None
     held: str
@@ -34,10 +34,10 @@ def when_it_ends(state: ExecutorState, meter: Meter, now_ms: int, others: Mappin
     """Say when an execution ends.
 
     Args:
-        state: As things stand.
-        meter: What was copied lately.
+        state: The executor's state.
+        meter: Samples of the bytes that were copied lately.
         now_ms: The time.
-        others: Rates of somebody else's throttles that hold in place of ours, bytes per second.
+        others: Rates of other tools' throttles that hold in place of this executor's, bytes per second.
     """
     opened = state.open_moves()
     if not opened:
@@ -63,7 +63,7 @@ def when_it_ends(state: ExecutorState, meter: Meter, now_ms: int, others: Mappin
 
 
 def _told_throttles(state: ExecutorState) -> str:
-    """What happens to the throttles of an execution whose moves have ended; "": none are left."""
+    """The state of the throttles of an execution whose moves have ended, in words; "" if none are left."""
     down = [key for key in state.throttles if is_down(state, key)]
     told = [f"throttles of {told_debts(state.throttles.keys() - down)} are being given back"]
     told = told if len(down) < len(state.throttles) else []
@@ -83,7 +83,7 @@ def _why_held(state: ExecutorState, move: Move) -> str | None:
 
 
 def _without_seconds(told: str) -> str:
-    """A reason without its duration, so that many of one kind are told once."""
+    """A reason without its duration, so that the same reason of many moves is counted as one."""
     return told.removeprefix("waits: ").split(" has been down for ")[0] + (
         " is down" if " has been down" in told else ""
     )
@@ -103,7 +103,7 @@ def _estimate(
 
 
 def estimate_by_count(state: ExecutorState, left: int, now_ms: int) -> Estimate | None:
-    """Estimate by how fast moves ended lately: for moves that copy next to nothing, or change only the order."""
+    """Estimate the end by how fast moves ended lately, for moves that copy almost nothing, or change only the order."""
     ended = sorted(move.ended.at_ms for move in state.moves.values() if move.ended is not None)[-COUNTED:]
     began = min((move.began_at_ms for move in state.moves.values() if move.began_at_ms is not None), default=now_ms)
     since = began if len(ended) < COUNTED else ended[0]

@@ -1,4 +1,4 @@
-"""When an execution will be over: from bytes really copied, with an interval; or unknown."""
+"""Estimates when an execution will be over, from bytes really copied and with an interval."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from shunter.model.partition import BrokerId, TopicPartition
 from shunter.model.reassignment import Strategy
 
 HALF_LIFE_MS = 60_000
-"""Half-life of samples under a throttle (or half of the time measured, if that is longer): long enough for some bursts of
-Kafka's quotas to even out."""
+"""Half-life of samples under a throttle (or half of the time measured, if that is longer): long enough for some bursts
+of Kafka's quotas to even out."""
 FREE_HALF_LIFE_MS = 5_000
 """Half-life of samples without a throttle: there are no bursts to even out, and rates change as brokers warm up."""
 STALL_MS = 10_000
-"""A broker that received nothing for so long stood still. Such stretches do not count for its rate."""
+"""If no byte arrived for this long, the copies stood still. Such stretches do not count for the rate."""
 LEAST_MS = 4_000
 TRUST_MS = 30_000
-"""After so long what was measured under a throttle counts as much as what is known of throttles in general."""
+"""After this time a measurement under a throttle counts as much as the general knowledge about throttles."""
 SHORT_MS = 15_000
-"""If the rate is below half of the throttle for so long, something else than the throttle slows the copies down."""
+"""If the rate is below half of the throttle for this long, something other than the throttle slows the copies down."""
 QUOTA_WINDOW_MS = 11_000
-"""The time that a broker's quota looks back on by default (replication.quota.window.num of one second each). A broker that
-used more than its share in it gets so much less within the next."""
+"""The time that a broker's quota looks back on by default (replication.quota.window.num of one second each). A broker
+that used more than its share in one such window gets that much less in the next."""
 THROTTLE_YIELD = 0.9
-"""The rate of throttled copies as a share of the throttle: 0.88 to 0.95 on real brokers (docs/performance.md), because a
-throttled follower looks again after a second. It is less if batches are a large part of a fetch: the part of its last
+"""The rate of throttled copies as a share of the throttle: 0.88 to 0.95 on real brokers (docs/performance.md), because
+a throttled follower looks again after a second. It is less if batches are a large part of a fetch: the part of its last
 batch that a fetch cuts off counts, and is sent again."""
 MOST_YIELD = 0.95
 """A greater share of a throttle is reached in bursts alone."""
@@ -41,15 +41,16 @@ BLOCKS = 6
 QUANTILE_80 = 1.476
 """Two-sided 80 % of Student's t with BLOCKS - 1 degrees of freedom."""
 STEP_S = 0.5
-"""Seconds between the last byte of a copy and the first of the move's next: it has to be in sync, that has to be seen, and
-the next step asked for. It is two seconds or so, but the quota's burst for a new receiver makes up for most of it."""
+"""Seconds between the last byte of a copy and the first byte of the move's next copy. The replica has to be in sync,
+the executor has to see that, and it has to ask for the next step. All this takes about two seconds, but the quota's
+burst for a new receiver makes up for most of it."""
 TURN = "waits for its turn"
 FEWEST_SAMPLES = 5
 """Fewer samples say nothing about how steadily bytes come in."""
 NORMAL_80 = 1.28
 """Two-sided 80 % of the normal distribution."""
 MODEL_ERROR = 0.05
-"""How far the model itself may be off, as a share: partitions grow while they are copied, and the last step copies nothing."""
+"""How far the model itself may be off, as a share: partitions grow meanwhile, and the last step copies nothing."""
 
 
 class Estimate(NamedTuple):
@@ -89,7 +90,7 @@ def placing_left(state: ExecutorState, move: Move) -> dict[BrokerId, int]:
 
 
 def copies_left(move: Move, sizes: Mapping[tuple[BrokerId, TopicPartition], int], sender: BrokerId) -> Line | None:
-    """What a move has still to copy, stage after stage; None: nothing."""
+    """The copies that a move has still to make, stage after stage; None if there are none."""
     left = {broker: float(missing) for broker, missing in bytes_left(move, sizes).items()}
     if not left:
         return None
@@ -110,12 +111,12 @@ def estimate(
 ) -> Estimate | None:
     """Estimate the end from what was copied lately; None: unknown yet (nothing copied for long enough).
 
-    Two models bound it. In one all bytes are copied at the rate of all brokers together: a broker that finishes leaves
-    its share to the others. In the other each move's steps follow one another at the rate of one broker (`projection`):
-    under a throttle no broker gets another's share. With a throttle the second is the estimate, without one the middle of
-    both. The rate of one broker is the mean of all, because the greatest of noisy quotients would be too great. If
-    somebody else's lower throttle holds (`others`), it holds in the estimate too. `moves`: those that count; None: all
-    that are open.
+    Two models bound the estimate. In the first, all bytes are copied at the rate of all brokers together: a broker that
+    finishes leaves its share to the others. In the second, each move's steps follow one another at the rate of one
+    broker (`projection`): under a throttle no broker gets another's share. With a throttle the second model is the
+    estimate, without one the middle of both models. The rate of one broker is the mean of all, because the greatest of
+    noisy quotients would be too great. If another tool's lower throttle holds (`others`), it holds in the estimate too.
+    `moves`: the moves that count; None: all open moves.
     """
     going = state.open_moves() if moves is None else list(moves)
     lines: list[Line] = []
@@ -160,10 +161,10 @@ def _scale(lines: Iterable[Line], factor: float) -> None:
 
 
 class _Pace(NamedTuple):
-    """How fast bytes come in, per second: of all as measured, of each broker as expected.
+    """Bytes per second that arrive: `measured` at all brokers together, `each` as expected at one broker.
 
     `beside`: how many brokers were copied to at the same time. `ahead`: by how many bytes all copies are ahead of that
-    pace. `guessed`: how much of it (0 to 1) is not measured but guessed.
+    pace. `guessed`: the share of `each` (0 to 1) that is guessed, not measured.
     """
 
     measured: float
@@ -181,7 +182,7 @@ def _free(points: list[Point]) -> _Pace | None:
 
 def _throttled(state: ExecutorState, meter: Meter, points: list[Point], limit: int) -> _Pace | None:
     if meter.origin is not None:
-        # Before the first sample there may have been a burst, after which few bytes come, and these steadily.
+        # Include the origin: there may have been a burst before the first sample, after which few bytes come steadily.
         points = [meter.origin, *points]
     lasted_ms = points[-1].at_ms - points[0].at_ms
     measured, alone = _rates(points, max(HALF_LIFE_MS, lasted_ms / 2))
@@ -195,12 +196,13 @@ def _throttled(state: ExecutorState, meter: Meter, points: list[Point], limit: i
 def _throttled_rate(
     measured: float, noise: float, limit: int, lasted_ms: int, usual: float | None
 ) -> tuple[float, float]:
-    """What one broker receives under a throttle, and how much of that (0 to 1) is not measured but expected.
+    """Bytes per second that one broker receives under a throttle, and the share of it (0 to 1) that is not measured.
 
-    If a fetch is a large part of them, Kafka's quotas let ten seconds' worth through at once and then nothing. Such a
-    measurement is off by a constant number of bytes, so its precision grows with the square of its time. Until then the
-    yield of the throttle before this one (`usual`, as a share) says more. A measurement is believed at once if bytes come
-    in steadily, or if the rate is far below the throttle: then something else slows the copies down.
+    If one fetch is a large part of a quota, Kafka lets ten seconds' worth of bytes through at once and then nothing.
+    Such a measurement is off by a constant number of bytes, so its precision grows with the square of its time. Until
+    it is precise, the yield of the throttle before this one (`usual`, as a share) says more. A measurement is believed
+    at once if bytes come in steadily, or if the rate is far below the throttle: then something else slows the copies
+    down.
     """
     if measured < limit / 2 and lasted_ms >= SHORT_MS:
         return measured, 0.0
@@ -212,9 +214,9 @@ def _throttled_rate(
 
 
 def _noise(points: list[Point]) -> float:
-    """How far the mean rate may be off (80 %), as a share of it: bytes off the straight line, over all that grew.
+    """How far the mean rate may be off (80 %), as a share of it: bytes off the straight line, over all bytes that came.
 
-    1: it can't be told yet.
+    1 if the samples are too few to say.
     """
     count = len(points)
     grown = points[-1].bytes - points[0].bytes
@@ -229,7 +231,7 @@ def _noise(points: list[Point]) -> float:
 
 
 def _ahead(points: list[Point], bytes_per_s: float) -> float:
-    """By how many bytes the last sample is above the steady line through the samples of one window of the quota."""
+    """Bytes by which the last sample is above the steady line through the samples of one window of the quota."""
     last = points[-1]
     window = [point for point in points if last.at_ms - point.at_ms <= QUOTA_WINDOW_MS]
     steady = [point.bytes + bytes_per_s * (last.work_ms - point.work_ms) / 1000 for point in window]
@@ -237,7 +239,7 @@ def _ahead(points: list[Point], bytes_per_s: float) -> float:
 
 
 def _rates(points: list[Point], half_life_ms: float) -> tuple[float, float]:
-    """Bytes per second of all brokers, and of one. The latest samples count most; stretches without bytes are left out."""
+    """Bytes per second of all brokers, and of one. Late samples count most; stretches without bytes are left out."""
     last_ms = points[-1].at_ms
     grown = lasted = worked = 0.0
     for before, after in _moving(points):
@@ -285,7 +287,7 @@ def _spread(points: list[Point]) -> float:
 
 
 class Forecast(NamedTuple):
-    """What is told before the start: bytes to copy, the least seconds that takes, and the bandwidth that this assumes."""
+    """The forecast before the start: bytes to copy, the least seconds that this takes, and the assumed bandwidth."""
 
     total_bytes: int
     seconds: float
@@ -298,7 +300,7 @@ GUESSED_BANDWIDTH = 50_000_000
 
 
 def forecast(moves: Iterable[Move], *, bandwidth: int, learnt: Mapping[BrokerId, list[int]]) -> Forecast:
-    """How long a plan takes at the least: each broker's bytes in and out over its bandwidth, the longest chain.
+    """The least time that a plan takes: the bytes of the busiest broker, or of the longest move, over the bandwidth.
 
     Args:
         moves: As accepted; `size_bytes` of each.

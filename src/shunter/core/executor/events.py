@@ -1,4 +1,4 @@
-"""What the executor is told. Every event comes in an `Envelope`; nothing else reaches the core."""
+"""The executor's events. Every event comes in an `Envelope`; nothing else reaches the core."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from shunter.model.execution import (
 from shunter.model.partition import BrokerId, TopicPartition
 
 ReplyToken: TypeAlias = int
-"""Names a waiting caller; 0 when nobody waits."""
+"""Names a waiting caller; 0 if no caller waits."""
 
 
 class Fatal(Enum):
-    """Why nothing may be done any more."""
+    """The reason why the executor may do nothing more."""
 
     CLUSTER = "cluster"
-    """The cluster does not answer, or refuses us."""
+    """The cluster does not answer, or refuses the executor."""
     TAKEN = "taken"
     """Another executor has the journal, or the cluster."""
     JOURNAL = "journal"
@@ -53,7 +53,7 @@ class JournalWritten:
 
 @dataclass(frozen=True, slots=True)
 class JournalRefused:
-    """The outstanding batch left no trace, and nothing may be sent any more."""
+    """The outstanding batch left no trace, and no request may be sent from now on."""
 
     batch_id: int
     reason: str
@@ -80,7 +80,7 @@ class CommandReceived:
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentsListed:
-    """All reassignments under way in the cluster, ours and other people's. `asked_at_ms`: when they were asked for.
+    """All reassignments under way in the cluster, of any tool. `asked_at_ms`: when they were asked for.
 
     `cost_ms` is the processor time that asking took: the more it takes, the less often the executor asks.
     """
@@ -94,7 +94,7 @@ class ReassignmentsListed:
 class TopicsObserved:
     """Topics that were asked for (None: there is no such topic), live brokers with their racks, the controller.
 
-    `asked_at_ms`: when they were asked for; `controller` -1: no broker said.
+    `asked_at_ms`: when they were asked for; `controller` -1: no broker named it.
     """
 
     topics: Mapping[str, ObservedTopic | None]
@@ -121,7 +121,7 @@ class LogDirsObserved:
 
 @dataclass(frozen=True, slots=True)
 class SettingsRead:
-    """Settings as set at each resource itself (None: not set there), and what is in force from wherever it comes."""
+    """Settings as set at each resource itself (None: not set there), and the values in force, wherever they are set."""
 
     own: Mapping[ThrottleKey, str | None]
     effective: Mapping[ThrottleKey, str | None] = field(default_factory=dict[ThrottleKey, str | None])
@@ -137,7 +137,7 @@ class ReassignmentsAnswered:
 
 @dataclass(frozen=True, slots=True)
 class SettingsAltered:
-    """The answer to `AlterSettings`: what went wrong, per setting."""
+    """The answer to `AlterSettings`: an error message for each setting that failed."""
 
     request_id: int
     errors: Mapping[ThrottleKey, str] = field(default_factory=dict[ThrottleKey, str])
@@ -155,7 +155,7 @@ class LogDirsAltered:
 class AdminFailed:
     """A request (its id) or a read (0, named by `what`) failed. Not retriable: it would fail again.
 
-    `settings`: those that could not be read; of a request, those that we may not change.
+    `settings`: of a read, those that could not be read; of a request, those that the executor may not change.
     """
 
     request_id: int
@@ -190,7 +190,7 @@ Event: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """An event with what the core may not find out by itself: the time, the local clock's offset, and the cause."""
+    """An event with values that the core may not find out by itself: the time, the local clock's offset, the cause."""
 
     now_ms: int
     cause: str

@@ -21,7 +21,7 @@ from shunter.model.partition import BrokerId, TopicPartition
 
 _TURNING = (CommandKind.STOP, CommandKind.ROLL_BACK, CommandKind.LEAVE)
 _OTHERS = (Outcome.SUPERSEDED, Outcome.FOREIGN, Outcome.GONE)
-"""After these outcomes the partition is where somebody else put it."""
+"""After these outcomes another tool decided where the partition is, or deleted it."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class Execution:
     throttles: list[int | None] = field(default_factory=list[int | None])
     """Rates that plans and orders set one after another, bytes per second and broker, None: no throttle.
 
-    How `--throttle-floor` adapted a rate meanwhile is not among them.
+    Rates that `--throttle-floor` led to meanwhile are not among them.
     """
 
     @property
@@ -51,25 +51,25 @@ class Execution:
 
     @property
     def copied_bytes(self) -> int:
-        """What was copied in all steps that were seen to their end."""
+        """Bytes that were copied in all steps that were seen to their end."""
         return sum(move.copied_bytes for move in self.moves.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Undoing:
-    """The reverse of an execution: what is to be moved back, and why some of it is not (a sentence each)."""
+    """The reverse of an execution: the moves back, and sentences about what stays or is uncertain (`told`)."""
 
     moves: tuple[MoveOrder, ...]
     told: tuple[str, ...]
     copied_bytes: int = 0
-    """What it copies again, by the sizes of then."""
+    """Bytes that the moves back copy, by the sizes at the time of the execution."""
 
 
 class Past:
-    """The executions of a journal, found entry by entry: for whoever follows one that is still written."""
+    """The executions of a journal, found entry by entry, so that a journal can be followed while it is written."""
 
     def __init__(self) -> None:
-        """No entry was taken yet."""
+        """Begin without any entry."""
         self._state = ExecutorState()
         self.found: list[Execution] = []
 
@@ -77,7 +77,7 @@ class Past:
         """Take the next entry.
 
         Raises:
-            InvariantViolation: it does not follow from those before it.
+            InvariantViolation: the entry does not follow from the entries before it.
         """
         record = entry.record
         begins = isinstance(record, PlanAccepted) and not self._state.at_work
@@ -107,7 +107,7 @@ def executions(entries: Iterable[JournalEntry]) -> tuple[Execution, ...]:
     """All executions of a journal, the first one first.
 
     Raises:
-        InvariantViolation: the entries are no journal.
+        InvariantViolation: the entries are not a journal.
     """
     past = Past()
     for entry in entries:
@@ -116,7 +116,7 @@ def executions(entries: Iterable[JournalEntry]) -> tuple[Execution, ...]:
 
 
 def _log_dirs_before(move: Move) -> tuple[tuple[BrokerId, str], ...]:
-    """Where the replicas were that left their log dir or their broker, and were not brought back there."""
+    """The former log dirs of replicas that left their log dir or their broker, and were not brought back."""
     if move.outcome is Outcome.ROLLED_BACK:
         return ()
     return tuple(each for each in move.origins if each[0] in move.placed or each[0] not in move.current)
@@ -125,7 +125,7 @@ def _log_dirs_before(move: Move) -> tuple[tuple[BrokerId, str], ...]:
 def reverse(execution: Execution) -> Undoing:
     """The way back from an execution. Pre: all its moves have ended.
 
-    Each partition is taken back only from where the execution left it. If somebody moved it since, that stands.
+    Each partition is taken back only from where the execution left it. A partition that was moved since stays.
     """
     moves: list[MoveOrder] = []
     told: list[str] = []

@@ -1,4 +1,4 @@
-"""What an observation says about a step under way."""
+"""Judges a step under way by an observation of its partition."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from shunter.model.execution import ObservedPartition, OngoingReassignment
 from shunter.model.partition import BrokerId, Replicas
 
 CONFIRM_MS = 3_000
-"""What looks like a foreign act must last longer than this."""
+"""An appearance of another tool's change must last longer than this."""
 LAG_MS = 30_000
 """Brokers' metadata lag behind the controller, by seconds if thousands of partitions move on busy machines. So a
-partition has to look as it did before the step for longer than this, before that counts as somebody else's change."""
+partition has to look as it did before the step for longer than this, before that counts as another tool's change."""
 VERY_LATE_MS = 600_000
-"""The same for a partition that looks as if its step still ran, while the controller does not list it any more: nobody
-else sets exactly these replicas. A broker shows nothing new before it has worked off what it was told, and that takes
-minutes where it makes and deletes thousands of replicas."""
+"""The same for a partition that looks as if its step still ran, while the controller no longer lists it: no other tool
+sets exactly these replicas. A broker shows nothing new before it has processed the control requests that it got, which
+takes minutes if it makes and deletes thousands of replicas."""
 RESEND_MS = 5_000
-"""A step that was taken on and never seen under way is asked for again after this. If it is done already, that is harmless."""
+"""A step that was taken on and never seen to run is asked for again after this, which is harmless if it is done."""
 RESENDS = 3
-"""A step is given up after so many requests and `LAG_MS`, not before: one that only reorders is never seen to run."""
+"""A step is given up after this many requests and `LAG_MS`. A step that only reorders is never seen to run."""
 
 
 PATIENCE = 5
-"""How many final refusals end a move. One is not enough: a target broker may have died before its death was seen."""
+"""How many final refusals end a move. One is not enough: a target broker may have died, and nothing showed it yet."""
 
 
 class Verdict(Enum):
-    """What to do about a step."""
+    """The decision about a step."""
 
     KEEP = "keep"
-    """It runs, or that can't be told yet."""
+    """It runs, or whether it runs is not known yet."""
     DOUBT = "doubt"
-    """It looks as if somebody else changed the partition: nothing is asked for until that is certain, or has passed."""
+    """The partition looks as if another tool changed it. Nothing is asked for until that is certain, or has passed."""
     SEND = "send"
     """It was never asked for, or the request was lost."""
     TAKEN = "taken"
     """It runs, but the answer to its request was lost."""
     FINISHED = "finished"
     CANCELLED = "cancelled"
-    """Somebody else cancelled it."""
+    """Another tool cancelled it."""
     CHANGED = "changed"
-    """Somebody else changed the partition."""
+    """Another tool changed the partition."""
 
 
 class Sight(Enum):
@@ -56,10 +56,10 @@ class Sight(Enum):
 
 
 def sight(step: CurrentStep, seen: ObservedPartition, ongoing: OngoingReassignment | None) -> Sight:
-    """Compare what was seen with what the step wants.
+    """Compare the observed replicas with those that the step wants.
 
-    The order of replicas counts for what is reached, but not for what was there before: while a step runs, Apache
-    writes the target first and what it removes last, and a cancel leaves that order.
+    The order of replicas counts for `REACHED`, but not for `BEFORE`: while a step runs, Apache writes the target first
+    and the replicas to be removed last, and a cancel leaves that order.
     """
     if ongoing is not None:
         # A move that waits for its turn at Shunter's controller is listed without the order of its target.
@@ -70,16 +70,17 @@ def sight(step: CurrentStep, seen: ObservedPartition, ongoing: OngoingReassignme
     if seen.replicas == step.after or (step.cancels and _same(seen.replicas, step.after)):
         return Sight.REACHED
     if seen.replicas in step.redirected_from:
-        # The former step ended before this one took its place: a cancel finds nothing, another target is still to be asked.
+        # The former step ended before this step took its place. A cancel then finds nothing to cancel; another target
+        # has still to be asked for.
         return Sight.REACHED if step.cancels else Sight.BEFORE
     if step.cancels and any(_same(seen.replicas, former) for former in step.perhaps_ended):
-        # What was cancelled had begun there. Apache leaves these replicas in the order of the step that it cancels.
+        # The cancelled step had begun from these replicas. Apache leaves them in the order of the step that it cancels.
         return Sight.REACHED
     return Sight.BEFORE if _same(seen.replicas, step.before) else Sight.OTHER
 
 
 def shows_the_past(move: Move, seen: ObservedPartition, ongoing: OngoingReassignment | None) -> bool:
-    """Whether a partition is shown in the middle of a step that the controller lists no more: metadata are late."""
+    """Whether metadata are late: they show a partition in the middle of a step that the controller no longer lists."""
     step = move.step
     if step is None or ongoing is not None:
         return False
@@ -90,13 +91,13 @@ def shows_the_past(move: Move, seen: ObservedPartition, ongoing: OngoingReassign
 def judge(
     move: Move, seen: ObservedPartition, ongoing: OngoingReassignment | None, now_ms: int, late_at_ms: int | None = None
 ) -> Verdict:
-    """Say what to do about the step under way; its status learns what was seen, and since when that is doubtful.
+    """Decide about the step under way, and note in its status what was seen, and since when that is doubtful.
 
-    Pre: what was seen is newer than the step's last request, and metadata are newer than the list.
+    Pre: the observation is newer than the step's last request, and metadata are newer than the list.
 
     Args:
-        late_at_ms: When metadata of any partition were last seen to be late. Soon after that, what looks strange does not
-            count as somebody else's change.
+        late_at_ms: When metadata of any partition were last seen to be late. Soon after that, a strange partition does
+            not count as changed by another tool.
     """
     step, status = move.step, move.status
     assert step is not None
@@ -116,12 +117,13 @@ def judge(
 
 
 def _may_be_late(step: CurrentStep, seen: ObservedPartition, *, nothing_left: bool) -> bool:
-    """Whether what looks like a cancel's outcome may be what was there before it.
+    """Whether metadata that seem to show a cancel's outcome may be from before the cancel.
 
-    - There was nothing to cancel: the former step is done, unless metadata show its end.
-    - There was something: the former step did not end, though its replicas are shown while it runs.
-    - Kafka writes a target before what it removes, and a cancel leaves that order. (A controller of ours leaves the
-      former one.) So the former order says nothing until metadata have shown the partition in motion.
+    - If there was nothing to cancel, the former step is done. Metadata that do not show its end may be late.
+    - If there was something to cancel, the former step did not end. Its replicas are shown while it runs, so metadata
+      that show them may be late.
+    - Apache writes a target before the replicas to be removed, and a cancel leaves that order. (Shunter's controller
+      leaves the former order.) So the former order says nothing until metadata have shown the partition in motion.
     """
     if nothing_left:
         return seen.replicas not in step.redirected_from[-1:]
@@ -138,10 +140,10 @@ def _order_after_cancel(before: Replicas, target: Replicas) -> Replicas:
 
 
 def _left_over(move: Move, seen: ObservedPartition) -> bool:
-    """Whether a cancel left more replicas than the step wanted: ones that an older target had added.
+    """Whether a cancel left more replicas than the step wanted: replicas that an older target had added.
 
-    KRaft's cancel takes back what is being added. A replica that an older target added and the newer one removes counts
-    as being removed by then, so the cancel keeps it.
+    KRaft's cancel takes back the replicas that are being added. A replica that an older target added and the newer
+    target removes counts as being removed, so the cancel keeps it.
     """
     step = move.step
     assert step is not None
@@ -157,7 +159,7 @@ def _judge_doubtful(
     now_ms: int,
     late_at_ms: int | None,
 ) -> Verdict:
-    """Say what to do about a step that does not look as it should, by how long it has looked so."""
+    """Decide about a step that does not look as it should, by how long it has looked so."""
     status = move.note(StepTrigger.STRANGE if looks is Sight.OTHER else StepTrigger.MISSED, now_ms)
     assert status.doubt is not None
     lasted = now_ms - status.doubt.since_ms
@@ -183,12 +185,12 @@ def told_refusal(step: CurrentStep, why: str) -> str:
 
 
 def patience(move: Move, seen: ObservedPartition, ongoing: OngoingReassignment | None, *, timely: bool = True) -> int:
-    """How many milliseconds a partition must look strange before that counts as somebody else's change.
+    """How many milliseconds a partition must look strange before that counts as another tool's change.
 
-    Lists of what is under way come from the controller itself. Metadata come from a broker that may be late.
+    Lists of reassignments come from the controller itself. Metadata come from a broker that may be late.
 
     Args:
-        timely: For a while no partition's metadata were seen to be late.
+        timely: No partition's metadata were seen to be late for a while.
     """
     if ongoing is not None or not move.went_through(seen.replicas):
         return CONFIRM_MS

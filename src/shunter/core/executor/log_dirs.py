@@ -1,6 +1,6 @@
-"""Moves between log dirs of one broker: asked for before a replica comes, and seen through after it is there.
+"""Moves between log dirs of one broker: asked for before a replica comes, and followed after it is there.
 
-A rollback asks for the log dirs that the originals were in. A broker that has not copied everything yet gives its copy up then.
+A rollback asks for the log dirs that the originals were in. A broker that is still copying then gives its copy up.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ASK_AGAIN_MS = 10_000
 
 
 def decide_log_dirs(state: ExecutorState) -> None:
-    """See which moves have all their replicas in the log dirs where they shall be."""
+    """Find out which moves have all their replicas in the log dirs that they shall be in."""
     for move in state.open_moves():
         if not move.places or move.step is not None:
             continue
@@ -28,7 +28,7 @@ def decide_log_dirs(state: ExecutorState) -> None:
 
 
 def _placed(state: ExecutorState, move: Move) -> bool:
-    """Whether each replica was seen in its log dir since that was asked for; what was seen before that may be out of date."""
+    """Whether each replica was seen in its log dir since that was asked for; older observations may be out of date."""
     cluster, status = state.cluster, move.log_dir_status
     for broker, path in move.places:
         key = (broker, move.tp)
@@ -41,7 +41,7 @@ def _placed(state: ExecutorState, move: Move) -> bool:
 
 
 def _moved_on(state: ExecutorState, move: Move) -> bool:
-    """Whether a replica was seen in another log dir after it had arrived: somebody else moved it meanwhile."""
+    """Whether a replica was seen in another log dir after it had arrived: another tool moved it meanwhile."""
     cluster, status = state.cluster, move.log_dir_status
     return any(
         broker in move.goal
@@ -60,12 +60,12 @@ def send_log_dirs(
     new_id: Callable[[], int],
     out: Collected,
 ) -> None:
-    """Ask brokers to put replicas where they shall be; again from time to time, for a replica that came meanwhile.
+    """Ask brokers to put replicas into their log dirs, and again from time to time: a replica may have come meanwhile.
 
-    Pre: the time window is open: a replica that is there already is copied at once.
+    Pre: the time window is open, because a broker begins at once to copy a replica that it has.
 
     Args:
-        held: Partitions about which an entry is being written: it may be an order.
+        held: Partitions about which an entry is being written, which may be an order.
         throttled: Which brokers' throttles let such copies begin.
     """
     due: list[tuple[BrokerId, TopicPartition, str]] = []

@@ -66,9 +66,9 @@ class _Outstanding:
 
 @dataclass(slots=True)
 class Executor:
-    """Moves partitions through somebody else's controller, under a journal.
+    """Moves partitions through the cluster's own controller, under a journal.
 
-    Feed it events by `handle`, carry out what comes back in order, and feed in what came of it.
+    Pass events to `handle`, carry out the `Ready` that it returns in order, and pass the outcomes back as events.
     Invariant: at most one journal batch is outstanding, and nothing is asked for before its entry is durable.
     """
 
@@ -91,18 +91,18 @@ class Executor:
     _fatal: Finish | None = None
     _idle_since_ms: int | None = None
     _told_debts: str = ""
-    """The owed throttles that people were told of last, as told."""
+    """The owed throttles that the last notice named, in its words."""
     worked: bool = False
     """Whether an execution was open at some time of this process."""
     _wanted: tuple[tuple[int, tuple[BrokerId, ...]], dict[ThrottleKey, str]] | None = None
-    """The last result of `desired_settings`, after what it was computed from (see `_desired`)."""
+    """The last result of `desired_settings`, preceded by the values that it depends on (see `_desired`)."""
     loaded: bool = False
 
     def handle(self, envelope: ev.Envelope) -> Ready:
         """Take in one event and say what is to be done now.
 
         Raises:
-            InvariantViolation: our bug; stop acting.
+            InvariantViolation: a bug of the executor; the caller must stop.
         """
         self._now_ms, self._cause = envelope.now_ms, envelope.cause
         self._utc_offset_minutes = envelope.utc_offset_minutes
@@ -110,7 +110,7 @@ class Executor:
         self._take_in(envelope.event, out)
         return out.seal(self._advance(out))
 
-    # What happened.
+    # Events.
 
     def _take_in(self, event: ev.Event, out: Collected) -> None:
         match event:
@@ -141,7 +141,7 @@ class Executor:
             case ev.AdminFailed():
                 self._on_failed(event, out)
             case ev.TimePassed():
-                pass  # Nothing but time happened; what is due is found below.
+                pass  # Only time has passed; `_advance` finds what is due.
 
     def _on_loaded(self, event: ev.JournalLoaded) -> None:
         if self.loaded:
@@ -151,7 +151,7 @@ class Executor:
             apply(self.state, entry)
         for move in self.state.open_moves():
             move.begun_before(self._now_ms)
-        # Another process's clock may have been hours behind ours, or ahead of it.
+        # Another process's clock may have been hours behind or ahead of this one's.
         for given in self.state.given_back.values():
             given.at_ms = self._now_ms
         for move in (*self.state.former_moves.values(), *self.state.moves.values()):
@@ -178,7 +178,7 @@ class Executor:
         out.replies.extend(done.replies)
 
     def _note(self, entry: JournalEntry) -> None:
-        """Soft state that follows from a new entry of this process."""
+        """Update the soft state after a new entry of this process."""
         record = entry.record
         if isinstance(record, ThrottleRestored):
             self.book.forget(record.key)
@@ -210,7 +210,7 @@ class Executor:
 
     def _tell_foreign(self, event: ev.ReassignmentsListed, out: Collected) -> None:
         known = self.state.cluster.ongoing
-        # A plan that waits to be judged may take these moves over, and its reply tells of them.
+        # A plan that waits to be judged may take these moves over, and then its reply reports them.
         planned = {order.tp for submission in self._submissions for order in submission.event.moves}
         for tp in sorted(event.ongoing.keys() - known.keys() - planned):
             move = self.state.moves.get(tp)
@@ -297,7 +297,7 @@ class Executor:
         if code not in _RETRIABLE:
             move.waits = told_refusal(step, why)
         if code in (*_RETRIABLE, *_GONE):
-            self._retry_later(move)  # Metadata will tell whether it is gone.
+            self._retry_later(move)  # Metadata will show whether the partition is gone.
             return
         self._retry_later(move, refused=why)
         out.notices.append(Notice("step-refused", str(move.tp), move.waits))
@@ -314,7 +314,7 @@ class Executor:
             if move is None or move.log_dir_status.request_id != event.request_id:
                 continue
             if code is ErrorCode.NONE or absent or code in _RETRIABLE:
-                continue  # The replica is not there yet: the broker remembers its log dir until it comes.
+                continue  # The replica may not be there yet: the broker remembers its log dir until it comes.
             out.notices.append(Notice("log-dir-refused", str(tp), f"broker {broker} refuses its log dir: {code.name}"))
             status = move.log_dir_status
             move.log_dir_status = replace(status, refused={**status.refused, broker: code.name})
@@ -338,10 +338,10 @@ class Executor:
         if event.what == "settings":
             self.book.on_read_failed(event.settings, self._now_ms)
         if event.what == "log-dirs" and self._submissions and self._submissions[0].sizes_asked:
-            self._submissions[0].sizes_known = True  # Sizes make plans better; they are not needed.
+            self._submissions[0].sizes_known = True  # A plan can be judged without sizes.
         out.notices.append(Notice("admin-failed", event.what, event.message))
 
-    # What is to be done.
+    # Decisions.
 
     def _advance(self, out: Collected) -> JournalBatch | None:
         if self._fatal is not None:
@@ -368,7 +368,7 @@ class Executor:
         return writes
 
     def _desired(self) -> dict[ThrottleKey, str]:
-        """Settings as we want them. They change only with journal entries, and when brokers come or go."""
+        """The settings that the executor wants. They change only with journal entries, and when brokers come or go."""
         if not self.state.running:
             return {}
         basis = (self.state.next_sequence, tuple(self.state.cluster.brokers))
@@ -379,7 +379,7 @@ class Executor:
     def _decide(self, wanted: dict[ThrottleKey, str], stale: set[str], out: Collected) -> JournalBatch | None:
         records = self._decide_orders(out)
         if not records and not self.state.running:
-            records = decide_throttles(self.state, self.book, wanted, self._now_ms, out)  # It gives back what is owed.
+            records = decide_throttles(self.state, self.book, wanted, self._now_ms, out)  # Owed ones are given back.
         elif not records:
             records = decide_limit(self.state, self.pressure, self._now_ms, out)
             records += decide_throttles(self.state, self.book, wanted, self._now_ms, out)
@@ -396,7 +396,7 @@ class Executor:
         return self._batch(records, out)
 
     def _decide_orders(self, out: Collected) -> list[JournalRecord]:
-        """Decide orders and plans first, and alone: the moves are looked at again when that is durable."""
+        """Decide orders and plans first, and alone. Moves are looked at again once these entries are durable."""
         records: list[JournalRecord] = []
         while not records and self._commands:
             event = self._commands.popleft()

@@ -1,4 +1,4 @@
-"""What an operator's command does: the entries to be written for it, and the reply."""
+"""Turns operators' commands into entries to be written, and replies."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _limit(state: ExecutorState, command: Command) -> DecidedOrder:
 
 
 def _bound(state: ExecutorState, command: Command) -> DecidedOrder:
-    """Change how many copies there may be. Copies under way go on; the bounds count when the next ones begin."""
+    """Change how many copies may run. Copies under way go on; the bounds apply when the next copies begin."""
     if not state.running:
         return DecidedOrder(False, "nothing is under way: there is nothing to bound")
     wrong = [f"{name} = {value}" for name, value in command.bounds if name not in BOUNDS or value < 0]
@@ -84,7 +84,7 @@ def _bound(state: ExecutorState, command: Command) -> DecidedOrder:
 
 
 def _forget(state: ExecutorState, command: Command) -> DecidedOrder:
-    """Strike off what is owed to brokers that are down. A broker that comes back all the same still has our throttle."""
+    """Strike off throttles owed to brokers that are down. If such a broker comes back, it still has the throttle."""
     live = [broker for broker in command.brokers if broker in state.cluster.brokers]
     if live:
         return DecidedOrder(
@@ -135,8 +135,9 @@ SLOWED = (
     "copies slow down to one fetch in 11 s from each broker that sends (by Kafka's defaults at most 1 MB of a partition,"
     " 10 MB of many)"
 )
-"""What a pause still lets through, for Kafka's quota holds a fetch back only after one that exceeded it: a fetch takes up to
-`replica.fetch.max.bytes` of each partition and `replica.fetch.response.max.bytes` in all, for each of `num.replica.fetchers`."""
+"""The traffic that a pause still lets through. Kafka's quota holds a fetch back only after an earlier one exceeded it,
+and a fetch takes up to `replica.fetch.max.bytes` of each partition and `replica.fetch.response.max.bytes` in all, for
+each of `num.replica.fetchers`."""
 
 
 def _pause(state: ExecutorState, moves: list[Move]) -> DecidedOrder:
@@ -169,21 +170,21 @@ def _and(told: str) -> str:
 
 
 def told_rollback(moves: list[Move]) -> str:
-    """What rolling these back copies: originals that were dropped are gone from disk."""
+    """The bytes that a rollback of these moves copies, in words: dropped originals are no longer on disk."""
     copies = sum(rollback_bytes(move) for move in moves)
     most = sum(rollback_cost(move) for move in moves)
     if most > copies:
-        return f"at most {told_bytes(most)} are copied again, for steps may have ended that nobody has looked at since"
+        return f"at most {told_bytes(most)} are copied again: steps may have ended since an executor last looked"
     return "it is instant" if copies == 0 else f"{told_bytes(copies)} of dropped originals are copied again"
 
 
 def rollback_bytes(move: Move) -> int:
-    """Bytes that a rollback of one move copies, from where it stands; of copies between log dirs the most that it may be."""
+    """Bytes that a rollback of one move copies, from where it stands; for copies between log dirs, at most."""
     return move.size_bytes * (sum(broker not in move.held for broker in move.original) + _placed_again(move))
 
 
 def _placed_again(move: Move) -> int:
-    """How many replicas that stayed on their broker a rollback copies back to the log dir that they were in, at most."""
+    """The most replicas that a rollback copies, within their broker, back to the log dir that they were in."""
     unasked = move.status.watched and move.log_dir_status.asked_at_ms is None and not move.log_dir_status.done
     known = dict(move.origins)
     placed = move.placed_before if unasked else move.placed
@@ -191,14 +192,14 @@ def _placed_again(move: Move) -> int:
 
 
 def rollback_cost(move: Move) -> int:
-    """What a rollback would copy now, at most; 0 for a move that has ended, for it is not rolled back any more."""
+    """The most bytes that a rollback would copy now; 0 for a move that has ended, because it can't be rolled back."""
     if not move.open:
         return 0
     return rollback_bytes(move) if move.status.watched else most_rollback_bytes(move)
 
 
 def most_rollback_bytes(move: Move) -> int:
-    """The most that a rollback may copy if no executor has looked since the last entry: the step may have ended since."""
+    """The most bytes that a rollback may copy if no executor has looked since the last entry: the step may be over."""
     if move.step is None:
         return rollback_bytes(move)
     possible = (move.current, move.step.before, move.step.after, *move.step.redirected_from)

@@ -1,4 +1,4 @@
-"""Which paused copies Kafka's throttle can hold, and which have to be cancelled (decision 0206).
+"""Decides which paused copies Kafka's throttle can hold, and which have to be cancelled (decision 0206).
 
 A throttle is a rate by broker and lists of replicas by topic. A paused copy is held by a very low rate at the broker that
 receives it. That is possible if the rate slows down no other copy: nothing else is copied to that broker, or no limit is
@@ -31,11 +31,11 @@ def held_brokers(state: ExecutorState) -> frozenset[BrokerId]:
 def unheld(
     state: ExecutorState, paused: Collection[TopicPartition] | None = None, into: Iterable[BrokerId] = ()
 ) -> frozenset[TopicPartition]:
-    """Partitions whose paused copies have to be cancelled, because holding them would slow down copies that are not paused.
+    """Partitions whose paused copies have to be cancelled, because to hold them would slow down other copies.
 
     Args:
-        state: As things stand.
-        paused: Partitions to be treated as paused; None: those that are.
+        state: The executor's state.
+        paused: Partitions to be treated as paused; None: those whose moves are paused.
         into: Brokers that a plan which is not accepted yet would copy to.
     """
     opened = state.open_moves()

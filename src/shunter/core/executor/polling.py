@@ -17,16 +17,16 @@ from shunter.model.partition import BrokerId, TopicPartition
 LIST_MIN_MS = 100
 LIST_MAX_MS = 2_000
 LIST_SHARE = 24
-"""Time between two lists, in processor time of one. All shares together leave an executor below 15 % of a core."""
+"""Time between two lists, in multiples of one list's processor time. All shares together use below 15 % of a core."""
 TOPICS_MS = 5_000
 TOPICS_SHARE = 40
 LOG_DIRS_MS = 2_000
 LOG_DIRS_SHARE = 40
 FIRST_LOG_DIRS_MS = 1_500
-"""A step's copies are looked at on disk only after this: short steps are over by then."""
+"""A step's copies are looked at on disk only after this time, when short steps are over."""
 FAILED_MS = 1_000
 LOST_MS = 120_000
-"""A question that was not answered by then is put again."""
+"""A question that was not answered within this time is asked again."""
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class Polls:
     list_pending_ms: int | None = None
     list_due_ms: int = 0
     list_retry_ms: int = 0
-    """No list is asked for before this moment: the last question got no answer."""
+    """No list is asked for before this moment, because the last question got no answer."""
     list_every_ms: int = LIST_MIN_MS
     list_cost_ms: int = 0
     topics_pending: dict[str, int] = field(default_factory=dict[str, int])
@@ -45,23 +45,23 @@ class Polls:
     """When metadata that a decision waits for may be asked for again."""
     topics_cost_ms: int = 0
     refused_until_ms: int = 0
-    """No metadata are asked for before this moment: the last question got no answer."""
+    """No metadata are asked for before this moment, because the last question got no answer."""
     log_dirs_pending_ms: int | None = None
     log_dirs_due_ms: int = 0
 
     def hurry(self, now_ms: int) -> None:
-        """Something was begun: look again soon."""
+        """Look again soon, because something was begun."""
         self.list_every_ms = LIST_MIN_MS
         self.list_due_ms = min(self.list_due_ms, now_ms + max(LIST_MIN_MS, self.list_cost_ms * LIST_SHARE))
 
     def on_listed(self, now_ms: int, cost_ms: int, *, changed: bool) -> None:
-        """A list came in."""
+        """Note that a list came in."""
         self.list_pending_ms, self.list_cost_ms = None, cost_ms
         self.list_every_ms = LIST_MIN_MS if changed else min(LIST_MAX_MS, self.list_every_ms * 3 // 2)
         self.list_due_ms = now_ms + max(self.list_every_ms, cost_ms * LIST_SHARE)
 
     def on_topics(self, now_ms: int, cost_ms: int, names: Iterable[str]) -> None:
-        """Metadata came in."""
+        """Note that metadata came in."""
         for name in names:
             self.topics_pending.pop(name, None)
         self.topics_cost_ms = max(cost_ms, self.topics_cost_ms // 2)
@@ -69,12 +69,12 @@ class Polls:
         self.stale_due_ms = now_ms + max(LIST_MIN_MS, cost_ms * LIST_SHARE)
 
     def on_log_dirs(self, now_ms: int, cost_ms: int) -> None:
-        """Sizes came in."""
+        """Note that sizes came in."""
         self.log_dirs_pending_ms = None
         self.log_dirs_due_ms = now_ms + max(LOG_DIRS_MS, cost_ms * LOG_DIRS_SHARE)
 
     def on_failed(self, now_ms: int, what: str) -> None:
-        """A question got no answer."""
+        """Note that a question got no answer."""
         if what == "list":
             self.list_pending_ms, self.list_due_ms = None, now_ms + FAILED_MS
             self.list_retry_ms = now_ms + FAILED_MS
@@ -88,7 +88,7 @@ class Polls:
 def poll(
     state: ExecutorState, polls: Polls, submissions: deque[SubmittedPlan], stale: set[str], now_ms: int, out: Collected
 ) -> None:
-    """Ask what is due; at most one question of a kind is under way, but for topics, which are asked for by name."""
+    """Ask the questions that are due; at most one of a kind is under way, except for topics, asked for by name."""
     if submissions:
         _poll_for(state, polls, submissions[0], now_ms, out)
     moves = state.open_moves()
@@ -136,7 +136,7 @@ def _poll_for(state: ExecutorState, polls: Polls, submission: SubmittedPlan, now
             out.reads.append(_log_dirs(live))
         else:
             submission.sizes_known = True
-            out.wake(now_ms)  # No broker is asked, so no answer would have the plan judged.
+            out.wake(now_ms)  # No broker is asked, so no answer will come that causes the plan to be judged.
 
 
 def _list(polls: Polls, now_ms: int, out: Collected) -> None:
@@ -195,7 +195,7 @@ def _poll_log_dirs(state: ExecutorState, polls: Polls, now_ms: int, out: Collect
             else:
                 wanted = step.adding
         elif move.waits.startswith(FOR_DISK):
-            # Disks may get room, or the partition may shrink: its leader tells how much is to be copied now.
+            # Disks may get room, or the partition may shrink: its leader reports how much is to be copied now.
             seen = state.cluster.partition(move.tp)
             leader = () if seen is None or seen.leader < 0 else (seen.leader,)
             wanted = tuple(dict.fromkeys((*leader, *(broker for broker in move.goal if broker not in move.current))))

@@ -14,9 +14,9 @@ ADAPT_EVERY_MS = 30_000
 SLOWER = 0.75
 FASTER = 1.10
 SLOW_MS = 2_000
-"""A broker that takes so long to say what moves, or who is in sync, has too much to do."""
+"""A broker that takes this long to answer with reassignments or metadata has too much to do."""
 SLOW_SHARE = 0.5
-"""So many of the answers since the last adaptation have to be slow before they count: one alone may be a pause."""
+"""The share of answers since the last adaptation that have to be slow before they count: one may be a mere pause."""
 DAY_MINUTES = 24 * 60
 
 
@@ -33,7 +33,7 @@ class Pressure:
     """The rate that adaptation asked for last."""
 
     def on_answer(self, took_ms: int) -> None:
-        """A question was answered: if brokers take long to answer us, they take long to answer clients."""
+        """Note an answer: if brokers take long to answer the executor, they take long to answer clients."""
         self.answers += 1
         self.slow_answers += took_ms >= SLOW_MS
 
@@ -46,8 +46,8 @@ class Pressure:
 def decide_limit(state: ExecutorState, pressure: Pressure, now_ms: int, out: Collected) -> list[JournalRecord]:
     """Adapt the limit by a bounded step: down a quarter while other traffic suffers, up a tenth while it does not.
 
-    It suffers if partitions that don't move are out of sync (new replicas of moves always are), or if brokers take long
-    to answer.
+    Other traffic suffers if partitions that don't move are out of sync (new replicas of moves always are), or if
+    brokers take long to answer.
     """
     floor = state.options.throttle_floor
     if floor is None or state.limit is None:
@@ -66,7 +66,7 @@ def decide_limit(state: ExecutorState, pressure: Pressure, now_ms: int, out: Col
     if wanted == state.limit:
         return []
     pressure.said = wanted
-    reason = "brokers take long to answer" if slow else "nobody suffers"
+    reason = "brokers take long to answer" if slow else "no other traffic suffers"
     if suffering:
         told = counted(suffering, "partition that doesn't move is", "partitions that don't move are")
         reason = f"{told} out of sync"

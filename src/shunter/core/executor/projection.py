@@ -1,4 +1,4 @@
-"""How long the copies of an execution take from here: each move's steps one after another, all moves beside one another.
+"""How long the copies of an execution take from here. A move's steps run one after another, all moves in parallel.
 
 A fluid model: a receiving broker shares its rate among the copies that it receives, and so does a sending one (max-min
 fair). A move's next copy begins when the one before it is in sync. Two partitions that both go from brokers 1 and 2 to brokers
@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 from shunter.model.partition import BrokerId
 
 Pair: TypeAlias = tuple[BrokerId, BrokerId]
-"""(who sends, who receives); -1 where the sender is not known."""
+"""(sender, receiver); the sender is -1 if it is not known."""
 _Side: TypeAlias = tuple[str, BrokerId]
 
 MOST_LINES = 32
@@ -25,9 +25,9 @@ _NOTHING = 0.5
 
 
 class Rates(NamedTuple):
-    """What brokers can carry, bytes per second. `into` and `out` are those of single brokers that carry less.
+    """Rates that brokers can carry, in bytes per second.
 
-    `sends` False: how much one broker sends at a time is not bounded.
+    `into` and `out` have single brokers that carry less than `each`. `sends` False: sending is not bounded.
     """
 
     each: float
@@ -38,7 +38,10 @@ class Rates(NamedTuple):
 
 @dataclass(slots=True)
 class Line:
-    """What a move has still to copy: stage after stage, the bytes that each broker receives. `weight` moves share it."""
+    """The copies that a move has still to make: the bytes that each broker receives, stage after stage.
+
+    `weight` moves share the line.
+    """
 
     sender: BrokerId
     stages: list[dict[BrokerId, float]]
@@ -48,7 +51,7 @@ class Line:
 
 
 def shared(copies: Mapping[Pair, int], rates: Rates) -> dict[Pair, float]:
-    """Bytes per second of each single copy, by pair, where `copies` counts those that run between two brokers."""
+    """Bytes per second of each single copy, by pair. `copies` counts the copies that run between two brokers."""
     room: dict[_Side, float] = {}
     load: Counter[_Side] = Counter()
     sides = {pair: _sides(pair, rates) for pair in copies}
@@ -76,7 +79,7 @@ def _sides(pair: Pair, rates: Rates) -> tuple[_Side, ...]:
 
 
 def grouped(lines: Sequence[Line]) -> list[Line]:
-    """The same copies as fewer lines, if there are many: moves with the same sender and stages become one line."""
+    """The same copies as fewer lines, if there are many: lines with the same sender and stages become one."""
     if len(lines) <= MOST_LINES:
         return list(lines)
     groups: dict[tuple[BrokerId, tuple[tuple[BrokerId, ...], ...]], Line] = {}
@@ -94,7 +97,7 @@ def grouped(lines: Sequence[Line]) -> list[Line]:
 
 
 def least_seconds(lines: Iterable[Line], rates: Rates, *, rest_s: float) -> float:
-    """Seconds that all lines take at the least: what the busiest broker receives or sends, or the longest line.
+    """The least seconds that all lines take: those of the busiest receiver or sender, or those of the longest line.
 
     Cost: the number of lines times their steps.
     """
@@ -119,9 +122,9 @@ def seconds_left(lines: Iterable[Line], rates: Rates, *, rest_s: float) -> float
     """Seconds until all lines have ended.
 
     Args:
-        lines: Changed by this; no more than `MOST_LINES`.
-        rates: What brokers carry; `each` must be more than 0.
-        rest_s: What passes between two stages of a line, and after its last one, while nothing of it is copied.
+        lines: Changed by this call; no more than `MOST_LINES`.
+        rates: Rates that brokers carry; `each` must be more than 0.
+        rest_s: Seconds between two stages of a line, and after its last stage, in which the line copies nothing.
     """
     running = [line for line in lines if line.stages]
     elapsed = 0.0
@@ -139,7 +142,7 @@ def seconds_left(lines: Iterable[Line], rates: Rates, *, rest_s: float) -> float
 
 
 def _pass(running: Sequence[Line], speeds: Mapping[Pair, float]) -> float:
-    """Let the time pass until the first copy, or the first rest, is over."""
+    """Let time pass until the first copy, or the first rest, is over; returns the seconds that passed."""
     until_s = min(
         line.rests_s
         if line.rests_s > 0

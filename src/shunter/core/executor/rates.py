@@ -1,4 +1,4 @@
-"""Bytes really copied, and how fast. Progress, the ETA and the rates in the journal are made from this."""
+"""Measures bytes really copied, and how fast. Progress, the ETA and the journal's rates come from these samples."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ RECORD_EVERY_MS = 30_000
 LEARN_MS = 20_000
 """The time of two bursts of Kafka's quotas: a shorter measurement says little about how much of a throttle is used."""
 STILL_MS = 10_000
-"""A broker that received nothing for so long has everything, or stands still."""
+"""A broker that received nothing for this long has received everything, or stands still."""
 
 
 class Sample(NamedTuple):
-    """What was copied up to a moment, as far as this process saw it: bytes in all, and by receiving broker.
+    """Bytes that were copied up to a moment, as far as this process saw them: in all, and by receiving broker.
 
-    `work_ms` counts milliseconds in which one broker was copied to as fast as the throttle lets it (two brokers at the
-    same time: twice; two that share one sender: once), `worked_ms` the same by broker. So bytes over work are a rate
-    that does not depend on how many steps ran at the time.
+    `work_ms` counts milliseconds in which one broker received at the full rate of the throttle: two brokers at the same
+    time count twice, two that share one sender count once. `worked_ms` has the same by broker. So bytes divided by work
+    are a rate that does not depend on how many steps ran at the time.
     """
 
     at_ms: int
@@ -39,7 +39,7 @@ class Sample(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A moment, the work done by then, and the bytes copied by then."""
+    """A moment, and the work done and bytes copied up to that moment."""
 
     at_ms: int
     work_ms: float
@@ -47,7 +47,7 @@ class Point(NamedTuple):
 
 
 def lower_rates(others: Mapping[ThrottleKey, int]) -> tuple[dict[BrokerId, float], dict[BrokerId, float]]:
-    """Somebody else's rates that hold in place of ours, bytes per second: by receiving and by sending broker."""
+    """Other tools' rates that hold in place of the executor's, in bytes per second: by receiver, and by sender."""
     into = {int(key.name): float(rate) for key, rate in others.items() if key.setting == FOLLOWER_RATE}
     return into, {int(key.name): float(rate) for key, rate in others.items() if key.setting == LEADER_RATE}
 
@@ -63,14 +63,14 @@ class Meter:
         default_factory=dict[tuple[BrokerId, TopicPartition], int]
     )
     origin: Point | None = None
-    """Before the first sample: when the first step began, or the last sample under another throttle."""
+    """The point before the first sample: when the first step began, or the last sample under another throttle."""
     work_ms: float = 0.0
     worked_ms: dict[BrokerId, float] = field(default_factory=dict[BrokerId, float])
     limit: int | None = None
     paused: frozenset[TopicPartition] = frozenset()
-    """Paused copies that still run very slowly. When they change, what was measured before says nothing any more."""
+    """Paused copies that still run very slowly. When they change, earlier samples are dropped."""
     throttle_yield: float | None = None
-    """What came through the throttle before the present one, as a share of it; None: nothing was learnt yet."""
+    """The rate of copies under the throttle before the present one, as a share of that throttle; None: unknown yet."""
     recorded_at_ms: int = 0
 
     def sample(
@@ -80,11 +80,11 @@ class Meter:
         seen: set[tuple[BrokerId, TopicPartition]],
         others: Mapping[ThrottleKey, int] | None = None,
     ) -> None:
-        """Take in sizes that were just observed. `others`: rates of somebody else that hold in place of ours."""
+        """Take in sizes that were just observed. `others`: other tools' rates that hold in place of this executor's."""
         copying, since_ms = self._take_in(state, seen)
         paused = frozenset(move.tp for move in paused_copies(state))
         if self.limit != state.limit or self.paused != paused:
-            # What was measured under another throttle says only one thing about this one: how much of a throttle is used.
+            # Measurements under another throttle say only one thing about this one: how much of a throttle copies use.
             if not self.paused:
                 self._learn_yield()
             self.paused = paused
@@ -100,7 +100,7 @@ class Meter:
         self.samples.append(Sample(at_ms, total, dict(self.received), self.work_ms, dict(self.worked_ms)))
 
     def _take_in(self, state: ExecutorState, seen: set[tuple[BrokerId, TopicPartition]]) -> tuple[Counter[Pair], int]:
-        """Count what grew; returns the copies that ran since the last sample, and when the first of them began."""
+        """Count new bytes; returns the copies that ran since the last sample, and when the first of them began."""
         copying: Counter[Pair] = Counter()
         since: list[int] = []
         for move in state.stepping():
@@ -151,14 +151,14 @@ def _point(sample: Sample) -> Point:
 
 
 def usual_yield(state: ExecutorState, meter: Meter) -> float | None:
-    """The usual rate of throttled copies here, as a share of the throttle: from this process, else the journal; None: unknown."""
+    """The usual rate of throttled copies as a share of the throttle: here, else in the journal; None: unknown."""
     if meter.throttle_yield is not None:
         return meter.throttle_yield
     return median(state.learnt_yields) if state.learnt_yields else None
 
 
 def observe_rates(state: ExecutorState, meter: Meter, now_ms: int) -> list[JournalRecord]:
-    """Write down what each broker received, every half minute while something is copied."""
+    """Write down the rate at which each broker received, every half minute while something is copied."""
     if len(meter.samples) < 2 or now_ms < meter.recorded_at_ms + RECORD_EVERY_MS:
         return []
     if meter.recorded_at_ms == 0:
@@ -171,7 +171,7 @@ def observe_rates(state: ExecutorState, meter: Meter, now_ms: int) -> list[Journ
     lately = next(sample.received for sample in meter.samples if sample.at_ms >= last.at_ms - STILL_MS)
     records: list[JournalRecord] = []
     for broker in sorted(last.received):
-        # Count only the time in which it was copied to: a broker that receives in the second step was idle in the first.
+        # Count only the time in which the broker received: one that receives in the second step was idle in the first.
         worked_ms = last.worked_ms.get(broker, 0.0) - first.worked_ms.get(broker, 0.0)
         if last.received[broker] > lately.get(broker, 0) and worked_ms >= LEARN_MS:
             rate = int((last.received[broker] - first.received.get(broker, 0)) * 1000 / worked_ms)

@@ -1,4 +1,4 @@
-"""What the executor wants done. A driver carries it out in the ORDER of the fields and decides nothing.
+"""The executor's output. A driver carries it out in the ORDER of the fields and decides nothing.
 
 "Durable before sent, sent before answered": a request that depends on a journal entry does not exist until the
 entry's batch is known to be durable (`JournalWritten`), so it can't be sent early.
@@ -25,7 +25,7 @@ class JournalBatch:
 
 @dataclass(frozen=True, slots=True)
 class AlterReassignments:
-    """RPC 45. Replicas None cancel. Answered by `ReassignmentsAnswered` or `AdminFailed`."""
+    """RPC 45. None as replicas cancels. Answered by `ReassignmentsAnswered` or `AdminFailed`."""
 
     request_id: int
     targets: tuple[tuple[TopicPartition, Replicas | None], ...]
@@ -52,12 +52,12 @@ Request: TypeAlias = AlterReassignments | AlterSettings | AlterLogDirs
 
 @dataclass(frozen=True, slots=True)
 class ListReassignments:
-    """Everything under way in the cluster; answered by `ReassignmentsListed`."""
+    """All reassignments under way in the cluster; answered by `ReassignmentsListed`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObserveTopics:
-    """Metadata of these topics; answered by `TopicsObserved`. `sure`: as several brokers tell them, in agreement."""
+    """Metadata of these topics; answered by `TopicsObserved`. `sure`: several brokers have to agree on them."""
 
     topics: tuple[str, ...]
     sure: bool = False
@@ -72,7 +72,7 @@ class ObserveLogDirs:
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """These settings as they are; answered by `SettingsRead`."""
+    """The present values of these settings; answered by `SettingsRead`."""
 
     keys: tuple[ThrottleKey, ...]
 
@@ -84,7 +84,7 @@ Read: TypeAlias = ListReassignments | ObserveTopics | ObserveLogDirs | ReadSetti
 class MoveResult:
     """Whether one move of a plan was taken on: `refused` says why not (None: it was).
 
-    `instead`: what it takes the place of, if the partition was on its way elsewhere; "": nothing.
+    `instead`: a sentence about the move that it takes the place of; "" if it takes the place of none.
     """
 
     tp: TopicPartition
@@ -94,7 +94,7 @@ class MoveResult:
 
 @dataclass(frozen=True, slots=True)
 class PlanReply:
-    """To `PlanSubmitted`. `error` refuses the whole plan."""
+    """The reply to `PlanSubmitted`. `error` refuses the whole plan."""
 
     error: str | None
     moves: tuple[MoveResult, ...] = ()
@@ -102,7 +102,7 @@ class PlanReply:
 
 @dataclass(frozen=True, slots=True)
 class CommandReply:
-    """To `CommandReceived`: what will happen, in a sentence, or why not."""
+    """The reply to `CommandReceived`: a sentence that says what will happen, or why nothing will."""
 
     accepted: bool
     text: str
@@ -113,7 +113,7 @@ Reply: TypeAlias = PlanReply | CommandReply
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Nothing is left to do, or nothing may be done any more (`fatal`: why, `kind`: what failed)."""
+    """Nothing is left to do, or the executor has to stop (`fatal`: why, `kind`: what failed)."""
 
     outcomes: tuple[tuple[Outcome, int], ...] = ()
     fatal: str | None = None
@@ -129,7 +129,7 @@ class Ready:
     """
 
     writes: JournalBatch | None = None
-    """To be appended and synced; its outcome is the next thing that the core needs to hear."""
+    """To be appended and synced; the outcome comes back as `JournalWritten` or `JournalRefused`."""
     requests: tuple[Request, ...] = ()
     """To be sent BEFORE any reply; they may run beside one another."""
     replies: tuple[tuple[ReplyToken, Reply], ...] = ()
@@ -142,7 +142,7 @@ class Ready:
 
 @dataclass(slots=True)
 class Collected:
-    """Collects what one event brings, until it is sealed into a `Ready`."""
+    """Collects the output of one event, until it is sealed into a `Ready`."""
 
     requests: list[Request] = field(default_factory=list[Request])
     replies: list[tuple[ReplyToken, Reply]] = field(default_factory=list[tuple[ReplyToken, Reply]])
@@ -152,11 +152,11 @@ class Collected:
     finish: Finish | None = None
 
     def wake(self, at_ms: int) -> None:
-        """Ask to be called at the earlier of this moment and what was asked before."""
+        """Ask to be called at this moment, or earlier if that was asked before."""
         self.wake_at_ms = at_ms if self.wake_at_ms is None else min(self.wake_at_ms, at_ms)
 
     def seal(self, writes: JournalBatch | None) -> Ready:
-        """Everything that was collected, in the order in which it is to be done."""
+        """Return everything that was collected, in the order in which it is to be done."""
         return Ready(
             writes,
             tuple(self.requests),

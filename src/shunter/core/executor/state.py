@@ -1,7 +1,7 @@
 """The executor's one mutable container: what the journal says (durable), and what this process saw and asked (soft).
 
-The durable part changes by applying journal entries (`apply`). The soft part changes by what is seen and asked. It is
-lost with the process, and is found again by observing the cluster.
+The durable part changes by applying journal entries (`apply`). The soft part changes by observations and requests. It
+is lost with the process, and a new process regains it by observing the cluster.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from shunter.model.reassignment import Strategy
 LATE_MS = 30_000
 """How long after a change a broker may still show a setting, or a partition's replicas, as they were before."""
 LEAST_YIELD = 0.5
-"""If a smaller share of a throttle's rate is copied, it is not the throttle that slows the copies down."""
+"""If a smaller share of a throttle's rate is copied, something other than the throttle slows the copies down."""
 
 
 def yield_of(bytes_per_s: float, limit: int) -> float | None:
-    """A copy's rate as a share of its throttle; None: it is not the throttle that slows the copy down."""
+    """A copy's rate as a share of its throttle; None if something other than the throttle slows the copy down."""
     return min(1.0, bytes_per_s / limit) if bytes_per_s > limit * LEAST_YIELD else None
 
 
@@ -42,11 +42,12 @@ def yield_of(bytes_per_s: float, limit: int) -> float | None:
 class CurrentStep:
     """The step that a move is in.
 
-    `redirected_from`: the replicas that the former step wanted, if this one took its place. If it is not known whether
-    the cluster took the former step on, also those of the steps before it.
-    `perhaps_ended`: the replicas that the steps before the former one wanted. One of them may have ended unseen just before
-    the former step took its place; then a cancel comes back to its replicas, not to those that the first step found.
-    `returns`: the partition may have had these replicas before, so metadata that show them may be late.
+    `redirected_from`: the replicas that the former step wanted, if this step took its place. If it is not known whether
+    the cluster took the former step on, also the replicas that the steps before it wanted.
+    `perhaps_ended`: the replicas that the steps before the former step wanted. One of these steps may have ended unseen
+    just before the former step took its place. Then a cancel leads back to the replicas of that step, not to those that
+    the first step found.
+    `returns`: the partition may have had the replicas in `after` before, so metadata that show them may be late.
     """
 
     number: int
@@ -61,14 +62,14 @@ class CurrentStep:
     returns: bool = False
     # Soft from here on.
     moved: bool = False
-    """Metadata have shown the partition in the middle of this step, or of the one that it took the place of."""
+    """Metadata have shown the partition in the middle of this step, or of the step that it took the place of."""
     unlisted_at_ms: int | None = None
-    """When the list was asked for that was the first without this partition."""
+    """When the first list without this partition was asked for; None: the last list has it."""
     goes_on: tuple[int, OngoingReassignment] | None = None
-    """The metadata's time and the reassignment when the step was last found to need nothing; see `decisions._goes_on`."""
+    """The metadata's time and the reassignment when the step last needed nothing; see `decisions._goes_on`."""
 
     def look(self, replicas: Replicas) -> None:
-        """Learn how metadata show the partition."""
+        """Note whether metadata show the partition in motion."""
         self.moved = self.moved or (replicas != self.before and set(self.before) <= set(replicas))
 
     @property
@@ -98,7 +99,7 @@ class LogDirStatus:
     """How far a move's replicas have got into the log dirs that its plan names.
 
     Attributes:
-        asked_at_ms: When brokers were asked last to put them there; None: not since the last step ended.
+        asked_at_ms: When brokers were last asked to put the replicas there; None: not since the last step ended.
         request_id: The request that asked them last; answers to other requests are about a former plan's log dirs.
         done: All replicas are in their log dirs, or their brokers refused.
         refused: Brokers that refused to put their replica into its log dir, and Kafka's name of the error.
@@ -124,7 +125,7 @@ class Move:
     adopted: bool
     accepted_at_ms: int
     current: Replicas
-    """Its replicas when nothing was under way last: first the original ones, then those of each finished step."""
+    """Its replicas when no step was under way last: at first the originals, then those after each finished step."""
     direction: Direction = Direction.FORWARD
     paused: bool = False
     relaxed: bool = False
@@ -135,18 +136,18 @@ class Move:
     again: set[BrokerId] = field(default_factory=set[BrokerId])
     """Originals that had been dropped and are wanted again, since the move was turned or given another target."""
     passed: set[frozenset[BrokerId]] = field(default_factory=set[frozenset[BrokerId]])
-    """Replica sets that the move went through: metadata that show one of them are late, and nobody changed it back."""
+    """Replica sets that the move went through: metadata that show one are late, and no other tool changed it back."""
     step: CurrentStep | None = None
     steps: int = 0
     copied_bytes: int = 0
     ended: MoveEnd | None = None
     began_at_ms: int | None = None
     placing: Replicas = ()
-    """Brokers that copy it from one of their log dirs to another."""
+    """Brokers that copy the partition from one of their log dirs to another."""
     origins: tuple[tuple[BrokerId, str], ...] = ()
-    """In which log dirs the original replicas were, as far as that is known."""
+    """The log dirs that the original replicas were in, as far as they are known."""
     placed_before: frozenset[BrokerId] = frozenset()
-    """Brokers whose replicas an earlier order of this move, which another took the place of, put into a log dir."""
+    """Brokers whose replicas a superseded order of this move put into a log dir."""
     # Soft from here on.
     status: StepStatus = field(default_factory=StepStatus)
     """How far its step has got, or that it has none. `note` alone writes it."""
@@ -157,7 +158,7 @@ class Move:
     """When its end was journalled; if another process journalled it, when this one read it: their clocks may differ."""
 
     def begun_before(self, now_ms: int) -> None:
-        """Set times that lie in the future to now: the clock was set back since, and nothing shall wait for them."""
+        """Set times that lie in the future to now: the clock was set back, and no decision shall wait for them."""
         if self.turned_at_ms is not None:
             self.turned_at_ms = min(self.turned_at_ms, now_ms)
         if self.step is not None:
@@ -207,10 +208,10 @@ class Move:
 
     @property
     def places(self) -> tuple[tuple[BrokerId, str], ...]:
-        """In which log dirs its replicas shall be: as the plan names them, or where they were when it is rolled back.
+        """The log dirs that its replicas shall be in: those of the plan, or on a rollback those of the originals.
 
-        An original that neither left its broker nor was to change its log dir is where it was. A replica that is no
-        original goes away: it is not copied to where an earlier one of its broker was.
+        An original that neither left its broker nor was to change its log dir is where it was, and is not named. A
+        replica that is not an original is dropped by the rollback, so it has no log dir here either.
         """
         if self.direction is Direction.STOP:
             return ()
@@ -226,18 +227,18 @@ class Move:
 
     @property
     def goal(self) -> Replicas:
-        """Where it heads: the target, or the originals when it is rolled back."""
+        """The replicas that the move heads for: the target, or the originals on a rollback."""
         return self.original if self.direction is Direction.BACK else self.target
 
 
 @dataclass(slots=True)
 class Throttle:
-    """One setting that we touched. `applied`: the value that the cluster confirmed to this process."""
+    """One setting that the executor changes. `applied`: the value that the cluster confirmed to this process."""
 
     before: str | None
     value: str | None = None
     ours: set[str] = field(default_factory=set[str])
-    """All values that we have asked for: a broker that is late may show any of them."""
+    """All values that the executor has asked for: a broker that is late may show any of them."""
     applied: str | None = None
     seen_at_ms: int = 0
     """When it was last seen to have that value."""
@@ -248,32 +249,32 @@ class Throttle:
     released: bool = False
     """The entry that gives it back is being written."""
     untouched_since_ms: int | None = None
-    """Since when it shows the value from before us."""
+    """Since when it shows the value from before the executor's."""
     asked_at_ms: int | None = None
-    """When this process asked for a change of it last, or was answered."""
+    """When this process last asked for a change of it, or got the answer."""
 
     def is_late(self, value: str | None, now_ms: int) -> bool:
-        """Whether a value that is not ours may be from before us: of a broker that has not heard what we asked for."""
+        """Whether another tool's value may be from before: the broker may not have learnt of the executor's change."""
         lately = self.asked_at_ms is not None and abs(now_ms - self.asked_at_ms) <= LATE_MS
         return lately and is_theirs(value, self.before, self.ours)
 
 
 @dataclass(slots=True)
 class GivenBack:
-    """A setting that was ours until lately: brokers that are late may still show one of `ours`."""
+    """A setting that the executor held until lately: brokers that are late may still show one of `ours`."""
 
     ours: set[str]
     at_ms: int
-    """When that was journalled; if another process journalled it, when this one read it: their clocks may differ."""
+    """When this was journalled. If another process journalled it: when this one read it, because clocks may differ."""
 
     def may_be_shown(self, value: str | None, now_ms: int) -> bool:
-        """Whether a broker that is late may still answer with this value, which somebody else may have set as well."""
+        """Whether a broker that is late may still answer with this value, which another tool may have set as well."""
         return value in self.ours and abs(now_ms - self.at_ms) <= LATE_MS
 
 
 @dataclass(slots=True)
 class ObservedCluster:
-    """What was seen last. `*_at_ms`: when it was asked for; -1: never."""
+    """The cluster as last seen. `*_at_ms`: when that part was asked for; -1: never."""
 
     topics: dict[str, ObservedTopic | None] = field(default_factory=dict[str, ObservedTopic | None])
     topics_at_ms: dict[str, int] = field(default_factory=dict[str, int])
@@ -286,7 +287,7 @@ class ObservedCluster:
     )
     listed_at_ms: int = -1
     late_at_ms: int | None = None
-    """When metadata last showed a step in its middle that the controller listed no more; None: never."""
+    """When metadata last showed a partition amid a step that the controller no longer listed; None: never."""
     silent_since_ms: int | None = None
     """Since when the cluster has not answered; None: it answers."""
     controller: BrokerId = -1
@@ -332,21 +333,21 @@ class ExecutorState:
     throttles: dict[ThrottleKey, Throttle] = field(default_factory=dict[ThrottleKey, Throttle])
     """Settings that are not restored yet. Those that no open move needs are owed to their brokers and topics."""
     given_back: dict[ThrottleKey, GivenBack] = field(default_factory=dict[ThrottleKey, GivenBack])
-    """The last time that each setting was restored, or left to somebody else."""
+    """The last time that each setting was restored, or left to another tool."""
     limit: int | None = None
-    """Bytes per second in force, as durable."""
+    """The limit in bytes per second, as the journal has it; None: no limit."""
     next_sequence: int = 1
     running: bool = False
     """A plan was accepted and its execution is not closed."""
     learnt_rates: dict[BrokerId, list[int]] = field(default_factory=dict[BrokerId, list[int]])
-    """What each broker received without a throttle, bytes per second, the latest last."""
+    """Rates at which each broker received without a throttle, bytes per second, the latest last."""
     learnt_yields: list[float] = field(default_factory=list[float])
     """Rates of throttled copies, each as a share of the throttle, the latest last."""
     cluster: ObservedCluster = field(default_factory=ObservedCluster)
 
     @property
     def at_work(self) -> bool:
-        """Whether a move is open. Then a new plan joins the execution; else it begins another one."""
+        """Whether a move is open. If so, a new plan joins the execution; otherwise it begins another execution."""
         return any(move.open for move in self.moves.values())
 
     def owed(self) -> list[ThrottleKey]:

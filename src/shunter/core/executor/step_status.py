@@ -1,8 +1,9 @@
 """The status of a move's step: one frozen value, moved by one table. Nothing else writes it.
 
-The journal says what was decided (`CurrentStep`). The status says how far this process has got with it: whether the
-cluster was asked, whether it said yes, whether the step was seen to run, and since when and why that is in doubt. It is
-lost with the process: a restart begins with `UNSURE`, or with `ACCEPTED` where the journal says so, and looks.
+The journal says what was decided (`CurrentStep`). The status says how far this process has got with the step: whether
+the cluster was asked, whether it accepted, whether the step was seen to run, and since when and why there is a doubt.
+The status is lost with the process. A restart begins with `UNSURE`, or with `ACCEPTED` where the journal says so, and
+looks at the partition.
 
 To answer "when is a step asked for?", see which row of `TABLE` has `StepTrigger.SENT`: unasked. To answer "when is it
 asked for again?", see which rows have `StepTrigger.DUE`: unsure and accepted.
@@ -27,62 +28,62 @@ class Standing(Enum):
     IDLE = "idle"
     """The move has no step under way."""
     UNSURE = "unsure"
-    """Whether the cluster has the step is not known: the partition is looked at before the step is asked for."""
+    """It is not known whether the cluster has the step. The partition is looked at before the step is asked for."""
     UNASKED = "unasked"
-    """The cluster does not have it. It is asked for at once, unless an order about its move is being written."""
+    """The cluster does not have the step. It is asked for at once, unless an entry about its move is being written."""
     ASKED = "asked"
     """A request is under way."""
     ACCEPTED = "accepted"
-    """The cluster said that it has it, to this process or to the one before."""
+    """The cluster answered, to this process or to an earlier one, that it took the step on."""
     SEEN = "seen"
-    """It was seen to run."""
+    """The step was seen to run."""
 
 
 class StepTrigger(Enum):
-    """What moves a status. The value is the name that docs and errors show."""
+    """An event that moves a status. The value is the name that docs and errors show."""
 
     BEGUN = "begun"
     """A step's entry is durable."""
     OURS = "ours"
-    """This process wrote that entry, so nobody can have asked for the step before."""
+    """This process wrote the step's entry, so no process can have asked for the step before."""
     TURNED = "turned"
-    """The move heads elsewhere: a step that was not asked for yet is looked at again before it is."""
+    """The move heads elsewhere. A step that was not asked for yet is looked at again first."""
     SENT = "sent"
-    """A request was made of it."""
+    """The step was put into a request."""
     TAKEN_ON = "taken-on"
-    """The cluster answered that it has it."""
+    """The cluster answered that it took the step on."""
     NOTHING_LEFT = "nothing-left"
-    """The cluster answered that there is nothing to cancel: what was to be cancelled never ran, or is done."""
+    """The cluster answered that there is nothing to cancel: the former step never ran, or is done."""
     REFUSED = "refused"
     """The cluster answered with an error that Kafka calls final."""
     UNANSWERED = "unanswered"
-    """No answer came, or one that says nothing about the step."""
+    """No answer came, or the answer says nothing about the step."""
     RECORDED = "recorded"
-    """The journal says that the cluster has it."""
+    """The journal says that the cluster took the step on."""
     RUNS = "runs"
-    """It is listed among the reassignments under way."""
+    """The step is listed among the reassignments under way."""
     SETTLED = "settled"
-    """The partition looks as it should, or nothing more is to be learnt by waiting."""
+    """The partition looks as it should, or to wait longer would show nothing new."""
     MISSED = "missed"
-    """The cluster took it on, and the partition looks as if it had never been asked for."""
+    """The cluster took the step on, but the partition looks as if the step had never been asked for."""
     STRANGE = "strange"
-    """The partition looks as only somebody else can have made it."""
+    """The partition looks as only another tool can have left it."""
     GONE = "gone"
     """The topic or the partition does not seem to exist."""
     LAGS = "lags"
-    """The replicas are as the step wants them; what is shown of who is in sync is older."""
+    """The replicas are as the step wants them, but the ISR that metadata show is older."""
     DUE = "due"
-    """It is to be asked for: it never was, or the cluster seems to have lost it."""
+    """The step is to be asked for: it never was, or the cluster seems to have lost it."""
     FINISHED = "finished"
-    """What it wanted was seen, and that is durable."""
+    """The step's outcome was seen, and that is durable."""
     DROPPED = "dropped"
-    """It is given up, and that is durable."""
+    """The step is given up, and that is durable."""
     CLOSED = "closed"
     """The move has ended, and that is durable."""
 
 
 _ALWAYS = (StepTrigger.TURNED, StepTrigger.GONE)
-"""What may happen to any move. It leaves the standing as it is, unless a row says otherwise."""
+"""Triggers that may come at any standing. They leave it as it is, unless a row says otherwise."""
 
 
 def _ends(*triggers: StepTrigger) -> dict[StepTrigger, Standing]:
@@ -138,7 +139,7 @@ TABLE: Mapping[Standing, Mapping[StepTrigger, Standing]] = MappingProxyType(
         },
     }
 )
-"""(standing, trigger) → standing. A pair that is not here cannot happen: it would be our bug."""
+"""(standing, trigger) → standing. A pair that is not here cannot happen: it would be a bug of the executor."""
 
 
 class Doubt(NamedTuple):
@@ -149,17 +150,18 @@ class Doubt(NamedTuple):
 
 
 class StepStatus(NamedTuple):
-    """Where a move's step stands.
+    """The status of a move's step.
 
     Attributes:
-        doubt: None: it looks as it should.
+        doubt: The present doubt; None: the step looks as it should.
         request_id: The last request; 0: none by this process.
-        requests: How often this process asked for it.
-        refusals: How often the cluster refused it for good.
-        blind_until_ms: What was seen before this moment says nothing about the last request.
+        requests: How often this process asked for the step.
+        refusals: How often the cluster refused the step with a final error.
+        blind_until_ms: Observations from before this moment say nothing about the last request.
         nothing_left: The answer was that there is nothing to cancel.
         refused: Why the cluster refused the last request; "": it did not, or the move was turned since.
-        missed_since_ms: Since when it was accepted and not seen, however often it was asked for again; None: it was seen.
+        missed_since_ms: Since when the step was missed, however often it was asked for again; None: it was not, or it
+            was seen to run since.
     """
 
     standing: Standing = Standing.IDLE
@@ -174,7 +176,7 @@ class StepStatus(NamedTuple):
 
     @property
     def watched(self) -> bool:
-        """Whether this process began the step, or saw it run: it would know of its end."""
+        """Whether this process began the step, or saw it run, and so would know of its end."""
         return self.requests > 0 or self.standing in (Standing.UNASKED, Standing.SEEN)
 
 
@@ -192,8 +194,8 @@ def status_after(
     Args:
         status: As it is.
         trigger: What happened.
-        tp: Whose step it is, for the error.
-        at_ms: When; for `REFUSED` and `UNANSWERED`, the first moment at which the step may be asked for again.
+        tp: The step's partition, for the error.
+        at_ms: When it happened; for `REFUSED` and `UNANSWERED`, the first moment at which to ask for the step again.
         request_id: For `SENT`: the request.
         why: For `REFUSED`: Kafka's name of the error, and its message.
 
@@ -221,7 +223,7 @@ def status_after(
             refusals = status.refusals + (trigger is StepTrigger.REFUSED)
             return status._replace(standing=standing, blind_until_ms=at_ms, refused=why, refusals=refusals)
         case StepTrigger.TURNED:
-            return status._replace(standing=standing, refused="")  # What is wanted now was not refused.
+            return status._replace(standing=standing, refused="")  # The refused step is no longer wanted.
         case StepTrigger.OURS | StepTrigger.RECORDED:
             return status._replace(standing=standing)
         case StepTrigger.MISSED:
@@ -233,7 +235,7 @@ def status_after(
 
 
 def _doubted(doubt: Doubt | None, trigger: StepTrigger, at_ms: int) -> Doubt:
-    """A new doubt keeps the time of the one that it replaces. Only a lag has a time of its own, because it has a known cause."""
+    """A new doubt with the time of the doubt that it replaces. Only a lag has its own time: its cause is known."""
     if doubt is not None and (doubt.why is StepTrigger.LAGS) is (trigger is StepTrigger.LAGS):
         return Doubt(doubt.since_ms, trigger)
     return Doubt(at_ms, trigger)

@@ -1,7 +1,7 @@
-"""Moves that can't end as things are: what each waits for, and the way out.
+"""Moves that can't end as things are: what each move waits for, and the way out.
 
-Orders that promise an end (stop, roll back, relax) and every view of an execution tell it: else the execution would wait
-for a broker that never comes back, and say nothing.
+Replies to orders that promise an end (stop, roll back, relax) and every view of an execution name these moves.
+Otherwise the execution would wait silently for a broker that never comes back.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ def _what_it_waits_for(move: Move, seen: ObservedPartition, live: frozenset[Brok
 
 
 def way_out(move: Move) -> str:
-    """What an operator may do about a move that can't end."""
+    """The orders by which an operator may end a move that can't end by itself."""
     return _WAYS_OUT[move.direction]
 
 
 def told_stuck(state: ExecutorState, moves: list[Move], *, direction: Direction | None = None) -> str:
-    """A sentence about those of these moves that can't end (turned to `direction`, if given); "": all can."""
+    """A sentence about the moves that can't end (if they were turned to `direction`, if given); "" if all can."""
     told: list[tuple[Move, str]] = []
     for move in moves:
         turned = move if direction is None else _turned(move, direction)
@@ -73,5 +73,5 @@ def told_stuck(state: ExecutorState, moves: list[Move], *, direction: Direction 
 
 
 def _turned(move: Move, direction: Direction) -> Move:
-    """The move as it would be after such an order. A step's undoing is decided from the step, so it may be shared."""
+    """A copy of the move, turned to `direction`. It shares the step, because nothing here changes the step."""
     return replace(move, direction=direction, turned_at_ms=None if move.step is None else 0, paused=False)

@@ -1,4 +1,4 @@
-"""Taking on a plan: per partition, what it moves from, or why it is not taken."""
+"""Judges a submitted plan: for each partition, the move that is taken on, or the reason why it is not."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ from shunter.model.execution import (
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
 NEW_TOPIC_MS = 3_000
-"""How long brokers are asked again for a topic that they do not know: they may hear late of a new one."""
+"""How long brokers are asked again for a topic that they do not know, because they may learn late of a new topic."""
 SURE_MS = 15_000
-"""How long brokers are asked again while they disagree on where replicas are: a rollback restores what was accepted."""
+"""How long brokers are asked again while they disagree on where replicas are. An error here would stay: a rollback
+restores the replicas that were accepted."""
 _AS_WE_LEFT_IT = (Outcome.DONE, Outcome.STOPPED, Outcome.ROLLED_BACK)
 """Outcomes after which a partition has the replicas of its last finished step."""
 
 
 @dataclass(slots=True)
 class SubmittedPlan:
-    """A plan on its way: submitted, and waiting for what must be seen before it can be judged."""
+    """A submitted plan that waits for the observations by which it is judged."""
 
     event: PlanSubmitted
     since_ms: int
@@ -80,7 +81,7 @@ def _shown_as_before(state: ExecutorState, tp: TopicPartition, now_ms: int) -> b
 
 @dataclass(slots=True)
 class JudgedPlan:
-    """What was decided about a plan: entries to be written, and the reply that goes out once they are durable."""
+    """The decision about a plan: entries to be written, and the reply that goes out once they are durable."""
 
     records: list[JournalRecord] = field(default_factory=list[JournalRecord])
     results: list[MoveResult] = field(default_factory=list[MoveResult])
@@ -94,7 +95,7 @@ class JudgedPlan:
 
 
 def judge_submission(state: ExecutorState, event: PlanSubmitted) -> JudgedPlan:
-    """Decide what of a plan is taken on. Pre: its topics were observed, and reassignments listed, since it came."""
+    """Decide which moves of a plan are taken on. Pre: its topics and all reassignments were read since it came."""
     judged = JudgedPlan()
     known = _known_brokers(state)
     repeated = _repeated(event.moves)
@@ -117,7 +118,7 @@ def judge_submission(state: ExecutorState, event: PlanSubmitted) -> JudgedPlan:
 
 
 def _instead(ours: Move | None, order: MoveOrder) -> str:
-    """What an order takes the place of: a move of ours under way that heads elsewhere."""
+    """A sentence about the open move that an order takes the place of; "" if there is none, or it heads there too."""
     if ours is None or not ours.open:
         return ""
     back = ours.direction is Direction.BACK
@@ -130,7 +131,7 @@ def _instead(ours: Move | None, order: MoveOrder) -> str:
 
 
 def close_ended(state: ExecutorState) -> list[JournalRecord]:
-    """Close an execution whose moves have all ended, though it still gives throttles back: the next one is its own."""
+    """Close an execution whose moves have all ended, even if it still gives throttles back."""
     return [ExecutionClosed(told_outcomes(outcomes(state)))] if state.running and not state.at_work else []
 
 
@@ -141,7 +142,7 @@ def outcomes(state: ExecutorState) -> tuple[tuple[Outcome, int], ...]:
 
 
 def told_outcomes(counted: tuple[tuple[Outcome, int], ...]) -> str:
-    """The same in words."""
+    """Counted outcomes in words."""
     return ", ".join(f"{count} {outcome.value}" for outcome, count in counted) or "nothing moved"
 
 
@@ -157,13 +158,13 @@ _SHARED = (
     "bandwidth",
     "window",
 )
-"""Options that hold for an execution as a whole. At their default a plan does not ask for anything."""
+"""Options that hold for an execution as a whole. A plan that has one at its default does not ask for a change of it."""
 
 
 def options_beside(state: ExecutorState, wanted: ExecutionOptions) -> ExecutionOptions:
-    """The options of an execution that a plan joins: what the plan does not say stays as it is, and so does the rate.
+    """The options of an execution that a plan joins: shared options and the rate stay, unless the plan sets them.
 
-    Else a small plan that is handed to an executor at work would lift a large plan's throttle, bounds and time window.
+    Otherwise a small plan, given to an executor at work, would lift a large plan's throttle, bounds and time window.
     """
     if not state.at_work:
         return wanted
@@ -173,7 +174,7 @@ def options_beside(state: ExecutorState, wanted: ExecutionOptions) -> ExecutionO
 
 
 def _known_brokers(state: ExecutorState) -> set[BrokerId]:
-    """Live brokers, and those that hold a replica of anything that was seen: they may come back."""
+    """Live brokers, and brokers that hold a replica of a topic that was seen: if they are dead, they may come back."""
     known = set(state.cluster.brokers)
     for topic in state.cluster.topics.values():
         if topic is not None:
@@ -227,7 +228,7 @@ def _judge_order(
 
 
 def _absent_log_dir(state: ExecutorState, order: MoveOrder) -> str | None:
-    """Say which log dir its broker does not have; None: all are there, or the broker did not tell its log dirs."""
+    """Say which log dir of an order its broker does not have; None if all are there, or the broker reported none."""
     for broker, path in order.log_dirs:
         known = sorted(each for owner, each in state.cluster.spaces if owner == broker)
         if known and path not in known:
@@ -260,7 +261,7 @@ def _accept(
 
 
 def _placing(state: ExecutorState, order: MoveOrder, original: Replicas) -> Replicas:
-    """Brokers that have the partition in another log dir than the plan names."""
+    """Original brokers that have the partition in another log dir than the plan names."""
     sizes = state.cluster.sizes
     return tuple(
         broker
@@ -270,7 +271,7 @@ def _placing(state: ExecutorState, order: MoveOrder, original: Replicas) -> Repl
 
 
 def _origins(state: ExecutorState, order: MoveOrder, original: Replicas) -> tuple[tuple[BrokerId, str], ...]:
-    """In which log dirs the original replicas are, where a plan names log dirs; brokers with a single one have no choice."""
+    """The log dirs of the original replicas, if the plan names log dirs; without brokers that have a single log dir."""
     sizes, count = state.cluster.sizes, Counter(broker for broker, _path in state.cluster.spaces)
     return tuple(
         (broker, sizes[broker, order.tp].log_dir)
@@ -293,7 +294,7 @@ def _cancel(
     ours: Move | None,
     foreign: OngoingReassignment | None,
 ) -> list[JournalRecord] | str:
-    """Null or empty replicas in a plan: roll back what moves there."""
+    """Roll back the partition's move, because the plan has null or empty replicas for it."""
     if ours is not None:
         return [DirectionChanged(order.tp, Direction.BACK)]
     if foreign is None:
@@ -315,7 +316,7 @@ def _size(state: ExecutorState, tp: TopicPartition, seen: ObservedPartition) -> 
 
 
 def replicas_to_size(state: ExecutorState, event: PlanSubmitted) -> dict[BrokerId, list[TopicPartition]]:
-    """The partitions whose sizes each broker is asked for: those that it leads, and those of which the plan names log dirs."""
+    """The partitions whose sizes each broker is asked for: those that it leads, and those with log dirs in the plan."""
     asked: dict[BrokerId, list[TopicPartition]] = {}
     for order in event.moves:
         seen = state.cluster.partition(order.tp)

@@ -1,7 +1,7 @@
 """Replication throttles: remembered before they are touched, set, adapted, and given back exactly.
 
-What others set is respected: a rate of theirs that is lower than ours stays in force, a list of theirs is added to,
-and what somebody changed while we worked is left to them.
+Other tools' settings are respected. Their rate stays in force if it is lower than the executor's, their list is added
+to, and a setting that another tool changed while the executor worked is left as it is.
 """
 
 from __future__ import annotations
@@ -36,24 +36,25 @@ from shunter.model.partition import BrokerId, TopicPartition
 
 RETRY_MS = 2_000
 TOLD = 4
-"""So many settings are named in a notice."""
+"""A notice names at most this many settings."""
 LOOK_AGAIN_MS = 10_000
-"""Rates in force are read again after this, ours and others' that hold in place of ours: somebody may have changed them."""
+"""Rates in force are read again after this time, both the executor's and those of other tools that hold in their place:
+they may have been changed."""
 FRESH_MS = 2_000
 """A decision about a setting needs a read of it that is no older than this: Kafka has no compare-and-set for it."""
 SEEN_MS = 30_000
-"""A copy begins only if our throttle was seen in force within this time: somebody may have taken it away."""
+"""A copy begins only if its throttle was seen in force within this time: another tool may have removed it."""
 
 
 @dataclass(slots=True)
 class ThrottleBook:
-    """What this process read of settings, and what it waits for."""
+    """The settings that this process read, and the reads and requests whose answers it waits for."""
 
     own: dict[ThrottleKey, str | None] = field(default_factory=dict[ThrottleKey, str | None])
     effective: dict[ThrottleKey, str | None] = field(default_factory=dict[ThrottleKey, str | None])
     reading: set[ThrottleKey] = field(default_factory=set[ThrottleKey])
     read_at_ms: dict[ThrottleKey, int] = field(default_factory=dict[ThrottleKey, int])
-    """When each setting was read last; a setting that we wrote since is not here."""
+    """When each setting was read last; a setting that this process wrote since is not here."""
     requests: dict[int, tuple[tuple[ThrottleKey, str | None], ...]] = field(
         default_factory=dict[int, tuple[tuple[ThrottleKey, str | None], ...]]
     )
@@ -62,14 +63,14 @@ class ThrottleBook:
     retry_at_ms: dict[ThrottleKey, int] = field(default_factory=dict[ThrottleKey, int])
     """When settings that could not be read are read again."""
     apart: set[ThrottleKey] = field(default_factory=set[ThrottleKey])
-    """Settings whose last request failed. They are read broker by broker, so that a silent one holds up no other."""
+    """Settings whose last request failed. They are read broker by broker, so that a silent broker delays no other."""
     look_again_ms: int | None = None
-    """When settings that hold are read again; None: there are none."""
+    """When rates in force are read again; None: there are none."""
     told_lower: dict[ThrottleKey, str] = field(default_factory=dict[ThrottleKey, str])
-    """Other people's rates, lower than ours, that an operator was told of."""
+    """Other tools' rates, lower than the executor's, that the last notice named."""
 
     def fresh(self, key: ThrottleKey, now_ms: int) -> bool:
-        """Whether a setting was looked at lately, and after we wrote it."""
+        """Whether a setting was read lately, and after this process wrote it."""
         looked_ms = self.read_at_ms.get(key)
         return looked_ms is not None and now_ms - looked_ms <= FRESH_MS and key not in self.reading
 
@@ -80,7 +81,7 @@ class ThrottleBook:
         effective: dict[ThrottleKey, str | None],
         now_ms: int,
     ) -> None:
-        """Take in what was read; a value that may be out of date is read again a little later."""
+        """Take in settings that were read; a value that may be out of date is read again a little later."""
         for key, found in own.items():
             self.reading.discard(key)
             self.apart.discard(key)
@@ -95,7 +96,7 @@ class ThrottleBook:
                 throttle.seen_at_ms = now_ms
 
     def keep(self, keys: Collection[ThrottleKey]) -> None:
-        """Forget what was read, except for `keys`, which are owed: the next plan may come days later, and reads anew."""
+        """Forget what was read, except for `keys`, which are owed. The next plan, perhaps days later, reads anew."""
         for known in (self.own, self.effective, self.read_at_ms):
             for key in [key for key in known if key not in keys]:
                 del known[key]
@@ -103,25 +104,25 @@ class ThrottleBook:
         self.told_lower = {}
 
     def forget(self, key: ThrottleKey) -> None:
-        """Forget a setting that is not ours any more: it has to be read before it is set again."""
+        """Forget a setting that the executor no longer holds: it has to be read before it is set again."""
         self.own.pop(key, None)
         self.effective.pop(key, None)
         self.read_at_ms.pop(key, None)
         self.restored.discard(key)
 
     def on_read_failed(self, keys: Iterable[ThrottleKey], now_ms: int) -> None:
-        """Ask for these again a little later."""
+        """Read these settings again a little later."""
         for key in keys:
             self.reading.discard(key)
             self.apart.add(key)
             self.retry_at_ms[key] = now_ms + RETRY_MS
 
     def on_altered(self, state: ExecutorState, request_id: int, errors: dict[ThrottleKey, str], now_ms: int) -> None:
-        """Take in which settings the cluster took."""
+        """Take in which settings the cluster accepted."""
         for key, value in self.requests.pop(request_id, ()):
             throttle = state.throttles.get(key)
             if throttle is None or throttle.request_id != request_id:
-                continue  # It was forgotten, and perhaps remembered anew: this is the answer to an older request.
+                continue  # The setting was forgotten, and perhaps remembered anew. This answers an older request.
             throttle.request_id, throttle.asked_at_ms = 0, now_ms
             if key in errors:
                 throttle.retry_at_ms, throttle.refused = now_ms + RETRY_MS, True
@@ -134,10 +135,10 @@ class ThrottleBook:
                 self.restored.add(key)
 
     def on_denied(self, state: ExecutorState, request_id: int, denied: Collection[ThrottleKey], now_ms: int) -> bool:
-        """Take in which settings we may not change; returns whether the executor can go on all the same.
+        """Take in which settings the executor may not change; returns whether it can go on all the same.
 
-        It can if each of them was to be given back, and already shows the value from before us: then we never changed it.
-        Without this, an execution whose throttle was denied could never end.
+        It can if each of them was to be given back and already has its former value: then it was never changed. Without
+        this, an execution whose throttle was denied could never end.
         """
         asked = dict(self.requests.get(request_id, ()))
         if not denied or not all(self._is_as_before(state, key, asked) for key in denied):
@@ -153,7 +154,7 @@ class ThrottleBook:
         return throttle.before == asked[key] == self.own.get(key) and asked[key] != throttle.value
 
     def on_alter_failed(self, state: ExecutorState, request_id: int, now_ms: int) -> None:
-        """Nobody answered: the settings may or may not have been taken."""
+        """Take in that no answer came: the settings may or may not have been changed."""
         for key, _value in self.requests.pop(request_id, ()):
             throttle = state.throttles.get(key)
             if throttle is not None and throttle.request_id == request_id:
@@ -161,11 +162,12 @@ class ThrottleBook:
 
 
 def is_doubtful(state: ExecutorState, key: ThrottleKey, found: str | None, now_ms: int) -> bool:
-    """Whether a value may be somebody else's, or an older one of a broker that has not heard what we did.
+    """Whether a value may come from a broker that has not learnt of the executor's last change, and so be out of date.
 
-    Such a broker may show ours, though we gave it back; or somebody's from before ours, which other brokers did not show
-    when we looked. Nothing is decided by such a value, because both mistakes are bad: ours would be kept as theirs, or
-    theirs would be overwritten. Once all brokers must have heard of us (`LATE_MS`), it counts as theirs.
+    Such a broker may show the executor's value although it was given back. Or it may show another tool's value from
+    before, which other brokers did not show when the executor looked. Nothing is decided by such a value, because both
+    mistakes are bad: the executor's value would be kept as another tool's, or another tool's would be overwritten. Once
+    all brokers must have learnt of the change (`LATE_MS`), the value counts as another tool's.
     """
     given, throttle = state.given_back.get(key), state.throttles.get(key)
     if throttle is not None and throttle.is_late(found, now_ms):
@@ -176,11 +178,11 @@ def is_doubtful(state: ExecutorState, key: ThrottleKey, found: str | None, now_m
 
 
 def desired_settings(state: ExecutorState) -> dict[ThrottleKey, str]:
-    """What we would set if nobody else had set anything, for all brokers and topics of open moves.
+    """The settings to be made if no other tool had set any, for all brokers and topics of open moves.
 
     Sources are all replicas that may lead during the move; destinations are all that are copied. Kafka does not throttle
-    a replica that is in sync, so a list may name more than what moves right now. A paused copy is held at the broker that
-    receives it.
+    a replica that is in sync, so a list may name more replicas than are copied right now. A paused copy is held at the
+    broker that receives it.
     """
     wanted: dict[ThrottleKey, str] = {}
     moves = state.open_moves()
@@ -206,14 +208,14 @@ def desired_settings(state: ExecutorState) -> dict[ThrottleKey, str]:
 
 
 def _paused_log_dirs(moves: Sequence[Move]) -> set[BrokerId]:
-    """Brokers all of whose copies between log dirs are paused: these can only be slowed down together."""
+    """Brokers whose copies between log dirs are all paused: one broker's copies can only be slowed down together."""
     copying = [move for move in moves if not move.log_dir_status.done]
     going = {broker for move in copying if not move.paused for broker in move.placing}
     return {broker for move in copying if move.paused for broker in move.placing} - going
 
 
 def _paused_lists(state: ExecutorState) -> dict[ThrottleKey, str]:
-    """Without a limit, only paused copies are listed: everything else is copied as fast as it can be."""
+    """Lists for an execution without a limit: they name only paused copies, and all others run at full speed."""
     listed: dict[str, list[tuple[int, BrokerId]]] = {}
     for move in paused_copies(state):
         listed.setdefault(move.tp.topic, []).extend(_entries(move.tp, move.copying))
@@ -230,7 +232,7 @@ def _lists(state: ExecutorState, topics: set[str]) -> dict[ThrottleKey, str]:
             followers.setdefault(tp.topic, []).extend(_entries(tp, _copied(move)))
     wanted: dict[ThrottleKey, str] = {}
     for topic in sorted(topics):
-        if followers.get(topic):  # Else nothing is copied, as when an order alone changes.
+        if followers.get(topic):  # Else nothing is copied, as when only the order of replicas changes.
             wanted[ThrottleKey("topic", topic, LEADER_REPLICAS)] = _listed(leaders.get(topic, []))
             wanted[ThrottleKey("topic", topic, FOLLOWER_REPLICAS)] = _listed(followers[topic])
     return wanted
@@ -243,7 +245,7 @@ def _holders(move: Move) -> tuple[BrokerId, ...]:
 
 
 def _copied(move: Move) -> tuple[BrokerId, ...]:
-    """Brokers that are or will be copied to: the target's new ones, and those that were dropped and are wanted again."""
+    """Brokers that are or will be copied to: the target's new ones, and those that are wanted again after a drop."""
     new = tuple(broker for broker in move.target if broker not in move.original)
     again = tuple(broker for broker in move.goal if broker not in move.current)
     return new + move.copying + (again if move.open else ())
@@ -260,11 +262,11 @@ def _listed(entries: list[tuple[int, BrokerId]]) -> str:
 def decide_throttles(
     state: ExecutorState, book: ThrottleBook, wanted: dict[ThrottleKey, str], now_ms: int, out: Collected
 ) -> list[JournalRecord]:
-    """Choose what to remember, to set and to declare restored; asks for what must be read first."""
+    """Choose which settings to remember, to set and to declare restored; asks for the reads that must come first."""
     records: list[JournalRecord] = []
     unread: list[ThrottleKey] = []
     theirs: list[ThrottleKey] = []
-    book.restored -= wanted.keys()  # What is wanted again will have to be given back once more.
+    book.restored -= wanted.keys()  # A setting that is wanted again has to be given back once more.
     for key, value in wanted.items():
         throttle = state.throttles.get(key)
         if throttle is None:
@@ -281,7 +283,7 @@ def decide_throttles(
 
 
 def _in_force(state: ExecutorState, wanted: dict[ThrottleKey, str]) -> list[ThrottleKey]:
-    """Rates of ours that brokers have taken. Lists are seen before each copy, and are too long to be read all the time."""
+    """The executor's rates that brokers have taken. Lists are too long to be read often; each copy checks its own."""
     return [
         key
         for key, throttle in state.throttles.items()
@@ -297,7 +299,7 @@ def _take(
     unread: list[ThrottleKey],
     theirs: list[ThrottleKey],
 ) -> list[JournalRecord]:
-    """Remember a setting and choose ours; no entries if the value that is set throttles as much as ours or more."""
+    """Remember a setting and choose a value; no entries if the value that is set throttles as much or more."""
     if key not in book.own:
         unread.append(key)
         return []
@@ -321,13 +323,13 @@ def _adapt(
     unread: list[ThrottleKey],
     out: Collected,
 ) -> list[JournalRecord]:
-    """Choose another value. If somebody else changed the setting since, start over as if we had never touched it.
+    """Choose another value. If another tool changed the setting since, start over as if it had never been touched.
 
-    A value that is not known to be in force is read before it is written: somebody may have changed it while no executor
-    ran.
+    A setting whose value is not known to be in force is read before it is written: another tool may have changed it
+    while no executor ran.
     """
     if throttle.request_id:
-        return []  # A request is under way: it would take effect after we looked.
+        return []  # A request is under way, and would take effect after this look.
     chosen = respectful(key, value, throttle.before, throttle.before)
     if chosen is None:
         chosen = throttle.before
@@ -343,7 +345,7 @@ def _adapt(
         over = respectful(key, value, found, book.effective.get(key))
         return left if over is None else [*left, ThrottleRemembered(key, found), ThrottleSet(key, over)]
     if throttle.applied != found:
-        throttle.applied = None  # Somebody took it away since: ours takes its place again.
+        throttle.applied = None  # Another tool removed the value since: it is set again.
     return [] if chosen == throttle.value else [ThrottleSet(key, chosen)]
 
 
@@ -354,27 +356,27 @@ def _left(key: ThrottleKey, throttle: Throttle, found: str | None, out: Collecte
 
 
 def _release(key: ThrottleKey, throttle: Throttle, *, left: bool = False) -> list[JournalRecord]:
-    """Note that a setting is not ours any more: nothing is asked for it while that is being written."""
+    """Declare that the executor no longer holds a setting; no request changes it while that entry is being written."""
     throttle.released = True
     return [ThrottleRestored(key, left=left)]
 
 
 def _tell_given_back(state: ExecutorState, records: Sequence[JournalRecord], out: Collected) -> None:
-    """Say which settings have somebody else's value again: that person may have forgotten it, or have left by now."""
+    """Report settings that have another tool's value again: its owner may have forgotten it."""
     back = [record.key for record in records if isinstance(record, ThrottleRestored) and not record.left]
     theirs = [
         f"{key.kind} {key.name} {key.setting} = {before}" for key in back if (before := state.throttles[key].before)
     ]
     if theirs:
         more = f" and {len(theirs) - TOLD} more" if len(theirs) > TOLD else ""
-        told = f"as before us, by somebody else: {'; '.join(theirs[:TOLD])}{more} (`shunter throttles list`)"
+        told = f"another tool's value is back: {'; '.join(theirs[:TOLD])}{more} (`shunter throttles list`)"
         out.notices.append(Notice("throttle-theirs-again", "", told))
 
 
 def _tell_lower(
     book: ThrottleBook, wanted: dict[ThrottleKey, str], theirs: Sequence[ThrottleKey], out: Collected
 ) -> None:
-    """Say once which of other people's rates slow us down to less than was asked for."""
+    """Report once which rates of other tools are lower than the rate that was asked for."""
     lower: dict[ThrottleKey, str] = {}
     for key in theirs:
         value = book.own.get(key) or book.effective.get(key) or ""
@@ -388,7 +390,7 @@ def _tell_lower(
 
 
 def _due_again(book: ThrottleBook, hold: list[ThrottleKey], now_ms: int, out: Collected) -> list[ThrottleKey]:
-    """Settings that are to be read again: if somebody took one away, ours has to take its place."""
+    """Settings that are to be read again: if another tool removed one, the executor's value has to take its place."""
     due: list[ThrottleKey] = []
     if not hold:
         book.look_again_ms = None
@@ -412,11 +414,11 @@ def _give_back(
     if key in book.restored:
         return _release(key, throttle)
     if throttle.request_id:
-        return []  # A request is under way: it would take effect after we looked.
+        return []  # A request is under way, and would take effect after this look.
     if key.kind == "broker" and int(key.name) not in state.cluster.brokers:
         return []  # Only the broker itself can change its settings; it is asked when it is back.
     if throttle.refused and key.kind == "topic" and state.cluster.topics.get(key.name, key) is None:
-        return _release(key, throttle)  # It went with its topic.
+        return _release(key, throttle)  # The setting was deleted with its topic.
     due = None if throttle.untouched_since_ms is None else throttle.untouched_since_ms + LATE_MS
     if due is not None and now_ms < due:
         out.wake(due)
@@ -457,7 +459,7 @@ def send_settings(
     new_id: Callable[[], int],
     out: Collected,
 ) -> None:
-    """Ask for every setting that is durable and not in force yet, and give back what nobody needs any more."""
+    """Ask for every setting that is durable and not in force yet, and give back settings that no move needs."""
     due: list[tuple[ThrottleKey, str | None]] = []
     for key, throttle in state.throttles.items():
         if (
@@ -469,14 +471,15 @@ def send_settings(
         if key in wanted:
             value = throttle.value
             if value is None or throttle.applied == value or not book.fresh(key, now_ms):
-                continue  # It was not read since it was written last: somebody may have changed it.
+                continue  # The setting was not read since it was written: another tool may have changed it.
         else:
             value, found = throttle.before, book.own.get(key)
             if not book.fresh(key, now_ms) or key in book.restored or is_theirs(found, throttle.before, throttle.ours):
                 continue
             if throttle.applied is not None and found == value:
-                continue  # Somebody else gave it back, or the broker that answered is late.
-            # If our value was never confirmed, the old one is written even if it shows: ours may still be on its way.
+                continue  # Another tool gave it back, or the broker that answered is late.
+            # If the executor's value was never confirmed, the old value is written even if it shows: the request that
+            # sets the executor's value may still be on its way.
         if now_ms < throttle.retry_at_ms:
             out.wake(throttle.retry_at_ms)
             continue
@@ -488,7 +491,7 @@ def send_settings(
         throttle = state.throttles[key]
         throttle.request_id, throttle.asked_at_ms = request_id, now_ms
         if value != throttle.value or key.setting in LISTS:
-            throttle.applied = None  # It is given back, or its list gets shorter: from now on it may not be in force.
+            throttle.applied = None  # It is given back, or its list may get shorter: it may no longer be in force.
         book.read_at_ms.pop(key, None)
     book.requests[request_id] = tuple(due)
     out.requests.append(AlterSettings(request_id, tuple(due)))
@@ -498,8 +501,8 @@ def send_settings(
 class Gate:
     """Resources ('broker 1', 'topic t') whose throttles don't let a copy begin.
 
-    `late`: not in force yet; `unseen`: in force when last seen, which is long ago; `looked_for`: of these, what a copy
-    waits for.
+    `late`: the throttle is not in force yet. `unseen`: it was in force when last seen, which is long ago. `looked_for`:
+    the unseen settings that a copy waits for.
     """
 
     late: set[str] = field(default_factory=set[str])
@@ -507,7 +510,7 @@ class Gate:
     looked_for: list[ThrottleKey] = field(default_factory=list[ThrottleKey])
 
     def refusal(self, names: Collection[str]) -> str | None:
-        """Why no copy may begin that touches these; None: it may."""
+        """The reason why a copy that touches these resources may not begin; None if it may."""
         if not self.late.isdisjoint(names):
             return "waits for its throttle to be in force"
         unseen = [key for name in names for key in self.unseen.get(name, ())]
@@ -516,7 +519,7 @@ class Gate:
 
 
 def gate(state: ExecutorState, book: ThrottleBook, wanted: dict[ThrottleKey, str], now_ms: int) -> Gate:
-    """See which of the settings that we want let a copy begin."""
+    """Find the wanted settings that don't let a copy begin."""
     found = Gate(not_in_force(state, book, wanted))
     for key in wanted:
         throttle = state.throttles.get(key)
@@ -531,7 +534,7 @@ def look(book: ThrottleBook, passed: Gate, now_ms: int, out: Collected) -> None:
 
 
 def not_in_force(state: ExecutorState, book: ThrottleBook, wanted: dict[ThrottleKey, str]) -> set[str]:
-    """Names of resources ('broker 1', 'topic t') whose throttle is not in force yet: no step of theirs may begin."""
+    """Names of resources ('broker 1', 'topic t') whose throttle is not in force yet: no copy there may begin."""
     late: set[str] = set()
     for key, value in wanted.items():
         throttle = state.throttles.get(key)
@@ -548,7 +551,7 @@ def not_in_force(state: ExecutorState, book: ThrottleBook, wanted: dict[Throttle
 def _covers(key: ThrottleKey, value: str | None, wanted: str) -> bool:
     """Whether a value that the cluster has, or is about to have, throttles everything that `wanted` names.
 
-    A list has to contain all entries. For a rate, any rate counts; only "no rate" does not.
+    A list has to contain all entries. Any rate counts; None, for no rate, does not.
     """
     if value is None or key.setting not in LISTS:
         return value is not None

@@ -1,7 +1,7 @@
 """Proposals that are kept: which become stale, which are new, which are approved, and which one is begun next.
 
-A kept plan never changes. After each look it is either still valid as it was made, or it is stale; a new plan gets another
-id. So nobody approves one plan and sees another one carried out.
+A kept plan never changes. After each look it is either still valid as it was made, or it is stale; a new plan gets
+another id. So the plan that is carried out is always the plan that was approved.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ORDER_ALONE = (Scope.DEMOTE, Scope.LEADERS)
 
 
 class Stand(NamedTuple):
-    """Whether a kept plan may be carried out after a look. `stale`: why it may not any more; "": it may."""
+    """Whether a kept plan may be carried out after a look. `stale`: why it no longer may; "": it may."""
 
     stale: str
     held_back: tuple[str, ...] = ()
@@ -51,11 +51,11 @@ def after_look(
     """Decide what a look means for the proposals of a cluster.
 
     Args:
-        kept: Those that are open.
-        sighting: What was seen.
-        judgement: What it comes to, by the same policy.
-        policy: With all intents.
-        cluster: Its name in the policy file.
+        kept: The open proposals.
+        sighting: The cluster as seen.
+        judgement: The judgement of the sighting by the same policy.
+        policy: The policy with all intents.
+        cluster: The cluster's name in the policy file.
 
     Returns:
         Proposals that changed, and at most one that is new.
@@ -87,7 +87,7 @@ def after_look(
 
 
 def _as_allowed(proposal: KeptProposal, policy: KeeperPolicy, now_ms: int) -> KeptProposal:
-    """Approve a proposal whose conditions may act; one whose conditions may not act any more waits for approval."""
+    """Approve a proposal whose conditions may act; one whose conditions may no longer act waits for approval again."""
     acts = bool(proposal.conditions) and all(policy.mode(Condition(each)) is Mode.ACT for each in proposal.conditions)
     if acts and proposal.state is ProposalState.WAITING:
         return replace(proposal, acts=True, state=ProposalState.APPROVED, changed_at_ms=now_ms)
@@ -111,13 +111,13 @@ def review(proposal: KeptProposal, seen: Sighting, judgement: Judgement, policy:
 
 
 def _was_tried(proposal: KeptProposal, judgement: Judgement, policy: KeeperPolicy) -> bool:
-    """Whether this look has tried the same plan on paper already, as it does with the one that is ready."""
+    """Whether this look has tried the same plan on paper already, as it does with the plan that is ready."""
     first = next((each for each in judgement.proposals if each.ready), None)
     return first is not None and first.changes == proposal.changes and judgement.policy == policy
 
 
 def _elsewhere(proposal: KeptProposal, seen: Sighting) -> str:
-    """Say that the cluster is not the one that was planned: name the first partition that is elsewhere, or gone."""
+    """Say why the cluster is not as it was planned from: name the first partition that is elsewhere, or gone."""
     if proposal.cluster_id != seen.inventory.cluster_id:
         return f"it was made for cluster {proposal.cluster_id}, and this is {seen.inventory.cluster_id}"
     under_way = seen.journal.open_moves | seen.check_up.ongoing.keys()
@@ -143,12 +143,12 @@ def _not_wanted(proposal: KeptProposal, judgement: Judgement) -> str:
 
 
 def _forbidden(proposal: KeptProposal, seen: Sighting, policy: KeeperPolicy) -> str:
-    """Why a plan is forbidden since: it touches frozen topics or brokers, or brokers that may receive nothing; "": it is not."""
+    """Why a plan is forbidden now: it touches frozen topics or brokers, or brokers that take no replicas; "" if not."""
     frozen = frozen_topics(seen, policy.rails)
     live = {broker.id for broker in seen.inventory.brokers}
     out = set(kept_out(seen, policy))
     if Scope(proposal.scope) is Scope.REPLACE:
-        # A broker that is to take another one's place takes this alone.
+        # A broker that is to take another broker's place receives only that broker's replicas.
         unreserved = replace(policy, intents=replace(policy.intents, replace={}))
         out = {*kept_out(seen, unreserved), *policy.intents.replace}
     demoted = set(policy.intents.demote)
@@ -160,10 +160,10 @@ def _forbidden(proposal: KeptProposal, seen: Sighting, policy: KeeperPolicy) -> 
             if broker not in live:
                 return f"broker {broker}, which is to get {change.topic}-{change.partition}, is not live"
             if broker in out - demoted:
-                return f"broker {broker}, which is to get {change.topic}-{change.partition}, takes nothing any more"
+                return f"broker {broker}, which is to get {change.topic}-{change.partition}, may no longer get replicas"
         copying = {each.broker for each in change.log_dirs}
         for broker in sorted(copying & out):
-            return f"broker {broker}, whose log dirs are to be balanced, takes part in no balance any more"
+            return f"broker {broker}, whose log dirs are to be balanced, no longer takes part in balancing"
         touched = (coming | (set(change.original) - set(change.replicas))) & set(policy.rails.frozen_brokers)
         if touched:
             return f"broker {min(touched)} is frozen since"
@@ -223,13 +223,13 @@ def _id(scope: Scope, cluster_id: str, changes: Sequence[PlannedChange], now_ms:
 
 
 def _effects(before: Sighting, later: Sighting) -> tuple[BrokerEffect, ...]:
-    """Every broker before and after: bytes, replicas, preferred leaders."""
+    """Every broker's bytes, replicas and preferred leaders, before and after a plan."""
     old, new = _figures(before), _figures(later)
     return tuple(BrokerEffect(broker, old[broker], new[broker]) for broker in before.load.brokers)
 
 
 def _figures(seen: Sighting) -> dict[BrokerId, tuple[int, int, int]]:
-    """By broker: bytes of replicas, replicas, partitions that it is the preferred leader of."""
+    """For each broker: bytes of replicas, the number of replicas, and of partitions whose preferred leader it is."""
     load, brokers = seen.load, len(seen.load.brokers)
     held = held_bytes(seen)
     replicas = np.bincount(load.replicas[load.replicas >= 0], minlength=brokers).tolist()
@@ -240,10 +240,10 @@ def _figures(seen: Sighting) -> dict[BrokerId, tuple[int, int, int]]:
 
 
 def voted(proposal: KeptProposal, vote: Vote, wanted: int) -> KeptProposal:
-    """A proposal after somebody approved or declined it. With `wanted` different people's approval it is approved.
+    """A proposal after a person approved or declined it. With `wanted` different people's approval it is approved.
 
     Raises:
-        OrderRefused: it is stale or decided already, or this person has approved it before.
+        OrderRefused: the proposal is stale or decided already, or this person has approved it before.
     """
     state = proposal.state
     if state is ProposalState.STALE:

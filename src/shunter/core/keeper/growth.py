@@ -1,7 +1,7 @@
-"""How fast what fills disks grows, as past looks saw it.
+"""How fast the data on disks grows, as past looks saw it.
 
-Growth is told of topics, and of what brokers hold beside replicas. Neither changes when replicas are moved, so a plan that was
-carried out is no growth of the brokers that received something.
+Growth is measured of topics, and of the data that brokers hold beside replicas. Neither changes when replicas are
+moved, so a plan that was carried out does not count as growth of the brokers that received replicas.
 """
 
 from __future__ import annotations
@@ -22,28 +22,29 @@ LEAST_SPAN_MS = DAY_MS
 """Growth over a shorter time follows the hours of the day, and the deletion of whole segments."""
 LEAST_LOOKS = 6
 _MOST_LOOKS = 100
-"""Of more looks some are left out: a slope is the median of those of all pairs."""
+"""If there are more looks, some are left out, because a slope is the median over all pairs of looks."""
 
 
 class DiskGrowth(NamedTuple):
-    """Bytes a day, of what grows alone: what shrinks is not counted on."""
+    """Growth in bytes a day. Topics and brokers whose data shrinks are left out."""
 
     topics: Mapping[str, float]
-    """Of all partitions of a topic, one replica each."""
+    """The growth of all partitions of a topic, one replica each."""
     others: Mapping[BrokerId, float]
-    """On a broker's disks beside replicas."""
+    """The growth of other data on a broker's disks, beside replicas."""
     why: str = ""
-    """Why nothing is known; "": looks were enough."""
+    """Why nothing is known; "": there were enough looks."""
 
 
 UNKNOWN = DiskGrowth({}, {}, "no look has been kept yet")
 
 
 def growth_of(looks: Sequence[LookGist]) -> DiskGrowth:
-    """How fast things grow: the median of the slopes between looks that are a third of the time apart or more.
+    """The growth of topics and brokers: the median slope between looks that are at least a third of the time apart.
 
     Args:
-        looks: The oldest first. What was not seen for a day, or in fewer than 6 looks, is left out.
+        looks: The oldest first. A topic or broker that was seen for less than a day, or in fewer than 6 looks, is left
+            out.
 
     Source: docs/decisions/0407-runway.md, as `shunter pipeline runway` does it with daily sizes.
     """
@@ -72,7 +73,7 @@ def _growing(found: Iterable[tuple[Name, Sequence[tuple[int, int]]]]) -> Iterato
 
 
 def _slope(points: Sequence[tuple[int, int]]) -> float:
-    """Bytes a day; 0 where too little was seen."""
+    """Bytes a day; 0 if too little was seen."""
     times, sizes = (np.array(column, np.float64) for column in zip(*points, strict=True))
     span = float(times[-1] - times[0])
     if len(points) < LEAST_LOOKS or span < LEAST_SPAN_MS:

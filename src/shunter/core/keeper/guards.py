@@ -1,4 +1,4 @@
-"""What holds a proposal back, in sentences; and how much a plan may still copy."""
+"""The reasons that hold a proposal back, in sentences, and how much a plan may still copy."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from shunter.core.wording import counted, told_bytes
 from shunter.model.keeper import DAY_MINUTES, GuardRails, KeeperPolicy
 
 _WITH_DEAD = (Scope.OFFLINE, Scope.DRAIN, Scope.REPLACE, Scope.DEMOTE, Scope.LEADERS)
-"""Scopes that may change a cluster of which a broker is dead."""
+"""Scopes that may change a cluster with a dead broker."""
 _ORDER_ALONE = (Scope.DEMOTE, Scope.LEADERS)
 _DAY_MS = DAY_MINUTES * MINUTE_MS
 
 
 class Remaining(NamedTuple):
-    """What one plan may copy; None: no bound."""
+    """The most that one plan may copy; None: no bound."""
 
     moves: int | None
     bytes: int | None
 
 
 def remaining(sighting: Sighting, rails: GuardRails) -> Remaining:
-    """What is left of the guard rails' bounds. A day's bound that is used up holds the whole proposal back instead."""
+    """The rest of the guard rails' bounds. A day's bound that is used up holds the whole proposal back instead."""
     spent_moves, spent_bytes = _spent(sighting)
     return Remaining(
         _least(rails.moves, _left(rails.moves_per_day, spent_moves)),
@@ -54,7 +54,7 @@ def _end(execution: PastExecution, now_ms: int) -> int:
 
 
 def held_back(sighting: Sighting, scope: Scope, policy: KeeperPolicy) -> tuple[str, ...]:
-    """Why nothing of a scope may be begun now, a sentence each."""
+    """The reasons why no plan of a scope may be begun now, a sentence each."""
     rails = policy.rails
     spent = () if scope in _ORDER_ALONE else _spent_up(sighting, rails)
     cluster = (_under_way(sighting, scope), _unseen(sighting, scope), _unwell(sighting, scope, policy))
@@ -62,7 +62,7 @@ def held_back(sighting: Sighting, scope: Scope, policy: KeeperPolicy) -> tuple[s
 
 
 def held_back_whatever(sighting: Sighting, rails: GuardRails) -> frozenset[str]:
-    """Why nothing may be begun now, whatever its scope: those of the sentences of `held_back` that hold back every scope."""
+    """The reasons why no plan of any scope may be begun now: the sentences of `held_back` that hold for all scopes."""
     moving, unseen = _under_way(sighting, Scope.LEADERS), _unseen(sighting, Scope.LEADERS)
     return frozenset(chain(moving, unseen, not_now(sighting, rails)))
 
@@ -82,9 +82,9 @@ def _under_way(sighting: Sighting, scope: Scope) -> Iterator[str]:
 def _unseen(sighting: Sighting, scope: Scope) -> Iterator[str]:
     for what, why in sighting.check_up.unread:
         if what == "moves":
-            yield f"nobody tells which partitions are being moved: {why}"
+            yield f"it is not known which partitions are being moved: {why}"
     if sighting.past is None:
-        yield "the journal can't be read: nobody knows what was moved lately"
+        yield "the journal can't be read, so it is not known what was moved lately"
     if scope not in _ORDER_ALONE:
         for broker, why in sighting.inventory.unanswered:
             yield f"broker {broker} did not tell its log dirs, so sizes are unknown: {why}"
@@ -100,12 +100,12 @@ def _unwell(sighting: Sighting, scope: Scope, policy: KeeperPolicy) -> Iterator[
 
 
 def _mends_isr(scope: Scope, sighting: Sighting, policy: KeeperPolicy) -> bool:
-    """Whether a scope brings partitions under min ISR back: it copies what dead brokers held, and nothing else."""
+    """Whether a scope brings partitions under min ISR back, because it copies only replicas that dead brokers held."""
     return scope is Scope.OFFLINE or (scope is Scope.REPLACE and set(policy.intents.replace) <= set(sighting.dead))
 
 
 def not_now(sighting: Sighting, rails: GuardRails) -> Iterator[str]:
-    """What holds a plan back only until some time has passed."""
+    """The reasons that hold a plan back only until some time has passed."""
     minute = sighting.at_ms // MINUTE_MS % DAY_MINUTES
     if rails.windows and not any(_within(minute, *window) for window in rails.windows):
         told = ", ".join(f"{_clock(begin)}-{_clock(end)}" for begin, end in rails.windows)

@@ -14,7 +14,7 @@ from shunter.model.service import IntentKind, KeptIntent
 
 
 def with_intents(policy: KeeperPolicy, kept: Iterable[KeptIntent]) -> KeeperPolicy:
-    """The policy in force: the file's, and intents given since. A replication factor that was given since goes first."""
+    """The policy in force: the file's, and intents given since. Replication factors given since override the file's."""
     rails, intents = policy.rails, policy.intents
     by_kind: dict[IntentKind, list[KeptIntent]] = {kind: [] for kind in IntentKind}
     for each in kept:
@@ -54,13 +54,13 @@ _AGAINST: Mapping[IntentKind, tuple[str, ...]] = MappingProxyType(
         ),
     }
 )  # fmt: skip
-"""What a broker must not be meant for already, by the intent that is asked for."""
+"""Roles that a broker must not have already, by the intent that is asked for."""
 _AGAINST_NEW = ("frozen", "to be drained", "to be demoted", "to be replaced", "to take another one's place")
-"""The same for a broker that takes another one's place."""
+"""Roles that a broker must not have already if it is to take another broker's place."""
 
 
 def contradiction(policy: KeeperPolicy, wanted: KeptIntent) -> str:
-    """Why an intent can't stand beside those that hold; "": it can."""
+    """Why an intent contradicts the intents that hold; "" if it does not."""
     if wanted.kind is IntentKind.REPLICATION:
         told = f"topic {wanted.about}: {counted(wanted.value or 0, 'replica')}: at least 1 is wanted"
         return told if wanted.value < 1 else ""
@@ -93,7 +93,7 @@ def _against(policy: KeeperPolicy, broker: int, roles: Sequence[str]) -> str:
 
 
 def quieted(policy: KeeperPolicy, scopes: Iterable[str]) -> KeeperPolicy:
-    """The policy while these scopes are not proposed: their conditions are only told, and other scopes get their turn."""
+    """The policy while these scopes are not proposed: their conditions are only reported, others may be planned for."""
     quiet = {condition for scope in scopes for condition in MENDS.get(Scope(scope), ())}
     if not quiet:
         return policy

@@ -1,4 +1,4 @@
-"""One look: which conditions hold, since when, what is proposed, and what the next look has to know."""
+"""One look: the conditions that hold, since when, the proposals, and the memory for the next look."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ class Judgement:
     """The most urgent first; at most one is ready."""
     memory: Memory
     policy: KeeperPolicy
-    """By which it was judged."""
+    """The policy by which the cluster was judged."""
     forgotten_minutes: int | None = None
-    """How old the memory of the look before was, where it was too old to be used."""
+    """The age of the memory of the look before, if it was too old to be used."""
 
 
 def judge(sighting: Sighting, policy: KeeperPolicy, memory: Memory | None = None) -> Judgement:
     """Judge a cluster by its policy. Deterministic; the order in which anything was observed does not matter.
 
     Args:
-        sighting: What was seen.
+        sighting: The cluster as seen.
         policy: The policy, with all intents.
         memory: The memory that the look before returned; None: there was none.
 
-    Cost: a plan for each scope that mends something, and for the first of them one for each scope again.
+    Cost: a plan for each scope that mends something, and for a plan that is ready one more plan for each scope.
     """
     seen = in_order(sighting)
     cluster, now_ms = seen.inventory.cluster_id, seen.at_ms

@@ -1,4 +1,4 @@
-"""A sighting with what the pipeline's model knows beside it: bytes in and out, and what they cost processors."""
+"""Adds the rates of the pipeline's load model to a sighting: bytes in and out, and their costs in processor time."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ NOTHING_KNOWN = PartitionRates(None, None)
 
 
 def with_model(sighting: Sighting, model: LoadModel, most_hours: int) -> Sighting:
-    """Add a model's rates and processors to what a look saw; where it must not be used, say why.
+    """Add a model's rates and processor costs to a sighting; if the model must not be used, say why.
 
-    Bytes out that it knows of too few partitions are left out, and with them what processors do.
+    If the model knows bytes out of too few partitions, they are left out, and the load of processors with them.
 
     Args:
-        sighting: Of one look; its load has no rates.
-        model: Of this cluster.
+        sighting: The sighting of one look; its load has no rates.
+        model: The load model of this cluster.
         most_hours: A model whose rates end longer ago is not used.
     """
     unused = _unused(sighting, model, most_hours)
@@ -56,7 +56,7 @@ def _unused(sighting: Sighting, model: LoadModel, most_hours: int) -> str:
 
 
 def _rates(sighting: Sighting, model: LoadModel) -> list[PartitionRates]:
-    """One for each row of the load, in its order: by the topic's id, else by its name where samples tell no ids."""
+    """The rates of each row of the load, in its order: by the topic's id, or by its name if samples have no ids."""
     ids = {each.topic: each.topic_id for each in sighting.inventory.partitions}
     load, found = sighting.load, list[PartitionRates]()
     for topic, number in zip(load.topic_of.tolist(), load.numbers.tolist(), strict=True):
@@ -70,7 +70,7 @@ def _with_processors(load: ClusterLoad, model: LoadModel) -> ClusterLoad:
     processors = model.processors
     if processors is None:
         return load
-    # A broker that nobody has measured is an average one.
+    # A broker that was not measured counts as an average one.
     left = [capacity_left(processors.powers.get(broker, 1.0), processors.idling) for broker in load.brokers]
     costs = ProcessorCosts(processors.received, processors.led, processors.sent)
     return replace(load, processor_costs=costs, processor_capacity=np.array(left, np.float64))

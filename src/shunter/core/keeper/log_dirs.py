@@ -20,9 +20,9 @@ def uneven(
     """How the log dirs of brokers are filled, in shares of their mean: (broker, the emptiest, the fullest).
 
     Args:
-        disks: Of brokers with several log dirs.
+        disks: The disks of brokers with several log dirs.
         out: Brokers that are left out.
-        fixed: Topics of which nothing moves. A broker that no move of the others would bring nearer is left out.
+        fixed: Topics that do not move. A broker that no move of other topics would improve is left out.
     """
     for each in disks:
         fill = None if each.broker in out else disk_fill(each, fixed)
@@ -31,7 +31,7 @@ def uneven(
 
 
 def outside(least: float, most: float, band: float) -> bool:
-    """Whether log dirs that are filled so are outside the band around their mean."""
+    """Whether the emptiest or the fullest log dir is outside the band around their mean."""
     return least < 1 - band - ROUNDING or most > 1 + band + ROUNDING
 
 
@@ -42,17 +42,17 @@ def planned_log_dirs(
     most_moves: int | None,
     most_bytes: int | None,
 ) -> tuple[tuple[PlannedChange, ...], tuple[str, ...]]:
-    """What is moved within brokers, and what is left undone, a sentence each.
+    """The changes within brokers, and a sentence about everything that is left undone.
 
     Args:
-        request: Of the scope `disks`; brokers that it leaves out are left as they are.
-        disks: Of brokers with several log dirs.
-        replicas: Of every partition, in order.
-        most_moves: The most that may be copied; None: no bound.
-        most_bytes: The same in bytes.
+        request: A request of the scope `disks`; brokers that it excludes are left as they are.
+        disks: The disks of brokers with several log dirs.
+        replicas: The replicas of every partition, in order.
+        most_moves: The most replicas that may be copied; None: no bound.
+        most_bytes: The most bytes that may be copied; None: no bound.
     """
     known, out = {each.broker for each in disks}, set(request.excluded_brokers)
-    left = [f"broker {broker} takes part in no balance now" for broker in request.brokers if broker in out]
+    left = [f"broker {broker} takes no part in balancing now" for broker in request.brokers if broker in out]
     left += [
         f"broker {broker} has no other log dir that works" for broker in request.brokers if broker not in known | out
     ]
@@ -73,7 +73,7 @@ def planned_log_dirs(
 
 
 def _changes(moves: Iterable[DiskMove], replicas: Mapping[TopicPartition, Replicas]) -> Iterator[PlannedChange]:
-    """One for each partition, in order."""
+    """One change for each partition, in order."""
     found: dict[TopicPartition, list[LogDirChange]] = {}
     for move in moves:
         each = move.replica
@@ -110,9 +110,9 @@ def elsewhere(changes: Sequence[PlannedChange], disks: Sequence[BrokerDisks]) ->
 def restacked(
     disks: Sequence[BrokerDisks], changes: Mapping[TopicPartition, PlannedChange], sizes: Mapping[TopicPartition, int]
 ) -> tuple[tuple[BrokerDisks, ...], dict[LogDir, int]]:
-    """Log dirs as they would be after a plan, and by how many bytes each would hold more.
+    """Log dirs as they would be after a plan, and the bytes that each would hold more.
 
-    A replica that comes is put where the fewest are, as Kafka does.
+    A replica that comes is put into the log dir with the fewest replicas, as Kafka does.
     """
     grown: dict[LogDir, int] = {}
     touched = {broker for change in changes.values() for broker in set(change.replicas) ^ set(change.original)}
@@ -149,7 +149,7 @@ def _after(
 
 
 def _target(change: PlannedChange, replica: DiskReplica, broker: BrokerId) -> str | None:
-    """Where a replica is after a change; None: it is gone."""
+    """The log dir of a replica after a change; None: the replica is gone."""
     if broker not in change.replicas:
         return None
     return next((each.target for each in change.log_dirs if each.broker == broker), replica.log_dir)

@@ -1,4 +1,4 @@
-"""Since when conditions have held, as far as an unbroken row of looks tells."""
+"""Since when conditions have held, as far as an unbroken series of looks shows."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ MINUTE_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A condition that holds now. `since_ms` None: this look is the first that saw it, so it is not known since when."""
+    """A condition that holds now. `since_ms` None: this look is the first that saw it, so the time is not known."""
 
     sign: Sign
     since_ms: int | None
     minutes: int
-    """For how long it is known to hold."""
+    """How long it is known to hold."""
     wanted_minutes: int
-    """For how long it has to hold before a plan is proposed."""
+    """How long it has to hold before a plan is proposed."""
 
     @property
     def lasted(self) -> bool:
@@ -29,14 +29,14 @@ class Holding:
 
 
 def usable(memory: Memory | None, cluster_id: str, at_ms: int, policy: KeeperPolicy) -> Memory | None:
-    """The memory, if it is of the same cluster and at most `gap_minutes` old; None: too much may have happened unseen."""
+    """The memory if it is of the same cluster and at most `gap_minutes` old; else None, as too much may be unseen."""
     if memory is None or memory.cluster_id != cluster_id:
         return None
     return memory if 0 <= at_ms - memory.at_ms <= policy.rails.gap_minutes * MINUTE_MS else None
 
 
 def judged(memory: Memory | None, signs: Sequence[Sign], at_ms: int, policy: KeeperPolicy) -> tuple[Holding, ...]:
-    """Say of each sign since when it holds. Pre: `memory` is usable."""
+    """Find out since when each sign holds. Pre: `memory` is usable."""
     before = {} if memory is None else {(each.subject, each.mark): each.since_ms for each in memory.held}
     found: list[Holding] = []
     for sign in signs:

@@ -24,19 +24,19 @@ from shunter.model.partition import TopicPartition
 from shunter.model.service import PlannedChange
 
 _BOUNDED = (Scope.REBALANCE, Scope.FILL, Scope.EMPTY_DISKS, Scope.DRAIN, Scope.REPLACE, Scope.FIX_RACKS)
-"""Scopes of which the planner knows a lower bound on what any plan copies, in the bytes of today."""
+"""Scopes for which the planner knows a lower bound on the bytes that any plan copies, at today's sizes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A plan that would mend some conditions. Without `changes` the planner found none, and `undone` says why."""
+    """A plan that would mend some conditions. Without `changes`, `undone` says why, or `behind` what comes first."""
 
     scope: Scope
     mode: Mode
     conditions: tuple[Condition, ...]
     reasons: tuple[str, ...]
     changes: tuple[PlannedChange, ...]
-    """By topic and partition."""
+    """In the order of topic and partition."""
     moves: int
     """Replicas that are copied, to another broker or to another log dir."""
     bytes: int
@@ -45,9 +45,9 @@ class Proposal:
     held_back: tuple[str, ...]
     """Why it may not be begun now, a sentence each."""
     behind: Scope | None = None
-    """The scope of the proposal that comes first: this one is planned from what that leaves, and not before."""
+    """The scope of the proposal that comes first. Once that is carried out, this one is planned from its outcome."""
     least_bytes: int | None = None
-    """No plan that reaches all that is asked for copies less; None: no bound is known."""
+    """No plan that reaches everything that is asked for copies fewer bytes; None: no bound is known."""
 
     @property
     def ready(self) -> bool:
@@ -58,8 +58,8 @@ class Proposal:
 def propose(sighting: Sighting, policy: KeeperPolicy, holding: Sequence[Holding]) -> tuple[Proposal, ...]:
     """Propose a plan for each scope that mends something, the most urgent first; at most one of them is ready.
 
-    Nothing is planned behind a plan that is ready, or that waits only for what every plan waits for: it is begun first, and
-    a plan that was made beside it may contradict it.
+    Nothing is planned behind a plan that is ready, or that waits only for what every plan waits for. That plan is begun
+    first, and a plan that was made beside it may contradict it.
     """
     asking = [each for each in holding if policy.proposes(each.sign.subject.condition)]
     whatever = held_back_whatever(sighting, policy.rails)
@@ -81,7 +81,7 @@ def propose(sighting: Sighting, policy: KeeperPolicy, holding: Sequence[Holding]
 
 
 def _behind(first: Proposal, scope: Scope, policy: KeeperPolicy, holding: Sequence[Holding]) -> Proposal:
-    """What is proposed once another proposal was carried out, if it is still needed then."""
+    """A proposal to be planned once another proposal was carried out, if it is still needed then."""
     told = f"the proposal of scope {first.scope.value} comes first; this one is planned from what that leaves"
     unplanned = _of(scope, policy, [each for each in holding if each.lasted] or holding)
     return replace(unplanned, held_back=(told,), behind=first.scope)
@@ -122,7 +122,7 @@ def _of(scope: Scope, policy: KeeperPolicy, holding: Sequence[Holding]) -> Propo
 
 
 def order_of(change: PlannedChange) -> MoveOrder:
-    """What the executor is asked for."""
+    """The order to the executor for a change."""
     log_dirs = tuple((each.broker, each.target) for each in change.log_dirs)
     tp = TopicPartition(change.topic, change.partition)
     return MoveOrder(tp, change.replicas, log_dirs=log_dirs, planned_from=change.original)
@@ -153,28 +153,28 @@ def _too_short(holding: Sequence[Holding]) -> str:
 
 
 class Made(NamedTuple):
-    """What the planner changes, and what it leaves undone, a sentence each."""
+    """The changes of a plan, and a sentence about everything that it leaves undone."""
 
     changes: tuple[PlannedChange, ...]
     undone: tuple[str, ...]
     least_bytes: int | None = None
-    """No plan that reaches all that was asked for copies less; None: no bound is known."""
+    """No plan that reaches everything that was asked for copies fewer bytes; None: no bound is known."""
 
 
 def planned(scope: Scope, sighting: Sighting, policy: KeeperPolicy, found: Sequence[Sign]) -> Made:
-    """What the planner changes within the guard rails, and what it leaves undone, a sentence each."""
+    """Plan for these signs, within the guard rails."""
     if _immovable(scope, found):
-        return Made((), tuple(sign.text for sign in found))  # These say why nothing of it can be moved.
+        return Made((), tuple(sign.text for sign in found))  # The texts say why nothing can be moved.
     return planned_for(request_for(scope, found, sighting, policy), sighting, policy)
 
 
 def _immovable(scope: Scope, found: Sequence[Sign]) -> bool:
-    """Whether nothing can be moved for what was found: no broker of it may give or take."""
+    """Whether nothing can be moved for these signs, because none names a broker that may give or take."""
     return scope in (Scope.DRAIN, Scope.REPLACE, Scope.FILL) and not any(sign.brokers for sign in found)
 
 
 def planned_for(asked: PlanRequest, sighting: Sighting, policy: KeeperPolicy) -> Made:
-    """As `planned`, for a request to the planner."""
+    """Plan for a request, within the guard rails."""
     scope = asked.scope
     if scope is Scope.DISKS:
         replicas = {TopicPartition(each.topic, each.partition): each.replicas for each in sighting.inventory.partitions}
@@ -195,7 +195,7 @@ def planned_for(asked: PlanRequest, sighting: Sighting, policy: KeeperPolicy) ->
         told += [f"{changes[at].topic}-{changes[at].partition} stays: {why}" for at, why in staying.items()]
         if scope is not Scope.REBALANCE or not staying:
             break
-        # The rest of the plan relied on these moves, so plan anew without their topics.
+        # The rest of the plan relied on these changes, so plan anew without their topics.
         topics = {changes[at].topic for at in staying}
         request = replace(request, excluded_topics=tuple(sorted({*request.excluded_topics, *topics})))
     undone = [f"{each.what}: {each.why}" for each in made.undone]
@@ -207,7 +207,7 @@ def planned_for(asked: PlanRequest, sighting: Sighting, policy: KeeperPolicy) ->
 
 
 def _full_even_so(changes: Sequence[PlannedChange], sighting: Sighting, policy: KeeperPolicy) -> Iterator[str]:
-    """Say which disks a plan leaves to be full too soon, and what helps there; the planner's own reasons come behind that."""
+    """Name the disks that would still be full too soon after a plan, and say what helps there."""
     days = policy.watches[Condition.DISK_RUNWAY].end
     for broker, found in sorted(filling(after(sighting, changes)).items()):
         if found.days < days and broker not in policy.rails.frozen_brokers:
@@ -219,7 +219,7 @@ def _capped(request: PlanRequest, load: ClusterLoad, allowed: Remaining) -> Plan
     total = float((load.sizes * load.replication).sum()) * KIB
     if allowed.bytes is None or total <= 0:
         return replace(request, max_moves=allowed.moves)
-    # The planner rounds a cap up by a part in 10^12. Taking that off again leaves less than a byte, and sizes are whole bytes.
+    # The planner rounds a cap up by a part in 10^12, so take that off. Less than a byte is lost, and sizes are whole.
     percent = 100 * allowed.bytes / total * (1 - 0.995e-12)
     return replace(request, max_moves=allowed.moves, max_bytes_percent=percent)
 
@@ -242,7 +242,7 @@ def _stays(change: PlannedChange, scope: Scope, sighting: Sighting, policy: Keep
 
 
 def _frozen_broker(change: PlannedChange, policy: KeeperPolicy) -> int | None:
-    """A frozen broker that a change would give something or take something from; None: there is none."""
+    """A frozen broker that a change would touch: give a replica or leadership to, or take it from. None: none."""
     moved = set(change.replicas) ^ set(change.original)
     if change.replicas[0] != change.original[0]:
         moved |= {change.replicas[0], change.original[0]}
@@ -252,7 +252,7 @@ def _frozen_broker(change: PlannedChange, policy: KeeperPolicy) -> int | None:
 def undone_next(
     changes: Sequence[PlannedChange], sighting: Sighting, policy: KeeperPolicy, subjects: Sequence[Subject]
 ) -> Iterator[str]:
-    """Judge the cluster as it would be after a plan, and say if the next plan would take any of it back.
+    """Judge the cluster as it would be after a plan, and say if the next plan would take any change back.
 
     Pre: the sighting is in order, and no partition is being moved.
     """
@@ -260,7 +260,7 @@ def undone_next(
     later = after(sighting, changes)
     found = [each for each in signs(later, policy, subjects) if policy.proposes(each.subject.condition)]
     for scope in scopes_of([sign.subject.condition for sign in found]):
-        # A plan within brokers leaves every replica where it is, and only another such plan can undo one.
+        # A plan within brokers moves no replica to another broker, and only another such plan can undo it.
         if (scope is Scope.DISKS) is not any(each.log_dirs for each in changes):
             continue
         own = [sign for sign in found if sign.subject.condition in MENDS[scope]]

@@ -1,4 +1,4 @@
-"""Which scope of the planner mends which condition, and what the planner is asked for."""
+"""The scope of the planner that mends each condition, and the request that the planner gets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MENDS: Mapping[Scope, tuple[Condition, ...]] = MappingProxyType(
         Scope.LEADERS: (Condition.LEADERS_BAND,),
     }
 )
-"""The most urgent first: one of them changes the cluster at a time."""
+"""The most urgent scope first. One scope at a time changes the cluster."""
 
 BANDS: Mapping[Condition, Resource] = MappingProxyType(
     {
@@ -53,9 +53,10 @@ BANDS: Mapping[Condition, Resource] = MappingProxyType(
 
 
 def kept_out(sighting: Sighting, policy: KeeperPolicy) -> tuple[BrokerId, ...]:
-    """Brokers that neither give nor take: frozen, drained, replaced, demoted and dead ones, and those with a failed log dir.
+    """Brokers that neither give nor take replicas.
 
-    So is a broker that takes another one's place, until it has done so.
+    These are frozen, drained, replaced, demoted and dead brokers, brokers with a failed log dir, and brokers that take
+    another broker's place, until they have done so.
     """
     intents = policy.intents
     named = {*policy.rails.frozen_brokers, *intents.drain, *intents.replace, *intents.demote}
@@ -64,7 +65,7 @@ def kept_out(sighting: Sighting, policy: KeeperPolicy) -> tuple[BrokerId, ...]:
 
 
 def reserved(sighting: Sighting, policy: KeeperPolicy) -> frozenset[BrokerId]:
-    """Brokers that take the place of one that still holds something which may move."""
+    """Brokers that take the place of a broker that still holds replicas which may move."""
     pairs = policy.intents.replace
     if not pairs:
         return frozenset()
@@ -74,20 +75,20 @@ def reserved(sighting: Sighting, policy: KeeperPolicy) -> frozenset[BrokerId]:
 
 
 def takes_over(sighting: Sighting, policy: KeeperPolicy, broker: BrokerId) -> BrokerId | None:
-    """The broker that takes over what another one holds; None: there is none, or it is not up, not well, or frozen."""
+    """The broker that takes over a broker's replicas; None: there is none, or it is not up, not well, or frozen."""
     new = policy.intents.replace.get(broker)
     able = {each.id for each in sighting.inventory.brokers} - {*policy.rails.frozen_brokers} - _damaged(sighting)
     return new if new in able else None
 
 
 def _damaged(sighting: Sighting) -> set[BrokerId]:
-    """Brokers with a log dir that failed: what came to one of these might meet the next failure of its disks."""
+    """Brokers with a failed log dir: a replica that came to such a broker might meet the next failure of its disks."""
     told = {each.broker for each in sighting.check_up.brokers if any(log_dir.error for log_dir in each.log_dirs)}
     return told | {broker for each in sighting.inventory.partitions for broker in each.offline}
 
 
 def balance_request(sighting: Sighting, policy: KeeperPolicy, band: float, aims: tuple[Resource, ...]) -> PlanRequest:
-    """What the planner is asked for where balance is judged and restored: the same frozen topics, the same brokers."""
+    """The request by which balance is judged and restored: both leave out the same frozen topics and brokers."""
     return PlanRequest(
         scope=Scope.REBALANCE,
         excluded_topics=tuple(sorted(frozen_topics(sighting, policy.rails))),
@@ -98,7 +99,7 @@ def balance_request(sighting: Sighting, policy: KeeperPolicy, band: float, aims:
 
 
 def request_for(scope: Scope, signs: Sequence[Sign], sighting: Sighting, policy: KeeperPolicy) -> PlanRequest:
-    """What mends these signs; caps are left to the caller. Pre: `signs` are of conditions that the scope mends."""
+    """The request that mends these signs; the caller adds caps. Pre: the scope mends the conditions of `signs`."""
     if scope is Scope.DISKS:
         return log_dirs_request(sighting, policy, tuple(sorted({broker for sign in signs for broker in sign.brokers})))
     aims = _aims(scope, policy)
@@ -128,14 +129,18 @@ def request_for(scope: Scope, signs: Sequence[Sign], sighting: Sighting, policy:
 
 
 def log_dirs_request(sighting: Sighting, policy: KeeperPolicy, brokers: tuple[BrokerId, ...]) -> PlanRequest:
-    """What the planner is asked for where log dirs within brokers are balanced."""
+    """The request that balances log dirs within brokers."""
     request = balance_request(sighting, policy, policy.watches[Condition.LOG_DIR_BAND].end, ())
     headroom = 1 - policy.watches[Condition.LOG_DIR_FULL].begin
     return replace(request, scope=Scope.DISKS, brokers=brokers, headroom=headroom)
 
 
 def _aims(scope: Scope, policy: KeeperPolicy) -> tuple[Condition, ...]:
-    """Which bands a plan keeps to: where balance itself is asked for, those that may propose; elsewhere all."""
+    """The conditions whose bands a plan keeps to.
+
+    Plans that empty disks keep to the disks' band alone, plans for leaders to the leaders' band alone. A rebalance
+    keeps to the bands that may propose, any other plan to all bands.
+    """
     if scope in EMPTYING or scope is Scope.LEADERS:
         return (Condition.DISK_BAND,) if scope in EMPTYING else (Condition.LEADERS_BAND,)
     if scope is Scope.REBALANCE:
@@ -144,12 +149,12 @@ def _aims(scope: Scope, policy: KeeperPolicy) -> tuple[Condition, ...]:
 
 
 def _leaving(sighting: Sighting, policy: KeeperPolicy) -> tuple[BrokerId, ...]:
-    """Dead brokers, which nothing may come to; a frozen one is kept out as it is."""
+    """Dead brokers whose replicas leave them. A frozen dead broker is not among them: it stays excluded."""
     return tuple(broker for broker in sighting.dead if broker not in policy.rails.frozen_brokers)
 
 
 def _without(request: PlanRequest, brokers: tuple[BrokerId, ...]) -> PlanRequest:
-    """A request that is about brokers can't leave them out at the same time."""
+    """The request for these brokers, which it then does not exclude."""
     rest = tuple(broker for broker in request.excluded_brokers if broker not in brokers)
     return replace(request, brokers=brokers, excluded_brokers=rest)
 
@@ -162,9 +167,9 @@ def _empty_disks(request: PlanRequest, sighting: Sighting, policy: KeeperPolicy)
 
 
 def load_for(scope: Scope, sighting: Sighting, policy: KeeperPolicy) -> ClusterLoad:
-    """The planner's input: for disks that are too full, capacities without what is there beside replicas.
+    """The planner's input. For disks that are too full, capacities are without the data that is there beside replicas.
 
-    For disks that will be too full, the same at the sizes of that day.
+    For disks that will be too full, the input has the sizes and capacities of that day (`load_ahead`).
     """
     if scope is Scope.FILLING_DISKS:
         days, most = policy.watches[Condition.DISK_RUNWAY].end, policy.watches[Condition.DISK_FULL].begin
@@ -178,7 +183,7 @@ def load_for(scope: Scope, sighting: Sighting, policy: KeeperPolicy) -> ClusterL
 
 
 def replica_room(sighting: Sighting, limit: float) -> dict[BrokerId, float]:
-    """Bytes of replicas that each broker may hold until its disks are at `limit`, a share; brokers that tell alone."""
+    """Bytes of replicas that each broker may hold until its disks are at `limit`, a share; if it reports its disks."""
     held = held_bytes(sighting)
     return {
         broker.id: limit * broker.disk_total_bytes

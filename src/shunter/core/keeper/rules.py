@@ -1,4 +1,4 @@
-"""Rules that a person adds to a plan: words NAME=VALUE beside what it is about. They narrow the policy, and never widen it."""
+"""Rules that a person adds to a plan, as words NAME=VALUE. They narrow the policy's guard rails, never widen them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ MOST_BAND = 100.0
 
 
 class Rules(NamedTuple):
-    """What a person asks for besides. `band` is a share; None: as the policy has it."""
+    """The rules of one plan. `band` is a share; None: as the policy has it."""
 
     band: float | None = None
     moves: int | None = None
     bytes: int | None = None
     brokers: tuple[int, ...] = ()
-    """Nothing comes to these and nothing leaves them."""
+    """No replica comes to these brokers or leaves them."""
     topics: tuple[str, ...] = ()
-    """Names, or patterns with * and ?: nothing of these changes."""
+    """Names, or patterns with * and ?: these topics do not change."""
 
     def narrowed(self, policy: KeeperPolicy) -> KeeperPolicy:
         """The policy with these rules."""
@@ -46,10 +46,10 @@ class Rules(NamedTuple):
 
 
 def split_rules(items: Iterable[str]) -> tuple[tuple[str, ...], Rules]:
-    """What a plan is about, and the rules that stand beside it.
+    """Separate the words that say what a plan is about from its rules.
 
     Raises:
-        OrderRefused: there is no such rule, or its value is none.
+        OrderRefused: there is no such rule, or its value is not valid.
     """
     about: list[str] = []
     rules = Rules()
@@ -101,7 +101,7 @@ RULES: dict[str, Callable[[Rules, str, str], Rules]] = {
     "without-brokers": _brokers,
     "without-topics": _topics,
 }
-"""By name: takes the rules so far, the value and the whole word."""
+"""The function of each rule, by name. It takes the rules so far, the value and the whole word."""
 
 
 def _number(value: str, item: str, wanted: str) -> float:

@@ -1,4 +1,4 @@
-"""When brokers' disks are full at their growth, and the cluster as it would be in so many days."""
+"""When brokers' disks are full at their present growth, and the cluster as it would be after a number of days."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ NAMED = 3
 
 
 class Filling(NamedTuple):
-    """How a broker's disks fill: bytes in all, in use and still to come each day."""
+    """How a broker's disks fill: bytes in all, in use, and added each day."""
 
     total: int
     used: int
     held: float
-    """Of `used`: replicas, as the planner counts them."""
+    """The part of `used` that replicas take, as the planner counts them."""
     other_per_day: float
     per_day: float
-    """With the growth of what is beside replicas."""
+    """Growth of replicas and of other data together."""
     topics: tuple[str, ...]
-    """The topics whose replicas on this broker grow most, that one first."""
+    """The topics whose replicas on this broker grow most, the fastest first."""
 
     @property
     def days(self) -> float:
-        """Until they are full; infinite where they do not grow."""
+        """Days until the disks are full; infinite if they do not grow."""
         return max(0.0, self.total - self.used) / self.per_day if self.per_day > 0 else float("inf")
 
     @property
     def told(self) -> str:
-        """When they are full, and by what, as the end of a sentence."""
+        """When the disks are full, and because of which topics, as the end of a sentence."""
         by = f" (most by {', '.join(self.topics)})" if self.topics else ""
         return f"full in {self.days:.1f} days at their growth of {told_bytes(self.per_day)} a day{by}"
 
 
 class DiskRunway(NamedTuple):
-    """Days until a broker's disks are full, and which one; `why`: why there is no such day."""
+    """Days until the first broker's disks are full, and that broker; `why`: the reason why there is no such day."""
 
     days: float | None
     broker: BrokerId | None
@@ -53,7 +53,7 @@ class DiskRunway(NamedTuple):
 
 
 def gist_of(sighting: Sighting, conditions: tuple[str, ...]) -> LookGist:
-    """What is kept of a look. A topic counts if the size of each of its partitions is known."""
+    """The summary of a look that is kept. A topic counts if the size of each of its partitions is known."""
     taken = sighting.inventory
     held: dict[BrokerId, int] = {}
     sizes: dict[str, int] = {}
@@ -81,7 +81,7 @@ def gist_of(sighting: Sighting, conditions: tuple[str, ...]) -> LookGist:
 
 
 def filling(sighting: Sighting) -> Mapping[BrokerId, Filling]:
-    """How the disks of each broker fill that tells their size; none where no growth is known. Pre: `sighting` is in order."""
+    """How disks fill, of brokers that report their size; empty if no growth is known. Pre: `sighting` is in order."""
     growth = sighting.growth
     if growth is None or growth.why or not sighting.load.brokers:
         return {}
@@ -110,14 +110,14 @@ def filling(sighting: Sighting) -> Mapping[BrokerId, Filling]:
 
 
 def _rates(load: ClusterLoad, growth: DiskGrowth) -> Floats:
-    """(P,) growth a day as a share of the size: that of the whole topic, for a partition's own is noisier."""
+    """(P,) growth a day as a share of the size. It is the whole topic's, because a partition's own is noisier."""
     whole = np.bincount(load.topic_of, weights=load.sizes, minlength=len(load.topics)) * KIB
     grows = np.array([growth.topics.get(topic, 0.0) for topic in load.topics], np.float64)
     return np.divide(grows, whole, out=np.zeros_like(grows), where=whole > 0)[load.topic_of]
 
 
 def disk_runway(sighting: Sighting) -> DiskRunway:
-    """Which broker's disks are full first, and when."""
+    """The broker whose disks are full first, and when."""
     growth = UNKNOWN if sighting.growth is None else sighting.growth
     if not any(broker.disk_total_bytes for broker in sighting.inventory.brokers):
         return DiskRunway(None, None, "brokers do not tell the size of their disks (they do from Kafka 3.3 on)")
@@ -128,14 +128,14 @@ def disk_runway(sighting: Sighting) -> DiskRunway:
 
 
 def load_ahead(sighting: Sighting, days: float, most: float) -> ClusterLoad:
-    """The planner's input for the sizes in so many days, with the room that replicas have by then as capacities.
+    """The planner's input after a number of days: sizes have grown, and capacities are the room for replicas then.
 
-    A broker that is not full by then takes no more than leaves it, with what it would have taken by then, within `most`: a plan
-    must not fill one disk to save another. It gives nothing.
+    A broker that will not be full then receives no more than keeps its disks within `most`, because a plan must not
+    fill one disk to save another. Such a broker gives no replicas: its capacity is at least what it will hold.
 
     Args:
-        sighting: In order; its growth is known.
-        days: From now.
+        sighting: A sighting in order whose growth is known.
+        days: Days from now.
         most: The share of its disks up to which a broker may receive replicas.
     """
     assert sighting.growth is not None, "there is no condition without growth"

@@ -1,4 +1,4 @@
-"""A cluster at one look: what was read, in one order, and what it would be once a plan is carried out."""
+"""A cluster at one look: everything that was read, in a fixed order, and the cluster as it would be after a plan."""
 
 from __future__ import annotations
 
@@ -35,33 +35,33 @@ NOTHING = ClusterLoad(
 
 
 class PastExecution(NamedTuple):
-    """What the journal tells of one execution. `ended_at_ms` None: it goes on. `moves` are copied replicas."""
+    """One execution, as the journal has it. `ended_at_ms` None: it goes on. `moves` are copied replicas."""
 
     began_at_ms: int
     ended_at_ms: int | None
     moves: int
     bytes: int
     balanced_away: tuple[tuple[TopicPartition, BrokerId], ...] = ()
-    """What a balance of the keeper took from which broker."""
+    """Partitions that a balance of the keeper took from a broker, each with that broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """All that one look saw. `past` None: there is a journal, and it can't be read."""
+    """Everything that one look saw. `past` None: there is a journal, but it can't be read."""
 
     inventory: Inventory
     check_up: CheckUp
     journal: CheckedJournal
     load: ClusterLoad
-    """The same snapshot as the planner's input, sizes in KiB; dead brokers that hold replicas are in it.
+    """The snapshot as the planner's input, sizes in KiB. Dead brokers that hold replicas are in it.
 
-    Rates, and what they cost processors, are in it where a load model is used.
+    Rates, and their costs in processor time, are in it if a load model is used.
     """
     past: tuple[PastExecution, ...] | None = ()
     growth: DiskGrowth | None = None
-    """By earlier looks; None: a single look knows none."""
+    """The growth of disks, from earlier looks; None: a single look can't know it."""
     model: ModelTold | None = None
-    """What there is to say of the load model whose rates are in `load`; None: the policy file names no lake."""
+    """The age of the load model whose rates are in `load`, or why it is not used; None: the policy names no lake."""
 
     @property
     def at_ms(self) -> int:
@@ -76,7 +76,7 @@ class Sighting:
 
 
 def in_order(sighting: Sighting) -> Sighting:
-    """The same sighting with everything sorted: what is decided does not depend on the order in which brokers answered."""
+    """The sighting with everything sorted, so that decisions do not depend on the order in which brokers answered."""
     taken, seen, load = sighting.inventory, sighting.check_up, sighting.load
     rows = np.lexsort((load.numbers, load.topic_of))
     return replace(
@@ -122,7 +122,7 @@ def held_bytes(sighting: Sighting) -> dict[BrokerId, float]:
 
 
 def after(sighting: Sighting, changes: Collection[PlannedChange]) -> Sighting:
-    """The sighting as it would be once a plan is carried out: every replica of it in sync, the first live one leads.
+    """The sighting as it would be after a plan: every moved replica is in sync, and the first live replica leads.
 
     Pre: the sighting is in order, and no partition is being moved.
     """
@@ -177,7 +177,7 @@ def _refilled(broker: InventoryBroker, moved: Mapping[BrokerId, float]) -> Inven
 
 
 def _restocked(broker: CheckedBroker, grown: Mapping[LogDir, int]) -> CheckedBroker:
-    """The room on each log dir of a broker with several."""
+    """A broker with the room that its log dirs have after a plan."""
     log_dirs = tuple(
         each if each.usable < 0 else replace(each, usable=each.usable - grown.get((broker.broker, each.path), 0))
         for each in broker.log_dirs

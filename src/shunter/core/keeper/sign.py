@@ -1,4 +1,4 @@
-"""A condition that holds: where, with which figures, and what a plan that mends it has to know."""
+"""A condition that holds: where, with which figures, and the facts that a plan to mend it needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which conditions hold in a sighting."""
+"""Finds the conditions that hold in a sighting."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def signs(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Subject]
     """Judge a sighting.
 
     Args:
-        sighting: What was seen, in order.
-        policy: What is watched.
-        holding: Conditions that held at the look before: these go on until the figure is within the narrower bound.
+        sighting: A sighting in order.
+        policy: The policy; it says which conditions are watched, and by which bounds.
+        holding: Conditions that held at the look before. These go on until the figure is within the narrower bound.
 
     Returns:
         Signs of every condition that is not off, by condition, then subject.
@@ -58,7 +58,7 @@ def _of_replicas(sighting: Sighting, policy: KeeperPolicy, holding: Collection[S
         *_partitions(sighting, policy, holding),
     ]
     if len(kept_out(sighting, policy)) < len(sighting.load.brokers):
-        # What is worked out for a band serves every condition that has it.
+        # The targets for a band are worked out once, for all conditions that have this band.
         goals = functools.cache(
             lambda band: targets(sighting.load, balance_request(sighting, policy, band, tuple(BANDS.values())))
         )
@@ -76,7 +76,7 @@ def _dead(sighting: Sighting, policy: KeeperPolicy) -> Iterator[Sign]:
         if not held:
             continue
         rest = ", which stay there: it is frozen" if broker in policy.rails.frozen_brokers else ""
-        # Where a replacement is up, and may be planned, the dead broker's replicas are its.
+        # If a replacement is up and may be planned, it takes the dead broker's replicas.
         new = takes_over(sighting, policy, broker) if policy.proposes(Condition.REPLACE) else None
         if new is not None and not rest:
             rest = f", which go to broker {new}"
@@ -86,7 +86,7 @@ def _dead(sighting: Sighting, policy: KeeperPolicy) -> Iterator[Sign]:
 
 
 def _log_dirs(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Subject]) -> Iterator[Sign]:
-    """Log dirs that failed, by broker, and log dirs that are full on brokers whose disks together are not."""
+    """Log dirs that failed, by broker, and single log dirs that are full."""
     offline: dict[BrokerId, list[OfflineReplica]] = {}
     for each in sighting.inventory.partitions:
         for broker_id in set(each.offline) & set(each.replicas):
@@ -153,7 +153,7 @@ def _intents(sighting: Sighting, policy: KeeperPolicy) -> Iterator[Sign]:
 
 
 def _held(sighting: Sighting, broker: BrokerId, fixed: Collection[str]) -> tuple[int, int]:
-    """How many replicas a broker holds that may go, and how many of frozen topics."""
+    """How many replicas of a broker may go, and how many stay because their topics are frozen."""
     topics = [each.topic for each in sighting.inventory.partitions if broker in each.replicas]
     stay = sum(topic in fixed for topic in topics)
     return len(topics) - stay, stay
@@ -198,7 +198,7 @@ def _added(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Subject
 def _below(
     sighting: Sighting, broker: BrokerId, condition: Condition, policy: KeeperPolicy, goals: Goals, *, begun: bool
 ) -> tuple[float, float]:
-    """What a broker carries, and the least that it should, whatever that condition itself may do."""
+    """A broker's load, and the least that it should carry, whatever the mode of that condition."""
     watch = policy.watches[condition]
     goal = goals(watch.begin if begun else watch.end)
     column = goal.column(BANDS[condition])
@@ -208,12 +208,12 @@ def _below(
 
 
 def _carried(sighting: Sighting, goal: Targets) -> Floats:
-    """(B, K) what each broker carries, in shares of the mean."""
+    """(B, K) the load of each broker, in shares of the mean."""
     return broker_loads(sighting.load.replicas, len(sighting.load.brokers), goal.every, goal.leading)
 
 
 def _asks(policy: KeeperPolicy, topic: str, factors: Collection[int]) -> bool:
-    """Whether an intent says anything of a topic with these replication factors."""
+    """Whether an intent applies to a topic with these replication factors."""
     return topic in policy.intents.replication or min(factors) < policy.intents.least_replication
 
 
@@ -239,7 +239,7 @@ def _filling_disks(sighting: Sighting, policy: KeeperPolicy, holding: Collection
 
 
 def _racks(sighting: Sighting, goals: Goals) -> Iterator[Sign]:
-    goal = goals(DEFAULTS[Condition.REPLICAS_BAND].end)  # Racks have no band: any will do.
+    goal = goals(DEFAULTS[Condition.REPLICAS_BAND].end)  # Racks have no band, so any band will do.
     uneven = np.flatnonzero(goal.rules.uneven(sighting.load.replicas) & goal.movable).tolist()
     if uneven:
         names = named([sighting.load.partition_name(at) for at in uneven])
@@ -265,7 +265,7 @@ def _bands(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Subject
         begun, ended = goals(watch.begin), goals(watch.end)
         column = begun.column(resource)
         if column is None:
-            continue  # Rates are known by a load model alone.
+            continue  # Rates are known only with a load model.
         by_model = _told_model(sighting) if resource in RATES else ""
         loads = _carried(sighting, begun)[:, column]
         for at, broker in enumerate(sighting.load.brokers):
@@ -279,7 +279,7 @@ def _bands(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Subject
 
 
 def _told_model(sighting: Sighting) -> str:
-    """How old the rates are that something is judged by."""
+    """The age of the rates by which a broker is judged, as the end of a sentence."""
     if sighting.model is None or sighting.model.until_ms is None:
         return ""
     return f" (by rates up to {(sighting.at_ms - sighting.model.until_ms) / 3_600_000:.1f} hours ago)"
@@ -314,13 +314,16 @@ def _partitions(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Su
 
 
 def under_min_isr(sighting: Sighting) -> list[TopicPartition]:
-    """Partitions that refuse acks=all, ascending. One that can't have as many replicas is no matter of its ISR."""
+    """Partitions that refuse acks=all because replicas are out of sync, ascending.
+
+    A partition that has fewer replicas than min.insync.replicas, all of them in sync, is not one of them.
+    """
     below = [each for each in sighting.inventory.partitions if len(each.isr) < min(each.min_insync, len(each.replicas))]
     return [_tp(each) for each in below if len(each.isr) < len(_settled(sighting, each))]
 
 
 def _settled(sighting: Sighting, partition: InventoryPartition) -> Sequence[BrokerId]:
-    """A partition's replicas without those that a move under way has not brought yet."""
+    """A partition's replicas without those that a move under way is still adding."""
     ongoing = sighting.check_up.ongoing.get(_tp(partition))
     adding = () if ongoing is None else ongoing.adding
     return [broker for broker in partition.replicas if broker not in adding]

@@ -27,16 +27,16 @@ def wished(
     """Plan what a person asks for.
 
     Args:
-        about: The scope; then brokers (fill, drain, demote; disks: none means all), pairs OLD=NEW (replace), or topics (topics); among them rules,
-            as `band=5` (`rules.RULES`).
-        replicas: How many each of the topics shall have.
+        about: The scope; then brokers (fill, drain, demote; disks: none means all), pairs OLD=NEW (replace), or topics
+            (topics). Rules may stand among them, as `band=5` (`rules.RULES`).
+        replicas: How many replicas each of the topics shall have.
         sighting: The last look.
-        policy: With all intents.
-        cluster: Its name in the policy file.
-        who: Who asks.
+        policy: The policy with all intents.
+        cluster: The cluster's name in the policy file.
+        who: The person who asks.
 
     Raises:
-        OrderRefused: there is no such scope, something that it is about is not there, or nothing would change.
+        OrderRefused: there is no such scope, a broker or topic that it names does not exist, or nothing would change.
     """
     seen = in_order(sighting)
     items, rules = split_rules(about)
@@ -82,7 +82,7 @@ def _request(about: tuple[str, ...], replicas: int | None, seen: Sighting, polic
     if scope in _WITH_BROKERS:
         brokers = tuple(_broker(each, seen) for each in items)
         if not brokers:
-            raise OrderRefused(Refusal.INVALID, f"{scope}: of which brokers?")
+            raise OrderRefused(Refusal.INVALID, f"{scope}: name at least one broker")
         return _about(request, brokers)
     if scope == "replace":
         pairs = [each.partition("=") for each in items]
@@ -94,12 +94,12 @@ def _request(about: tuple[str, ...], replicas: int | None, seen: Sighting, polic
     if scope == "topics":
         return replace(request, wishes=tuple(_wish(each, replicas, seen) for each in items))
     if items:
-        raise OrderRefused(Refusal.INVALID, f"{scope} is about nothing more: {' '.join(items)}")
+        raise OrderRefused(Refusal.INVALID, f"{scope} takes no names: {' '.join(items)}")
     return request
 
 
 def _about(request: PlanRequest, brokers: tuple[int, ...]) -> PlanRequest:
-    """A request that is about brokers can't leave them out at the same time."""
+    """The request for these brokers, which it then does not exclude."""
     out = tuple(broker for broker in request.excluded_brokers if broker not in brokers)
     return replace(request, brokers=brokers, excluded_brokers=out)
 

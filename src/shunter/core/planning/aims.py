@@ -1,4 +1,4 @@
-"""What every broker should carry: its share of each resource, the band around it, the limits that are hard."""
+"""The targets of every broker: its share of each resource, the band around the share, and the hard limits."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ from shunter.core.planning.request import EMPTYING, PlanRefused, PlanRequest, Sc
 from shunter.core.wording import counted
 
 _PRIORITY = 4.0
-"""How much more one aim weighs than the next one."""
+"""How many times as much one aim weighs as the next one."""
 _LEVEL_SLACK = 0.8
-"""A rack whose forced share is within this part of the band keeps the band around the mean."""
+"""If a rack's forced share is within this part of the band, its brokers keep the band around the mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class Targets:
     """Targets in shares of the mean: a load of 1.0 is the mean of the brokers that take part.
 
-    Shapes are (B, K) unless said, K being `resources`. A resource that is no aim has the band 0 to infinity.
+    Shapes are (B, K) unless said otherwise; K is `resources`. A resource that is not an aim has the band 0 to infinity.
     """
 
     resources: tuple[Resource, ...]
     scale: Floats
-    """(K,) the mean load of a broker that takes part, in the resource's unit; 1 where nothing is carried at all."""
+    """(K,) the mean load of a broker that takes part, in the resource's unit; 1 if no broker carries any."""
     every: Floats
-    """(P, K) what a replica adds."""
+    """(P, K) the load that a replica adds."""
     leading: Floats
-    """(P, K) what leading adds on top."""
+    """(P, K) the load that leading adds on top."""
     share: Floats
-    """What a broker should carry: by capacity where every capacity is known, else the same for all."""
+    """The load that a broker should carry: by capacity if every capacity is known, else the same for all."""
     low: Floats
     high: Floats
     hard: Floats
-    """No move may exceed it, not even on the way, when a disk holds what leaves and what has come at the same time."""
+    """No move may exceed it, not even meanwhile, when a disk holds both the leaving and the new replicas."""
     weight: Floats
-    """(K,) how much a violation counts; 0 for what is no aim."""
+    """(K,) how much a violation counts; 0 if the resource is not an aim."""
     members: Flags
     """(B,) brokers that take part: not drained, not excluded."""
     receivers: Flags
@@ -55,9 +55,9 @@ class Targets:
     movable: Flags
     """(P,) partitions whose topic is not excluded."""
     group: Ints
-    """(B,) brokers that can trade bytes freely: the rack, where every rack must hold its replica of nearly all."""
+    """(B,) the group in which a broker can trade bytes freely: its rack, if most replicas are bound to their rack."""
     rack_level: Floats
-    """(R,) the share of the mean that a rack's brokers carry when racks are obeyed; 1 where racks leave it open."""
+    """(R,) the share of the mean that a rack's brokers carry if racks are obeyed; 1 if racks leave it open."""
     rules: RackRules
 
     def column(self, resource: Resource) -> int | None:
@@ -140,7 +140,7 @@ def _who(cluster: ClusterLoad, request: PlanRequest) -> tuple[Flags, Flags]:
 
 
 def _rack_levels(cluster: ClusterLoad, rules: RackRules) -> tuple[Floats, bool]:
-    """Find what share of the mean racks force upon their brokers, and whether bytes are bound to their rack."""
+    """Find the share of the mean that racks force upon their brokers, and whether bytes are bound to their rack."""
     level = np.zeros(len(cluster.racks))
     brokers = rules.sizes.sum()
     factors, counts = np.unique(cluster.replication, return_counts=True)
@@ -193,7 +193,7 @@ def _band(
         low[:, column] = centre * (1 - request.band)
         high[:, column] = centre * (1 + request.band)
         if resource in COUNTS:
-            # A band narrower than one replica holds no whole number: the two around the share are as good as it gets.
+            # A band narrower than one replica may hold no whole number, so admit both whole numbers around the share.
             low[:, column] = np.minimum(low[:, column], np.floor(centre * scale[column] + 1e-9) / scale[column])
             high[:, column] = np.maximum(high[:, column], np.ceil(centre * scale[column] - 1e-9) / scale[column])
     return low, high
@@ -218,7 +218,7 @@ def _limit_to_scope(
     low: Floats,
     high: Floats,
 ) -> None:
-    """Take away the parts of the band that the scope doesn't ask for."""
+    """Remove the parts of the band that the scope doesn't ask for."""
     if request.scope in EMPTYING:
         if request.disk_limit is None or request.disk_limit <= 0:
             raise PlanRefused(f"disk limit {request.disk_limit} is not a positive share of a disk; give one")

@@ -1,4 +1,4 @@
-"""The planner: scope first, then disk in bulk, then what is left by moves and swaps, then leaders."""
+"""The planner: first the scope, then disk in bulk, then the rest by single moves and swaps, then leaders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shunter.core.planning.scopes import apply_scope, check, check_brokers
 from shunter.core.planning.transport import balance_bulk, balance_counts
 
 _PASSES = 12
-"""Planning its own result must change nothing: it is planned again until that is so."""
+"""The most passes. Planning a plan's own result must change nothing, so a result is planned again until that is so."""
 _BALANCED = {Scope.REBALANCE, Scope.FILL}
 _MEASURED = _BALANCED | {Scope.LEADERS, *EMPTYING}
 _WORTH_A_PASS = 0.99
@@ -27,14 +27,14 @@ _LEAST_GAIN = 1e-9
 
 
 def plan(cluster: ClusterLoad, request: PlanRequest) -> BalancedPlan:
-    """Plan what a request asks for.
+    """Plan a request.
 
-    Deterministic. A result that is within all its bands is left alone when it is planned again; one that can't be
-    brought there is planned again here, until another pass gains nothing. (With a cap, a later plan has a new cap
+    Deterministic. If a result is within all its bands, planning it again changes nothing. If the bands can't be
+    reached, the result is planned again here, until another pass gains nothing. (With a cap, a later plan has a new cap
     and goes on where this one stopped.)
 
     Raises:
-        PlanRefused: The request names what the cluster doesn't have, or contradicts itself.
+        PlanRefused: The request names a broker or topic that the cluster doesn't have, or contradicts itself.
     """
     check(request)
     goal = targets(cluster, request)
@@ -53,16 +53,16 @@ def plan(cluster: ClusterLoad, request: PlanRequest) -> BalancedPlan:
 
 
 def _most_replicas(request: PlanRequest) -> int:
-    """How many replicas of a partition the request itself asks for at the most."""
+    """The most replicas of a partition that the request itself asks for."""
     if request.scope is Scope.TOPICS:
         return max((wish.replication for wish in request.wishes), default=0)
     return request.replication if request.scope is Scope.CHANGE_REPLICATION else 0
 
 
 def _passes(board: Board, request: PlanRequest) -> tuple[Board, list[Undone]]:
-    """Plan until another pass from here gains nothing: then planning the result again gains nothing either.
+    """Plan until another pass gains nothing. Then planning the result again gains nothing either.
 
-    Each pass starts from what the last one reached as if that were the cluster, so the last, rejected pass is exactly
+    Each pass starts from the result of the last one as if that were the cluster. So the last, rejected pass is exactly
     what a later plan would try.
     """
     undone: list[Undone] = []
@@ -83,7 +83,7 @@ def _passes(board: Board, request: PlanRequest) -> tuple[Board, list[Undone]]:
 
 
 def _measure(board: Board, request: PlanRequest) -> tuple[int, float, int]:
-    """What a pass is to lower: partitions uneven over racks, violations, replicas beyond their topic's spread."""
+    """The figures that a pass is to lower: uneven partitions over racks, violations, replicas beyond the spread."""
     uneven = int(board.targets.rules.uneven(board.replicas).sum()) if request.scope is Scope.REBALANCE else 0
     return uneven, board.total_violation(), crowded_topics(board) if request.spread_topics else 0
 

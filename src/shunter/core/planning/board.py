@@ -1,6 +1,6 @@
-"""The board on which a plan is made: replicas as they would be, loads kept up with each change, caps watched.
+"""The board on which a plan is made: replicas as they would be, loads that follow each change, and the caps.
 
-This is the one mutable thing of planning. Loads are in shares of the mean, as in `Targets`.
+This is the only mutable object of planning. Loads are in shares of the mean, as in `Targets`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from shunter.core.planning.cluster import (
 )
 
 _LEAN = 1e-3
-"""How much being below one's share counts beside leaving or entering the band."""
+"""The weight of a broker's distance from its share, beside the weight of being outside the band."""
 
 
 class Why(IntEnum):
@@ -43,18 +43,18 @@ class Why(IntEnum):
 
 
 class Budget:
-    """What may still be spent; infinite where there is no cap. `bytes` are in the unit of the cluster's sizes."""
+    """The rest of the caps; infinite where there is no cap. `size` is in the unit of the cluster's sizes."""
 
     def __init__(self, size: float, moves: float) -> None:
         self.size = size
         self.moves = moves
 
     def allows(self, size: float, moves: int = 1) -> bool:
-        """Whether so much can be spent."""
+        """Whether this much can be spent."""
         return size <= self.size and moves <= self.moves
 
     def spend(self, size: float, moves: int = 1) -> None:
-        """Spend it."""
+        """Spend this much."""
         self.size -= size
         self.moves -= moves
 
@@ -63,7 +63,7 @@ class Board:
     """Replicas under change. `loads`, `incoming` and `violation` always agree with `replicas`.
 
     Invariants: no row repeats a broker; a move never raises `incoming` above `targets.hard`. `incoming` equals `loads`,
-    except for disks: there it is the load at its worst on the way, with all that has come and all that is to leave.
+    except for disks: there it is the greatest load during the moves, with all replicas that come and all that leave.
     """
 
     def __init__(self, cluster: ClusterLoad, targets: Targets, replicas: Indexes, budget: Budget) -> None:
@@ -88,7 +88,7 @@ class Board:
         self.rebuild()
 
     def _count_topics(self) -> Ints | None:
-        """(topics, B) replicas of each topic on each broker; None when the table would be too large to keep."""
+        """(topics, B) replicas of each topic on each broker; None if the table would be too large to keep."""
         topics, brokers = len(self.cluster.topics), len(self.cluster.brokers)
         if topics * brokers > 50_000_000:
             return None
@@ -97,7 +97,7 @@ class Board:
         return np.bincount(keys, minlength=topics * brokers).reshape(topics, brokers)
 
     def rebuild(self) -> None:
-        """Add everything up anew from `replicas`; what arrived so far stays in `incoming`."""
+        """Add everything up anew from `replicas`; replicas that arrived or leave stay in `incoming`."""
         targets = self.targets
         brokers = len(targets.low)
         self.loads = broker_loads(self.replicas, brokers, targets.every, targets.leading)
@@ -106,7 +106,7 @@ class Board:
         for slot in range(self.start.shape[1]):
             fresh[(self.replicas == self.start[:, slot : slot + 1]) & (self.replicas != ABSENT)] = ABSENT
         arrived = broker_loads(fresh, brokers, targets.every, targets.leading)
-        # A disk keeps what leaves until all is copied; everything else goes when its replica goes.
+        # A disk keeps leaving replicas until everything is copied. Other loads go with the replica.
         self.incoming = np.where(self.kept > 0, before + arrived, self.loads)
         self.violation = self.violations() @ targets.weight
 
@@ -125,7 +125,7 @@ class Board:
         return partitions[kept], slots[kept]
 
     def weight_of(self, partition: int, slot: int) -> Floats:
-        """(K,) what this replica adds to its broker."""
+        """(K,) the load that this replica adds to its broker."""
         targets = self.targets
         weight: Floats = targets.every[partition]
         return weight + targets.leading[partition] if slot == 0 else weight
@@ -145,7 +145,7 @@ class Board:
         return opened
 
     def gains(self, added: Floats, opened: Floats) -> Floats:
-        """(B,) by how much violation falls where `added` arrives; -inf where it may not."""
+        """(B,) by how much a broker's violation falls if `added` arrives there; -inf if it may not."""
         targets = self.targets
         after = self.loads + added
         outside = np.maximum(after - targets.high, 0)
@@ -157,11 +157,11 @@ class Board:
         return gain
 
     def too_much(self, added: Floats) -> Flags:
-        """(B,) where `added` would break a hard limit."""
+        """(B,) brokers where `added` would exceed a hard limit."""
         return np.asarray(((self.incoming + added > self.targets.hard + 1e-12) & (added > 0)).any(axis=1))
 
     def spent(self) -> bool:
-        """Whether not even the smallest replica can be paid for any more."""
+        """Whether the caps no longer allow even the smallest replica."""
         return not self.budget.allows(self.smallest)
 
     def may_go(self, partitions: Ints, slots: Ints, to: int) -> Flags:
@@ -194,13 +194,13 @@ class Board:
         return float(self.violation[broker] - outside @ targets.weight)
 
     def go_home(self, partition: int, slot: int, home: int) -> bool:
-        """Put a replica back where the cluster has it, if racks and hard limits allow; its copy is not paid for."""
+        """Put a replica back where the cluster has it, if racks and hard limits allow, and refund its copy."""
         row: list[int] = self.replicas[partition].tolist()
         here, weight = row[slot], self.weight_of(partition, slot)
         others = [broker for place, broker in enumerate(row) if place != slot and broker != ABSENT]
         rules = self.targets.rules
         opened = rules.openings(others, self.factors[partition], int(rules.rack_of[here]))
-        # Its disk has held it all along.
+        # The disk has held the replica all along, so only other loads are added.
         added = weight * (1 - self.kept)
         if home in others or opened[home] != 0 or (self.limited and bool(self.too_much(added)[home])):
             return False
@@ -210,7 +210,7 @@ class Board:
         return True
 
     def move(self, partition: int, slot: int, to: int, why: Why, resource: Resource | None = None) -> None:
-        """Put a replica elsewhere (or somewhere, if the slot was empty), and pay for it."""
+        """Put a replica on another broker (or on a first one, if the slot was empty), and spend its copy."""
         here = int(self.replicas[partition, slot])
         weight = self.weight_of(partition, slot)
         self.budget.spend(float(self.cluster.sizes[partition]))
@@ -227,7 +227,7 @@ class Board:
                 self.topic_held[topic, here] -= 1
 
     def drop(self, partition: int, slot: int) -> None:
-        """Take a follower away for good; those behind it move up."""
+        """Remove a follower from its partition; the followers behind it move up."""
         here = int(self.replicas[partition, slot])
         self._change(here, -self.weight_of(partition, slot), arrives=False)
         row = self.replicas[partition]
@@ -246,7 +246,7 @@ class Board:
         self._change(before, -weight, arrives=False)
 
     def lead_unweighed(self, partition: int, slot: int, resource: Resource = Resource.LEADERS) -> None:
-        """Do what `lead` does, but leave the loads to a `rebuild` after many of them."""
+        """Do what `lead` does without updating the loads; after many calls, `rebuild` adds them up."""
         for table in (self.replicas, self.why, self.why_resource):
             table[partition, 0], table[partition, slot] = int(table[partition, slot]), int(table[partition, 0])
         self.why_order[partition] = int(resource)

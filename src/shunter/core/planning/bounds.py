@@ -1,7 +1,7 @@
 """The least bytes that any plan must copy, so that a plan can say how far it is from the best.
 
-`byte_bound` is arithmetic. `joint_bound` is a linear programme over disk, replicas and leaders together (HiGHS); it is
-a relaxation, so that either may be the greater; it imports scipy.
+`byte_bound` is arithmetic. `joint_bound` is a linear programme over disk, replicas and leaders together (HiGHS). It is
+a relaxation, so that either bound may be the greater. It imports scipy.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _CLASSES = 24
 
 
 JOINTLY = frozenset({Scope.REBALANCE, Scope.FILL})
-"""Scopes of which `joint_bound` holds: those that bring every broker into every band."""
+"""Scopes for which `joint_bound` holds: those that bring every broker into every band."""
 
 
 class Bound(NamedTuple):
-    """A lower bound on the bytes copied, in the unit of the cluster's sizes, and what it rests on."""
+    """A lower bound on the bytes copied, in the unit of the cluster's sizes, and the reason for it."""
 
     size: float
     rests_on: str
@@ -32,10 +32,11 @@ class Bound(NamedTuple):
 def byte_bound(cluster: ClusterLoad, request: PlanRequest, goal: Targets) -> Bound:
     """Bound the bytes from disk alone, or from replica counts alone, whichever is more.
 
-    What brokers above the band have too much must leave them, what brokers below it lack must reach them, and one
-    copied byte does one of each at most: so the larger of both sums. Where each rack holds the same number of
-    replicas of every partition, before and after, nothing crosses racks and the sum is over racks.
-    A broker above its count of replicas loses at least that many, and its smallest ones at best.
+    The surplus of brokers above the band must leave them, and the lack of brokers below it must reach them. One copied
+    byte does each of these at most once, so the bound is the larger of both sums. If each rack holds the same number of
+    replicas of every partition, before and after, no byte crosses racks, and the bound is summed over racks.
+
+    A broker above its count of replicas loses at least the surplus, at best its smallest replicas.
     """
     forced = _forced_bytes(cluster, request, goal)
     if request.scope not in {Scope.REBALANCE, Scope.FILL, *EMPTYING}:
@@ -57,7 +58,7 @@ def _loads(cluster: ClusterLoad, goal: Targets) -> Floats:
 
 
 def _forced_bytes(cluster: ClusterLoad, request: PlanRequest, goal: Targets) -> float:
-    """What the scope copies whatever the balance: each such replica, once."""
+    """Bytes that the scope copies whatever the balance: each replica that it must copy, once."""
     replicas, sizes = cluster.replicas, cluster.sizes
     if request.scope in {Scope.DRAIN, Scope.REPLACE}:
         leaving = np.flatnonzero(np.isin(np.array(cluster.brokers), request.brokers))
@@ -89,13 +90,13 @@ def _count_bound(cluster: ClusterLoad, goal: Targets, loads: Floats) -> float:
 def joint_bound(cluster: ClusterLoad, goal: Targets) -> Bound:
     """Bound the bytes by a linear programme in which disk, replicas and leaders must all be within their bands.
 
-    A relaxation: replicas of a broker are put into size classes (and, where their partition has one replica in each
-    rack, bound to the rack); for each broker and class it chooses how many leave and arrive and how many bytes those
-    have, anything between the class's smallest and largest size each, not only whole replicas. What leaves all
-    brokers arrives at some. A broker leads no more partitions than it has replicas. Every real plan is a point of
-    this programme with the same bytes, so its optimum is a lower bound of them all.
+    It is a relaxation. Replicas of a broker are put into size classes, and bound to their rack if each rack keeps its
+    number of replicas of their partition. For each broker and class the programme chooses how many replicas leave and
+    arrive, and how many bytes these have: anything between the class's smallest and largest size each, not only whole
+    replicas. All that leaves brokers arrives at brokers. A broker leads no more partitions than it has replicas. Every
+    real plan is a point of this programme with the same bytes, so the optimum is a lower bound for every plan.
     """
-    from scipy.optimize import linprog  # noqa: PLC0415  # a second to import, and few ask for it
+    from scipy.optimize import linprog  # noqa: PLC0415  # a second to import, and few callers need it
 
     table = _class_table(cluster, goal)
     model = _Programme(table, goal, _loads(cluster, goal), len(cluster.sizes))
@@ -114,7 +115,7 @@ class _Table(NamedTuple):
 
     broker: Ints
     kind: Ints
-    """Class, plus the number of classes times (1 + rack) where bound to a rack."""
+    """The class, plus the number of classes times (1 + rack) if it is bound to a rack."""
     number: Floats
     size: Floats
     smallest: Floats
@@ -141,7 +142,7 @@ def _class_table(cluster: ClusterLoad, goal: Targets) -> _Table:
     most = np.zeros(width)
     np.minimum.at(least, classes, sizes)
     np.maximum.at(most, classes, sizes)
-    # A receiver may get kinds that it has none of: all kinds that exist anywhere, on every broker they may be on.
+    # A receiver may get kinds that it does not hold, so take all existing kinds on every broker where they may be.
     exists = np.flatnonzero(np.bincount(kind, minlength=total))
     brokers = np.flatnonzero(goal.members)
     broker, kinds = np.repeat(brokers, len(exists)), np.tile(exists, len(brokers))
@@ -153,7 +154,7 @@ def _class_table(cluster: ClusterLoad, goal: Targets) -> _Table:
 
 
 def _pinned_partitions(cluster: ClusterLoad, goal: Targets) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """(P,) partitions of which each rack holds as many replicas after any even plan as now."""
+    """(P,) partitions that have as many replicas in each rack after any even plan as now."""
     factors = cluster.replication
     pinned = np.zeros(len(factors), dtype=np.bool_)
     if len(cluster.racks) > 1 and bool(goal.members.all()):

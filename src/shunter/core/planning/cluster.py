@@ -1,4 +1,4 @@
-"""One cluster as arrays: its brokers, where the replicas are, what each of them weighs."""
+"""One cluster as arrays: its brokers, the places of the replicas, and their weights."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ Codes: TypeAlias = npt.NDArray[np.int8]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
 ABSENT = -1
-"""What pads a row of `ClusterLoad.replicas` behind its last replica."""
+"""The padding of a row of `ClusterLoad.replicas` behind its last replica."""
 
 
 GONE = "(gone)"
-"""The rack of dead brokers that a plan takes everything from; nothing is placed there, so it counts for no rack."""
+"""The rack of dead brokers that a plan empties. No replica is placed there, so it does not count as a rack."""
 
 
 class Resource(IntEnum):
-    """What a broker carries, in the order of the aims: an earlier one is not given up for a later one."""
+    """A resource that brokers carry, in the order of the aims: an earlier aim is not given up for a later one."""
 
     DISK = 0
     BYTES_IN = 1
@@ -54,7 +54,7 @@ COUNTS = (Resource.REPLICAS, Resource.LEADERS)
 
 
 class ProcessorCosts(NamedTuple):
-    """What a byte per second costs, in parts of an average broker's processors."""
+    """The costs of a byte per second, as a share of an average broker's processors."""
 
     received: float
     """The cost of a byte that a replica receives, as leader or follower."""
@@ -89,9 +89,9 @@ class ClusterLoad:
     sizes: Floats
     """(P,) bytes, or any unit, of ONE replica."""
     bytes_in: Floats | None = None
-    """(P,) per second, what producers write to the leader; each replica receives it."""
+    """(P,) bytes per second that producers write to the leader; each replica receives them."""
     bytes_out: Floats | None = None
-    """(P,) per second, what consumers read from the leader; replication to the followers is added here."""
+    """(P,) bytes per second that consumers read from the leader; the planner adds replication to the followers."""
     min_isr: Indexes | None = None
     """(P,) min.insync.replicas; a change of the replication factor stays at or above it."""
     disk_capacity: Floats | None = None
@@ -102,7 +102,7 @@ class ClusterLoad:
     """(B,) per second."""
     processor_costs: ProcessorCosts | None = None
     processor_capacity: Floats | None = None
-    """(B,) in average brokers' processors: what is left for bytes once the broker's own idling is taken off."""
+    """(B,) in average brokers' processors: the capacity for bytes, after the broker's own idling is taken off."""
 
     @property
     def replication(self) -> Indexes:
@@ -114,7 +114,7 @@ class ClusterLoad:
         return f"{self.topics[int(self.topic_of[partition])]}-{int(self.numbers[partition])}"
 
     def resources(self) -> tuple[Resource, ...]:
-        """What there are figures for: sizes and counts always, rates when they were given."""
+        """The resources with figures: sizes and counts always, rates if they were given."""
         absent: set[Resource] = set()
         if self.bytes_in is None:
             absent |= {Resource.BYTES_IN, Resource.LEADER_BYTES_IN}
@@ -125,7 +125,7 @@ class ClusterLoad:
         return tuple(resource for resource in Resource if resource not in absent)
 
     def capacity(self, resource: Resource) -> Floats | None:
-        """(B,) what each broker can carry of a resource, None where that is not known."""
+        """(B,) each broker's capacity for a resource; None if it is not known."""
         by_resource = {
             Resource.DISK: self.disk_capacity,
             Resource.BYTES_IN: self.bytes_in_capacity,
@@ -136,13 +136,18 @@ class ClusterLoad:
 
 
 UNKNOWN_OUT_AT_MOST = 0.1
-"""Partitions whose consumers nobody counted may take in this part of a cluster's bytes; with more of them bytes out are no aim."""
+"""Partitions whose consumers were not counted may have this part of a cluster's bytes in. If they have more, bytes out
+are not an aim."""
 
 
 def without_bytes_out(bytes_in: Floats, bytes_out: Floats) -> tuple[int, float]:
-    """How many partitions have bytes in alone, and their part of all bytes in. Both (P,), NaN where nobody knows.
+    """How many partitions have only bytes in, and their part of all bytes in.
 
-    Sources that see no consumers tell bytes in alone; where they stand in for others, 0 bytes out would be a wrong figure.
+    Sources that see no consumers report only bytes in. To take 0 bytes out for them would be wrong.
+
+    Args:
+        bytes_in: (P,) NaN where unknown.
+        bytes_out: (P,) NaN where unknown.
     """
     alone = np.isfinite(bytes_in) & ~np.isfinite(bytes_out)
     whole = float(np.nansum(bytes_in))
@@ -150,7 +155,7 @@ def without_bytes_out(bytes_in: Floats, bytes_out: Floats) -> tuple[int, float]:
 
 
 def known_bytes_out(bytes_in: Floats, bytes_out: Floats) -> Floats | None:
-    """(P,) with 0 for the few that nobody told; None where too many are unknown, or all. Arguments as for `without_bytes_out`."""
+    """(P,) bytes out, with 0 for a few unknown ones; None if more are unknown. Arguments as of `without_bytes_out`."""
     _, unknown = without_bytes_out(bytes_in, bytes_out)
     if unknown > UNKNOWN_OUT_AT_MOST or not np.isfinite(bytes_out).any():
         return None
@@ -166,8 +171,8 @@ def weights(cluster: ClusterLoad, resources: tuple[Resource, ...]) -> tuple[Floa
     """Weigh one replica of each partition.
 
     Returns:
-        (P, K) what any replica adds to its broker, and (P, K) what leading adds on top. A leader sends what consumers
-        read and what its followers fetch, so bytes out = bytes_out + (replicas - 1) * bytes_in.
+        (P, K) the load that any replica adds to its broker, and (P, K) the load that leading adds on top. A leader
+        sends bytes to consumers and to its followers, so bytes out = bytes_out + (replicas - 1) * bytes_in.
     """
     count = len(cluster.sizes)
     zero, one = np.zeros(count), np.ones(count)
@@ -194,7 +199,7 @@ def weights(cluster: ClusterLoad, resources: tuple[Resource, ...]) -> tuple[Floa
 
 
 def broker_loads(replicas: Indexes, brokers: int, every: Floats, leading: Floats) -> Floats:
-    """Add up what each broker carries: (B, K), from the replicas' weights."""
+    """Add up the load of each broker from its replicas' weights: (B, K)."""
     loads = np.zeros((brokers, every.shape[1]))
     for slot in range(replicas.shape[1]):
         column = replicas[:, slot]

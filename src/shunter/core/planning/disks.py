@@ -1,4 +1,4 @@
-"""Log dirs within brokers: which replicas go from one to another, so that all are filled alike, or one is empty.
+"""Log dirs within brokers: the replicas that go from one to another, so that all are filled alike, or some are empty.
 
 No byte crosses the network: a broker copies a replica from one of its log dirs to another.
 """
@@ -25,7 +25,7 @@ class DiskMove(NamedTuple):
 
 
 class DisksPlan(NamedTuple):
-    """What is to be moved, and what could not be done: (what, why)."""
+    """The moves, and what could not be done: (what, why)."""
 
     moves: tuple[DiskMove, ...]
     undone: tuple[tuple[str, str], ...]
@@ -42,12 +42,12 @@ class DiskFill(NamedTuple):
     least: float
     most: float
     mendable: bool
-    """The fullest has a replica that would lower that in the emptiest, if there is room for it."""
+    """Whether a replica that went from the fullest log dir to the emptiest would lower the most, if there is room."""
 
 
 @dataclass(slots=True)
 class _Shelf:
-    """A log dir under change. `load` counts what will be there, `free` what may still come beside what is not gone yet."""
+    """A log dir under change. `load` is bytes that it will hold, `free` bytes that may come before any others leave."""
 
     disk: Disk
     weight: float
@@ -57,7 +57,7 @@ class _Shelf:
 
     @property
     def fill(self) -> float:
-        """How full it will be: bytes by weight."""
+        """How full it will be: bytes over weight."""
         return self.load / self.weight
 
 
@@ -75,7 +75,7 @@ class _Made:
         return self.moves_left >= 1 and replica.size_bytes <= self.bytes_left
 
     def move(self, broker: BrokerId, replica: DiskReplica, here: _Shelf, there: _Shelf) -> None:
-        """Its old place is free when it is copied, which may be after all others: it is not counted on."""
+        """Plan a copy. The room that it frees is not counted: it may be free only after all other copies."""
         here.replicas.remove(replica)
         here.load -= replica.size_bytes
         there.load += replica.size_bytes
@@ -96,25 +96,25 @@ def plan_disks(
     max_moves: int | None = None,
     max_bytes: int | None = None,
 ) -> DisksPlan:
-    """Plan the log dirs of brokers. Deterministic; planning what came of it again changes nothing.
+    """Plan the log dirs of brokers. Deterministic; planning its own result again changes nothing.
 
     Args:
-        brokers: What each has, failed log dirs left out.
-        chosen: The brokers that it is about; none: all.
-        emptied: Log dirs from which everything goes; then nothing is balanced.
-        band: How far from their mean log dirs of a broker may be filled.
+        brokers: The log dirs and replicas of each broker, without failed log dirs.
+        chosen: The brokers to plan; none: all.
+        emptied: Log dirs that all replicas leave; then nothing is balanced.
+        band: How far from the mean of its broker's log dirs a log dir may be filled.
         headroom: The share of each log dir that stays free.
-        excluded_topics: Replicas of these stay where they are.
-        max_moves: So many replicas are copied at the most; None: no cap.
-        max_bytes: And so many bytes.
+        excluded_topics: Topics whose replicas stay where they are.
+        max_moves: The most replicas that are copied; None: no cap.
+        max_bytes: The most bytes that are copied; None: no cap.
 
     Raises:
-        PlanRefused: a broker or log dir that there is not.
+        PlanRefused: a broker or log dir does not exist.
     """
     known = {each.broker: each for each in brokers}
     for broker in (*chosen, *(broker for broker, _path in emptied)):
         if broker not in known:
-            raise PlanRefused(f"broker {broker} tells of no log dirs; known are {sorted(known)}")
+            raise PlanRefused(f"broker {broker} reported no log dirs; known are {sorted(known)}")
     made = _Made(float("inf") if max_moves is None else max_moves, float("inf") if max_bytes is None else max_bytes)
     about = set(chosen) or ({broker for broker, _path in emptied} if emptied else set(known))
     for broker in sorted(about):
@@ -134,7 +134,7 @@ def plan_disks(
 
 
 def disk_fill(found: BrokerDisks, excluded_topics: Collection[str] = ()) -> DiskFill | None:
-    """How a broker's log dirs are filled, as `plan_disks` judges them; None: one log dir, or nothing in any."""
+    """How a broker's log dirs are filled, as `plan_disks` judges them; None: a single log dir, or no replicas."""
     shelves = _shelves(found, 0.0, excluded_topics)
     mean = sum(shelf.load for shelf in shelves) / sum(shelf.weight for shelf in shelves) if shelves else 0.0
     if len(shelves) < 2 or mean <= 0:
@@ -145,13 +145,13 @@ def disk_fill(found: BrokerDisks, excluded_topics: Collection[str] = ()) -> Disk
 
 
 def _ends(shelves: list[_Shelf]) -> tuple[_Shelf, _Shelf]:
-    """The fullest and the emptiest one."""
+    """The fullest and the emptiest log dir."""
     fullest = max(shelves, key=lambda shelf: (shelf.fill, shelf.disk.path))
     return fullest, min(shelves, key=lambda shelf: (shelf.fill, shelf.disk.path))
 
 
 def _shelves(found: BrokerDisks, headroom: float, excluded_topics: Collection[str]) -> list[_Shelf]:
-    """Weighed by their sizes, where the broker tells of all of them; else alike. What may not move is load alone."""
+    """A broker's log dirs, weighed by their sizes if all are known, else alike. Excluded replicas are only load."""
     sized = all(disk.total_bytes for disk in found.disks)
     shelves = [
         _Shelf(
@@ -174,7 +174,7 @@ def _shelves(found: BrokerDisks, headroom: float, excluded_topics: Collection[st
 
 
 def _empty(broker: BrokerId, shelves: list[_Shelf], paths: list[str], made: _Made) -> None:
-    """The greatest replicas first, each to where it fits and fills least."""
+    """Empty log dirs: the greatest replicas first, each to the log dir where it fits and which is then least full."""
     others = [shelf for shelf in shelves if shelf.disk.path not in paths]
     for here in (shelf for shelf in shelves if shelf.disk.path in paths):
         for replica in list(here.replicas):
@@ -188,7 +188,7 @@ def _empty(broker: BrokerId, shelves: list[_Shelf], paths: list[str], made: _Mad
 
 
 def _balance(broker: BrokerId, shelves: list[_Shelf], band: float, made: _Made) -> None:
-    """From the fullest to the emptiest goes the replica that brings the two nearest to each other."""
+    """Balance log dirs: from the fullest to the emptiest goes the replica that brings both nearest to each other."""
     mean = sum(shelf.load for shelf in shelves) / sum(shelf.weight for shelf in shelves)
     while mean > 0:
         here, there = _ends(shelves)
@@ -198,7 +198,7 @@ def _balance(broker: BrokerId, shelves: list[_Shelf], band: float, made: _Made) 
         fitting = [each for each in here.replicas if _lowers(each, here, there) and each.size_bytes <= there.free]
         replicas = [each for each in fitting if made.allows(each)]
         if not replicas:
-            what = f"{here.disk.path} of broker {broker} is filled {here.fill / mean:.2f} times as much as its log dirs are"
+            what = f"{here.disk.path} of broker {broker} is filled {here.fill / mean:.2f} times as much as the mean of its log dirs"
             why = "no replica in it lowers that, or fits into the emptiest one with headroom"
             made.undone.append((what, _CAPPED if fitting else why))
             return
@@ -207,5 +207,5 @@ def _balance(broker: BrokerId, shelves: list[_Shelf], band: float, made: _Made) 
 
 
 def _lowers(replica: DiskReplica, here: _Shelf, there: _Shelf) -> bool:
-    """Whether the fullest would be less full with a replica elsewhere, and the emptiest not as full as that one is."""
+    """Whether a replica's move from `here` to `there` leaves `there` less full than `here` is now."""
     return replica.size_bytes > 0 and (there.load + replica.size_bytes) / there.weight < here.fill

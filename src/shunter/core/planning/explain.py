@@ -1,4 +1,4 @@
-"""A plan told: each move's reason, before and after per broker, how far from the bound, what was not done."""
+"""Explains a plan: each move's reason, brokers before and after, the distance to the bound, and what was not done."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class BrokerChange(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What a plan comes to. Sizes are in the unit of the cluster's sizes, percents of all replicas' bytes."""
+    """The figures of a plan. Sizes are in the unit of the cluster's sizes, percents are of all replicas' bytes."""
 
     resources: tuple[ResourceChange, ...]
     moves: int
@@ -56,7 +56,7 @@ class Summary(NamedTuple):
     bound_percent: float | None
     bound_rests_on: str
     joint_percent: float | None
-    """The linear programme's bound; infinite where no plan reaches all bands together, None where it was not asked for."""
+    """The linear programme's bound; infinite if no plan reaches all bands together, None if it was not asked for."""
     reasons: tuple[tuple[str, int], ...]
     undone: tuple[tuple[str, str], ...]
 
@@ -77,7 +77,7 @@ _REASONS = {
 
 
 def summarise(plan: BalancedPlan, bound: Bound | None, joint: Bound | None = None) -> Summary:
-    """Sum a plan up; `bound` and `joint` are the least that any plan must copy, None where they were not asked for."""
+    """Sum a plan up; `bound` and `joint` are the least that any plan must copy, None if they were not asked for."""
     total = max(plan.total_bytes, 1e-300)
     resources: list[ResourceChange] = []
     members = plan.targets.members
@@ -100,7 +100,7 @@ def summarise(plan: BalancedPlan, bound: Bound | None, joint: Bound | None = Non
         dropped=plan.dropped,
         bound_percent=None if bound is None else 100 * bound.size / total,
         bound_rests_on="" if bound is None else bound.rests_on,
-        # A relaxation: it takes parts of replicas, where the simple bound counts whole ones.
+        # The joint bound is a relaxation: it takes parts of replicas, while the simple bound counts whole replicas.
         joint_percent=None if joint is None else 100 * max(joint.size, bound.size if bound else 0.0) / total,
         reasons=tuple((_reason(why, resource), count) for (why, resource), count in counted.most_common()),
         undone=tuple((left.what, left.why) for left in plan.undone),
@@ -139,7 +139,7 @@ def move_reasons(plan: BalancedPlan) -> Iterator[MoveReason]:
 
 
 def broker_changes(plan: BalancedPlan) -> Iterator[BrokerChange]:
-    """Before and after, one row per broker."""
+    """Each broker's loads before and after."""
     names = [resource.label for resource in plan.targets.resources]
     for at, broker in enumerate(plan.cluster.brokers):
         before, after = plan.before[at].tolist(), plan.after[at].tolist()

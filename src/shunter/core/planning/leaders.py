@@ -1,7 +1,8 @@
-"""Who leads: reordering replicas moves no bytes.
+"""Balances leaders by reordering replicas, which moves no bytes.
 
-Leader counts are a flow: a partition led by u with a follower on v is an edge u → v. Shifting along shortest paths
-from a broker above its band to one with room is exact: when no path is left, no order of these replicas does better.
+Leader counts are a flow: a partition led by u with a follower on v is an edge u → v. To shift leaders along shortest
+paths, from a broker above its band to a broker with room, is exact: when no path is left, no order of these replicas is
+better.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _ROUNDS = 6
 _TRIES = 400
 _LEAST_GAIN = 1e-10
 _FOLLOWING = (Resource.BYTES_OUT, Resource.PROCESSORS, Resource.LEADER_BYTES_IN)
-"""What goes where the leader goes, in part at least."""
+"""Resources that go with the leader, at least in part."""
 
 
 def balance_leaders(board: Board) -> None:
@@ -47,7 +48,7 @@ def _aimed(board: Board, resource: Resource) -> bool:
 
 
 class _LeaderCounts:
-    """Leader counts under change; plain lists, for they are touched one by one."""
+    """Leader counts under change; plain lists, because they are changed one by one."""
 
     def __init__(self, board: Board, column: int) -> None:
         targets = board.targets
@@ -66,7 +67,7 @@ class _LeaderCounts:
                 self.led[leader].append(partition)
 
     def balance(self) -> None:
-        """Hand down what is above the band, take up what is below it, then mend along paths."""
+        """Let brokers above the band give leaders away, let brokers below it take some, then shift along paths."""
         brokers = [broker for broker, member in enumerate(self.members) if member]
         for broker in sorted(brokers, key=lambda b: self.most[b] - self.count[b]):
             self._hand_down(broker)
@@ -81,7 +82,7 @@ class _LeaderCounts:
         self._level(brokers)
 
     def _level(self, brokers: list[int]) -> None:
-        """Where the band can't be reached, find the lowest ceiling that can, and bring everybody below it."""
+        """If the band can't be reached, find the lowest ceiling that can be, and bring every broker below it."""
         asked = self.most
         below = max(asked[broker] for broker in brokers)
         above = max(self.count[broker] for broker in brokers)
@@ -98,18 +99,18 @@ class _LeaderCounts:
         self.most = asked
 
     def _room(self, broker: int) -> int:
-        """How far above its least a broker would be after one more leader; the lower, the better a receiver."""
+        """How far above its lower bound a broker would be with one more leader; the best receiver has the lowest."""
         return self.count[broker] + 1 - self.least[broker]
 
     def _hand_down(self, broker: int) -> None:
-        """Give leaders away until within the band, each to the follower that lacks most."""
+        """Give a broker's leaders away until it is within the band, each to the follower that lacks most."""
         for partition in self.led[broker]:
             if self.count[broker] <= self.most[broker]:
                 break
             self._to_neediest(partition, allowed=lambda to: self.count[to] < self.most[to])
 
     def _take_up(self, brokers: list[int]) -> None:
-        """Let brokers below the band lead partitions that they follow, from leaders with leaders to spare."""
+        """Let brokers give leaders down to their lower bound, to followers that are below theirs."""
         for broker in sorted(brokers, key=lambda b: self.least[b] - self.count[b]):
             for partition in list(self.led[broker]):
                 if self.count[broker] <= self.least[broker]:
@@ -133,10 +134,10 @@ class _LeaderCounts:
         self.led[after].append(partition)
 
     def _along_path(self, start: int, *, giving: bool) -> bool:
-        """Shift leaders along a shortest path, away from `start` or towards it; False when there is none.
+        """Shift leaders along a shortest path, away from `start` or towards it; False if there is no path.
 
-        As many at once as the start, the end and each edge of the path allow: partitions of different edges have
-        different leaders, so shifting one never uses up another.
+        As many are shifted at once as the start, the end and each edge of the path allow. Partitions of different edges
+        have different leaders, so to shift along one edge never uses up another.
         """
         edges = self._edges()
         towards = edges if giving else edges.T
@@ -156,7 +157,7 @@ class _LeaderCounts:
         return False
 
     def _edges(self) -> Ints:
-        """(B, B) how many partitions row leads and column follows, among those that may change."""
+        """(B, B) the number of partitions that the row's broker leads and the column's follows, and that may change."""
         board, brokers = self.board, len(self.count)
         members, leader = board.targets.members, board.replicas[:, 0].astype(np.int64)
         edges = np.zeros(brokers * brokers, dtype=np.int64)

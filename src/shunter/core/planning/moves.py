@@ -1,4 +1,4 @@
-"""A plan: where every replica ends, what has to move for it, what could not be done."""
+"""A plan: the final place of every replica, the copies that this takes, and what could not be done."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from shunter.core.planning.request import PlanRequest
 
 
 class Undone(NamedTuple):
-    """Something asked for that the plan doesn't reach: what it is, and why not."""
+    """Something that was asked for and that the plan doesn't reach: what it is, and why not."""
 
     what: str
     why: str
 
 
 class Assigned(NamedTuple):
-    """A partition that a plan changes: broker ids in order, as they shall be and as they are."""
+    """A partition that a plan changes: its broker ids in order, as they shall be and as they are."""
 
     topic: str
     partition: int
@@ -36,7 +36,7 @@ class ReplicaCopies:
     partition: Ints
     """(M,) index into the cluster's partitions."""
     source: Ints
-    """(M,) index of the broker whose replica goes for it, ABSENT when a replica is added."""
+    """(M,) index of the broker whose replica it takes the place of, ABSENT when a replica is added."""
     target: Ints
     """(M,) index of the broker that gets the replica."""
     size: Floats
@@ -44,7 +44,7 @@ class ReplicaCopies:
     why: Ints
     """(M,) a `Why`."""
     resource: Ints
-    """(M,) the `Resource` that asked for it, -1 when none did."""
+    """(M,) the `Resource` that the copy is for, -1 if there is none."""
 
     def __len__(self) -> int:
         return len(self.partition)
@@ -52,7 +52,7 @@ class ReplicaCopies:
 
 @dataclass(frozen=True, slots=True)
 class BalancedPlan:
-    """What `plan` gives. Arrays follow the cluster's order; loads are in the resources' own units."""
+    """The result of `plan`. Arrays follow the cluster's order; loads are in the resources' own units."""
 
     cluster: ClusterLoad
     request: PlanRequest
@@ -63,7 +63,7 @@ class BalancedPlan:
     """Indexes of the partitions whose replicas or order change, ascending."""
     moves: ReplicaCopies
     dropped: int
-    """Replicas that go without another one coming for them."""
+    """Replicas that are dropped without a new one in their place."""
     before: Floats
     """(B, K) loads, K being `targets.resources`."""
     after: Floats
@@ -71,12 +71,12 @@ class BalancedPlan:
 
     @property
     def total_bytes(self) -> float:
-        """The size of all replicas as they are, in the unit of the cluster's sizes."""
+        """The size of all present replicas, in the unit of the cluster's sizes."""
         return float((self.cluster.sizes * self.cluster.replication).sum())
 
     @property
     def bytes_moved(self) -> float:
-        """The size of all that gets copied."""
+        """The size of all copies."""
         return float(self.moves.size.sum())
 
     @property
@@ -100,7 +100,7 @@ class BalancedPlan:
         return np.asarray(loads[:, column] / self.targets.scale[column])
 
     def assignments(self) -> list[Assigned]:
-        """What changes, by topic and partition."""
+        """The changed partitions, in the order of topic and partition."""
         topics = [self.cluster.topics[topic] for topic in self.cluster.topic_of[self.changed].tolist()]
         numbers: list[int] = self.cluster.numbers[self.changed].tolist()
         targets, originals = self._broker_ids(self.replicas), self._broker_ids(self.cluster.replicas)
@@ -120,9 +120,9 @@ def widened(replicas: Indexes, width: int) -> Indexes:
 
 
 def difference(old: Indexes, new: Indexes, sizes: Floats, why: Codes, resource: Codes) -> tuple[ReplicaCopies, int]:
-    """Find what must be copied to get from one assignment to another, and how many replicas only go.
+    """Find the copies that lead from one assignment to another, and the number of replicas that are only dropped.
 
-    The k-th broker that is new to a partition is paired with the k-th that leaves it. Order alone costs nothing.
+    The k-th broker that is new to a partition is paired with the k-th that leaves it. A change of order costs nothing.
 
     All but `sizes` are (P, W): `old` as wide as `new`, `why` and `resource` by the slots of `new`.
     """

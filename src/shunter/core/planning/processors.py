@@ -1,8 +1,9 @@
-"""What a byte costs a broker's processors: brokers' own counters, explained by what they receive, lead and send.
+"""The cost of a byte in a broker's processor time, fitted from brokers' own counters of received, led and sent bytes.
 
-A broker's processors are busy for work / power. Work = idling + received x R + led x L + sent x S, the same costs for all
-brokers of a cluster; power is 1 for an average broker. The costs are found by least squares and are never below 0, so that a
-leader never costs less than a follower of the same partition. (Cruise Control's linear regression lets them be.)
+A broker's processors are busy for work / power. Work = idling + received x R + led x L + sent x S, with the same costs
+for all brokers of a cluster; power is 1 for an average broker. The costs are found by least squares and are never below
+0, so that a leader never costs less than a follower of the same partition. (Cruise Control's linear regression allows
+costs below 0.)
 """
 
 from __future__ import annotations
@@ -20,24 +21,24 @@ MB = 1e6
 _ROUNDS = 200
 _SETTLED = 1e-9
 _POWERS = 0.1, 10.0
-"""How much weaker or stronger than the average a broker may be."""
+"""The least and the greatest power of a broker; 1 is the average."""
 _CLEARLY_BETTER = 0.8
-"""Powers that were fitted count if they bring the held-back error below this part of what it is without them."""
+"""Fitted powers count if they bring the error over the held-back windows below this part of the error without them."""
 _RIDGE = 1e-9
 LEAST_CAPACITY = 0.01
-"""What a broker's processors get done at the least, in average brokers."""
+"""The least capacity that a broker's processors are given, in average brokers."""
 
 
 class BrokerWindows(NamedTuple):
-    """The windows of one broker as sums of products, of (1, received, led, sent, busy): all that least squares asks for."""
+    """The windows of one broker as sums of products of (1, received, led, sent, busy): all that least squares needs."""
 
     broker: int
     fitted: Floats
     """(5, 5) over the earlier windows."""
     held_back: Floats
-    """(5, 5) over the later ones."""
+    """(5, 5) over the later windows."""
     processors: float | None = None
-    """How many processors it has, where that is known."""
+    """How many processors the broker has; None: unknown."""
 
 
 class ProcessorFit(NamedTuple):
@@ -48,17 +49,17 @@ class ProcessorFit(NamedTuple):
     led: float
     sent: float
     powers: tuple[float, ...]
-    """The power of each broker, in the order in which they were given."""
+    """The power of each broker, in the order in which the brokers were given."""
     fitted_powers: bool
-    """Whether powers follow from the counters; else from the numbers of processors, or all are alike."""
+    """Whether powers were fitted from the counters. Else they are the numbers of processors, or all alike."""
     error: float
-    """Root of the mean square by which the held-back windows were missed, as a share of a broker's processors."""
+    """The root mean square error over the held-back windows, as a share of a broker's processors."""
     mean: float
-    """How busy brokers were in the held-back windows: mean share."""
+    """The mean share of processors that was busy in the held-back windows."""
 
     @property
     def relative_error(self) -> float:
-        """The error in parts of the mean."""
+        """The error as a share of the mean."""
         return self.error / self.mean if self.mean > 0 else float("inf")
 
     def share(self, at: int, received: float, led: float, sent: float) -> float:
@@ -67,16 +68,16 @@ class ProcessorFit(NamedTuple):
 
 
 def capacity_left(power: float, idling: float) -> float:
-    """What a broker's processors get done beside idling, in average brokers."""
+    """The capacity that a broker's processors have left beside idling, in average brokers."""
     return max(power - idling, LEAST_CAPACITY)
 
 
 def fit_processors(brokers: Sequence[BrokerWindows]) -> ProcessorFit | None:
-    """Fit costs and powers to brokers' windows; None where there are too few windows to tell anything.
+    """Fit costs and powers to brokers' windows; None if there are too few windows.
 
-    Two fits are held against the later windows: one with powers that are known beforehand (numbers of processors, where each
-    broker's is known; else all alike), and one with powers that follow from the counters. The second one counts only if it is
-    clearly better, since it can explain anything where brokers never change their load.
+    Two fits are tested on the later windows: one with powers that are known beforehand (the numbers of processors if
+    every broker's is known, else all alike), and one with powers that are fitted from the counters. The second fit
+    counts only if it is clearly better, because it can explain anything if brokers never change their load.
     """
     fitted = np.array([one.fitted for one in brokers])
     held_back = np.array([one.held_back for one in brokers])
@@ -112,8 +113,8 @@ def _costs(fitted: Floats, powers: Floats) -> Floats:
     """(4,) least squares with no cost below 0, from the normal equations."""
     normal = np.einsum("bij,b->ij", fitted[:, :FEATURES, :FEATURES], powers**-2.0)
     right = np.einsum("bi,b->i", fitted[:, :FEATURES, FEATURES], powers**-1.0)
-    # Columns of one size each, and a little of each that two which always go together share what they cost.
-    from scipy.optimize import nnls  # noqa: PLC0415  # a second to import, and few ask for it
+    # Scale the columns to one size. The ridge makes two columns that always change together share their cost.
+    from scipy.optimize import nnls  # noqa: PLC0415  # a second to import, and few callers need it
 
     size = np.sqrt(np.maximum(np.diag(normal), 1e-300))
     normal = normal / np.outer(size, size) + _RIDGE * np.eye(FEATURES)
@@ -123,7 +124,7 @@ def _costs(fitted: Floats, powers: Floats) -> Floats:
 
 
 def _free_powers(fitted: Floats, known: Floats) -> Floats:
-    """Costs and powers in turns, each the best for the other; the mean power stays 1."""
+    """Fit costs and powers in turns, each the best for the other; the mean power stays 1."""
     powers = known
     for _ in range(_ROUNDS):
         costs = _costs(fitted, powers)

@@ -1,4 +1,4 @@
-"""How a partition's replicas spread over racks: as evenly as the racks have brokers for."""
+"""The spread of a partition's replicas over racks: as even as the brokers of the racks allow."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ class RackRules:
         return bad
 
     def openings(self, others: list[int], replicas: int, current: int) -> Floats:
-        """Where one replica may be, given the partition's other replicas.
+        """The brokers where one replica may be, given the partition's other replicas.
 
         Args:
             others: Broker indexes of the other replicas.
             replicas: The replication factor.
-            current: The rack that the replica is in now, -1 for a new one; it is kept open when no rack is allowed.
+            current: The rack that the replica is in now, -1 for a new one; it is kept open if no rack is allowed.
 
         Returns:
-            (B,) 0 where it may be, -inf where it may not: a view that must not be written. Brokers that hold another
-            replica are shut by their rack only with a ceiling of 1; the caller shuts them otherwise.
+            (B,) 0 where it may be, -inf where it may not. The array is shared and must not be changed. Brokers that
+            hold another replica are shut by their rack only with a ceiling of 1; otherwise the caller has to shut them.
         """
         ceiling = self.ceiling(replicas)
         racks = self._racks

@@ -1,4 +1,4 @@
-"""What a plan does not reach, and why."""
+"""Names the aims that a plan does not reach, and why."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def what_is_left(plan: BalancedPlan, budget: Budget) -> tuple[Undone, ...]:
 
 
 def _told_apart(load: float, edge: float) -> tuple[str, str]:
-    """Both with as many digits as show which is greater; three, where that is enough."""
+    """Both figures with as many digits as show which is greater, at least three."""
     digits = 3
     while f"{load:.{digits}f}" == f"{edge:.{digits}f}" and digits < 9:
         digits += 1
@@ -66,7 +66,7 @@ def _why(plan: BalancedPlan, budget: Budget, broker: int, column: int, *, over: 
     goal, cluster = plan.targets, plan.cluster
     resource = goal.resources[column]
     if plan.request.scope is Scope.LEADERS:
-        return "the brokers that could lead more hold no replica of what it leads, by any path of exchanges"
+        return "brokers that could lead more hold no replica of its partitions, not even by a path of exchanges"
     smallest = float(cluster.sizes[goal.movable].min(initial=np.inf))
     if goal.movable.any() and (not budget.allows(smallest) or _capped(plan, budget)):
         return "the cap on bytes or moves is spent"

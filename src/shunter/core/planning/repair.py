@@ -1,7 +1,7 @@
-"""What bulk moving leaves: single moves and swaps, each of which lowers the sum of all violations.
+"""Improves a plan after the bulk moves, by single moves and swaps that each lower the sum of all violations.
 
-Aims are taken in their order, brokers from the worst on. A move counts only if the weighted violation of ALL aims
-falls, so a later aim never undoes an earlier one by more than it gains.
+Aims are taken in their order, brokers from the worst on. A move is made only if the weighted violation of ALL aims
+falls. So a later aim never undoes an earlier one by more than it gains.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from shunter.core.planning.cluster import ABSENT, Floats, Ints, Resource, distin
 
 _ROUNDS = 8
 _TRIES = 300
-"""Candidates looked at in vain before a broker is given up for this round."""
+"""Candidates that are tried in vain before a broker is given up for this round."""
 _PULLS_IN_VAIN = 30
 _FITS = 1.02
-"""A replica fits an excess if it is not more than this part of it."""
+"""A replica fits an excess if it is no larger than the excess times this factor."""
 _LARGER_TRIED = 30
 _TAKEN_BACK = 3_000
-"""Moves looked at, the largest first, when some may turn out not to be needed."""
+"""Moves that are checked, the largest first, for whether they are still needed."""
 _NOTHING = 1e-14
 _SWAP_WIDTH = 48
-"""Replicas of each side that are paired when a swap is sought."""
+"""Replicas of each side that are paired to find a swap."""
 _SWAP_BROKERS = 12
 _SWAPS = 40
 _SWAPS_SOUGHT = 200
-"""Swaps sought for one resource in a round, found or not: each looks at thousands of pairs."""
+"""The most searches for a swap for one resource in a round: each search looks at thousands of pairs."""
 _WORTH_A_ROUND = 0.98
 _WORTH_A_SWAP = 0.02
 """A swap takes at least this part of its broker's violation away."""
@@ -81,20 +81,20 @@ def _fill_all(board: Board, column: int) -> None:
             lack = float(targets.low[broker, column] - board.loads[broker, column])
             if lack <= _LEAST_GAIN or spare[giver] <= 0 or board.spent():
                 break
-            # Take from the fullest down to the next ones, not all from one.
+            # Take a part from each of the fullest brokers, not everything from one.
             part = min(lack, max(float(spare[giver]) / 2, lack / 4))
             _pull(board, giver, broker, column, part, only)
 
 
 def _only(board: Board, broker: int) -> Floats:
-    """What opens one broker alone."""
+    """(B,) 0 for one broker, -inf for all others."""
     only = np.full(len(board.violation), -np.inf)
     only[broker] = 0.0
     return only
 
 
 def _spare(board: Board, broker: int, column: int) -> Floats:
-    """How much each other broker has above its own lower bound."""
+    """(B,) how much each other broker has above its own lower bound."""
     targets = board.targets
     spare = np.where(targets.members, board.loads[:, column] - targets.low[:, column], 0.0)
     spare[broker] = 0.0
@@ -102,7 +102,7 @@ def _spare(board: Board, broker: int, column: int) -> Floats:
 
 
 def _fill_with_larger(board: Board, column: int) -> None:
-    """Fill what neither a replica that fits nor a swap has filled, by the smallest replica that is more than enough."""
+    """Fill brokers that neither a fitting replica nor a swap has filled, with the smallest replica that helps."""
     for broker in _outside(board, column, over=False):
         if not board.targets.receivers[broker]:
             continue
@@ -113,7 +113,7 @@ def _fill_with_larger(board: Board, column: int) -> None:
 
 
 def _pull_smallest(board: Board, giver: int, broker: int, column: int, only: Floats) -> bool:
-    """Move the smallest replica from one broker to one other whose move lowers the violation; False if there is none."""
+    """Move the smallest replica whose move to another broker lowers the violation; False if there is none."""
     partitions, slots, weight = _pullable(board, giver, broker, column)
     smallest = np.argsort(weight, kind="stable")[:_LARGER_TRIED].tolist()
     return any(
@@ -123,7 +123,7 @@ def _pull_smallest(board: Board, giver: int, broker: int, column: int, only: Flo
 
 
 def _pullable(board: Board, giver: int, broker: int, column: int) -> tuple[Ints, Ints, Floats]:
-    """Partitions, slots and weights (n,) of replicas that may go from one broker to one other, and help there."""
+    """Partitions, slots and weights (n,) of replicas that may go from one broker to another, and help."""
     partitions, slots, weights = _weights(board, giver)
     helps = _falls(board, giver, -weights) + _falls(board, broker, weights) > _LEAST_GAIN
     helps &= (weights[:, column] > 0) & (board.cluster.sizes[partitions] <= board.budget.size)
@@ -133,7 +133,7 @@ def _pullable(board: Board, giver: int, broker: int, column: int) -> tuple[Ints,
 
 
 def _pull(board: Board, giver: int, broker: int, column: int, amount: float, only: Floats) -> None:
-    """Move about `amount` from one broker to one other; all candidates are weighed at once before any is tried."""
+    """Move about `amount` from one broker to another; all candidates are weighed at once before any is tried."""
     partitions, slots, weight = _pullable(board, giver, broker, column)
     failures = 0
     for candidate in _in_order(board, column, partitions, weight, amount) or _smallest(weight):
@@ -195,7 +195,7 @@ def shed(board: Board, broker: int, column: int, amount: float, opened: Floats, 
         else:
             failures += 1
     if left > _LEAST_GAIN:
-        # Nothing that fits is left: the smallest of what is more than enough.
+        # No replica that fits is left, so try the smallest of those that are more than enough.
         enough = np.flatnonzero((weight > left) & (board.replicas[partitions, slots] == broker))
         for candidate in enough[np.argsort(weight[enough], kind="stable")][:_LARGER_TRIED].tolist():
             if _move_one(board, int(partitions[candidate]), int(slots[candidate]), broker, column, opened, why):
@@ -204,7 +204,7 @@ def shed(board: Board, broker: int, column: int, amount: float, opened: Floats, 
 
 
 def _in_order(board: Board, column: int, partitions: Ints, weight: Floats, amount: float) -> list[int]:
-    """Candidates in the order in which they are tried: for disk the largest first, else what costs least a unit."""
+    """Candidates in the order in which they are tried: for disk the largest first, else the cheapest per unit first."""
     if board.targets.resources[column] is Resource.DISK:
         fitting = np.flatnonzero(weight <= amount * _FITS)
         falling: list[int] = fitting[np.argsort(-weight[fitting], kind="stable")].tolist()
@@ -245,7 +245,7 @@ def _swap_all(board: Board, column: int) -> None:
 
 
 def _swap(board: Board, broker: int, column: int, *, over: bool) -> bool:
-    """Exchange a replica of this broker for another one's, the best of the pairs looked at; False if none helps."""
+    """Exchange a replica of this broker for another broker's, by the best pair that is found; False if none helps."""
     targets = board.targets
     load = board.loads[:, column]
     excess = load[broker] - targets.high[broker, column] if over else load[broker] - targets.low[broker, column]
@@ -269,7 +269,7 @@ def _swap(board: Board, broker: int, column: int, *, over: bool) -> bool:
 
 
 def _sample(board: Board, broker: int, column: int, excess: float, over: bool) -> tuple[Ints, Ints]:
-    """Replicas worth pairing: on the side that gives, those near the excess; on the other, the smallest ones too."""
+    """Replicas to pair: near the excess on the side that has too much, else the smallest, and some of all sizes."""
     partitions, slots = board.held_by(broker)
     weight = board.targets.every[partitions, column] + np.where(
         slots == 0, board.targets.leading[partitions, column], 0
@@ -306,7 +306,7 @@ def _best_pair(
     gain[cost > board.budget.size] = -np.inf
     if board.budget.moves < 2:
         return None
-    # Among swaps that help alike, the one with fewer bytes.
+    # Among swaps that help equally, prefer the one with fewer bytes.
     value = gain - 1e-3 * cost / targets.scale[targets.resources.index(Resource.DISK)] * (gain > 0)
     row, at = np.unravel_index(int(value.argmax()), value.shape)
     if value[row, at] <= max(_LEAST_GAIN, _WORTH_A_SWAP * float(board.violation[broker])):
@@ -315,7 +315,7 @@ def _best_pair(
 
 
 def take_back(board: Board) -> None:
-    """Send replicas home whose move turned out not to be needed, the largest first; it saves their bytes."""
+    """Put replicas back whose move turned out not to be needed, the largest first; this saves their bytes."""
     start, now = board.start, board.replicas
     moved = (now != start) & (now != ABSENT) & ~(now[:, :, None] == start[:, None, :]).any(axis=2)
     rows, slots = np.nonzero(moved)
@@ -331,9 +331,9 @@ def take_back(board: Board) -> None:
 
 
 def spread_topics(board: Board) -> None:
-    """Even out each topic over the brokers as far as no band is left for it; the last aim of all.
+    """Spread each topic over the brokers, as the last aim, as far as no band suffers from it.
 
-    No broker keeps more than the topic's share, rounded up, and one: an exact spread would cost many bytes.
+    No broker keeps more than the topic's share, rounded up, plus one: an exact spread would cost many bytes.
     """
     held, targets = board.topic_held, board.targets
     if held is None:

@@ -1,4 +1,4 @@
-"""What is asked of a plan: its scope, its hard rules, its caps."""
+"""A request for a plan: its scope, its hard rules, its caps."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from shunter.errors import ShunterError
 from shunter.model.inventory import OfflineReplica, TopicWish
 
 
-class PlanRefused(ShunterError):  # as RequestRejected: said of the request
-    """A request that no plan can serve: names what was asked and why it can't be."""
+class PlanRefused(ShunterError):  # named for the request, as RequestRejected
+    """A request that no plan can serve: the text names the request's fault and the reason."""
 
 
 class Scope(Enum):
-    """What a plan may touch."""
+    """The part of a cluster that a plan may touch."""
 
     REBALANCE = "rebalance"
     """Everything may move, until each broker is within the band."""
     DRAIN = "drain"
-    """What `brokers` hold goes elsewhere; nothing else moves."""
+    """All replicas of `brokers` go to other brokers; nothing else moves."""
     FILL = "fill"
     """Replicas move only to `brokers`, until these are within the band."""
     FIX_RACKS = "fix-racks"
-    """Only partitions change whose replicas share racks without need."""
+    """Only partitions whose replicas share racks without need change."""
     CHANGE_REPLICATION = "change-replication"
-    """`replication` replicas for each partition of `topics` (all of them, when none is named)."""
+    """Each partition of `topics` gets `replication` replicas (of all topics, if none is named)."""
     REPLACE = "replace"
-    """Each of `brokers` hands all it has to the broker at the same place in `replacements`."""
+    """Each of `brokers` hands all its replicas to the broker at the same place in `replacements`."""
     EMPTY_DISKS = "empty-disks"
     """Replicas move only away from brokers whose disk is fuller than `disk_limit`."""
     FILLING_DISKS = "filling-disks"
-    """As `empty-disks`, where sizes and capacities are those of a day to come."""
+    """As `empty-disks`, with the sizes and capacities of a day to come."""
     LEADERS = "leaders"
     """Only the order of replicas changes: no byte moves."""
     DEMOTE = "demote"
@@ -40,9 +40,9 @@ class Scope(Enum):
     OFFLINE = "offline"
     """Every replica of `offline` goes to another broker; nothing else moves. `brokers` are dead."""
     TOPICS = "topics"
-    """What `wishes` say of topics: how many replicas, in which racks, on which brokers; nothing else moves."""
+    """Topics change as `wishes` say: how many replicas, in which racks, on which brokers; nothing else moves."""
     DISKS = "disks"
-    """Replicas move between the log dirs of their own broker: `plan_disks` plans it, from what brokers tell of them."""
+    """Replicas move between the log dirs of their own broker. `plan_disks` plans this, from brokers' own reports."""
 
 
 EMPTYING = (Scope.EMPTY_DISKS, Scope.FILLING_DISKS)
@@ -51,7 +51,7 @@ EMPTYING = (Scope.EMPTY_DISKS, Scope.FILLING_DISKS)
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """A request. Shares and headroom are fractions; caps are None where there is none."""
+    """A request. Shares and headroom are fractions; a cap of None is no cap."""
 
     scope: Scope = Scope.REBALANCE
     brokers: tuple[int, ...] = ()
@@ -64,17 +64,17 @@ class PlanRequest:
     topics: tuple[str, ...] = ()
     """Topics whose replication changes; none named: all."""
     disk_limit: float | None = None
-    """EMPTY_DISKS, FILLING_DISKS: the share of its capacity that a disk may fill (of the mean, where no capacity is known)."""
+    """EMPTY_DISKS, FILLING_DISKS: the share of its capacity that a disk may fill (of the mean, if that is unknown)."""
     excluded_topics: tuple[str, ...] = ()
-    """Nothing of these changes, neither replicas nor order."""
+    """Topics that do not change, neither their replicas nor the order."""
     excluded_brokers: tuple[int, ...] = ()
-    """Nothing comes to these and nothing leaves them; they are no part of any mean."""
+    """Brokers that no replica comes to or leaves. They don't count for any mean."""
     band: float = 0.1
     """How far from its share a broker may be."""
     aims: tuple[Resource, ...] = tuple(Resource)
-    """What to bring into the band, the most important first; aims without figures are left out."""
+    """Resources to bring into the band, the most important first; those without figures are left out."""
     spread_topics: bool = False
-    """Last aim: no broker keeps more of a topic than its share, rounded up, and one."""
+    """Last aim: no broker keeps more of a topic than its share, rounded up, plus one."""
     headroom: float = 0.2
     """The share of each capacity that stays free, also while data is copied."""
     max_replicas: int | None = None
@@ -84,5 +84,5 @@ class PlanRequest:
 
     @property
     def leaving(self) -> tuple[int, ...]:
-        """Brokers that all replicas leave: these may be dead."""
+        """Brokers that all replicas leave; they may be dead."""
         return self.brokers if self.scope in {Scope.DRAIN, Scope.REPLACE, Scope.OFFLINE} else ()

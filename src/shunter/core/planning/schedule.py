@@ -1,8 +1,8 @@
-"""In which order moves run, how long they take, and the least time that any order takes (docs/scheduling.md).
+"""The order in which moves run, the time that they take, and the least time of any order (docs/scheduling.md).
 
-`Dispatcher` says what to start next, move by move; the executor drives it with what really finishes, `schedule` with
-a model of bandwidth. The model: a broker's bandwidth is split evenly over its moves in each direction, and a move runs
-at the smaller of what its source and its target give it.
+`Dispatcher` says which move to start next; `schedule` drives it with a model of bandwidth. In the model, a broker's
+bandwidth is split evenly over its moves in each direction, and a move runs at the smaller of the rates that its source
+and its target give it.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from shunter.core.planning.request import PlanRefused
 
 _DONE = 1e-9
 _LIGHTER_END = 0.01
-"""How much the less busy end of a move counts beside the busier one."""
+"""The weight of the less busy end of a move, beside the busier end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transfers:
-    """What is to be copied; M rows. `source` is the broker that is read from, ABSENT where it does not matter."""
+    """The copies to be made; M rows. `source` is the broker that is read from, ABSENT if it does not matter."""
 
     source: Ints
     target: Ints
     size: Floats
     """(M,) bytes."""
     growth: Floats | None = None
-    """(M,) bytes per second that are appended while it runs."""
+    """(M,) bytes per second that are appended to the partition while the copy runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Concurrency(NamedTuple):
 
 
 class ExpectedDuration(NamedTuple):
-    """Seconds. `lower_bound` is proven; `least` to `most` is the interval that past moves, or the assumption, give."""
+    """Seconds. `lower_bound` is proven; `least` to `most` is the interval from past moves, or from an assumption."""
 
     lower_bound: float
     least: float
@@ -58,7 +58,7 @@ class ExpectedDuration(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When each move starts and ends, seconds from the start of all; inf for what never gets ahead of its growth."""
+    """When each move starts and ends, in seconds from the start; inf for a move that never gets ahead of its growth."""
 
     start: Floats
     end: Floats
@@ -67,11 +67,11 @@ class Schedule:
 
 
 class Dispatcher:
-    """Chooses what to start next: moves of the busiest broker first, its longest ones first.
+    """Chooses the moves to start next: those of the busiest broker first, and of these the longest first.
 
-    A broker's work is what it still has to send (or receive) over its bandwidth; the broker with most work decides
-    when everything is done, so it must never idle. With per-broker bounds equal everywhere, a broker with all its
-    places taken uses its whole bandwidth, whoever the other ends are.
+    A broker's work is the time that it still has to send (or receive) at its bandwidth. The broker with most work
+    decides when everything is done, so it must never idle. If per-broker bounds are equal everywhere, a broker with all
+    its places taken uses its whole bandwidth, whichever brokers the other ends are.
 
     Invariants: a move is waiting, running or finished; places never exceed the bounds.
     """
@@ -81,7 +81,7 @@ class Dispatcher:
         brokers = len(bandwidth.sent)
         self.limits = limits
         self.size = transfers.size
-        # A move without a source reads from an extra, boundless broker behind the others.
+        # A move without a source reads from an extra broker without bounds, behind the others.
         self.source = np.where(transfers.source == ABSENT, brokers, transfers.source)
         self.target = transfers.target
         self.sent = np.append(bandwidth.sent, np.inf)
@@ -98,12 +98,12 @@ class Dispatcher:
         falling = np.argsort(-self.size, kind="stable")
         self._from = _by_broker(falling, self.source, brokers + 1)
         self._to = _by_broker(falling, self.target, brokers)
-        # Ends of the moves that finished since the last question; None where any broker may have a free place.
+        # Ends of the moves that finished since the last call; None if any broker may have a free place.
         self._freed: list[tuple[int, int]] | None = None
         self._all = falling
 
     def next_moves(self) -> list[int]:
-        """Start whatever may start now; the moves' indexes, the most urgent first."""
+        """Start all moves that may start now; returns their indexes, the most urgent first."""
         started: list[int] = []
         while self._total_places > 0:
             candidates = self._candidates()
@@ -114,12 +114,12 @@ class Dispatcher:
             move = int(candidates[int(urgency.argmax())])
             self._take(move)
             started.append(move)
-        # A bound on the total holds back moves of any broker, so then all have to be asked again.
+        # A bound on the total holds back moves of any broker, so then all moves are candidates again.
         self._freed = None if self.limits.total else []
         return started
 
     def finished(self, move: int) -> None:
-        """A running move has ended; its places are free again."""
+        """Note that a running move has ended, and free its places."""
         assert self.running[move]
         source, target = int(self.source[move]), int(self.target[move])
         self.running[move] = False
@@ -206,7 +206,7 @@ def schedule(transfers: Transfers, bandwidth: Bandwidth, limits: Concurrency | N
 
 
 class _Run:
-    """The model: running moves with what is left of them, and time."""
+    """The model: running moves, the bytes that are left of each, and the time."""
 
     def __init__(self, transfers: Transfers, bandwidth: Bandwidth, dispatcher: Dispatcher) -> None:
         count = len(transfers.size)
@@ -260,7 +260,8 @@ def expected_duration(
     Args:
         planned: The schedule.
         past_ratios: Real over planned duration of past moves; their 10th, 50th and 90th percentiles scale it.
-        assumed_slowdown: Without past moves: how much slower it may be; the least is then the lower bound.
+        assumed_slowdown: How many times as long it may take, if there are no past moves. The least is then the lower
+            bound.
     """
     if past_ratios is None or not len(past_ratios):
         longest = planned.makespan * assumed_slowdown
@@ -272,7 +273,7 @@ def expected_duration(
 
 
 def fixed_batches(transfers: Transfers, bandwidth: Bandwidth, batch: int) -> float:
-    """Model what most tools do: so many moves at a time in the given order, the next batch when the last one ends.
+    """Model most other tools: a fixed number of moves at a time in the given order, and the next batch after the last.
 
     Returns:
         The makespan in seconds under the same model of bandwidth.

@@ -1,4 +1,4 @@
-"""What has to happen whatever the balance is: drained brokers, shared racks, replication factors, replacements."""
+"""Changes that a scope asks for whatever the balance is: drains, shared racks, replication factors, replacements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shunter.core.wording import counted
 
 
 def apply_scope(board: Board, request: PlanRequest) -> list[Undone]:
-    """Make the changes that the scope itself asks for; balance comes after."""
+    """Make the changes that the scope itself asks for; balance comes later."""
     if request.scope is Scope.DRAIN:
         return _drain(board, request.brokers, Why.DRAINED)
     if request.scope is Scope.REPLACE:
@@ -64,13 +64,13 @@ def check(request: PlanRequest) -> None:
 
 
 def check_brokers(cluster: ClusterLoad, request: PlanRequest, goal: Targets) -> None:
-    """Refuse to empty brokers when the others are too few for a partition's replicas.
+    """Refuse to empty brokers if the others are too few for a partition's replicas.
 
     Raises:
         PlanRefused: Names the partition.
     """
     if request.scope not in {Scope.DRAIN, Scope.REPLACE}:
-        return  # Of what is offline, each replica that finds no broker is told by itself.
+        return  # Offline replicas that find no broker are reported one by one.
     leaving = ~goal.members & ~np.isin(np.array(cluster.brokers), request.excluded_brokers)
     concerned = (leaving[cluster.replicas] & (cluster.replicas != ABSENT)).any(axis=1) & goal.movable
     staying = int(goal.members.sum()) + len(request.excluded_brokers)
@@ -88,7 +88,7 @@ def _needs(board: Board) -> Floats:
 
 
 def _affordable(board: Board, partitions: Ints, slots: Ints) -> tuple[Ints, Ints, int]:
-    """Cut what must move down to what the caps allow, the smallest first so that most get done."""
+    """Cut the replicas that must move down to those that the caps allow; the smallest are kept, so that most move."""
     sizes = board.cluster.sizes[partitions]
     order = np.argsort(sizes, kind="stable")
     paid = (np.cumsum(sizes[order]) <= board.budget.size) & (np.arange(1, len(order) + 1) <= board.budget.moves)
@@ -123,7 +123,7 @@ def _drain(board: Board, brokers: tuple[int, ...], why: Why) -> list[Undone]:
 
 
 def _leave_offline(board: Board, request: PlanRequest) -> list[Undone]:
-    """Give each replica that is offline another broker; what has no replica elsewhere has nothing to be copied from."""
+    """Give each offline replica another broker, unless all replicas of its partition are offline: none has its data."""
     cluster, undone = board.cluster, list[Undone]()
     rows = {
         (cluster.topics[topic], number): at
@@ -137,7 +137,9 @@ def _leave_offline(board: Board, request: PlanRequest) -> list[Undone]:
             gone.setdefault(at, []).append(board.replicas[at].tolist().index(index[offline.broker]))
     lost = {at for at, slots in gone.items() if len(slots) == board.factors[at]}
     undone += [
-        Undone(f"{cluster.partition_name(at)} stays where it is", "all its replicas are offline: nobody has its data")
+        Undone(
+            f"{cluster.partition_name(at)} stays where it is", "all its replicas are offline: no broker has its data"
+        )
         for at in sorted(lost)
     ]
     pairs = [(at, slot) for at, slots in sorted(gone.items()) if at not in lost for slot in sorted(slots)]
@@ -206,7 +208,7 @@ def _fix_racks(board: Board) -> list[Undone]:
 
 
 def _fix_one(board: Board, partition: int) -> bool:
-    """Move the one replica whose going helps most: out of the fullest rack, a follower before the leader."""
+    """Move the replica that helps most: one in the rack with most replicas, a follower before the leader."""
     rules, replicas = board.targets.rules, board.replicas
     row: list[int] = replicas[partition].tolist()
     slots = [slot for slot, broker in enumerate(row) if broker != ABSENT]
@@ -276,7 +278,7 @@ def _add_one(board: Board, partition: int) -> bool:
 
 
 def _drop_one(board: Board, partition: int) -> None:
-    """Drop a follower: from the rack that has most of this partition, then from the fullest broker."""
+    """Drop a follower: one in the rack with most of this partition's replicas, else on the fullest broker."""
     rack_of, row = board.targets.rules.rack_of, board.replicas[partition].tolist()
     slots = [slot for slot in range(len(row)) if row[slot] != ABSENT]
     held = np.bincount([int(rack_of[row[slot]]) for slot in slots], minlength=len(board.cluster.racks))

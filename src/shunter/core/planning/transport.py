@@ -1,8 +1,8 @@
-"""The bulk of a rebalance: how much each broker gives and takes, which replicas those are, where each one goes.
+"""The bulk of a rebalance: how much each broker gives and takes, which replicas leave it, and where each one goes.
 
-The levels are water levels: the fullest brokers come down together, the emptiest go up together, and exactly as much
-is moved as the band asks for (or the cap allows). Both the highest and the lowest load are then the best that so many
-bytes can buy, whatever the replicas' sizes are.
+The levels are water levels: the fullest brokers come down together, the emptiest go up together, and exactly as many
+bytes move as the band asks for (or the cap allows). Then both the highest and the lowest load are the best that this
+number of bytes can reach, whatever the replicas' sizes are.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from shunter.core.planning.cluster import ABSENT, Flags, Floats, Ints, Resource,
 _DISK_MARGIN = 0.003
 """Aim this far inside the band's edges, as a share of the mean: packing is not exact."""
 _COUNT_MARGIN = 0.02
-"""The same for counts, which small replicas mend at hardly any bytes."""
+"""The margin for counts, which small replicas correct with few bytes."""
 _PULL = {Resource.DISK: 1.0, Resource.BYTES_IN: 0.5, Resource.REPLICAS: 0.015}
-"""How strongly each resource draws a replica; leaders are settled afterwards, by order."""
+"""The weight of each resource when a replica gets its broker. Leaders are balanced afterwards, by the order."""
 _RESERVED = 0.05
-"""The part of a cap on bytes that is kept for what comes after disk; counts get far with it."""
+"""The part of a cap on bytes that is kept for the aims after disk; it suffices for most counts."""
 _SURE = 0.9
-"""The part of a proportional share that every group gets before the rest goes where it helps most."""
+"""The part of its proportional share that every group gets before the rest goes where it helps most."""
 _STEPS = 64
 """Points of each group's curve when a limit is shared out."""
 _NEED_RENEWED = 256
-"""Placements between two looks at how much is still to be placed."""
+"""Placements after which the mean need is computed again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """(B,) what each broker gives and takes of one resource; both add up to the same within each group."""
+    """(B,) how much of one resource each broker gives and takes. Within each group both have the same sum."""
 
     give: Floats
     take: Floats
 
 
 def balance_bulk(board: Board) -> None:
-    """Move what must move for disk, taking along as many replicas as their counts ask for."""
+    """Move replicas to balance disks, and choose as many of them as balanced counts ask for."""
     targets = board.targets
     disk, replicas = targets.column(Resource.DISK), targets.column(Resource.REPLICAS)
     if disk is None or replicas is None or targets.weight[disk] == 0:
@@ -61,9 +61,9 @@ def balance_bulk(board: Board) -> None:
 
 
 def balance_counts(board: Board) -> None:
-    """Even the replica counts out with the smallest replicas, as far as what is left of a cap on bytes goes.
+    """Even out the replica counts with the smallest replicas, as far as the rest of a cap on bytes allows.
 
-    The level to which the fullest come down together is the lowest whose smallest replicas can be paid for.
+    The fullest brokers come down together, to the lowest level that the smallest replicas can reach within the cap.
     """
     targets = board.targets
     replicas = targets.column(Resource.REPLICAS)
@@ -106,7 +106,7 @@ def _smallest_first(board: Board, broker: int) -> tuple[Ints, Ints]:
 def flows(board: Board, column: int, *, margin: float, limit: float) -> Flow:
     """Find the water levels of one resource.
 
-    `margin` says how far inside the band to aim, `limit` how much may be moved in all; both in shares of the mean.
+    `margin` is how far inside the band to aim, `limit` how much may be moved in all; both are shares of the mean.
     """
     targets = board.targets
     load, share = board.loads[:, column], targets.share[:, column]
@@ -134,11 +134,12 @@ def flows(board: Board, column: int, *, margin: float, limit: float) -> Flow:
 
 
 def _within(board: Board, column: int, wanted: Floats, limit: float) -> Floats:
-    """Share a limit out among the groups: no top and no bottom worse than in proportion, the rest where it helps most.
+    """Share a limit out among the groups: first about in proportion, then the rest where it helps most.
 
-    A group's last byte takes h - l off the sum of squares, h being the level its givers have come down to and l the one
-    its takers have come up to. But spent by that alone, the emptiest brokers of a group would get next to nothing; so
-    each group first gets what keeps the highest h and the lowest l where a proportional share would bring them.
+    A group's last byte takes h - l off the sum of squares. Here h is the level that its givers have come down to, and l
+    the level that its takers have come up to. By this rule alone, the emptiest brokers of a group could get almost
+    nothing. So each group first gets enough to bring the highest h and the lowest l of all groups to where a
+    proportional share would bring them.
     """
     if wanted.sum() <= limit:
         return wanted
@@ -176,12 +177,12 @@ def _within(board: Board, column: int, wanted: Floats, limit: float) -> Floats:
 
 
 def _level(load: Floats, share: Floats, who: Flags, amount: float, *, down: bool) -> float:
-    """The share of the mean that the fullest come down to (or the emptiest up to) when `amount` leaves (arrives)."""
+    """The level, as a share of the mean, that the fullest reach if `amount` leaves (or the emptiest if it arrives)."""
     load, share = load[who], share[who]
     ratio = load / np.maximum(share, 1e-12)
     order = np.argsort(-ratio if down else ratio, kind="stable")
     loads, shares = np.cumsum(load[order]), np.cumsum(share[order])
-    # With the first k brokers taking part, their common level is (their loads -+ amount) / their shares.
+    # If the first k brokers take part, their common level is (their loads -+ amount) / their shares.
     levels = (loads - amount) / shares if down else (loads + amount) / shares
     return float(levels.max() if down else levels.min())
 
@@ -286,16 +287,17 @@ def place(
     why: Why = Why.OVER,
     resource: Resource = Resource.DISK,
 ) -> Ints:
-    """Give each replica a broker, in the order given: the one whose need is most alike to what the replica weighs.
+    """Give each replica a broker, in the given order: the broker whose need resembles the replica's weight most.
 
-    Maximising need · weight is the steepest descent of the squared distance to the targets: large replicas go where
-    bytes are missing, small ones where replicas are. Of brokers alike, the one with fewer replicas of the topic.
+    To maximise need · weight is the steepest descent of the squared distance to the targets: large replicas go to
+    brokers that lack bytes, small ones to brokers that lack replicas. Among similar brokers, one with fewer replicas of
+    the topic is chosen.
 
     `need` (B, K) is what each broker lacks, in shares of the mean; it is changed in place. With `must` a replica is
-    placed also where nothing is needed: one that is drained has to go somewhere.
+    also placed on a broker that needs nothing, because a drained replica has to go somewhere.
 
     Returns:
-        Positions in `partitions` of what found no broker.
+        Positions in `partitions` of the replicas that found no broker.
     """
     targets, cluster = board.targets, board.cluster
     weigh = np.array(
@@ -330,7 +332,7 @@ def place(
 def _put(
     board: Board, need: Floats, what: tuple[int, int], to: int, added: Floats, reason: tuple[Why, Resource]
 ) -> None:
-    """Move without keeping `loads` up, which `place` adds up at its end."""
+    """Move a replica without updating `loads`, which `place` adds up anew at its end."""
     partition, slot = what
     here = int(board.replicas[partition, slot])
     board.replicas[partition, slot] = to

@@ -1,6 +1,6 @@
-"""The hours of a week: when a broker is busiest by all that it carries together, and when moves disturb least.
+"""The hours of a week: when a broker is busiest with its traffic and moves together, and when moves disturb least.
 
-Hours are counted from Monday 00:00 UTC, 0 to 167. A week comes again and again.
+Hours are counted from Monday 00:00 UTC, 0 to 167. Every week is taken to be the same.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from shunter.core.planning.cluster import Floats
 
 HOURS = 168
 _ALIKE = 0.01
-"""Hours whose worst broker is no fuller than by this are alike: then the earlier one is taken."""
+"""If the worst brokers of two starts differ by no more than this, the earlier start is taken."""
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 class WorstHour(NamedTuple):
-    """The broker, and the hour of the week, that is fullest while moves run. `share` 1 is all of its limit."""
+    """The fullest broker while moves run, and its hour of the week. `share` 1 is all of its limit."""
 
     share: float
     row: int
@@ -26,12 +26,12 @@ class WorstHour(NamedTuple):
 
 
 class QuietStart(NamedTuple):
-    """When moves should begin. `wait_hours` is counted from the hour that it was asked in."""
+    """When moves should begin. `wait_hours` is counted from the present hour."""
 
     wait_hours: int
     then: WorstHour
     now: WorstHour
-    """The same, if they begin at once: what it costs not to wait."""
+    """The worst hour if the moves begin at once: the price of not waiting."""
 
 
 def hour_name(hour: int) -> str:
@@ -40,13 +40,13 @@ def hour_name(hour: int) -> str:
 
 
 def quietest_start(copying: Floats, week: Floats, limit: Floats, now: int) -> QuietStart:
-    """Find the hour of the week in which moves begin best: the fullest broker is then the least full.
+    """Find the best hour of the week for moves to begin: the hour with which the fullest broker is least full.
 
     Args:
-        copying: (R, K) what the moves add in each hour from their start; R are brokers' directions.
-        week: (R, 168) what each carries without them.
-        limit: (R,) what each can carry; above 0.
-        now: The hour of the week now; of hours that are alike the next one is taken.
+        copying: (R, K) the load that the moves add in each hour from their start; R are brokers' directions.
+        week: (R, 168) the load of each without the moves.
+        limit: (R,) the load that each can carry; above 0.
+        now: The present hour of the week; of equally good hours the next one is taken.
     """
     starts = (now + np.arange(HOURS)) % HOURS
     worst = [_worst(copying, week, limit, int(start)) for start in starts]

@@ -1,6 +1,6 @@
-"""What if: brokers that are not there yet, another replication factor or retention, a rack lost; and the fewest brokers that fit.
+"""What if: more brokers, another replication factor or retention, a lost rack; and the fewest brokers that fit.
 
-A change makes another cluster of a cluster, the planner plans that one, and what counts is how full each broker ends.
+A change turns the cluster into another one. The planner plans that one, and the answer is how full each broker ends.
 """
 
 from __future__ import annotations
@@ -42,35 +42,35 @@ class ClusterChange:
     added: int = 0
     """Brokers that do not exist yet."""
     disk: float | None = None
-    """Room on the disks of each of them, and of any broker whose room is not known. None: the median of the others."""
+    """Capacity of a new broker's disks, and of a broker whose capacity is not known. None: the median of the others."""
     network: float | None = None
-    """What the network of each of them carries each way; None: the median of the others."""
+    """Capacity of a new broker's network each way; None: the median of the others."""
     racks: tuple[str, ...] = ()
     """Racks that the new brokers get in turn; none named: each goes to the rack with the fewest brokers."""
     lost_racks: tuple[str, ...] = ()
     replication: int = 0
-    """The replication factor of `topics`; 0 leaves it."""
+    """The new replication factor of `topics`; 0: no change."""
     topics: tuple[str, ...] = ()
     """Topics whose replication factor changes; none named: all."""
     retention: tuple[tuple[str, float], ...] = ()
-    """Topics' sizes as a factor of what they are now; the first pattern that fits a topic counts."""
+    """Topics' sizes as a factor of their present sizes; the first pattern that fits a topic counts."""
     traffic: float = 1.0
-    """What is written and read, as a factor of what it is now."""
+    """Bytes written and read, as a factor of the present ones."""
 
 
 class Survival(NamedTuple):
-    """What is left at once when racks are lost, before anything is copied."""
+    """The cluster right after racks were lost, before anything is copied."""
 
     unavailable: tuple[str, ...]
     """Partitions without any replica left."""
     below_min_isr: tuple[str, ...]
-    """Partitions that have a leader, and fewer replicas than min.insync.replicas: producers with acks=all are refused."""
+    """Partitions with a leader and fewer replicas than min.insync.replicas: producers with acks=all are refused."""
     loads: Floats
-    """(B, K) what each broker carries when leadership has moved to the replicas that are left."""
+    """(B, K) each broker's load after leadership has moved to the remaining replicas."""
 
 
 class BrokerFill(NamedTuple):
-    """How much of a capacity a broker's load takes: 1 is all of it. `stood_in` is None where no rack is lost."""
+    """How much of a capacity a broker's load takes: 1 is all of it. `stood_in` is None if no rack is lost."""
 
     broker: int
     rack: str
@@ -84,15 +84,15 @@ class BrokerFill(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChangeAnswer:
-    """What a change comes to."""
+    """The outcome of a change."""
 
     plan: BalancedPlan
-    """From the replicas as they are, in the changed cluster, to where they should be."""
+    """The plan in the changed cluster, from the present replicas to the wanted ones."""
     added: tuple[int, ...]
     lost: tuple[int, ...]
     survival: Survival | None
     reached: bool
-    """Whether no replica stays on a lost broker, and every replication factor that was asked for is there."""
+    """Whether no replica stays on a lost broker, and every topic has the replication factor that was asked for."""
 
     def fills(self) -> Iterator[BrokerFill]:
         """Each broker and each resource whose capacity is known."""
@@ -113,12 +113,12 @@ class ChangeAnswer:
 
     @property
     def fits(self) -> bool:
-        """Whether all is reached, and every broker that is not lost keeps the headroom of every capacity that is known."""
+        """Whether `reached`, and every broker that is not lost keeps the headroom of each of its known capacities."""
         most = 1 - self.plan.request.headroom + _NEARLY
         return self.reached and all(one.after <= most for one in self.fills() if one.broker not in self.lost)
 
     def least_seconds(self, rate: float) -> float:
-        """The time that copying takes at least, where each broker copies at a rate (bytes/s) each way.
+        """The least seconds that copying takes if each broker copies at a rate (bytes/s) each way.
 
         Schedules of Shunter come within a few percent of this bound (docs/scheduling.md).
         """
@@ -134,13 +134,13 @@ class ChangeAnswer:
 
 
 def answer(cluster: ClusterLoad, change: ClusterChange, request: PlanRequest) -> ChangeAnswer:
-    """Plan a cluster as it would be.
+    """Plan the cluster as it would be after a change.
 
     Args:
         request: Headroom, band, aims and exclusions; the scope follows from the change.
 
     Raises:
-        PlanRefused: The change names what the cluster doesn't have, or can't be planned at all.
+        PlanRefused: The change names a rack or topic that the cluster doesn't have, or can't be planned at all.
     """
     start = changed(cluster, change)
     lost = _lost(start, change)
@@ -160,14 +160,14 @@ def answer(cluster: ClusterLoad, change: ClusterChange, request: PlanRequest) ->
 def fewest_brokers(
     cluster: ClusterLoad, change: ClusterChange, request: PlanRequest, most: int = MOST_BROKERS
 ) -> ChangeAnswer:
-    """Find the least number of new brokers with which the change fits; `ChangeAnswer.fits` is false where `most` don't do.
+    """Find the least number of new brokers with which the change fits; `fits` is False if `most` are too few.
 
-    One broker fewer was planned too and does not fit, or can't by the sum of what is carried. (More brokers are taken never to
-    fit worse.)
+    One broker fewer was planned too and does not fit, or can't fit by the sum of all loads. (This assumes that a change
+    never fits worse with more brokers.)
 
     Args:
-        change: Its `added` is not looked at.
-        request: `headroom` is what every broker must keep.
+        change: Its `added` is ignored.
+        request: Every broker must keep its `headroom`.
 
     Raises:
         PlanRefused: as `answer`, or no capacity is known.
@@ -179,7 +179,7 @@ def fewest_brokers(
             try:
                 tried[count] = answer(cluster, replace(change, added=count), request)
             except PlanRefused:
-                # Too few brokers for the replication factor: that is what more brokers mend.
+                # There may be too few brokers for the replication factor, which more brokers would mend.
                 if count == most:
                     raise
                 tried[count] = None
@@ -202,10 +202,10 @@ def fewest_brokers(
 
 
 def changed(cluster: ClusterLoad, change: ClusterChange) -> ClusterLoad:
-    """The cluster with other retention and traffic, and with the brokers that do not exist yet, which hold nothing.
+    """The cluster with other retention and traffic, and with brokers that do not exist yet, which hold no replica.
 
     Raises:
-        PlanRefused: A factor below 0, a number of brokers below 0, or a room for new brokers that nobody knows.
+        PlanRefused: A factor or a number of brokers is below 0, or a pattern names no topic, or every rack is lost.
     """
     if change.added < 0 or change.traffic < 0 or any(factor < 0 for _, factor in change.retention):
         raise PlanRefused("what if: a number of brokers, a traffic or a retention is below 0")
@@ -246,7 +246,7 @@ def _rack_of_next(placed: list[str], change: ClusterChange, number: int) -> str:
 
 
 def _grown(known: Floats | None, brokers: int, added: int, given: float | None) -> Floats | None:
-    """Capacities with those of new brokers; `given` also stands in for brokers whose capacity is not known."""
+    """(B + added,) capacities with those of new brokers; `given` is also taken for brokers of unknown capacity."""
     there = np.full(brokers, np.nan) if known is None else np.where(np.isfinite(known), known, np.nan)
     if given is None and np.isnan(there).all():
         return None
@@ -255,10 +255,10 @@ def _grown(known: Floats | None, brokers: int, added: int, given: float | None) 
 
 
 def _named(cluster: ClusterLoad, patterns: tuple[str, ...], what: str) -> Flags:
-    """(topics,) which topics patterns name.
+    """(topics,) whether one of the patterns names the topic.
 
     Raises:
-        PlanRefused: a pattern that names none.
+        PlanRefused: A pattern names no topic.
     """
     found = np.zeros(len(cluster.topics), dtype=np.bool_)
     for pattern in patterns:
@@ -286,7 +286,7 @@ def _lost(cluster: ClusterLoad, change: ClusterChange) -> tuple[int, ...]:
 def _steps(
     cluster: ClusterLoad, change: ClusterChange, request: PlanRequest, lost: tuple[int, ...]
 ) -> Iterator[PlanRequest]:
-    """The steps of the plan: leave what is lost, change the factor, level out."""
+    """The requests of the plan's steps: leave the lost brokers, change the replication factor, rebalance."""
     bare = replace(request, brokers=(), replacements=(), replication=0, topics=(), disk_limit=None)
     if lost:
         yield replace(bare, scope=Scope.DRAIN, brokers=lost)
@@ -334,7 +334,7 @@ def _survival(start: ClusterLoad, whole: BalancedPlan, lost: tuple[int, ...]) ->
 
 
 def _without(replicas: Indexes, cluster: ClusterLoad, lost: tuple[int, ...]) -> Indexes:
-    """(P, W) the replicas that are on no lost broker, in their order; rows of none are all ABSENT."""
+    """(P, W) the replicas that are not on lost brokers, in their order; a row without any is all ABSENT."""
     indexes = np.flatnonzero(np.isin(np.array(cluster.brokers), lost))
     left = np.where(np.isin(replicas, indexes), ABSENT, replicas)
     order = np.argsort(left == ABSENT, axis=1, kind="stable")
@@ -352,7 +352,7 @@ def _reached(end: ClusterLoad, start: ClusterLoad, change: ClusterChange, lost: 
 
 
 def _fewest_by_sum(cluster: ClusterLoad, change: ClusterChange, request: PlanRequest) -> int:
-    """How many new brokers it takes for the sum of what is carried, however it is spread.
+    """How many new brokers the sum of all loads takes, however the loads are spread.
 
     Raises:
         PlanRefused: no capacity is known.

@@ -1,4 +1,4 @@
-"""What is wanted of brokers and topics whatever the balance: who leads nothing, where a topic's replicas may be."""
+"""Wishes about brokers and topics, whatever the balance: brokers that lead nothing, and places of topics' replicas."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shunter.model.inventory import TopicWish
 
 
 def demote(board: Board, brokers: tuple[int, ...]) -> list[Undone]:
-    """Put brokers at the end of each partition that they lead; the follower that leads least comes first."""
+    """Put brokers at the end of each partition that they lead; the follower with the fewest leaders comes first."""
     known = np.array(board.cluster.brokers)
     demoted: Flags = np.isin(known, brokers)
     leads = np.bincount(board.replicas[:, 0], minlength=len(known))
@@ -37,7 +37,7 @@ def demote(board: Board, brokers: tuple[int, ...]) -> list[Undone]:
 
 
 def grant_wishes(board: Board, wishes: tuple[TopicWish, ...]) -> list[Undone]:
-    """Bring topics to where they are wanted, and to as many replicas.
+    """Bring topics to the racks and brokers that are wanted, and to the wanted number of replicas.
 
     Raises:
         PlanRefused: a wish contradicts itself or the cluster.
@@ -75,7 +75,7 @@ def _allowed(board: Board, wish: TopicWish) -> Flags:
 
 
 def _grant(board: Board, wish: TopicWish, partition: int, allowed: Flags) -> list[Undone]:
-    """One partition: replicas that are too many go first, those elsewhere move, then come those that are missing."""
+    """Change one partition: drop surplus replicas, then move those that are in a wrong place, then add missing ones."""
     cluster, name = board.cluster, board.cluster.partition_name(partition)
     wanted = wish.replication or board.factors[partition]
     least = 1 if cluster.min_isr is None else int(cluster.min_isr[partition])
@@ -103,12 +103,12 @@ def _grant(board: Board, wish: TopicWish, partition: int, allowed: Flags) -> lis
 
 
 def _settle(board: Board, partition: int, slot: int, allowed: Flags) -> bool:
-    """Put a replica on the best broker that it may be on; whether there is one."""
+    """Put a replica on the best broker that it may be on; returns whether there is one."""
     if not board.budget.allows(float(board.cluster.sizes[partition])):
         return False
     opened = np.where(allowed, board.openings(partition, slot), -np.inf)
     if not np.isfinite(opened).any():
-        # Fewer racks are wanted than there are: then its replicas share the wanted ones.
+        # Fewer racks are wanted than the spread needs. Then replicas share the wanted racks.
         taken = [broker for broker in board.replicas[partition].tolist() if broker != ABSENT]
         opened = np.where(allowed, board.shut, -np.inf)
         opened[taken] = -np.inf
@@ -121,7 +121,7 @@ def _settle(board: Board, partition: int, slot: int, allowed: Flags) -> bool:
 
 
 def _drop_worst(board: Board, partition: int, allowed: Flags) -> None:
-    """Drop a follower: one that is not wanted there, then from the rack that has most, then from the fullest broker."""
+    """Drop a follower: one in a wrong place, else one in the rack with most replicas, else on the fullest broker."""
     rack_of, row = board.targets.rules.rack_of, board.replicas[partition].tolist()
     slots = [slot for slot in range(len(row)) if row[slot] != ABSENT]
     held = np.bincount([int(rack_of[row[slot]]) for slot in slots], minlength=len(board.cluster.racks))

@@ -1,7 +1,8 @@
 """A cluster under a controller that behaves like Apache's, and a rig that drives the executor's core against it.
 
-The controller keeps what a reassignment removes until all of the target are in sync, writes the target first and what
-it removes last, and a cancel by null leaves that order (PartitionReassignmentReplicas, PartitionReassignmentRevert).
+The controller keeps the replicas that a reassignment removes until the whole target is in sync. It writes the target
+first and the replicas to be removed last, and a cancel by null leaves that order (PartitionReassignmentReplicas,
+PartitionReassignmentRevert).
 """
 
 from __future__ import annotations
@@ -85,9 +86,9 @@ class Yard:
         self.wanted_dirs: dict[tuple[int, TopicPartition], str] = {}
         self.log_dirs: dict[tuple[int, TopicPartition], str] = {}
         self.paths = ("/d", "/d1", "/fast", "/nowhere")
-        """Of every broker; what comes to `/nowhere` is refused, as to a log dir that fails."""
+        """The log dirs of every broker. A move to `/nowhere` is refused, as to a log dir that fails."""
 
-    # What its controller does.
+    # The controller's acts.
 
     def alter(self, tp: TopicPartition, target: Replicas | None) -> ErrorCode:
         partition = self.partitions.get(tp)
@@ -100,7 +101,7 @@ class Yard:
         new = tuple(broker for broker in target if broker not in partition.replicas)
         if not set(new) <= self.up or len(set(target)) != len(target):
             return ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        # The KRaft controller keeps what it was told to remove where the new request removes nothing (seen on 4.1).
+        # The KRaft controller goes on removing the former request's replicas if the new one removes none (seen on 4.1).
         partition.removing = (
             tuple(broker for broker in partition.replicas if broker not in target) or partition.removing
         )
@@ -144,7 +145,7 @@ class Yard:
         alive = [broker for broker in partition.replicas if broker in partition.isr and broker in self.up]
         partition.leader = alive[0] if alive else -1
 
-    # What happens to it.
+    # Events in the yard.
 
     def catch_up(self, tp: TopicPartition) -> None:
         """One live replica that is out of sync comes into sync."""
@@ -181,7 +182,7 @@ class Yard:
         for number, replicas in enumerate(listed):
             self.partitions[TopicPartition(topic, number)] = YardPartition(replicas, replicas, replicas[0])
 
-    # What can be seen of it.
+    # Answers to reads.
 
     def ongoing(self) -> dict[TopicPartition, OngoingReassignment]:
         return {
@@ -221,7 +222,7 @@ class Rig:
         self.start()
 
     def start(self) -> None:
-        """A new process reads the journal."""
+        """Let a new process read the journal."""
         self.core = Executor()
         self.pending = []
         self.finish = None
@@ -229,14 +230,14 @@ class Rig:
         self.tell(ev.JournalLoaded(tuple(self.journal), "yard"))
 
     def crash(self, *, carried_out: Iterable[bool] = ()) -> None:
-        """The process dies; what was under way to the cluster may still arrive there."""
+        """Let the process die; requests under way to the cluster may still arrive there."""
         for work, arrives in zip(self.pending, carried_out, strict=False):
             if arrives:
                 self._carry_out(work)
         self.start()
 
     def tell(self, event: ev.Event, *, write: bool = True) -> None:
-        """One event and everything that follows at once. Without `write` the process dies before the journal's write."""
+        """Handle an event and all that follows at once. Without `write` the process dies before the journal's write."""
         while True:
             ready = self.core.handle(ev.Envelope(self.now_ms, "test", event))
             self._take(ready)
@@ -262,7 +263,7 @@ class Rig:
         self.finish = ready.finish
 
     def _check_durable(self, request: Request) -> None:
-        """Nothing is asked for that the journal doesn't know."""
+        """Check that nothing is asked for that the journal doesn't have."""
         if isinstance(request, AlterReassignments):
             begun = {entry.record.tp: entry.record for entry in self.journal if isinstance(entry.record, StepBegun)}
             for tp, replicas in request.targets:
@@ -272,7 +273,7 @@ class Rig:
             assert {key for key, _value in request.settings} <= known
 
     def deliver(self, index: int = 0, *, lost: bool = False) -> None:
-        """Carry out one of the things under way, and bring back its answer; `lost`: only a failure comes back."""
+        """Carry out one pending request or read, and bring back its answer; `lost`: only a failure comes back."""
         self.now_ms += 1
         work = self.pending.pop(index % len(self.pending))
         event = self._carry_out(work)
@@ -351,7 +352,7 @@ class Rig:
         return self.last_token
 
     def settle(self, *, catching_up: bool = True, rounds: int = 400, until_ms: int = 250) -> None:
-        """Let everything happen, in order, until nothing is left to be done."""
+        """Carry everything out, in order, until nothing is left to be done."""
         for _round in range(rounds):
             while self.pending:
                 self.deliver()
@@ -367,11 +368,11 @@ class Rig:
 
 
 class LateRig(Rig):
-    """Brokers show other settings and replicas than there are, as long as it is said; a topic that is gone has none."""
+    """Brokers show the settings and replicas that a test sets, if it does; a topic that is gone has no settings."""
 
     shown: dict[ThrottleKey, str] | None = None
     silent: str | None = None
-    """A broker that tells nothing of its settings, nor changes them."""
+    """A broker that neither reports its settings nor changes them."""
     topic_shown: ObservedTopic | None = None
 
     def _carry_out(self, work: Request | Read) -> ev.Event:
@@ -407,7 +408,7 @@ def until_asked(rig: Rig, count: int = 1) -> None:
 
 
 def until_begun(rig: Rig, number: int) -> None:
-    """Until the journal has the step, and nobody has asked for it."""
+    """Go on until the journal has the step and no request for it was sent."""
     until(
         rig,
         lambda: any(isinstance(entry.record, StepBegun) and entry.record.number == number for entry in rig.journal),

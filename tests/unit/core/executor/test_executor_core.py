@@ -1,4 +1,4 @@
-"""What the executor's core promises, one test for each sentence of it."""
+"""The promises of the executor's core, one test for each sentence."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def reply_to(rig: Rig, token: int) -> PlanReply:
 
 
 def begun(rig: Rig) -> Rig:
-    """Delivered until the first step was asked for."""
+    """The rig after everything was delivered until the first step was asked for."""
     for _turn in range(50):
         if rig.asked:
             return rig
@@ -189,7 +189,7 @@ def test_bounds_hold_at_every_moment_and_capacity_is_used_as_it_frees_up() -> No
             break
         stepping = [tp for tp in rig.yard.partitions if 4 in rig.yard.partitions[tp].adding]
         if stepping:
-            rig.yard.catch_up(stepping[0])  # One at a time: a freed place is taken at once.
+            rig.yard.catch_up(stepping[0])  # One at a time, because a freed place is taken at once.
         rig.pass_time(250)
     assert most == 3
     assert set(rig.outcomes().values()) == {Outcome.DONE}
@@ -562,7 +562,7 @@ def test_a_full_disk_holds_a_move_back() -> None:
 
 
 class RoomRig(Rig):
-    """Disks with as much room as is told."""
+    """Disks with the room that `usable` says."""
 
     usable, size = 50 * SIZE, SIZE
 
@@ -577,7 +577,7 @@ class RoomRig(Rig):
 
 @pytest.mark.parametrize("room", ["made", "shrunk"])
 def test_a_move_that_waits_for_disk_begins_when_there_is_room(room: str) -> None:
-    """Found by simulation: nobody looked at the disks again while nothing was copied."""
+    """Found by simulation: the executor did not look at the disks again while nothing was copied."""
     rig = RoomRig(Yard({"t": [(1, 2, 3)]}))
     rig.usable, rig.size = 5 * SIZE, 10 * SIZE
     rig.submit(("t", 0, (4, 2, 3)), options=ExecutionOptions(disk_share=0.96))
@@ -592,7 +592,7 @@ def test_a_move_that_waits_for_disk_begins_when_there_is_room(room: str) -> None
 
 
 def test_what_a_topic_weighed_is_forgotten_with_it() -> None:
-    """Found by simulation: a move of a topic that was made anew waited for a disk with room for the former one."""
+    """Found by simulation: a move of a topic that was made anew waited for a disk with room for the former topic."""
     rig = Rig(Yard({"t": [(1, 2, 3)]}))
     rig.submit(("t", 0, (4, 2, 3)))
     rig.settle()
@@ -605,7 +605,7 @@ def test_what_a_topic_weighed_is_forgotten_with_it() -> None:
 
 
 def test_a_pause_takes_back_no_step_that_has_ended_unseen() -> None:
-    """Found by simulation: another target copied anew, unthrottled, what the step of a paused move had dropped."""
+    """Found by simulation: a paused move's step had ended, and another target copied dropped replicas unthrottled."""
     rig = Rig(Yard({"t": [(1, 2)]}))
     rig.submit(("t", 0, (3, 4)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
     begun(rig)
@@ -616,7 +616,7 @@ def test_a_pause_takes_back_no_step_that_has_ended_unseen() -> None:
 
 
 def test_a_greater_target_takes_the_place_of_a_step_that_was_never_taken_on() -> None:
-    """Found by simulation: one replica that stays was out of sync, so the step to the former target was asked for again."""
+    """Found by simulation: a replica that stays was out of sync, so the former target's step was asked for again."""
     rig = Rig(Yard({"t": [(1, 3)]}))
     rig.submit(("t", 0, (2,)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
     begun(rig)
@@ -701,7 +701,7 @@ def test_a_rollback_after_a_crash_does_not_call_itself_instant_while_a_dropping_
 
 
 def test_while_a_process_stands_still_it_sees_nothing_that_is_strange() -> None:
-    """World 97432703: after a pause of fifteen seconds what had been seen before it counted as seen for all that time."""
+    """World 97432703: the process stood still for fifteen seconds, and that time counted as time of strange looks."""
     rig = Rig(Yard({"t": [(1, 2, 3)]}))
     rig.submit(("t", 0, (4, 2, 3)))
     begun(rig)

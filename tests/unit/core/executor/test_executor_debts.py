@@ -1,4 +1,4 @@
-"""An execution is a plan of its own; what it owes to a broker that is down is kept apart (decision 0205)."""
+"""Each execution is on its own, and throttles that it owes to a broker that is down are kept apart (decision 0205)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def closed(rig: Rig) -> list[str]:
 
 
 def left_with_a_dead_broker(yard: Yard) -> Rig:
-    """Broker 6 dies in the middle and stays dead; the move is stopped."""
+    """A rig in which broker 6 dies in the middle and stays dead, and the move is stopped."""
     rig = Rig(yard)
     rig.submit(("t", 0, (6, 2, 3)), options=THROTTLED)
     rig.settle(catching_up=False, rounds=40)
@@ -49,7 +49,7 @@ def test_an_execution_ends_without_a_dead_broker_and_says_what_it_owes() -> None
 
 
 def test_resume_is_no_way_out_while_an_executor_is_at_work() -> None:
-    """`shunter resume` is refused then, since nothing is under way, and the throttles are given back all the same."""
+    """`shunter resume` would be refused, since nothing is under way; the throttles are given back without it."""
     assert "shunter resume" in told_way_out([RATE_OF_6])
     driven = told_way_out([RATE_OF_6], driven=True)
     assert "shunter resume" not in driven

@@ -1,4 +1,4 @@
-"""What is paused or stuck has no end but a reason; moves without bytes have one by their count."""
+"""Paused and stuck moves have a reason instead of an end; the end of moves without bytes is estimated by count."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from shunter.views.execution import view_execution
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)
 GROWTH = 10_000
-"""Bytes per second of each copy."""
+"""The rate of each copy, bytes per second."""
 
 
 def copying(count: int, *, size: int, limit: int | None = None) -> tuple[ExecutorState, Meter]:
-    """So many copies into brokers 10, 11, … from broker 1, half a minute on."""
+    """This many copies into brokers 10, 11, … from broker 1, half a minute after they began."""
     state = ExecutorState(running=True, limit=limit)
     seen = {number: ObservedPartition((1,), (1,), 1) for number in range(count)}
     state.cluster.topics["t"] = ObservedTopic(None, seen)
@@ -88,7 +88,7 @@ def test_a_copy_that_should_be_over_by_now_does_not_end_in_0_seconds() -> None:
 def test_a_throttle_of_somebody_elses_that_holds_is_believed(setting: str) -> None:
     state, meter = copying(1, size=1_200_000, limit=100_000)
     broker = "10" if setting == FOLLOWER_RATE else "1"
-    # A burst of the quota was measured: what holds lets through less.
+    # The measurement has a burst of the quota. The throttle that holds lets fewer bytes through.
     found = estimate(state, meter, 30_000, others={ThrottleKey("broker", broker, setting): 5_000})
     assert found is not None
     assert found.left_ms == pytest.approx(900_000 / (5_000 * 0.9) * 1000, rel=0.1)

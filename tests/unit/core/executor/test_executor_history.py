@@ -1,4 +1,4 @@
-"""Past executions and the way back from one, as the journal tells of them."""
+"""Past executions and the way back from one, as the journal has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an observation says of a step: whose it is, and how long one has to look until that is sure."""
+"""The judgement of a step by an observation: who changed the partition, and how long that takes to become certain."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_order_counts_once_it_is_written() -> None:
 
 
 def move(under_way: CurrentStep, *, nothing_left: bool = False) -> Move:
-    """A move whose step was taken on, and asked for, at 0."""
+    """A move whose step was asked for and taken on at time 0."""
     original = under_way.before
     found = Move(
         TopicPartition("t", 0), None, original, under_way.after, Strategy.INCREMENTAL, 0, (), False, 0, original
@@ -59,7 +59,7 @@ def move(under_way: CurrentStep, *, nothing_left: bool = False) -> Move:
 
 
 def test_a_change_of_order_alone_is_blamed_on_nobody_before_metadata_can_no_longer_be_late() -> None:
-    """Found by simulation: after three vain questions, that is fifteen seconds, somebody else was said to have cancelled."""
+    """Found by simulation: after three requests in vain (fifteen seconds) the step counted as cancelled by others."""
     ordering = move(step((1, 2), (2, 1)))
     verdicts: dict[int, Verdict] = {}
     for now_ms in range(0, LAG_MS + 10_000, 500):
@@ -76,7 +76,7 @@ def test_a_change_of_order_alone_is_blamed_on_nobody_before_metadata_can_no_long
 
 
 def test_where_there_was_nothing_to_cancel_late_metadata_do_not_end_a_rollback() -> None:
-    """Found by simulation (seed 10668): the step was done, and a late broker showed what had been before it."""
+    """Found by simulation (seed 10668): the step was done, and a late broker showed the replicas before it."""
     cancelling = CurrentStep(2, (1, 2), (1, 2), "roll back", cancels=True, begun_at_ms=0, redirected_from=((3, 2),))
     turned = move(cancelling, nothing_left=True)
     assert judge(turned, seen((1, 2)), None, 1_000) is Verdict.DOUBT
@@ -107,7 +107,7 @@ def running(before: Replicas, after: Replicas) -> Move:
 
 
 def test_a_partition_in_the_middle_of_a_step_that_is_over_is_shown_by_a_late_broker() -> None:
-    """Measured: of 10,000 moves 8,169 were done, and were told to be somebody else's after thirty seconds."""
+    """Measured: of 10,000 moves 8,169 were done, but were reported as changed by another tool after thirty seconds."""
     done = running((1, 2), (3, 1))
     for now_ms in range(0, VERY_LATE_MS, 10_000):
         assert judge(done, seen((3, 1, 2)), None, now_ms) is Verdict.DOUBT
@@ -121,7 +121,7 @@ def test_somebody_may_have_asked_for_all_the_replicas_of_a_step() -> None:
 
 
 def test_nobody_is_held_to_account_by_metadata_that_are_late() -> None:
-    """What is late about one partition is late about others, which look as they did before their steps."""
+    """If metadata of one partition are late, others are too, and look as they did before their steps."""
     cancelled = running((1, 2), (3, 1))
     late_at_ms = 20_000
     assert judge(cancelled, seen((1, 2)), None, 0, late_at_ms) is Verdict.KEEP
@@ -136,7 +136,7 @@ def test_metadata_that_are_late_for_ever_excuse_nobody() -> None:
 
 
 def cancelling(before: Replicas, target: Replicas) -> Move:
-    """A move whose step to a target is taken back, and the cluster has said yes."""
+    """A move whose step to a target is cancelled, and the cluster has accepted the cancel."""
     back = CurrentStep(2, before, before, "roll back", cancels=True, begun_at_ms=0, redirected_from=(target,))
     found = move(back)
     found.passed.add(frozenset(before + target))
@@ -163,7 +163,7 @@ def test_a_step_that_leaves_the_order_when_it_is_cancelled_is_believed_at_once()
 
 
 def test_a_step_that_was_cancelled_did_not_end_though_its_replicas_are_shown() -> None:
-    """World 97411987: what is only added is shown while it is copied; a stop ended with a replica that was gone."""
+    """World 97411987: a replica that is only added is shown while it is copied; a stop ended with one that was gone."""
     back = cancelling((1, 2), (1, 2, 3))
     assert judge(back, seen((1, 2, 3)), None, 1_000) is Verdict.DOUBT
     assert judge(back, seen((1, 2)), None, 2_000) is Verdict.FINISHED
@@ -174,7 +174,7 @@ def test_a_step_that_was_cancelled_did_not_end_though_its_replicas_are_shown() -
 
 
 def test_a_cancel_comes_back_to_what_an_earlier_step_had_reached_unseen() -> None:
-    """World 97603810: of three targets the first was reached just before the second took its place, and was then cancelled."""
+    """World 97603810: the first of three targets was reached just before the second replaced it and was cancelled."""
     back = CurrentStep(
         *(3, (4, 1, 3), (4, 1, 3), "another target was given"),
         cancels=True,

@@ -1,4 +1,4 @@
-"""Log dirs of a plan: asked for when their throttle is in force and their window open, waited for broker by broker."""
+"""Log dirs of a plan: asked for once their throttle is in force and the window is open, waited for broker by broker."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MINUTE_MS = 60_000
 
 
 class DirRig(Rig):
-    """Brokers put their replicas where they are told, but those that refuse; what is asked for is kept."""
+    """Brokers put replicas into the log dirs that they are asked for, unless they refuse. Requests are kept."""
 
     def __init__(self, yard: Yard, refusing: Replicas = ()) -> None:
         self.dirs_asked: list[tuple[int, str]] = []
@@ -55,7 +55,7 @@ class DirRig(Rig):
 
 
 def test_a_copy_between_log_dirs_begins_when_its_throttle_is_in_force() -> None:
-    """Found by simulation: the log dir was asked for while its throttle was on its way."""
+    """Found by simulation: the log dir was asked for before its throttle was in force."""
     rig = DirRig(Yard({"t": [(1, 2)]}))
     rig.order((1, 2), (1, "/fast"), options=ExecutionOptions(log_dir_throttle=700))
     for _turn in range(200):
@@ -73,7 +73,7 @@ def test_a_copy_between_log_dirs_begins_when_its_throttle_is_in_force() -> None:
 
 
 def test_a_log_dir_that_one_broker_refuses_is_waited_for_at_the_other() -> None:
-    """Found by simulation: a move was done with a replica where it had been."""
+    """Found by simulation: a move was done while a replica was still in its old log dir."""
     rig = DirRig(Yard({"t": [(1, 2)]}), refusing=(1,))
     rig.slow = (2,)
     rig.order((1, 2), (1, "/fast"), (2, "/fast"), options=ExecutionOptions())
@@ -157,7 +157,7 @@ def test_a_paused_copy_between_log_dirs_is_slowed_down_and_given_back_its_rate()
 
 
 def test_a_replica_that_lies_there_already_is_looked_for_before_its_move_is_done() -> None:
-    """Where it was seen before the plan may be out of date."""
+    """An observation from before the plan may be out of date."""
     rig = DirRig(Yard({"t": [(1, 2)]}))
     rig.yard.log_dirs[1, T0] = "/fast"
     rig.order((1, 2), (1, "/fast"), options=ExecutionOptions())
@@ -167,13 +167,13 @@ def test_a_replica_that_lies_there_already_is_looked_for_before_its_move_is_done
 
 
 def test_no_log_dir_is_asked_for_in_the_moment_in_which_an_order_becomes_durable() -> None:
-    """Found by simulation: the log dirs of the plan before were asked for while another plan was being written."""
+    """Found by simulation: a plan's log dirs were asked for while the next plan was being written."""
     rig = DirRig(Yard({"t": [(1, 2)]}))
     rig.slow = (1,)
     rig.order((1, 2), (1, "/fast"), options=ExecutionOptions())
     rig.settle(rounds=4)
     assert not rig.pending
-    rig.now_ms += 20_000  # It is due again.
+    rig.now_ms += 20_000  # The log dir is due again.
     rig.command(CommandKind.PAUSE)
     assert not [work for work in rig.pending if isinstance(work, AlterLogDirs)]
 
@@ -219,7 +219,7 @@ def test_a_target_below_min_isr_is_taken_where_that_is_forced() -> None:
 
 
 def test_a_replica_that_was_there_and_is_seen_elsewhere_is_asked_for_again() -> None:
-    """Found by simulation: its move waited for its turn to end; somebody moved the replica on, and it ended as done."""
+    """Found by simulation: before a move was closed, another tool moved the replica on, and the move ended as done."""
     rig = DirRig(Yard({"t": [(1, 2)]}))
     rig.slow = (1,)
     rig.order((1, 2), (1, "/fast"), options=ExecutionOptions())
@@ -298,7 +298,7 @@ class TestTheWayBack:
         assert rig.yard.log_dirs[1, T0] == "/d1"
 
     def test_a_second_plan_that_names_no_log_dir_does_not_forget_what_the_first_one_moved(self) -> None:
-        """Found by simulation: the second plan named other log dirs, and a rollback left this one where the first had put it."""
+        """Found by simulation: a second plan had other log dirs, and a rollback left a replica in the first plan's."""
         rig = self.under_way((1, "/fast"), (2, "/d"))
         assert rig.yard.log_dirs[1, T0] == "/fast"
         rig.order((1, 2, 3), (2, "/d1"), options=ExecutionOptions())
@@ -331,7 +331,7 @@ class TestTheWayBack:
         assert rig.outcomes() == {T0: Outcome.ROLLED_BACK}
 
     def test_a_replica_that_goes_away_is_not_copied_to_where_an_earlier_one_was(self) -> None:
-        """The originals changed since the plan was accepted, so a broker that is none of them may have an origin."""
+        """The originals changed since the plan was accepted, so a broker that is not an original may have an origin."""
         rig = self.under_way((3, "/fast"), target=(1, 3), slow=(3,))
         (move,) = rig.core.state.moves.values()
         move.origins = ((1, "/d1"), (3, "/d"))
@@ -342,7 +342,7 @@ class TestTheWayBack:
         assert 3 not in dict(move.places)
 
     def test_an_original_that_never_moved_is_not_waited_for(self) -> None:
-        """Its broker may be dead: it can't say where the replica is."""
+        """The original's broker may be dead, and then it can't report where the replica is."""
         rig = self.under_way((1, "/fast"), slow=(1,))
         rig.command(CommandKind.ROLL_BACK)
         rig.yard.up.discard(2)

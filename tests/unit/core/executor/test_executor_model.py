@@ -1,7 +1,7 @@
-"""The executor's core through random outcomes: deaths, losses, foreign acts, orders, and its own death at any point.
+"""The executor's core under random events: deaths, losses, other tools' changes, orders, and its own death anywhere.
 
-Phase one does harm and checks what must hold at every moment; phase two heals and demands that everything ends where
-it should (after FoundationDB and TigerBeetle's VOPR).
+Phase one does harm and checks the invariants at every moment. Phase two heals and checks that everything ends as it
+should (after FoundationDB and TigerBeetle's VOPR).
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class ExecutorMachine(RuleBasedStateMachine):
 
         self.rig.tell(ev.CommandReceived(Command(kind), 0), write=False)
 
-    # What must hold at every moment.
+    # Invariants.
 
     @invariant()
     def nobody_is_in_sync_or_leads_without_being_a_replica(self) -> None:
@@ -139,7 +139,7 @@ class ExecutorMachine(RuleBasedStateMachine):
 
     @invariant()
     def originals_are_never_forgotten(self) -> None:
-        """Another plan, or a late broker's news, may tell other originals only as long as no step has begun."""
+        """Another plan, or a late broker's metadata, may change the originals only as long as no step has begun."""
         accepted: dict[TopicPartition, Replicas] = {}
         begun: set[TopicPartition] = set()
         for entry in self.rig.journal:

@@ -1,4 +1,4 @@
-"""A pause holds for exactly what is paused, whatever else moves (decision 0206)."""
+"""A pause holds exactly the paused moves, whatever else moves (decision 0206)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rate(broker: int, setting: str = FOLLOWER_RATE) -> ThrottleKey:
 
 
 def copying(*targets: tuple[int, ...], options: ExecutionOptions) -> Rig:
-    """One move for each target, all of them copying."""
+    """A rig with one move for each target, all of them copying."""
     rig = Rig(Yard({"t": [(1, 2)] * len(targets)}))
     rig.submit(*[("t", number, target) for number, target in enumerate(targets)], options=options)
     rig.settle(catching_up=False, rounds=40)
@@ -132,7 +132,7 @@ def test_a_paused_copy_that_can_not_be_cancelled_stays_held() -> None:
 
 @pytest.mark.parametrize("options", [THROTTLED, ExecutionOptions(max_in=1)])
 def test_a_paused_copy_stays_held_until_the_cluster_takes_on_its_cancel(options: ExecutionOptions) -> None:
-    """Found by simulation, seed 97203385: the rate was lifted as soon as the cancel was decided."""
+    """Found by simulation, seed 97203385: the rate limit was lifted as soon as the cancel was decided."""
     rig = copying((3, 1), options=options)
     rig.command(CommandKind.PAUSE)
     rig.settle(catching_up=False, rounds=20)

@@ -1,4 +1,4 @@
-"""What the cluster is asked, and when it is asked again."""
+"""The questions to the cluster, and the times at which they are asked again."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def test_whoever_sends_or_receives_shares_its_rate_among_its_copies() -> None:
     assert shared({(1, 3): 2}, EVEN) == {(1, 3): 5.0}
     assert shared({(1, 3): 1, (1, 4): 1}, EVEN) == {(1, 3): 5.0, (1, 4): 5.0}
     assert shared({(1, 3): 1, (1, 4): 1}, EVEN._replace(sends=False)) == {(1, 3): 10.0, (1, 4): 10.0}
-    # What broker 1 can't send to broker 3, which is busy, it sends to broker 4.
+    # Broker 3 is busy, so broker 1 sends the rest of its rate to broker 4.
     assert shared({(1, 3): 1, (2, 3): 3, (1, 4): 1}, EVEN) == {(1, 3): 2.5, (2, 3): 2.5, (1, 4): 7.5}
     assert shared({(1, 3): 1, (-1, 4): 1}, EVEN._replace(into={4: 3.0})) == {(1, 3): 10.0, (-1, 4): 3.0}
     assert shared({}, EVEN) == {}
@@ -91,7 +91,7 @@ def pair_moving() -> ExecutorState:
 
 
 def copy(state: ExecutorState, meter: Meter, to: BrokerId, since_s: int, seconds: range) -> None:
-    """Both partitions are copied to one broker, at what comes through the throttle."""
+    """Copy both partitions to one broker, at the rate that the throttle lets through."""
     before, after = ((1, 2), (1, 2, 3)) if to == 3 else ((1, 2, 3), (3, 4))
     for move in state.moves.values():
         if move.step is None or to not in move.step.adding:
@@ -145,7 +145,7 @@ def test_moves_that_wait_for_their_turn_run_no_wider_than_until_now() -> None:
     state, meter = pair_moving(), Meter()
     first, second = state.moves
     copy(state, meter, 3, 0, range(2))
-    state.moves[second].step, state.moves[second].waits = None, "waits for its turn: 1 copy runs, 1 may"
+    state.moves[second].step, state.moves[second].waits = None, "waits for its turn: 1 copy runs, the bound is 1"
     for at in range(2, 13, 2):
         state.cluster.sizes[3, first] = ReplicaSize(int(at * LIMIT * YIELD), "/d")
         meter.sample(state, at * 1000, {(3, first)})
@@ -161,7 +161,7 @@ REAL_RUN = (
     *((29.2, 67429), (31.2, 71578), (33.3, 73652), (35.3, 77800), (37.3, 84023)),
 )
 """Seconds and kilobytes of a run on four KRaft brokers (`benchmarks/executor_eta.py --kinds steps`, 2,500,000 bytes per
-second, 2026-11-22). The estimate of that day was off by 47.8 % in it."""
+second, 2026-11-22). The estimate of that version was off by 47.8 % in this run."""
 REAL_TOTAL, REAL_END_S, REAL_SECOND_STEP_S = 85_076_372, 37.8, 20.2
 
 

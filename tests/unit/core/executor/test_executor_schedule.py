@@ -77,10 +77,10 @@ def test_a_bound_that_is_none_is_refused(bounds: tuple[tuple[str, int], ...]) ->
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (ExecutionOptions(max_concurrent=1), "waits for its turn: 1 copy runs, 1 may"),
-        (ExecutionOptions(max_out=1), "waits for its turn: broker 1 sends 1 copy, 1 may"),
-        (ExecutionOptions(max_in=1), "waits for its turn: broker 4 receives 1 copy, 1 may"),
-        (ExecutionOptions(max_per_rack=1), "waits for its turn: rack r receives 1 copy, 1 may"),
+        (ExecutionOptions(max_concurrent=1), "waits for its turn: 1 copy runs, the bound is 1"),
+        (ExecutionOptions(max_out=1), "waits for its turn: broker 1 sends 1 copy, the bound is 1"),
+        (ExecutionOptions(max_in=1), "waits for its turn: broker 4 receives 1 copy, the bound is 1"),
+        (ExecutionOptions(max_per_rack=1), "waits for its turn: rack r receives 1 copy, the bound is 1"),
         (ExecutionOptions(max_per_log_dir=1), "waits for its turn: log dir /d1 of broker 4 receives 1"),
     ],
 )
@@ -171,7 +171,7 @@ def test_the_throttle_gives_way_while_brokers_take_long_to_answer() -> None:
     state.limit = 750
     pressure.on_answer(9_000)
     (faster,) = decide_limit(state, pressure, 1_000 + 2 * ADAPT_EVERY_MS, out)
-    assert faster == LimitChanged(825, "adapted: nobody suffers"), "one slow answer may be a pause"
+    assert faster == LimitChanged(825, "adapted: no other traffic suffers"), "one slow answer may be a pause"
 
 
 def test_log_dirs_are_asked_for_and_seen_through() -> None:
@@ -227,7 +227,7 @@ def moving(*moves: tuple[Replicas, Replicas, int], limit: int | None = None) -> 
 
 
 def copied(meter: Meter, state: ExecutorState, at_ms: int, bytes_by_broker: dict[BrokerId, int]) -> None:
-    """A sample: what each move's new broker has."""
+    """Take a sample of the bytes that each move's new broker has."""
     from shunter.core.executor.state import CurrentStep
 
     for move in state.moves.values():
@@ -286,7 +286,7 @@ def test_what_came_through_one_throttle_is_expected_of_the_next() -> None:
     for second in range(0, 41, 2):
         copied(meter, state, second * 1000, {2: second * 7_000})
     state.limit = 20_000
-    # A burst of the quota right after the change says nothing about what comes after it.
+    # A burst of the quota right after the change says nothing about the rate that follows.
     for second, received in ((42, 280_000), (44, 380_000), (46, 380_000), (48, 380_000)):
         copied(meter, state, second * 1000, {2: received})
     found = estimate(state, meter, 48_000)
@@ -318,7 +318,7 @@ def test_what_came_through_throttles_is_learnt_from_the_journal() -> None:
     state, meter = moving(((1,), (2,), 1_000_000), limit=10_000), Meter()
     for sequence, rate in enumerate((7_000, 7_200, 6_800, 4_000), 1):
         apply(state, JournalEntry(sequence, 0, "", RateObserved(2, rate, limited=True)))
-    assert state.learnt_yields == [0.7, 0.72, 0.68]  # 4,000 is not the throttle's doing
+    assert state.learnt_yields == [0.7, 0.72, 0.68]  # At 4,000 something other than the throttle slowed the copy down.
     for second, received in ((0, 0), (2, 60_000), (4, 77_000), (6, 77_000), (8, 77_000)):
         copied(meter, state, second * 1000, {2: received})
     found = estimate(state, meter, 8_000)

@@ -1,4 +1,4 @@
-"""When the cluster is asked for a step, whose answer is whose, and what ends a step among brokers that are late."""
+"""When the cluster is asked for a step, which step an answer belongs to, and what ends a step if brokers are late."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ T0 = TopicPartition("t", 0)
 
 
 def under_way(rig: Rig) -> list[AlterReassignments]:
-    """Requests for steps that nobody has answered yet."""
+    """Requests for steps that have no answer yet."""
     return [work for work in rig.pending if isinstance(work, AlterReassignments)]
 
 
 def until_under_way(rig: Rig) -> AlterReassignments:
-    """Let things happen until a step is being asked for; the request stays pending."""
+    """Go on until a step is being asked for; the request stays pending."""
     until(rig, lambda: bool(under_way(rig)), 200, "no step was asked for")
     return under_way(rig)[0]
 
 
 def test_a_late_answer_is_not_taken_for_that_of_another_plans_step() -> None:
-    """Both are the first step of their move. The first plan was left as it was before its answer came."""
+    """Both steps are the first step of their move. The first plan was left as it was before its answer came."""
     rig = Rig(Yard({"t": [(1, 2)]}))
     rig.submit(("t", 0, (3, 4)))
     late = until_under_way(rig)
@@ -75,7 +75,7 @@ class SlowJournal(Rig):
         self.tell(ev.JournalWritten(batch.batch_id))
 
     def turn(self, *, catching_up: bool = False) -> None:
-        """The next thing happens."""
+        """Write the batch, or else deliver what is pending, or else let time pass."""
         if self.writing is not None:
             self.written()
         elif self.pending:
@@ -86,7 +86,7 @@ class SlowJournal(Rig):
             self.pass_time(250)
 
     def happen(self, reached: Callable[[JournalBatch], bool], *, catching_up: bool = False) -> None:
-        """Let everything happen until such a batch is being written."""
+        """Go on until a batch for which `reached` holds is being written."""
         for _turn in range(1_000):
             if self.writing is not None and reached(self.writing):
                 return
@@ -135,7 +135,7 @@ def test_a_rollback_is_not_ended_by_the_refusal_of_the_step_before_it() -> None:
 
 
 def test_requests_without_an_answer_are_no_refusals() -> None:
-    """World 97200317: four vain requests, then one refusal of a broker that had just died, and the move was given up."""
+    """World 97200317: after four requests in vain, one refusal of a broker that had just died ended the move."""
     rig = Rig(Yard({"t": [(4,)]}))
     rig.submit(("t", 0, (1,)))
     until_under_way(rig)
@@ -166,7 +166,7 @@ def test_a_move_whose_topic_is_made_anew_waits_for_the_answer_of_its_request() -
 
 
 def test_a_broker_that_dies_as_its_step_is_asked_for_is_waited_for() -> None:
-    """A controller in ZooKeeper mode refuses a broker that is down. That is no refusal for good (world 97000923)."""
+    """A controller in ZooKeeper mode refuses a broker that is down. That must not end the move (world 97000923)."""
     rig = Rig(Yard({"t": [(1, 2)]}))
     rig.submit(("t", 0, (1, 3)))
     asked = until_under_way(rig)
@@ -183,7 +183,7 @@ def test_a_broker_that_dies_as_its_step_is_asked_for_is_waited_for() -> None:
 
 
 def asked_back_by_a_late_broker(again: Callable[[Rig], object]) -> Rig:
-    """A step ends while its executor is down that had just turned back; a broker shows for a while what was before."""
+    """A rig whose executor turns back and dies. Meanwhile the step ends, and a late broker shows its old replicas."""
     rig = LateRig(Yard({"t": [(4, 2, 1)]}))
     rig.submit(("t", 0, (2, 3, 4)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
     until_asked(rig)
@@ -201,7 +201,7 @@ def asked_back_by_a_late_broker(again: Callable[[Rig], object]) -> Rig:
 
 
 def test_a_late_broker_does_not_end_a_move_back_to_the_original() -> None:
-    """Found by simulation (seed 4000702): closed as done, and its replicas were elsewhere."""
+    """Found by simulation (seed 4000702): the move was closed as done while its replicas were elsewhere."""
     rig = asked_back_by_a_late_broker(lambda rig: rig.submit(("t", 0, (4, 2, 1))))
     assert rig.outcomes() == {T0: Outcome.DONE}
     assert rig.yard.partitions[T0].replicas == (4, 2, 1)
@@ -250,7 +250,7 @@ def test_a_step_that_was_given_up_before_it_was_asked_for_is_never_asked_for() -
 
 
 def test_a_step_that_ended_behind_one_that_was_never_asked_for_is_still_ours() -> None:
-    """Found by simulation (seed 4000242): the floor was relaxed, nobody asked, and another order came."""
+    """Found by simulation (seed 4000242): the relaxed step was not asked for yet when another order came."""
     rig = Rig(Yard({"t": [(4, 2, 1)]}))
     options = ExecutionOptions(strategy=Strategy.ALL_AT_ONCE, relax_after_ms=5_000)
     rig.submit(("t", 0, (2, 6, 1)), options=options)
@@ -272,7 +272,7 @@ def test_a_step_that_ended_behind_one_that_was_never_asked_for_is_still_ours() -
 
 
 def test_a_step_that_ended_without_an_answer_does_not_hold_up_another_target() -> None:
-    """Found by simulation (seed 6003628): where it went had been passed before, so whoever showed it might be late."""
+    """Found by simulation (seed 6003628): the partition had these replicas before, so metadata counted as late."""
     rig = Rig(Yard({"t": [(2,)]}))
     rig.submit(("t", 0, (3,)))
     rig.settle()
@@ -287,7 +287,7 @@ def test_a_step_that_ended_without_an_answer_does_not_hold_up_another_target() -
 
 
 def test_a_step_that_came_too_late_for_the_one_before_it_does_not_hold_up_a_rollback() -> None:
-    """Found by simulation (seed 7001846): it waited for replicas to be in sync that were not there any more."""
+    """Found by simulation (seed 7001846): the rollback waited for replicas to be in sync that no longer existed."""
     rig = Rig(Yard({"t": [(2, 4, 5)]}))
     rig.yard.min_isr["t"] = 2
     options = ExecutionOptions(strategy=Strategy.ALL_AT_ONCE)

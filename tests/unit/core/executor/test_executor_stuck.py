@@ -1,4 +1,4 @@
-"""What can't end says what it waits for and the way out, and the way out exists."""
+"""A move that can't end reports what it waits for and the way out, and the way out exists."""
 
 from __future__ import annotations
 

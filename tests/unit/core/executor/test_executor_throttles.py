@@ -1,4 +1,4 @@
-"""Throttles among brokers that are late, and among others who set the same settings."""
+"""Throttles with brokers that are late, and with other tools that set the same settings."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_an_older_rate_of_ours_is_not_taken_for_somebody_elses() -> None:
 
 
 def shown_what_was_given_back(rig: LateRig) -> None:
-    """A throttled plan ends, and from then on whoever is asked shows its throttles as if they were there still."""
+    """Let a throttled plan end; from then on brokers show its throttles as if they were still set."""
     rig.submit(("t", 0, (4, 2)), options=THROTTLED)
     until_asked(rig)
     ours = dict(rig.yard.settings)
@@ -74,7 +74,7 @@ def test_a_throttle_just_given_back_is_not_remembered_as_somebody_elses() -> Non
 def test_a_throttle_given_back_by_a_process_with_another_clock_is_not_remembered_as_somebody_elses(
     clock_ms: int,
 ) -> None:
-    """Found by simulation (seed 96000300): its journal spoke of another hour, though it was twelve seconds ago."""
+    """Found by simulation (seed 96000300): by the journal's clock, twelve seconds ago was another hour."""
     rig = LateRig(Yard({"t": [(1, 2)]}))
     shown_what_was_given_back(rig)
     rig.now_ms += clock_ms
@@ -111,7 +111,7 @@ def test_a_late_broker_does_not_make_a_throttle_left_to_somebody_ours_again() ->
     rig.submit(("t", 0, (4, 2)), options=THROTTLED)
     until_asked(rig)
     late = dict(rig.yard.settings)
-    rig.pass_time(31_000)  # Until then no broker can be late with what we set.
+    rig.pass_time(31_000)  # After this time no broker can be late with the executor's setting.
     rig.yard.settings[RATE] = "123"
     rig.command(CommandKind.LIMIT, rate=900)
     rig.settle(catching_up=False, rounds=12)
@@ -129,7 +129,7 @@ def test_a_late_broker_does_not_make_a_throttle_left_to_somebody_ours_again() ->
 def test_a_throttle_set_by_somebody_between_two_executions_is_theirs_though_it_has_our_value(
     later_ms: int, again: bool
 ) -> None:
-    """An operator who keeps our throttle, or sets the same: it may not vanish with the next execution."""
+    """If an operator keeps the executor's throttle or sets the same, it may not vanish with the next execution."""
     rig = LateRig(Yard({"t": [(1, 2)]}))
     shown_what_was_given_back(rig)
     assert rig.shown is not None
@@ -158,7 +158,7 @@ def test_a_change_of_somebody_else_is_not_overwritten_by_another_limit() -> None
 
 
 def test_a_value_from_before_us_that_a_late_broker_shows_is_not_left_as_somebody_elses() -> None:
-    """Found by simulation (97486322): it showed what a topic of that name once had, and ours stayed for ever."""
+    """Found by simulation (97486322): a broker showed a former topic's value, and the executor's was never removed."""
     rig = LateRig(Yard({"t": [(1, 2)]}))
     rig.submit(("t", 0, (4, 2)), options=THROTTLED)
     until_asked(rig)
@@ -172,7 +172,7 @@ def test_a_value_from_before_us_that_a_late_broker_shows_is_not_left_as_somebody
 
 
 def test_a_throttle_set_by_somebody_while_nobody_drove_comes_back_as_it_was() -> None:
-    """Found by simulation (seed 934): who started set what its journal names without looking."""
+    """Found by simulation (seed 934): a new process set the throttles of its journal without reading them first."""
     rig = Rig(Yard({"t": [(1, 2)]}))
     rig.submit(("t", 0, (4, 2)), options=THROTTLED)
     until_asked(rig)
@@ -199,7 +199,7 @@ def test_a_broker_that_tells_nothing_of_its_settings_holds_up_no_other() -> None
 
 
 def test_a_throttle_that_somebody_took_away_is_in_force_again_before_the_next_copy() -> None:
-    """Found by simulation (seed 5000232): what had been set once was believed to be in force for ever."""
+    """Found by simulation (seed 5000232): a throttle that was set once was believed to stay in force."""
     rig = Rig(Yard({"t": [(1, 2), (1, 2)]}))
     rig.submit(("t", 0, (4, 2)), ("t", 1, (4, 2)), options=ExecutionOptions(throttle=1_000, max_concurrent=1))
     until_asked(rig)
@@ -213,7 +213,7 @@ def test_a_throttle_that_somebody_took_away_is_in_force_again_before_the_next_co
 
 
 class DeniedRig(Rig):
-    """Who may change settings of topics, and none of brokers."""
+    """An executor that may change settings of topics, but not of brokers."""
 
     denied = True
 
@@ -255,7 +255,7 @@ def test_a_rate_that_somebody_changed_is_told_while_the_copy_goes_on() -> None:
 
 
 def test_what_was_denied_can_be_ended_by_who_was_denied() -> None:
-    """Decision 0231: each command gave up at the permission that was missing, also the one that took the move back."""
+    """Decision 0231: each command gave up because of the missing permission, even the command that rolled back."""
     rig = DeniedRig(Yard({"t": [(1, 2)]}))
     rig.submit(("t", 0, (4, 2)), options=THROTTLED)
     until(rig, lambda: rig.finish is not None, 80, "it does not give up")
@@ -312,7 +312,7 @@ def test_a_copy_that_a_second_plan_brings_is_throttled_before_it_begins() -> Non
 
 
 def late_when_wanted_again(key: ThrottleKey, throttle: Throttle, now: str | None, again: str) -> set[str]:
-    """Ask for what is wanted now, and see what is not in force of what is wanted in the next moment."""
+    """Ask for the value that is wanted now; returns the resources where `again`, wanted next, is not in force."""
     state, book, out = ExecutorState(), ThrottleBook(), Collected()
     state.cluster.brokers = {4: None}
     state.throttles[key] = throttle
@@ -324,7 +324,7 @@ def late_when_wanted_again(key: ThrottleKey, throttle: Throttle, now: str | None
 
 
 def test_a_throttle_that_is_being_given_back_is_not_in_force() -> None:
-    """Found by simulation: the same was wanted again meanwhile, and a copy began before it was set anew."""
+    """Found by simulation: the same throttle was wanted again meanwhile, and a copy began before it was set anew."""
     throttle = Throttle(None, "1000", {"1000"}, "1000")
     assert late_when_wanted_again(RATE, throttle, None, "1000") == {"broker 4"}
 
@@ -336,7 +336,7 @@ def test_a_list_that_is_being_shortened_is_not_in_force() -> None:
 
 @pytest.mark.parametrize("answered", [True, False])
 def test_an_answer_about_a_throttle_that_was_forgotten_is_not_taken_for_that_of_the_next(answered: bool) -> None:
-    """`throttles forget` strikes it off while broker 4 keeps its answer back; then a plan needs broker 4 again."""
+    """`throttles forget` strikes the throttle off before broker 4 has answered; then a plan needs broker 4 again."""
     state, book, out = ExecutorState(), ThrottleBook(), Collected()
     state.cluster.brokers = {4: None}
     for request_id, rate in ((1, "1000"), (2, "500")):

@@ -1,4 +1,4 @@
-"""The table of a step's status: every pair of it, and what each trigger does to a doubt."""
+"""The table of a step's status: each of its pairs, and the effect of each trigger on a doubt."""
 
 from __future__ import annotations
 
@@ -150,6 +150,6 @@ def test_an_unknown_pair_names_the_partition_the_status_and_the_trigger() -> Non
 
 
 def test_who_began_a_step_or_saw_it_run_would_know_of_its_end() -> None:
-    """What a rollback would copy is exact then, and "at most" so much otherwise."""
+    """Then the bytes that a rollback would copy are exact. Otherwise they are an upper bound ("at most")."""
     assert [standing for standing in Standing if StepStatus(standing).watched] == [Standing.UNASKED, Standing.SEEN]
     assert StepStatus(Standing.UNSURE, requests=1).watched

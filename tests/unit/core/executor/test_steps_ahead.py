@@ -1,4 +1,4 @@
-"""The steps that an open move has before it: the executor's own choice, played forward."""
+"""The steps that an open move has before it: the executor's own choices, played forward."""
 
 from __future__ import annotations
 

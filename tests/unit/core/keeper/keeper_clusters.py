@@ -31,7 +31,7 @@ NOON_MS = 12 * 3_600_000
 MINUTE_MS = 60_000
 MIB = 1024 * 1024
 AT_ONCE = KeeperPolicy({each: replace(watch, minutes=0) for each, watch in DEFAULTS.items()})
-"""The default policy, but that nothing has to last."""
+"""The default policy, except that no condition has to last."""
 
 
 def only(*conditions: Condition, rails: GuardRails | None = None, intents: Intents | None = None) -> KeeperPolicy:
@@ -58,7 +58,7 @@ def cluster(
     past: tuple[PastExecution, ...] | None = (),
     at_ms: int = NOON_MS,
 ) -> Sighting:
-    """Live brokers, and topics by their partitions' replicas. What is on other brokers is on dead ones.
+    """Live brokers, and topics by their partitions' replicas. Other brokers that hold replicas are dead.
 
     `failed`: (topic, partition, broker) on failed log dirs; `used`: the share of each broker's disk of 100 MiB.
     """
@@ -96,13 +96,13 @@ def cluster(
 def shelved(
     made: Sighting, place: Callable[[str, int, int], str], *paths: str, total: int | None = None, coming: int = 0
 ) -> Sighting:
-    """The same cluster where each broker has these log dirs; `place` says in which a replica is.
+    """The same cluster where each broker has these log dirs; `place` says in which of them a replica is.
 
     Args:
-        made: Without log dirs.
-        place: By topic, partition and broker.
-        paths: Of all brokers.
-        total: The size of each log dir; None: brokers don't tell.
+        made: A cluster without log dirs.
+        place: The log dir of a replica, by topic, partition and broker.
+        paths: The log dirs of each broker.
+        total: The size of each log dir; None: brokers don't report it.
         coming: How many replicas of each broker are on their way to another log dir.
     """
     taken = made.inventory
@@ -199,7 +199,7 @@ def _with_rates(made: Sighting, drawn: random.Random) -> LoadModel:
 
 @st.composite
 def policies(draw: st.DrawFn, *, capped: bool = True) -> KeeperPolicy:
-    """Policies with frozen parts, intents, and bounds that bite."""
+    """Policies with frozen parts, intents, and tight bounds."""
     few = st.lists(st.integers(1, 7), max_size=2, unique=True).map(tuple)
     bound = st.none() | st.integers(0, 8) if capped else st.none()
     rails = GuardRails(

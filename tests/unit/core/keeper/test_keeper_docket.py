@@ -1,4 +1,4 @@
-"""Proposals that are kept: which still stand, which are new, who has approved them, and which one is begun next."""
+"""Proposals that are kept: which are still valid, which are new, who has approved them, and which is begun next."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_what_still_stands_is_left_alone() -> None:
         ({"rows": {"u": [[1, 2]] * 6}}, "t-0 does not exist any more"),
         ({"brokers": (1, 2)}, "broker 3, which is to get t-"),
         ({"rows": {"t": [[1, 2]] * 6, "u": [[3]] * 12}}, "nothing asks for it any more"),
-        ({"failed": (("u", 0, 3),), "rows": {"t": [[1, 2]] * 6, "u": [[3]]}}, "takes nothing any more"),
+        ({"failed": (("u", 0, 3),), "rows": {"t": [[1, 2]] * 6, "u": [[3]]}}, "may no longer get replicas"),
     ],
 )
 def test_a_plan_whose_ground_is_gone_is_stale(change: dict[str, object], why: str) -> None:

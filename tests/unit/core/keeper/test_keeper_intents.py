@@ -1,4 +1,4 @@
-"""Intents that stay: a broker takes another one's place, a broker that joined gets its share; every plan keeps to them."""
+"""Intents that stay: a broker takes another one's place, a new broker gets its share; every plan keeps to them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REPLACED = replace(AT_ONCE, intents=Intents(replace={3: 4}))
 
 
 def settled(seen: Sighting, policy: KeeperPolicy) -> tuple[Sighting, list[str]]:
-    """The cluster once nothing is ready any more, and the scopes that were carried out."""
+    """The cluster once no proposal is ready, and the scopes that were carried out."""
     scopes: list[str] = []
     judged = look(seen, policy)
     while (proposal := ready(judged)) is not None:
@@ -97,7 +97,7 @@ def test_a_kept_replacement_still_stands_at_the_next_look() -> None:
     assert after_look((made,), seen, look(seen, REPLACED), REPLACED, "prod") == ()
     drained = with_intents(REPLACED, [KeptIntent(IntentKind.DRAIN, "4", 0, "anna", 1)])
     (stale, *_) = after_look((made,), seen, look(seen, drained), drained, "prod")
-    assert (stale.state, "takes nothing any more" in stale.outcome) == (ProposalState.STALE, True)
+    assert (stale.state, "may no longer get replicas" in stale.outcome) == (ProposalState.STALE, True)
 
 
 def test_a_balance_that_brings_something_to_a_replacement_becomes_stale() -> None:

@@ -1,4 +1,4 @@
-"""What the keeper sees, since when, what it proposes about that, and what holds it back."""
+"""The conditions that the keeper sees, since when, its proposals, and the reasons that hold them back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOPSIDED = {"t": [[1, 2]] * 6}
 
 
 def held(judgement: Judgement) -> dict[str, str]:
-    """Condition and subject → what is told of it."""
+    """Condition and subject → the sentence about it."""
     subjects = [(each.sign.subject, each.sign.text) for each in judgement.holding]
     return {f"{subject.condition.value} {subject.about}".strip(): text for subject, text in subjects}
 
@@ -323,7 +323,7 @@ class TestGuardRails:
         )
         told = self.held_back(blind)
         assert "broker 2 did not tell its log dirs" in told
-        assert "nobody tells which partitions are being moved: not allowed" in told
+        assert "it is not known which partitions are being moved: not allowed" in told
 
     def test_a_plan_that_the_next_look_would_undo_waits_and_the_cluster_comes_to_rest_without_it(self) -> None:
         seen = cluster({"t": [[1, 3]], "u": [[1, 2], [1, 3]]}, racks={1: "a", 2: "b", 3: "a"})
@@ -344,7 +344,7 @@ class TestGuardRails:
 
 
 def test_a_proposal_says_how_far_it_is_from_the_least_that_any_plan_copies() -> None:
-    """Brokers 1 and 2 hold 6 MiB each, and the band begins at 4.4: 1.6 MiB have to leave each, and whole replicas do."""
+    """Brokers 1 and 2 hold 6 MiB each, and the band ends at 4.4. So 1.6 MiB have to leave each, in whole replicas."""
     made = look(cluster(LOPSIDED), only(Condition.DISK_BAND)).proposals[0]
     assert made.least_bytes is not None
     assert 3 * MIB < made.least_bytes <= made.bytes == 4 * MIB
@@ -354,7 +354,7 @@ def test_a_proposal_says_how_far_it_is_from_the_least_that_any_plan_copies() -> 
 
 
 class TestWhatComesFirst:
-    """Plans of a great cluster take seconds each: one that is thrown away is not made."""
+    """Plans of a large cluster take seconds each, so no plan is made only to be thrown away."""
 
     def test_what_comes_behind_a_ready_plan_is_not_planned_and_says_so(self) -> None:
         first, *others = look(cluster(LOPSIDED)).proposals

@@ -1,4 +1,4 @@
-"""Log dirs within brokers: when they are out of the band, what mends that, and when such a plan may not be carried out."""
+"""Log dirs within brokers: when they are out of the band, which plan mends that, and when it may not be carried out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Place = Callable[[str, int, int], str]
 
 
 def in_one(_topic: str, _number: int, broker: int) -> str:
-    """All of broker 1 in /a; of the others, every second one."""
+    """The log dir of a replica: all of broker 1's in /a, every second one of the other brokers'."""
     return "/a" if broker == 1 or _number < 3 else "/b"
 
 
@@ -93,7 +93,7 @@ def test_guard_rails_hold_for_copies_within_a_broker_too() -> None:
     (one,) = look(heaped(), replace(POLICY, rails=GuardRails(moves=1))).proposals
     assert (one.moves, one.ready) == (1, True)
     assert one.undone == (
-        "/a of broker 1 is filled 1.50 times as much as its log dirs are: the cap on moves or bytes is used up",
+        "/a of broker 1 is filled 1.50 times as much as the mean of its log dirs: the cap on moves or bytes is used up",
     )
     (none,) = look(heaped(), replace(POLICY, rails=GuardRails(bytes=MIB - 1))).proposals
     assert (none.changes, none.ready) == ((), False)
@@ -133,7 +133,7 @@ class TestKept:
 
     def stale(self, now: Sighting, policy: KeeperPolicy = POLICY) -> str:
         (made,) = kept(heaped())
-        # Two brokers that are out of the band: it is still asked for, whatever became of this plan.
+        # Two brokers are out of the band, so the scope is still needed, whatever became of this plan.
         (found,) = (each for each in kept(now, policy, made) if each.id == made.id)
         assert found.state is ProposalState.STALE
         return found.outcome
@@ -166,7 +166,7 @@ class TestKept:
 
     def test_it_is_stale_once_its_broker_or_topic_takes_part_no_more(self) -> None:
         now = heaped(self.both)
-        assert "takes part in no balance any more" in self.stale(now, replace(POLICY, intents=Intents(drain=(1,))))
+        assert "no longer takes part in balancing" in self.stale(now, replace(POLICY, intents=Intents(drain=(1,))))
         assert "is frozen since" in self.stale(now, replace(POLICY, rails=GuardRails(frozen_topics=("t",))))
         gone = shelved(cluster(EVEN, brokers=(2, 3)), self.both, "/a", "/b")
         assert "can't be moved: the broker is not up" in self.stale(gone)

@@ -1,4 +1,4 @@
-"""What holds for every cluster and every policy: the keeper comes to rest, and it keeps to its guard rails."""
+"""Properties for every cluster and every policy: the keeper comes to rest, and it keeps to its guard rails."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ ALL = settings().max_examples
 DEEP = ALL > 1_000
 SOME = settings(max_examples=ALL, derandomize=not DEEP)
 FEW = settings(max_examples=max(1, ALL // 3), derandomize=not DEEP)
-"""Examples where each one judges and plans several times. The default run draws the same clusters each time, for what a
-new one finds is no matter of the change at hand; `--hypothesis-profile=deep` draws others."""
+"""The number of examples if each one judges and plans several times. The default run draws the same clusters each time,
+because a failure of a new one would not be due to the change at hand; `--hypothesis-profile=deep` draws others."""
 MOST_PLANS = 40
 
 
@@ -71,7 +71,7 @@ def test_every_proposal_keeps_to_the_guard_rails(sighting: Sighting, policy: Kee
         assert rails.bytes is None or proposal.bytes <= rails.bytes
         copies = [len(set(each.replicas) - set(each.original)) + len(each.log_dirs) for each in proposal.changes]
         assert proposal.moves == sum(copies)
-        # What is left undone may be why a plan copies less than it takes to reach everything.
+        # A plan that leaves something undone may copy less than the bound, which is for reaching everything.
         assert (
             proposal.least_bytes is None
             or proposal.undone

@@ -1,4 +1,4 @@
-"""Balance by bytes in and out and by processors: from a load model that is fresh and whole, and from none other."""
+"""Balance by bytes in and out and by processors, from a load model only if it is fresh and complete."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shunter.model.load_model import LoadModel, PartitionRates, ProcessorModel
 HOUR_MS = 3_600_000
 ROWS = {"t": [[1], [1], [2], [2], [3], [3]]}
 UNEVEN = {("name:t", at): PartitionRates(rate, 0.0) for at, rate in enumerate((90.0, 80.0, 5.0, 5.0, 10.0, 10.0))}
-"""Bytes and replicas are even; what producers write is not."""
+"""Rates of a cluster whose bytes and replicas are even, but whose producers' bytes are not."""
 PROCESSORS = ProcessorModel(0.1, 1e-3, 2e-3, 1e-3, {1: 1.0, 2: 1.0, 3: 1.0})
 FRESH = LoadModel(UNEVEN, NOON_MS - 3 * HOUR_MS)
 
@@ -58,7 +58,7 @@ def test_an_uneven_rate_is_seen_and_evened_out(condition: Condition, model: Load
 
 @pytest.mark.parametrize("known", [range(0), range(1), range(1, 6)])
 def test_bytes_out_that_nobody_told_are_not_taken_for_none(known: range) -> None:
-    """Snapshots tell of no consumers; what a source did not count is no reason to move anything."""
+    """Snapshots have no consumers' bytes, and bytes that a source did not count are not a reason to move anything."""
     rates = {
         (topic, at): told._replace(bytes_out=50.0 if at in known else None) for (topic, at), told in UNEVEN.items()
     }

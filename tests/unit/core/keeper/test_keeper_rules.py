@@ -1,4 +1,4 @@
-"""Rules beside a plan that a person asks for: they narrow what the policy allows, and a wrong one is told."""
+"""Rules for a plan that a person asks for: they narrow the policy's guard rails, and a wrong rule is refused."""
 
 from __future__ import annotations
 

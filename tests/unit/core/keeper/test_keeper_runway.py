@@ -1,4 +1,4 @@
-"""When disks are full by their growth: what looks tell of it, what mends it, and what is said where nothing does."""
+"""When disks are full by their growth: the growth that looks show, the plans that help, and the text if none does."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from shunter.model.service import LookGist
 
 HOUR_MS = 3_600_000
 POLICY = only(Condition.DISK_RUNWAY)
-"""Full within 7 days, and after a plan not within 14."""
+"""The condition holds if disks are full within 7 days, and after a plan they must not be full within 14."""
 
 
 def looks(*sizes: int, every_ms: int = HOUR_MS, others: tuple[int, ...] = ()) -> list[LookGist]:
-    """One topic of these sizes, and on broker 1 so much beside replicas."""
+    """Looks at one topic of these sizes, and at these bytes beside replicas on broker 1."""
     return [
         LookGist(at * every_ms, ((1, size, 1_000),), 1, 0, (), (("t", size),), ((1, others[at] if others else 0),))
         for at, size in enumerate(sizes)
@@ -65,7 +65,7 @@ class TestGrowth:
         assert growth_of([LookGist(1, ((1, 5, 10),), 1, 0)]).why == "no look has been kept yet"
 
     def test_moved_replicas_are_no_growth(self) -> None:
-        """A broker that receives replicas fills by a plan, and not by its topics."""
+        """A broker that receives replicas fills because of a plan, not because its topics grow."""
         before = cluster({"t": [[1, 2]] * 10}, used={1: 0.3, 2: 0.3, 3: 0.1})
         later = cluster({"t": [[1, 3]] * 10}, used={1: 0.3, 2: 0.2, 3: 0.2})
         seen = [gist_of(before, ()), gist_of(later, ())]
@@ -122,14 +122,14 @@ class TestTheCondition:
             ("t", (1,), (2,)),
             ("t", (1,), (3,)),
         }
-        # 20 MiB are free. n replicas less leave 20 + n after 14 days of 0.2 MiB a day for each that stays: n = 9.5.
+        # 20 MiB are free. If n replicas leave, 20 + n must last 14 days at 0.2 MiB a day for each that stays: n = 9.5.
         assert proposal.moves == 10
         after = carried_out(seen, proposal)
         assert min(days(after).values()) >= 14
         assert look(after, POLICY, judged.memory).holding == ()
 
     def test_no_disk_is_filled_to_save_another(self) -> None:
-        """Broker 3 has room for 5 replicas until its own `disk-full` begins, at 85 %."""
+        """Broker 3 has room for 5 replicas until its own `disk-full` condition begins, at 85 %."""
         seen = growing(ROWS, {"t": 4}, used={1: 0.8, 2: 0.86, 3: 0.8})
         (proposal,) = look(seen, POLICY).proposals
         assert {each.replicas for each in proposal.changes} == {(3,)}

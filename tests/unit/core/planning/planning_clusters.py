@@ -16,7 +16,7 @@ def cluster_of(
     disk_capacity: list[float] | None = None,
     min_isr: list[int] | None = None,
 ) -> ClusterLoad:
-    """Brokers 0, 1, … in the given racks; rows of (topic, broker ids in order, size)."""
+    """A cluster of brokers 0, 1, … in the given racks; `rows` are (topic, broker ids in order, size)."""
     names = tuple(sorted(set(racks)))
     topics = tuple(sorted({topic for topic, _, _ in rows}))
     width = max(len(replicas) for _, replicas, _ in rows)

@@ -92,7 +92,7 @@ def test_a_single_log_dir_can_neither_be_balanced_nor_emptied() -> None:
 
 @pytest.mark.parametrize(
     ("chosen", "emptied", "told"),
-    [((7,), (), "broker 7 tells of no log dirs"), ((), ((1, "/x"),), "broker 1 has no log dir /x; it has /d0, /d1")],
+    [((7,), (), "broker 7 reported no log dirs"), ((), ((1, "/x"),), "broker 1 has no log dir /x; it has /d0, /d1")],
 )
 def test_what_there_is_not_is_refused(chosen: tuple[int, ...], emptied: tuple[tuple[int, str], ...], told: str) -> None:
     with pytest.raises(PlanRefused, match=told):

@@ -1,4 +1,4 @@
-"""The parts of a plan, each where it can be checked by eye."""
+"""The parts of a plan, each on a cluster that can be checked by eye."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_new_brokers_are_filled_with_as_little_as_the_band_asks() -> None:
 
 
 def test_a_band_is_reached_where_one_replica_is_more_than_what_lacks() -> None:
-    """With six of twenty-four equal replicas a new broker lacks four fifths of one, and nothing smaller is there."""
+    """With six of twenty-four equal replicas a new broker lacks four fifths of a replica, and no smaller one exists."""
     cluster = cluster_of(["r"] * 3, [("t", [n % 2, 1 - n % 2], 100.0) for n in range(12)])
     made = plan(cluster, PlanRequest(scope=Scope.REBALANCE, band=0.15, aims=(Resource.DISK,)))
     assert held_by(made.replicas, 2) == 7
@@ -111,7 +111,7 @@ def test_leaders_are_balanced_by_order_alone() -> None:
 
 
 def test_leaders_move_along_a_chain_where_no_direct_way_is() -> None:
-    # 0 leads too much and shares partitions with 1 alone; 1 shares with 2, who leads nothing.
+    # Broker 0 leads too much and shares partitions only with 1; broker 1 shares some with 2, which leads nothing.
     rows = [("t", [0, 1], 1.0) for _ in range(8)] + [("t", [1, 2], 1.0) for _ in range(4)]
     made = plan(cluster_of(["a", "b", "c"], rows), PlanRequest(scope=Scope.LEADERS))
     assert np.bincount(made.replicas[:, 0], minlength=3).tolist() == [4, 4, 4]
@@ -161,7 +161,7 @@ def test_a_full_disk_is_emptied_to_the_limit_and_no_further() -> None:
 
 
 def test_capacity_with_headroom_is_never_passed_not_even_while_copying() -> None:
-    # Broker 1 has room for two more, whatever leaves it.
+    # Broker 1 has room for two more replicas, whatever leaves it.
     rows = [("t", [0], 10.0) for _ in range(20)] + [("u", [1], 10.0) for _ in range(2)]
     cluster = cluster_of(["a", "a"], rows, disk_capacity=[1000, 50])
     made = plan(cluster, PlanRequest(headroom=0.2))
@@ -298,7 +298,7 @@ def test_a_skewed_cluster_with_new_brokers_comes_into_the_band_near_the_bound(se
 
 
 def test_no_more_is_moved_than_the_band_asks_for() -> None:
-    # Broker 0 is at 115 of a mean of 102.5, and 112.75 is allowed: the small one is enough.
+    # Broker 0 is at 115 of a mean of 102.5, and 112.75 is allowed, so moving the small replica is enough.
     rows = [("t", [0], 10.0) for _ in range(11)] + [("t", [0], 5.0)] + [("u", [1], 10.0) for _ in range(9)]
     made = plan(cluster_of(["a", "a"], rows), PlanRequest(aims=(Resource.DISK,)))
     assert within_bands(made)
@@ -306,7 +306,7 @@ def test_no_more_is_moved_than_the_band_asks_for() -> None:
 
 
 def test_a_broker_outside_its_band_is_told_with_the_way_it_would_have_to_go() -> None:
-    """Three partitions of one size on two brokers: one has too much and the other too little, and nothing brings them closer."""
+    """Three partitions of one size on two brokers: one has too much, the other too little, and no move helps."""
     rows = [("t", [0], 10.0), ("t", [0], 10.0), ("t", [1], 10.0)]
     made = plan(cluster_of(["a", "b"], rows), PlanRequest())
     told = {left.what: left.why for left in made.undone}

@@ -1,4 +1,4 @@
-"""What holds for every plan, whatever the cluster."""
+"""Properties of every plan, whatever the cluster."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from shunter.core.planning.moves import BalancedPlan
 from shunter.core.planning.request import PlanRequest, Scope
 
 FEW = max(1, settings().max_examples // 3)
-"""Examples where each one plans twice, or solves a linear programme."""
+"""The number of examples if each one plans twice, or solves a linear programme."""
 
 
 def assert_sound(made: BalancedPlan) -> None:
-    """No partition twice on one broker, no replica lost, what is said to move is what moves."""
+    """Check that no broker holds a partition twice, no replica is lost, and exactly the listed moves are made."""
     for partition, row in enumerate(made.replicas.tolist()):
         kept = [broker for broker in row if broker != ABSENT]
         assert len(set(kept)) == len(kept)

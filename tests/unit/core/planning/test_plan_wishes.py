@@ -1,4 +1,4 @@
-"""What is wanted whatever the balance: brokers that lead nothing, replicas that are offline, topics that are somewhere."""
+"""Wishes whatever the balance: brokers that lead nothing, replicas that leave offline places, topics' places."""
 
 from __future__ import annotations
 

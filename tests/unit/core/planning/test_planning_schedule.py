@@ -1,4 +1,4 @@
-"""Order, makespan and its lower bound."""
+"""The order of moves, the makespan and its lower bound."""
 
 from __future__ import annotations
 

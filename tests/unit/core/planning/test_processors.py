@@ -1,4 +1,4 @@
-"""What a byte costs: made brokers whose costs are known, noise, unlike machines; and plans that aim at processors."""
+"""The cost of a byte: made brokers with known costs, noise, unlike machines; and plans that aim at processors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shunter.core.planning.request import PlanRequest
 from shunter.core.planning.what_if import ClusterChange, answer, fewest_brokers
 
 IDLING, RECEIVED, LED, SENT = 0.03, 0.0020, 0.0010, 0.0008
-"""Of an average broker's processors: at rest, and for each MB/s."""
+"""Shares of an average broker's processors: at rest, and for each MB/s."""
 
 
 def made(powers: list[float], *, noise: float = 0.0, windows: int = 400, seed: int = 1) -> list[BrokerWindows]:
@@ -63,14 +63,14 @@ def test_machines_that_are_not_alike() -> None:
     assert fit.fitted_powers
     assert fit.powers == pytest.approx(powers, rel=0.05)
     assert fit.relative_error < 0.1
-    # Whoever says how many processors each has is believed, as long as nothing speaks against it.
+    # Given numbers of processors are believed, as long as the counters don't contradict them.
     told = [one._replace(processors=8.0 * power) for one, power in zip(made(powers, noise=0.05), powers, strict=True)]
     known = fitted(told)
     assert (known.fitted_powers, known.powers) == (False, tuple(powers))
 
 
 def test_what_always_goes_together_shares_its_cost_and_no_cost_is_below_zero() -> None:
-    """Sent is twice led, which is half of received: three columns that are one."""
+    """Sent is twice led, and led is half of received, so the three columns are proportional."""
     rows = np.array([[1.0, 2 * x, x, 2 * x, 0.1 + 0.01 * x] for x in range(1, 41)])
     one = BrokerWindows(1, rows.T @ rows, rows.T @ rows)
     fit = fitted([one])

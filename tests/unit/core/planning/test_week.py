@@ -1,4 +1,4 @@
-"""Quiet hours: the best start of a week against all of them, counted one by one."""
+"""Quiet hours: the best start of a week, compared with all starts one by one."""
 
 from __future__ import annotations
 

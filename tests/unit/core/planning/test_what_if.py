@@ -1,4 +1,4 @@
-"""What if: each answer against figures that are counted by hand, or by a loop that knows nothing of the planner."""
+"""What if: each answer compared with figures counted by hand, or by a loop that does not use the planner."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shunter.core.planning.request import PlanRefused, PlanRequest
 from shunter.core.planning.what_if import ChangeAnswer, ClusterChange, answer, changed, fewest_brokers
 
 FEW = max(1, settings().max_examples // 5)
-"""Examples that plan several times each."""
+"""The number of examples if each one plans several times."""
 
 
 def yard() -> ClusterLoad:
@@ -26,7 +26,7 @@ def yard() -> ClusterLoad:
 
 
 def disks(found: ChangeAnswer) -> dict[int, tuple[float, float]]:
-    """Broker to how full its disk is, before and after."""
+    """Broker → how full its disk is, before and after."""
     return {one.broker: (one.before, one.after) for one in found.fills() if one.resource == "disk"}
 
 
@@ -37,11 +37,11 @@ def test_brokers_that_do_not_exist_yet_take_their_part() -> None:
     assert (racks[4], racks[5]) == ("r0", "r1"), "the racks with the fewest, by name"
     told = disks(found)
     assert [told[broker][0] for broker in range(6)] == [0.8] * 4 + [0.0] * 2
-    # 320 over six brokers: 53 each, in tens, and within a tenth of it.
+    # 320 over six brokers are 53 each. Partitions are tens, and the band is a tenth.
     assert all(0.5 <= after <= 0.6 for _, after in told.values())
     assert found.fits
     assert not answer(yard(), ClusterChange(), PlanRequest(headroom=0.3)).fits
-    # 320 - 4 x 53.3 come to the new ones, each of which receives half, at 10 a second.
+    # 320 - 4 x 53.3 come to the new brokers. Each of these receives half, at 10 a second.
     assert found.least_seconds(10.0) == pytest.approx(disks(found)[4][1] * 10, abs=1.0)
 
 
@@ -95,7 +95,7 @@ def test_a_lost_rack() -> None:
     assert found.survival is not None
     assert found.survival.unavailable == ("b-0",)
     assert found.survival.below_min_isr == ("a-0", "b-1", "a-1")
-    # Two brokers can't hold 320; what they get is theirs, and the rest is told as undone.
+    # Two brokers can't hold 320. They get what fits, and the rest is reported as undone.
     assert not found.reached
     assert any("stays on broker" in one.what for one in found.plan.undone)
     assert any(
@@ -106,12 +106,12 @@ def test_a_lost_rack() -> None:
 
 
 def test_the_fewest_brokers_that_hold_a_headroom() -> None:
-    # 320 of 400 are full; 40 % free ask for 533, which is two more of 100.
+    # 320 of 400 are full. With 40 % free it takes 533, which is two more disks of 100.
     found = fewest_brokers(yard(), ClusterChange(), PlanRequest(headroom=0.4))
     assert found.fits
     assert len(found.added) == 2
     assert fewest_brokers(yard(), ClusterChange(), PlanRequest(headroom=0.2)).added == ()
-    # With one rack lost, both its brokers have to be made up for.
+    # If one rack is lost, both its brokers have to be replaced by new ones.
     lost = fewest_brokers(yard(), ClusterChange(lost_racks=("r0",)), PlanRequest(headroom=0.2))
     assert (lost.fits, len(lost.added)) == (True, 2)
     never = fewest_brokers(yard(), ClusterChange(), PlanRequest(headroom=0.4), most=1)
