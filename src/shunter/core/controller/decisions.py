@@ -27,7 +27,7 @@ class Ruling(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What became durable about one partition with one write.
+    """A decision about one partition that became durable with one write.
 
     Attributes:
         before: The partition before the decision; None: it did not exist.

@@ -262,7 +262,7 @@ class Deletions:
         partition = self.state.partition(tp)
         return tp.topic in self.remaining and partition is not None and broker in partition.assignment.replicas
 
-    # ---- brokers that came (back), and our own start
+    # ---- brokers that came (back), and the start-up
 
     def resume(self, came: tuple[BrokerId, ...], now_ms: int) -> list[Request]:
         """Ask brokers for deletions that they owe: of topics being deleted, of former steps, of moves meanwhile."""

@@ -126,11 +126,11 @@ class Draft:
     newly_owed: list[tuple[BrokerId, TopicPartition]] = field(default_factory=list[tuple[BrokerId, TopicPartition]])
     """Deletions that are owed from now on."""
     transitions: list[Transition] = field(default_factory=list[Transition])
-    """What happens to moves, in order."""
+    """The transitions of moves, in order."""
     waits: dict[TopicPartition, tuple[Waiting, int] | None] = field(
         default_factory=dict[TopicPartition, tuple[Waiting, int] | None]
     )
-    """What moves wait for from now on, and since when, ms; None: for nothing."""
+    """By partition: what its move waits for from now on, and since when, ms; None: for nothing."""
     set_aside: dict[tuple[int, TopicPartition], Intervention | None] = field(
         default_factory=dict[tuple[int, TopicPartition], Intervention | None]
     )

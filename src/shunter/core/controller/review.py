@@ -50,7 +50,7 @@ class Reason(Enum):
     NAMED_TWICE = "a request and the legacy znode name it, and the request has been taken"
     BROKERS_CHANGED = "it moves, and a broker came, went, was restarted, or can't serve it any more"
     CONFIG_CHANGED = "its move waits, and configuration changed"
-    SETTINGS_CHANGED = "its move is pending or waits, and our settings changed"
+    SETTINGS_CHANGED = "its move is pending or waits, and the controller's settings changed"
     STEPPED = "a step or a leader was written, and its move may go on at once"
     TURN_CAME_FREE = "its move is pending, and another move ended or was paused"
     NEVER_LED = "it exists, and has never had a leader"

@@ -55,7 +55,7 @@ class ControllerState:
     waiting: dict[TopicPartition, tuple[Waiting, int]] = field(
         default_factory=dict[TopicPartition, tuple[Waiting, int]]
     )
-    """What a move waits for, and since when, ms."""
+    """By partition: what its move waits for, and since when, ms."""
     legacy: LegacyReassignments | None = None
     extra: LegacyReassignments | None = None
     requests: dict[str, ReassignmentRequest] = field(default_factory=dict[str, ReassignmentRequest])
@@ -159,7 +159,7 @@ class ClusterView(Protocol):
 
     @property
     def waiting(self) -> Mapping[TopicPartition, tuple[Waiting, int]]:
-        """What moves wait for, and since when, ms."""
+        """By partition: what its move waits for, and since when, ms."""
         ...
 
     @property

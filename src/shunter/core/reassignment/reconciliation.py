@@ -89,9 +89,9 @@ def reconcile(sources: Sources) -> Reconciled:
 def original_replicas(standing: ReplicaAssignment, given: Replicas | None) -> Replicas:
     """The originals of a move that a znode asks for: the partition's own, in the ORDER that the znode gives.
 
-    `given` is the znode's `original_replicas`, from whoever wrote it. It is used only where the partition is in motion
-    and it names the same replicas: Apache's encoding has lost their order by then. Anything else could make a rollback
-    go where the partition never was.
+    `given` is the znode's `original_replicas`, from any tool. It is used only if the partition is in motion and `given`
+    names the same replicas: Apache's encoding has lost their order then. Any other list could lead a rollback to
+    replicas that the partition never had.
 
     Source: docs/decisions/0110-znode-protocols.md.
     """
