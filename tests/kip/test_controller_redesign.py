@@ -49,7 +49,7 @@ def test_every_input_source_is_an_event(source):
 def test_events_are_handled_one_after_the_other(world):
     """'Have a single execution thread to serially process events one at a time.'
 
-    While what one event led to is being written, the next one is taken in, and decided when the write is done.
+    While the writes of one event are under way, the next event is taken in; it is decided when they are done.
     """
     world.hold_writes = True
     world.reassign({TP: (4, 2, 3)})
@@ -90,7 +90,7 @@ def test_what_changed_for_many_partitions_is_one_request_per_broker():
 
 
 def test_a_decision_in_slices_sends_one_request_per_broker_and_slice():
-    """'Batching state change into a single request': what is decided in slices is sent slice by slice."""
+    """'Batching state change into a single request': a decision in slices is sent slice by slice."""
     world = Harness(brokers=(1, 2, 3), slice_partitions=20).start()
     world.create("t", [(1, 2, 3)] * 60)
     before = len(world.sent)
@@ -159,7 +159,7 @@ def test_a_state_change_and_the_end_of_a_move_are_one(world):
 
 
 def test_obsolete_state_is_sent_to_nobody_after_a_resignation(world):
-    """'State propagation is not synchronized': what was decided before we were overruled is not sent after it."""
+    """'State propagation is not synchronized': decisions from before the resignation are not sent after it."""
     world.hold_writes = True
     world.kill(1)
     before = len(world.sent)
@@ -169,7 +169,7 @@ def test_obsolete_state_is_sent_to_nobody_after_a_resignation(world):
 
 
 def test_scheduled_tasks_are_events():
-    """'Scheduled tasks (e.g. preferred leader election)': by time that passes, like everything else."""
+    """'Scheduled tasks (e.g. preferred leader election)': they begin by an event, `TimePassed`."""
     world = Harness(brokers=(1, 2)).start()
     world.create("t", [(1, 2)])
     world.kill(1)
@@ -193,7 +193,7 @@ def test_a_broker_changes_zookeeper_by_its_death_and_by_new_topics_alone(world):
 
 
 def test_zookeeper_says_who_is_alive(world):
-    """'Currently we take zookeeper as source of truth': channels follow the registrations, our own left out."""
+    """'Currently we take zookeeper as source of truth': channels follow the registrations, without the controller's."""
     world.kill(3)
     connected = requests(world, ConnectBrokers)[-1]
     assert [known.id for known in connected.brokers] == [1, 2, 4]
@@ -202,7 +202,7 @@ def test_zookeeper_says_who_is_alive(world):
 
 def test_controlled_shutdown_relieves_a_broker_in_order(world):
     """'The controlled shutdown process will be changed to make state change and controlled shutdown approval occur in
-    order.': the new leaders are durable, and told, before the broker hears that it may go.
+    order.': the new leaders are durable, and announced, before the broker hears that it may go.
     """
     world.hold_writes = True
     world.feed(ControlledShutdownRequested(1, world.live[1].epoch, 9))

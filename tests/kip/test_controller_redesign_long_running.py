@@ -22,7 +22,7 @@ def decide(now: Situation, *, relaxed: bool = False) -> Step | Waiting | None:
 
 def test_the_target_broker_dies():
     """ "2.A … we may choose to remove broker 2 from replica list or we can just stop listening to ISR change" —
-    departs: docs/decisions/0102-floor.md (the move waits, says for whom, and can be rolled back at once)
+    departs: docs/decisions/0102-floor.md (the move waits, names the broker, and can be rolled back at once)
     """
     now = begun((0, 1), leader=0, dead=(2,))
     assert decide(now) == Waiting(WaitReason.DEAD, (2,))

@@ -65,7 +65,7 @@ def test_n_is_the_excess_of_the_current_set(current, dropped):
 
 @pytest.mark.parametrize("target", [(3, 4, 5), (3, 4, 5, 6)])
 def test_n_is_never_negative_and_binds_the_dead_too(target):
-    """ "Take the first n replicas of ER": with n = 0 nobody is dropped, not even the dead; 0101-steps.md"""
+    """ "Take the first n replicas of ER": with n = 0 no replica is dropped, not even a dead one; 0101-steps.md"""
     assert step_of(stand(OAR, isr=(0, 2), dead=(1,)), target=target).dropped == ()
 
 
@@ -109,7 +109,7 @@ def test_the_last_step_is_the_target_in_its_order(target):
 
 
 def test_a_step_starts_when_the_previous_new_replica_is_in_sync():
-    """ "Wait until CR is entirely in ISR." — departs: docs/decisions/0101-steps.md (only what a step relies on)"""
+    """ "Wait until CR is entirely in ISR." — departs: docs/decisions/0101-steps.md (only replicas that a step needs)"""
     assert wait_of(stand((0, 1, 2, 3), isr=OAR, adding=(3,))) == Waiting(WaitReason.CATCHING_UP, (3,))
     assert step_of(stand((0, 1, 2, 3), adding=(3,))).added == (4,)
 
@@ -192,7 +192,7 @@ def test_no_more_than_one_replica_catches_up_at_a_time():
 
 
 def test_the_floor_keeps_the_replication_that_was_there():
-    """ "in the worst case, you could have 7 replicas in-sync" — and in the best never fewer than were asked for."""
+    """ "in the worst case, you could have 7 replicas in-sync" — here never fewer than were asked for."""
     for step in plan_on_paper(OAR, FTR, 0).steps:
         assert len(step.isr) >= len(FTR)
         assert step.leader in step.isr

@@ -180,7 +180,7 @@ def test_what_was_asked_for_before_the_cancel_and_had_not_begun_is_cancelled_too
 
 
 def test_a_failover_in_the_middle_goes_on_with_the_cancellation():
-    """Decision 0110: the znode is read at start-up, so a new controller rolls back what the old one had not."""
+    """Decision 0110: the znode is read at start-up, so a new controller rolls back the moves that are left."""
     world = Harness(brokers=(1, 2, 3, 4, 5, 6), strategy=Strategy.ALL_AT_ONCE, slice_partitions=2).start()
     world.create("t", [(1, 2, 3)] * 6)
     world.write_legacy({("t", n): (4, 5, 6) for n in range(6)})
@@ -212,7 +212,7 @@ def test_a_cancel_overtakes_what_waits_for_the_barrier(world):
 
 
 def test_a_paused_move_is_rolled_back_too(world):
-    """'rollback … every pending reassignment': one that stands still is pending."""
+    """'rollback … every pending reassignment': a paused one is pending."""
     from shunter.model.reassignment import Intervention
 
     world.reassign({TP: (4, 5, 6)})
@@ -228,8 +228,8 @@ def test_a_paused_move_is_rolled_back_too(world):
 def test_the_original_replicas_of_a_tool_decide_what_a_rollback_restores(world):
     """'This "original_replicas" will be used for rollback of the topic/partition replicas assignment'
 
-    Where another controller has begun the move, the topic tells who the originals are but not in which order; else the
-    partition itself tells: docs/decisions/0110-znode-protocols.md.
+    If another controller has begun the move, the topic has the originals but not their order; otherwise the partition's
+    replicas have it: docs/decisions/0110-znode-protocols.md.
     """
     topic = world.store.topics["t"]
     begun = ReplicaAssignment((4, 5, 6, 1, 2, 3), (4, 5, 6), (1, 2, 3))
@@ -246,7 +246,7 @@ def test_the_original_replicas_of_a_tool_decide_what_a_rollback_restores(world):
 @pytest.mark.parametrize("given", [(77, 78), (5, 6), (3, 2, 1), (1, 2), (), (-1, 2, 3), (1, 1, 2)])
 @pytest.mark.parametrize("at_start", [False, True])
 def test_original_replicas_that_are_not_what_stands_there_are_told_and_not_used(world, given, at_start):
-    """A rollback to what the partition never was would wait for ever, or end where nobody began (0110)."""
+    """A rollback to replicas that the partition never had would wait for ever, or end at a wrong place (0110)."""
     if at_start:
         world.store.legacy = LegacyReassignments({TP: (4, 5, 6)}, {TP: given}, 0, world.store.czxid)
         world.fail_over()
@@ -352,7 +352,7 @@ def test_what_both_the_old_and_the_extra_target_want_is_not_fetched_again(world)
 
 
 def test_an_extra_that_is_refused_is_told_and_does_not_stay(world):
-    """'it will be removed from /admin/reassign_partitions_extra': also what can't be done, with a notice."""
+    """'it will be removed from /admin/reassign_partitions_extra': an impossible entry, too, with a notice."""
     world.write_extra({TP: (4, 4)})
     assert world.told("legacy-refused")
     assert world.store.extra is None
@@ -362,7 +362,7 @@ def test_an_extra_that_is_refused_is_told_and_does_not_stay(world):
 
 def test_extra_entries_wait_while_the_legacy_znode_is_as_large_as_zookeeper_takes():
     """'The ZooKeeper-imposed limit of 1MB on znode size places an upper limit on the number of reassignments that can be
-    done at a given time.': what is beyond it waits in the extra znode until others have left the legacy one.
+    done at a given time.': further entries wait in the extra znode until others have left the legacy znode.
     """
     world = Harness(brokers=(1, 2, 3, 4), max_concurrent=1).start()
     long = "t" * 249
@@ -395,7 +395,7 @@ def test_an_extra_survives_a_failover_before_it_was_taken(world):
 
 
 def test_a_tool_that_writes_the_extra_znode_meanwhile_loses_nothing(world):
-    """Decision 0110: a write of ours that met a newer extra znode is decided again from what stands there."""
+    """Decision 0110: a write that met a newer extra znode is decided again by the znode's new contents."""
     world.hold_writes = True
     world.write_extra({TP: (4, 5, 6)})
     known = world.store.extra

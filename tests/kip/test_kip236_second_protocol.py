@@ -347,7 +347,7 @@ def test_one_watch_serves_all_requests():
 
 @pytest.mark.parametrize("way", ["rpc", "legacy", "extra"])
 def test_a_partition_with_fewer_originals_than_min_insync_replicas_may_grow(way):
-    """'We check top >= min.insync.replicas': of request znodes alone, for growing is what mends it (0114)."""
+    """'We check top >= min.insync.replicas': of request znodes alone, because growth mends the partition (0114)."""
     world = Harness(brokers=(1, 2, 3), default_min_isr=2).start()
     world.create("t", [(1,)])
     {"rpc": world.reassign, "legacy": world.write_legacy, "extra": world.write_extra}[way]({TP: (1, 2, 3)})
@@ -357,7 +357,7 @@ def test_a_partition_with_fewer_originals_than_min_insync_replicas_may_grow(way)
 
 
 class _Listened:
-    """As much of a client as watches need to be made."""
+    """The part of a client that watches need to be made."""
 
     def listen(self, *, watches):
         self.watches = watches
@@ -373,7 +373,7 @@ def test_compatibility_with_the_legacy_znode_is_maintained(world):
 
 
 def test_a_request_that_names_nobodys_partition_is_told_and_deleted(world):
-    """Decision 0110: a request never stays for ever, whatever it says."""
+    """Decision 0110: no request stays for ever, whatever it names."""
     world.write_request({("nowhere", 3): (4, 5)})
     assert world.told("request-refused")
     assert not world.store.requests
@@ -397,6 +397,6 @@ def test_a_request_in_slices_is_deleted_after_its_last_partition():
 
 
 def test_phases_are_part_of_the_record(world):
-    """The record says where a move stands, so that a failover goes on in its phase."""
+    """The record has the move's phase, so that the next controller goes on in it."""
     world.write_request({TP: (4, 5, 6)})
     assert world.store.reassignments[TP].phase is Phase.MOVING

@@ -113,7 +113,7 @@ def test_of_a_partition_that_is_named_twice_the_last_word_counts(world, words, t
 @pytest.mark.parametrize("forced", [False, True])
 @pytest.mark.parametrize("target", [(1, 2, 3, 4), (3, 2, 1), (2, 3), (4, 3, 2), (4, 1, 3)])
 def test_a_dead_broker_that_has_a_replica_already_may_be_named(target, forced):
-    """'a broker ID that the controller was not aware of': of what is added alone (0113, as Apache's controller)."""
+    """'a broker ID that the controller was not aware of': only of added replicas (0113, as Apache's controller)."""
     world = yard()
     world.kill(3)
     world.reassign({TP: target}, forced=forced)
@@ -157,7 +157,7 @@ def test_the_originals_of_a_moving_partition_may_be_returned_to_though_one_is_de
 
 @pytest.mark.parametrize("way", ["legacy", "extra", "request"])
 def test_what_is_asked_for_by_znode_waits_for_a_dead_broker(way):
-    """Nobody reads an answer: what is thrown away is lost. It waits, as it does at a start (0113)."""
+    """No caller reads an answer, so a refused request would be lost. It waits, as it does at a start-up (0113)."""
     world = yard()
     world.kill(6)
     write = {"legacy": world.write_legacy, "extra": world.write_extra, "request": world.write_request}[way]
@@ -186,7 +186,7 @@ def test_a_legacy_entry_that_can_never_be_carried_out_is_told_and_taken_out_at_a
 
 
 def test_a_cancel_of_what_does_not_move(world):
-    """Apache's NO_REASSIGNMENT_IN_PROGRESS, and UNKNOWN_TOPIC_OR_PARTITION for what is not there."""
+    """Apache's NO_REASSIGNMENT_IN_PROGRESS, and UNKNOWN_TOPIC_OR_PARTITION for a partition that does not exist."""
     world.reassign({TP: None, ("nowhere", 0): None})
     assert world.result(1) == {TP: "NO_REASSIGNMENT_IN_PROGRESS", ("nowhere", 0): "UNKNOWN_TOPIC_OR_PARTITION"}
 
@@ -206,7 +206,7 @@ def test_a_target_below_min_insync_replicas_is_refused_and_taken_by_force():
 
 
 def test_a_stop_is_not_a_revert(world):
-    """'a cancellation of a rebalance means stopping on-going partition movements': what is in the ISR stays."""
+    """'a cancellation of a rebalance means stopping on-going partition movements': replicas in the ISR stay."""
     world.reassign({TP: (4, 5, 6)})
     world.catch_up(TP, 4)
     world.reassign({TP: None}, token=2, intervention=Intervention.STOP)
@@ -283,7 +283,7 @@ def test_a_broker_that_is_upgraded_in_the_middle_of_a_move_takes_it_up(world):
 
 def test_a_controller_that_knows_nothing_of_a_move_ends_it_and_is_believed(world):
     """'As soon as the controller gets downgraded, it will send a LeaderAndIsr with no targetReplicas which ensures that
-    all brokers will stop their reassignments': what it leaves is the truth, our record of the move is closed (0107).
+    all brokers will stop their reassignments': the assignment that it leaves counts, and our record is closed (0107).
     """
     world.reassign({TP: (4, 5, 6)})
     topic = world.store.topics["t"]
@@ -300,7 +300,7 @@ def test_a_controller_that_knows_nothing_of_a_move_ends_it_and_is_believed(world
 
 
 def test_a_deletion_ends_the_moves_of_its_topic():
-    """0117: nothing waits for the end of a move; what was added is deleted like the others."""
+    """0117: the deletion does not wait for the end of a move; additions are deleted like the other replicas."""
     world = yard(max_concurrent=1)
     world.reassign({TP: (4, 5, 6), SECOND: (4, 5, 6)})
     world.catch_up(TP, 4)
@@ -394,7 +394,7 @@ def test_a_rolled_back_move_leaves_no_target_replicas():
     assert not world.store.reassignments
 
 
-# ---- pause, 2.A, the operator's word
+# ---- pause, 2.A, relaxing by the operator
 
 
 def test_a_pause_stops_what_is_fetched_and_forgets_nothing():
@@ -408,7 +408,7 @@ def test_a_pause_stops_what_is_fetched_and_forgets_nothing():
         (r.broker, s.delete) for r in world.sent[sent:] if type(r).__name__ == "SendStopReplica" for s in r.partitions
     ]
     assert sorted(stops) == [(5, False), (6, False)]
-    world.catch_up(TP, 5, 6)  # what was on its way arrives: the move still stands
+    world.catch_up(TP, 5, 6)  # A fetch that was on its way arrives: the move still stands.
     assert set(world.replicas(TP)) == {1, 2, 3, 4, 5, 6}
     assert world.store.reassignments[TP].phase is Phase.PAUSED
     world.fail_over()
@@ -419,7 +419,7 @@ def test_a_pause_stops_what_is_fetched_and_forgets_nothing():
 
 
 def test_a_paused_replica_that_is_told_again_is_stopped_again():
-    """Decision 0111: whoever bounces, or hears of another leader, must not go on fetching."""
+    """Decision 0111: a broker that bounces, or is told of another leader, must not go on fetching."""
     world = yard()
     world.reassign({TP: (4, 5, 6)})
     world.reassign({TP: None}, token=2, intervention=Intervention.PAUSE)
@@ -457,7 +457,7 @@ def test_a_rollback_is_not_paused():
 
 
 def test_a_dead_target_makes_the_move_wait_and_say_for_whom():
-    """Controller redesign, 2.A: the others go on; what a move waits for is always said."""
+    """Controller redesign, 2.A: the other moves go on; it is always said what a move waits for."""
     world = yard()
     world.reassign({TP: (4, 5, 6), SECOND: (4, 2, 3)})
     world.kill(6)
@@ -507,7 +507,7 @@ def test_a_second_reassignment_takes_over_cleanly(world):
 
 
 def test_a_list_with_details_tells_what_a_move_waits_for(world):
-    """Issue: 'the move waits, says for whom': in tagged fields of 46, for whoever asks."""
+    """Issue: 'the move waits, says for whom': in tagged fields of RPC 46, for clients that ask."""
     from shunter.drivers.handlers.reassignments import list_partition_reassignments
     from shunter.wire.reassignments import ListReassignmentsRequest
 

@@ -1,7 +1,7 @@
-"""Who may do what, by the ACLs of a cluster: the rules of Apache's `AclAuthorizer`.
+"""Authorization by the ACLs of a cluster: the rules of Apache's `AclAuthorizer`.
 
 Super users may do everything. Otherwise the ACLs of the resource itself, of `*` and of every prefix of its name count
-together: one that denies is stronger than any that allows. A test holds each answer against Apache's own class.
+together: one that denies is stronger than any that allows. A test compares each answer with that of Apache's own class.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _IMPLIED_BY: Final[Mapping[Operation, tuple[Operation, ...]]] = {
     ),
     Operation.DESCRIBE_CONFIGS: (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS),
 }
-"""Whoever is allowed one of these is allowed the operation. Denying one of them does not deny it."""
+"""By operation: to allow one of these allows the operation, too. To deny one of these does not deny the operation."""
 
 SUPPORTED: Final[Mapping[ResourceType, tuple[Operation, ...]]] = {
     ResourceType.TOPIC: (
@@ -63,64 +63,64 @@ SUPPORTED: Final[Mapping[ResourceType, tuple[Operation, ...]]] = {
     ResourceType.DELEGATION_TOKEN: (Operation.DESCRIBE,),
     ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
 }
-"""What can be done with a resource. Source: Apache's `AclEntry.supportedOperations`."""
+"""The operations on each type of resource. Source: Apache's `AclEntry.supportedOperations`."""
 
 CHANGES: Final = frozenset(
     {Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.ALTER_CONFIGS, Operation.WRITE}
 )
-"""What administrators do."""
+"""Operations of administrators."""
 
 
 class Requester(NamedTuple):
-    """Who asks, and from which address."""
+    """The principal that asks, and its address."""
 
     principal: Principal
     host: str
 
 
 class Authorizer(Protocol):
-    """Tells who may do what."""
+    """Decides whether a requester may do something."""
 
     def allows(self, asker: Requester, operation: Operation, resource: AclResource) -> bool:
-        """Tell whether somebody may do something with a resource."""
+        """Whether a requester may do an operation on a resource."""
         ...
 
     def allows_any(self, asker: Requester, operation: Operation, kind: ResourceType) -> bool:
-        """Tell whether there may be a resource of a type with which somebody may do something."""
+        """Whether a requester may do an operation on any resource of a type that there may be."""
         ...
 
     def unlimited(self, asker: Requester) -> bool:
-        """Tell whether somebody may do everything with every resource, so that nobody need ask for each."""
+        """Whether a requester may do everything with every resource: then no single resource need be checked."""
         ...
 
 
 def authorized_operations(authorizer: Authorizer, asker: Requester, resource: AclResource) -> int:
-    """Tell what somebody may do with a resource, as the bits of Kafka's answers."""
+    """The operations that a requester may do on a resource, as the bits of Kafka's answers."""
     supported = SUPPORTED[resource.type]
     return sum(1 << operation for operation in supported if authorizer.allows(asker, operation, resource))
 
 
 class AclAuthorizer:
-    """Knows the ACLs of a cluster; nobody but super users may do anything while they are `unknown`.
+    """Knows the ACLs of a cluster. While they are `unknown`, only super users may do anything.
 
     Args:
         super_users: may do everything.
-        everyone_if_no_acl: whether everybody may do what no ACL is for (`allow.everyone.if.no.acl.found`).
+        everyone_if_no_acl: whether everybody may use a resource without ACLs (`allow.everyone.if.no.acl.found`).
     """
 
     def __init__(self, super_users: Iterable[Principal] = (), *, everyone_if_no_acl: bool = False) -> None:
         self.unknown = False
         self.version = 0
-        """Another one whenever an answer may be another one."""
+        """Grows with every change that may change an answer."""
         self._super_users = frozenset(super_users)
         self._everyone_if_no_acl = everyone_if_no_acl
         self._literal: dict[AclResource, frozenset[Acl]] = {}
         self._prefixed: dict[AclResource, frozenset[Acl]] = {}
         self._lengths: tuple[int, ...] | None = ()
-        """How long prefixes are, each length once; None: not known since the last change."""
+        """The lengths of the prefixes, each once, ascending; None: not known since the last change."""
 
     def replace(self, acls: Mapping[ResourcePattern, Iterable[Acl]]) -> None:
-        """Know these ACLs and no others."""
+        """Replace all ACLs by these."""
         self._literal.clear()
         self._prefixed.clear()
         self._lengths = None
@@ -130,7 +130,7 @@ class AclAuthorizer:
         self.version += 1
 
     def update(self, pattern: ResourcePattern, acls: Iterable[Acl]) -> None:
-        """The ACLs of a pattern are these from now on; none: it has no ACLs any more."""
+        """Replace the ACLs of a pattern by these; none: the pattern has no ACLs any more."""
         of = self._prefixed if pattern.prefixed else self._literal
         entries = frozenset(acls)
         if entries:
@@ -146,7 +146,7 @@ class AclAuthorizer:
         return asker.principal in self._super_users
 
     def allows(self, asker: Requester, operation: Operation, resource: AclResource) -> bool:
-        """See `Authorizer`. Cost: O(different lengths of prefixes + ACLs of what matches)."""
+        """See `Authorizer`. Cost: O(different lengths of prefixes + ACLs of matching patterns)."""
         if self.unlimited(asker):
             return True
         if self.unknown:
@@ -160,7 +160,7 @@ class AclAuthorizer:
         return any(_applies(acl, asker, one, Permission.ALLOW) for one in implying for acl in found)
 
     def allows_any(self, asker: Requester, operation: Operation, kind: ResourceType) -> bool:
-        """See `Authorizer`. What implies the operation does not count here, as in Apache. Cost: O(ACLs)."""
+        """See `Authorizer`. ACLs for an operation that implies this one do not count, as in Apache. Cost: O(ACLs)."""
         if self.unlimited(asker):
             return True
         if self.unknown:
@@ -220,13 +220,13 @@ def _applies(acl: Acl, asker: Requester, operation: Operation, permission: Permi
 
 @dataclass(frozen=True, slots=True)
 class NetworkAuthorizer:
-    """For clusters without ACLs: who may act as a broker, and who may administer, by address. Empty: everybody."""
+    """For clusters without ACLs: addresses that may act as brokers, and that may administer. Empty: every address."""
 
     cluster_actions: tuple[Network, ...] = ()
     administration: tuple[Network, ...] = ()
 
     def allows(self, asker: Requester, operation: Operation, resource: AclResource) -> bool:  # noqa: ARG002 - see `Authorizer`
-        """See `Authorizer`. Whoever reaches us may describe."""
+        """See `Authorizer`. Every client that reaches the controller may describe."""
         if operation is Operation.CLUSTER_ACTION:
             return _within(asker.host, self.cluster_actions)
         return operation not in CHANGES or _within(asker.host, self.administration)

@@ -1,4 +1,4 @@
-"""What a check-up of a cluster comes to: each finding with how bad it is and what to do about it."""
+"""The findings of a cluster's check-up: each with how bad it is, and what to do about it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from shunter.model.check_up import CheckedJournal, CheckedTopic, CheckUp, Findin
 from shunter.model.partition import TopicPartition
 
 NAMED = 3
-"""So many of a kind are named, the others counted."""
+"""The most things of a kind that are named; the others are counted."""
 FULL = 0.85
 VERY_FULL = 0.95
 SKEW_MS = 5_000
-"""Clocks further apart than this make times in journals and logs hard to compare; a reading is good to a second or so."""
+"""Clocks further apart than this make times in journals and logs hard to compare. A reading is exact to about a second."""
 
 _FORGOTTEN = "`shunter throttles list` shows them, `shunter throttles clear` takes them away"
 
 
 def diagnose(seen: CheckUp, journal: CheckedJournal) -> tuple[Finding, ...]:
-    """Judge a cluster. Every check says something, if only that all is well."""
+    """Judge a cluster. Most checks report something, if only that all is well."""
     checks = (
         ("unread", _unread(seen)),
         ("brokers", _brokers(seen)),
@@ -172,7 +172,7 @@ def _min_isr(seen: CheckUp) -> list[Finding]:
 
 
 def _settled(seen: CheckUp, topic: CheckedTopic, number: int) -> Sequence[int]:
-    """A partition's replicas, without those that a move under way is about to take away or give."""
+    """A partition's replicas; of a partition that moves, those at the end of the move."""
     ongoing = seen.ongoing.get(TopicPartition(topic.name, number))
     return topic.partitions[number].replicas if ongoing is None else ongoing.target
 
@@ -255,7 +255,7 @@ _WANTED = (
         set[str](),
     ),
 )
-"""Commands, and what they need in addition to those before them: on Cluster, on Topic, on the claim's Group."""
+"""Commands, and the rights that they need beside those of the rows before: on Cluster, Topic, and the claim's Group."""
 
 
 def _rights(seen: CheckUp) -> list[Finding]:

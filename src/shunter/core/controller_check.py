@@ -1,4 +1,4 @@
-"""What would be in the way of a controller, told from what was found, before it stands: findings, each with what to do."""
+"""Findings about a cluster before Shunter's controller takes it over: what would be in the way, each with a remedy."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ _DEFAULTS: Final[Mapping[str, tuple[str, Callable[[ControllerSettings], object]]
     "auto.leader.rebalance.enable": ("leader_rebalance_enable", lambda s: s.leader_rebalance_enable),
     "leader.imbalance.per.broker.percentage": ("leader_imbalance_percent", lambda s: s.leader_imbalance_percent),
 }
-"""Broker settings by which Apache's controller decides, and the names and values of ours."""
+"""Broker settings by which Apache's controller decides, and the name and value of Shunter's setting for each."""
 COMPARED: Final = tuple(_DEFAULTS)
 ASKED: Final = (CONTROL_PLANE, INTER_BROKER, INTER_BROKER_SECURITY, PROTOCOL, POLICY, AUTHORIZER, *COMPARED)
 ZNODE_LIMIT: Final = 1_048_575
-"""`jute.maxbuffer` where nobody has set it: bytes of one request or answer."""
+"""The default of `jute.maxbuffer`: bytes of one request or answer."""
 _LOOPBACK: Final = ("localhost", "127.", "::1")
 
 
 class Severity(Enum):
-    """How bad it is."""
+    """How bad a finding is."""
 
     OBSTACLE = "obstacle"
-    """Shunter would not lead, or brokers would not find it."""
+    """Shunter would not become the controller, or brokers would not find it."""
     WARNING = "warning"
-    """It would lead, and something would be otherwise than before."""
+    """Shunter would become the controller, and something would change."""
     GOOD = "good"
 
 
 class ControllerFinding(NamedTuple):
-    """One thing that was looked at. `todo` says the way out; empty where all is well."""
+    """One thing that was looked at. `todo` says what to do about it; empty: all is well."""
 
     level: Severity
     about: str
@@ -55,7 +55,7 @@ class ControllerFinding(NamedTuple):
 
 
 class BrokerFound(NamedTuple):
-    """A registered broker. `unreachable` says why it can't be spoken to; `settings` is None where it does not tell."""
+    """A registered broker. `unreachable`: why it can't be reached; `settings` None: it does not say them."""
 
     id: BrokerId
     address: str
@@ -63,15 +63,15 @@ class BrokerFound(NamedTuple):
     unreachable: str | None = None
     settings: Mapping[str, str | None] | None = None
     sees_us_at: str | None = None
-    """Our end's address of the connection to it."""
+    """The address of this machine's end of the connection to the broker."""
     listeners: tuple[str, ...] = ()
-    """Names of the listeners that it has registered."""
+    """Names of the listeners that the broker has registered."""
 
 
 class WayBack(NamedTuple):
-    """Where brokers would be told to find one of our listeners, and what can be seen of that from here.
+    """The address at which brokers would look for one of Shunter's listeners, and what can be seen of it from here.
 
-    `addresses` are those of `host`, none where it has none; `unreached` says why we did not reach it ourselves.
+    `addresses` are those of `host`; empty: it has none. `unreached`: why this machine did not reach it.
     """
 
     listener: str
@@ -83,22 +83,22 @@ class WayBack(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What was found. Sentences are empty or None where there is nothing to tell."""
+    """What was found. Sentences are empty or None if there is nothing to say."""
 
     listeners: tuple[str, ...]
-    """Names of ours."""
+    """Names of Shunter's listeners."""
     hosts: tuple[str, ...]
-    """Where others are told to find us."""
+    """Hosts at which brokers and clients would look for Shunter."""
     closed_listeners: tuple[str, ...] = ()
-    """Why listeners of ours can't be opened."""
+    """Sentences: why some of Shunter's listeners can't be opened."""
     ways_back: tuple[WayBack, ...] = ()
-    """How brokers reach each of our listeners that can be opened."""
+    """How brokers reach each of Shunter's listeners that can be opened."""
     controller: str | None = None
-    """Who leads now."""
+    """A name for the present controller."""
     kraft: str | None = None
-    """Who of a KRaft quorum leads or migrates the cluster."""
+    """A sentence: which KRaft controller leads or migrates the cluster."""
     id_taken: str | None = None
-    """Who is registered under our broker id."""
+    """A sentence: which broker is registered under Shunter's broker id."""
     brokers: tuple[BrokerFound, ...] = ()
     topics: int = 0
     partitions: int = 0
@@ -111,17 +111,17 @@ class Facts:
     largest: tuple[str, int] = ("", 0)
     """(path, bytes) of the largest znode."""
     refused: tuple[tuple[str, str], ...] = ()
-    """(path, what we may not do there)."""
+    """(path, what Shunter may not do there)."""
     belongs_to: tuple[str, ...] = ()
-    """Who may do anything with the cluster's topics in ZooKeeper, as `scheme:id`."""
+    """Identities that have all rights on the cluster's topics in ZooKeeper, as `scheme:id`."""
     dynamic_defaults: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The brokers' cluster-wide dynamic configuration: it outdoes what a broker and we were started with."""
+    """The brokers' cluster-wide dynamic configuration: it overrides the settings that brokers or Shunter start with."""
     ours_belongs_to: tuple[str, ...] | None = ()
-    """Whom what we make there would belong to; None where everybody may change it, empty where we can't tell."""
+    """Identities that would own the znodes that Shunter makes; None: everybody may change them; empty: not known."""
 
 
 def findings(facts: Facts, settings: ControllerSettings) -> tuple[ControllerFinding, ...]:
-    """Judge what was found: obstacles first, then warnings, then what is well."""
+    """Judge the facts: obstacles first, then warnings, then what is well."""
     found = [*_places(facts), *_brokers(facts), *_ways_back(facts), *_settings(facts, settings), *_znodes(facts)]
     order = list(Severity)
     return tuple(sorted(found, key=lambda finding: order.index(finding.level)))
@@ -207,7 +207,7 @@ def _listeners(facts: Facts) -> Iterator[ControllerFinding]:
 
 
 def _of_clients(facts: Facts, reported: Collection[str]) -> Iterator[ControllerFinding]:
-    """Listeners at which clients would not see us (docs/decisions/0093-listeners-that-we-lack.md)."""
+    """Listeners at which clients would not see the controller (docs/decisions/0093-listeners-that-we-lack.md)."""
     only_theirs: dict[str, list[BrokerId]] = defaultdict(list)
     for broker in facts.brokers:
         for name in broker.listeners:
@@ -225,7 +225,7 @@ def _of_clients(facts: Facts, reported: Collection[str]) -> Iterator[ControllerF
 
 
 def _ways_back(facts: Facts) -> Iterator[ControllerFinding]:
-    """What this machine can tell of the brokers' way to us, and what not: a broker connects to the controller alone."""
+    """What this machine can see of the brokers' way to Shunter, and what not: brokers connect to a controller alone."""
     for way in facts.ways_back:
         place = f"{way.host}:{way.port}"
         if not way.addresses:
@@ -268,12 +268,13 @@ def _settings(facts: Facts, settings: ControllerSettings) -> Iterator[Controller
 def compared_defaults(
     told: Mapping[BrokerId, Mapping[str, str | None]], settings: ControllerSettings, dynamic: Mapping[str, str]
 ) -> Iterator[ControllerFinding]:
-    """Compare the settings by which Apache's controller decides: the brokers' with each other and with ours.
+    """Compare the settings by which Apache's controller decides: the brokers' with each other and with Shunter's.
 
     Args:
-        told: What each broker told of its settings.
-        settings: Ours.
-        dynamic: The brokers' cluster-wide dynamic configuration, which outdoes ours, if what they told has it in it.
+        told: By broker: the settings that it gave.
+        settings: Shunter's.
+        dynamic: The brokers' cluster-wide dynamic configuration, which overrides Shunter's settings. Pass it only if
+            the brokers' settings include it.
     """
     for name in COMPARED:
         values = _by_value(name, told)
@@ -338,7 +339,7 @@ def _znodes(facts: Facts) -> Iterator[ControllerFinding]:
 
 
 def _ownership(facts: Facts) -> Iterator[ControllerFinding]:
-    """Brokers have to be able to change what we make, and nobody else who can't change what they make."""
+    """Brokers have to be able to change the znodes that Shunter makes, and others only if they can change theirs."""
     theirs = tuple(who for who in facts.belongs_to if not who.startswith("world:"))
     if not theirs:
         return

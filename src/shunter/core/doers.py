@@ -1,4 +1,4 @@
-"""Who carries a verb out: Shunter's controller, or the executor under its journal.
+"""The doer of a verb: Shunter's controller, or the executor under its journal.
 
 docs/decisions/0214-one-family-of-verbs.md has the table.
 """
@@ -15,22 +15,22 @@ from shunter.model.partition import TopicPartition
 
 
 class DoerRefused(ShunterError):
-    """Nobody can carry the verb out as it was asked; says who could, and how to ask."""
+    """No doer can carry the verb out as it was asked; the message says which doer could, and how to ask."""
 
 
 class Doer(Enum):
-    """Who does it."""
+    """The doers of verbs."""
 
     CONTROLLER = "controller"
     EXECUTOR = "executor"
 
 
 class Ground(NamedTuple):
-    """What a doer is chosen by.
+    """The facts by which a doer is chosen.
 
     `shunters`: the controller is Shunter's. `driver` names the executor that drives the cluster's journal, "" for none.
-    `journalled` are the moves that are open in the journal, `controlled` those that the controller lists and the journal
-    does not have; both are read only if the controller is Shunter's.
+    `journalled` are the moves that are open in the journal, `controlled` those that the controller lists and the
+    journal does not have; both are read only if the controller is Shunter's.
     """
 
     shunters: bool
@@ -40,12 +40,12 @@ class Ground(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Which moves a verb is about. If nothing is named: all."""
+    """The moves that a verb is about; all moves, if nothing is named."""
 
     partitions: tuple[TopicPartition, ...] = ()
     topics: tuple[str, ...] = ()
     planned: tuple[TopicPartition, ...] = ()
-    """What a plan names; some of it may not be under way."""
+    """Partitions that a plan names; some of them may not move."""
 
     @property
     def everything(self) -> bool:
@@ -53,20 +53,20 @@ class Wanted(NamedTuple):
         return not (self.partitions or self.topics or self.planned)
 
     def of(self, moves: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Of some moves, those that the verb is about, sorted."""
+        """The given moves that the verb is about, sorted."""
         named = {*self.partitions, *self.planned}
         return sorted(tp for tp in moves if self.everything or tp in named or tp.topic in self.topics)
 
 
 class Choice(NamedTuple):
-    """Who does it, and why, as the end of a sentence."""
+    """A doer, and the reason for it, as the end of a sentence."""
 
     doer: Doer
     why: str
 
 
 def asked_for(ground: Ground, asked: Doer) -> Choice:
-    """The doer that somebody named.
+    """The doer that the caller named.
 
     Raises:
         DoerRefused: the controller was named, and it is not Shunter's.
@@ -80,7 +80,7 @@ def asked_for(ground: Ground, asked: Doer) -> Choice:
 
 
 def who_begins(ground: Ground) -> Choice:
-    """Who carries out a verb that begins moves."""
+    """The doer of a verb that begins moves."""
     if not ground.shunters:
         return Choice(Doer.EXECUTOR, "the controller is not Shunter's")
     if ground.driver:
@@ -93,7 +93,7 @@ def who_begins(ground: Ground) -> Choice:
 
 
 def who_turns(ground: Ground, wanted: Wanted) -> Choice:
-    """Who carries out a verb that turns or shows moves.
+    """The doer of a verb that turns or shows moves.
 
     Raises:
         DoerRefused: of the partitions that were named, the controller moves some and the executor others.

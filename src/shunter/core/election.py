@@ -1,6 +1,6 @@
-"""Who leads a partition next, and what its ISR becomes: pure functions, as Apache 3.9 elects.
+"""Elections of a partition's next leader, with its next ISR: pure functions, as Apache 3.9 elects.
 
-`live` are the brokers that can serve the partition now. None means that nobody may lead.
+`live` are the brokers that can serve the partition now. None means that no broker may lead.
 Source: Apache Kafka 3.9, `PartitionLeaderElectionAlgorithms` and `Election`.
 """
 

@@ -1,4 +1,4 @@
-"""Finalized features (KIP-584): how `/feature` is kept valid, and what of UpdateFeatures is refused.
+"""Finalized features (KIP-584): how `/feature` is kept valid, and which updates of UpdateFeatures are refused.
 
 Source: Apache 3.9, `KafkaController.maybeSetupFeatureVersioning` and `processFeatureUpdates`; tools match on its words.
 """
@@ -15,11 +15,11 @@ from shunter.model.features import FinalizedFeatures, Protocol
 _VERSIONED_SINCE: Final[Protocol] = (2, 7, 0)
 _SECOND_LAYOUT_SINCE: Final[Protocol] = (3, 3, 0)
 Supported = Mapping[str, tuple[int, int]]
-"""What a broker registers: feature -> (lowest, highest) level."""
+"""The features that a broker registers: feature -> (lowest, highest) level."""
 
 
 class Upgrade(Enum):
-    """What an update may do; Kafka's numbers."""
+    """The kinds of updates, with Kafka's numbers."""
 
     UNKNOWN = 0
     UPGRADE = 1
@@ -41,7 +41,7 @@ class FeatureUpdate(NamedTuple):
 
 
 def kept_valid(found: FinalizedFeatures | None, protocol: Protocol) -> FinalizedFeatures:
-    """Say what `/feature` has to be for a cluster of that protocol: switched on since 2.7, with the levels it has.
+    """The contents that `/feature` must have for a cluster of that protocol: enabled since 2.7, with the levels it has.
 
     Brokers in ZooKeeper mode register no features of their own: none is finalized in a new cluster.
     """
@@ -58,12 +58,12 @@ def update_features(
     """Apply updates, each for itself.
 
     Args:
-        levels: what is finalized now.
+        levels: the levels that are finalized now.
         updates: one for each feature.
-        brokers: what each live broker supports.
+        brokers: the features that each live broker supports.
 
     Returns:
-        What is finalized then, and why an update was refused (None where it was not), by feature.
+        The levels that are finalized afterwards; and by feature, why its update was refused (None: it was not).
     """
     target = dict(levels)
     results: dict[str, RequestRejected | None] = {}
@@ -112,7 +112,7 @@ def _refuse_change(update: FeatureUpdate, existing: int) -> str | None:
 
 
 def _refuse_level(update: FeatureUpdate, brokers: Sequence[Supported]) -> str | None:
-    """Refuse a level that not every live broker supports. Apache's controller asks first what it supports itself."""
+    """Refuse a level that not every live broker supports. Apache's controller first checks what it supports itself."""
     ranges = [broker[update.feature] for broker in brokers if update.feature in broker]
     if not ranges:
         return "Could not apply finalized feature update because the provided feature is not supported."

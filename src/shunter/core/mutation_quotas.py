@@ -1,7 +1,8 @@
-"""Quotas on changes of topics (KIP-599): whose quota a request falls under, and how much of it is left.
+"""Quotas on changes of topics (KIP-599): the quota that a request falls under, and how much of it is left.
 
-A quota is a rate of partitions created or deleted, per second, and a bucket of tokens that fills at that rate. A request
-is refused, or its client told to wait, only while the bucket is below zero: one large request may empty it far.
+A quota is a rate of partitions created or deleted, per second, and a bucket of tokens that fills at that rate. A
+request is refused, or its client told to wait, only while the bucket is below zero: a large request may take it far
+below.
 
 Source: Apache 3.9, `ControllerMutationQuotaManager`, `ClientQuotaManager.DefaultQuotaCallback`, `TokenBucket`.
 """
@@ -15,12 +16,12 @@ from typing import Final, NamedTuple
 
 RATE: Final = "controller_mutation_rate"
 BUCKETS_AT_MOST: Final = 10_000
-"""Of users and clients that have quotas; the one that was used least recently is forgotten, and begins full again."""
+"""The most buckets of users and clients. The least recently used one is forgotten, and would begin full again."""
 _LONGEST_MS: Final = 2**31 - 1
 
 
 class QuotaEntity(NamedTuple):
-    """Whose quota a configuration holds: of a user, a client id, or both; `default` stands for anybody's."""
+    """The entity whose quota a configuration has: a user, a client id, or both; `default_…`: any user or client id."""
 
     user: str | None
     client: str | None
@@ -29,7 +30,7 @@ class QuotaEntity(NamedTuple):
 
 
 def quota_entities(user: str, client: str) -> tuple[QuotaEntity, ...]:
-    """List whose quota may hold for a request, the first that has one counts."""
+    """List the entities whose quota may hold for a request. The first one that has a quota counts."""
     clients = [(client, False), (client, True)] if client else []
     found: list[QuotaEntity] = []
     for default_user in (False, True):
@@ -39,7 +40,7 @@ def quota_entities(user: str, client: str) -> tuple[QuotaEntity, ...]:
 
 
 def rate_of(config: Mapping[str, str]) -> float | None:
-    """Read the rate from an entity's configuration; None where it has none, or none that is a number."""
+    """Read the rate from an entity's configuration; None: it has none, or none that is a number."""
     try:
         rate = float(config[RATE])
     except (KeyError, ValueError):
@@ -48,7 +49,7 @@ def rate_of(config: Mapping[str, str]) -> float | None:
 
 
 class TokenBucket:
-    """Tokens of one user and client; below zero is debt. A new one is full."""
+    """Tokens of one user and client; below zero is debt. A new bucket is full."""
 
     __slots__ = ("burst_s", "filled_at_s", "rate", "tokens")
 
@@ -59,7 +60,7 @@ class TokenBucket:
         self.filled_at_s = now_s
 
     def fill(self, rate: float, burst_s: float, now_s: float) -> None:
-        """Let time pass at the old rate, and go on at another one."""
+        """Fill the bucket up to now at the old rate, and go on at another rate."""
         self.tokens = min(self.rate * self.burst_s, self.tokens + self.rate * max(0.0, now_s - self.filled_at_s))
         self.rate, self.burst_s, self.filled_at_s = rate, burst_s, now_s
 
@@ -76,13 +77,13 @@ class TokenBucket:
 
 
 class Buckets:
-    """The buckets of all who have a quota. They live as long as the process, as in Apache's controller."""
+    """The buckets of users and clients with a quota. They last as long as the process, as in Apache's controller."""
 
     def __init__(self) -> None:
         self._buckets: OrderedDict[tuple[str | None, str | None], TokenBucket] = OrderedDict()
 
     def bucket(self, entity: QuotaEntity, rate: float, burst_s: float, now_s: float) -> TokenBucket:
-        """Find a bucket, filled up to now: a default quota is one for each user or client that it holds for."""
+        """Find a bucket, filled up to now. By a default quota every user or client has a bucket of its own."""
         key = (entity.user, entity.client)
         bucket = self._buckets.pop(key, None)
         if bucket is None:
@@ -95,11 +96,11 @@ class Buckets:
 
 
 class Allowance:
-    """What one request may still change.
+    """The partitions that one request may still create or delete.
 
     Args:
-        bucket: of the quota that it falls under; None where there is none.
-        strict: refuse what comes while the bucket is below zero; else take it, and tell the client to wait.
+        bucket: of the quota that the request falls under; None: there is none.
+        strict: refuse topics while the bucket is below zero; else accept them, and tell the client to wait.
     """
 
     def __init__(self, bucket: TokenBucket | None = None, *, strict: bool = True) -> None:
@@ -110,7 +111,7 @@ class Allowance:
         """How long the answer tells the client to wait."""
 
     def admit(self, topic: str, partitions: int) -> bool:
-        """Take a topic's partitions from the bucket; False where it is refused."""
+        """Take a topic's partitions from the bucket; False: the topic is refused."""
         if self._bucket is None:
             return True
         if self._strict and self._bucket.tokens < 0:
@@ -123,7 +124,7 @@ class Allowance:
         return True
 
     def give_back(self, topics: Sequence[str]) -> None:
-        """Nothing was changed of these topics after all."""
+        """Give back the tokens of these topics, which were not changed after all."""
         for topic in topics:
             taken = self._taken.pop(topic, 0.0)
             if self._bucket is not None and taken:

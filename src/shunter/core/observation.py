@@ -1,7 +1,8 @@
-"""Compares what the controller's machine decides beside an Apache controller with what that controller writes.
+"""Compares the decisions of the controller's machine, which runs beside an Apache controller, with what Apache writes.
 
-The machine gets the news that a controller gets, and is told that each of its batches was written. What Apache's
-controller writes is kept from it, and compared; what only requests tell is taken from their effect.
+The machine gets the news that a controller gets, and is told that each of its batches was written. The writes of
+Apache's controller are kept from it, and compared with its own. Requests, which only Apache's controller gets, are
+inferred from their effects.
 Source: docs/decisions/0070-observing.md.
 """
 
@@ -33,16 +34,16 @@ from shunter.model.records import DeleteTopic, PutPartition, PutTopic, Record
 from shunter.model.topic import Topic, TopicSnapshot
 
 Told: TypeAlias = tuple[Event, str]
-"""What the machine is to be told, and what it came from, for people."""
+"""An event for the machine, and its cause in words for people."""
 FIRST_VERSION = 2**40
-"""Versions that the machine is told: each is newer than the one before, and than any of ZooKeeper's."""
+"""The first version that the machine is told. Each is newer than the one before, and than any of ZooKeeper's."""
 DELETED_IN_MOTION = "docs/decisions/0117-deletions-end-moves.md"
 EXACT_ORDER = "docs/decisions/0104-rollback.md"
 NOTHING = "nothing that we were told of"
 
 
 class DecisionDifference(NamedTuple):
-    """One thing that we would have otherwise. `explained` names the document that says why; empty where none does."""
+    """One difference between Shunter and Apache. `explained` names the document that says why; empty: none does."""
 
     about: str
     ours: str
@@ -53,7 +54,7 @@ class DecisionDifference(NamedTuple):
 
 @dataclass(slots=True)
 class Dispute:
-    """What stands differently on the two sides, and since when neither has changed it, ms."""
+    """A difference between the two sides, and since when neither side has changed, ms."""
 
     ours: Place | bool
     shown: Place | bool
@@ -66,11 +67,11 @@ class ObservationTally:
     """Counts for the summary."""
 
     decisions: int = 0
-    """Partitions and topics that we would have changed."""
+    """Partitions and topics that Shunter would have changed."""
     agreed: int = 0
-    """How many of those Apache changed in the same way."""
+    """How many of these Apache changed in the same way."""
     inferred: Counter[str] = field(default_factory=Counter[str])
-    """What was taken from its effect, by what it was."""
+    """Counts of requests and events that were inferred from their effects, by kind."""
 
 
 @dataclass(slots=True)
@@ -78,26 +79,26 @@ class Observation:
     """One comparison, from its start to its end.
 
     Args:
-        view: what the machine believes; only read here.
+        view: the machine's state; only read here.
         settle_ms: how long a difference has to stand, without a change on either side.
     """
 
     view: ControllerState
     settle_ms: int
     topics: dict[str, Topic] = field(default_factory=dict[str, Topic])
-    """As ZooKeeper shows them."""
+    """Topics as ZooKeeper shows them."""
     states: Mapping[TopicPartition, LeaderAndIsr] = field(default_factory=dict[TopicPartition, LeaderAndIsr])
-    """Likewise, by the last round."""
+    """Partitions' states as ZooKeeper showed them in the last round."""
     disputes: dict[TopicPartition | str, Dispute] = field(default_factory=dict[TopicPartition | str, Dispute])
     pending: set[TopicPartition | str] = field(default_factory=set[TopicPartition | str])
-    """What we have decided, and Apache has not done yet."""
+    """Partitions and topics that Shunter has decided to change, and Apache has not changed yet."""
     because: dict[TopicPartition | str, str] = field(default_factory=dict[TopicPartition | str, str])
-    """What the last decision about something came from."""
+    """By partition or topic: the cause of Shunter's last decision about it."""
     failed_dirs: set[int] = field(default_factory=set[int])
     """Brokers that announced a failed log dir."""
     tally: ObservationTally = field(default_factory=ObservationTally)
     newly_agreed: Counter[str] = field(default_factory=Counter[str])
-    """What the last round found to be as we had decided it, by what those decisions came from."""
+    """Decisions of Shunter that the last round found on Apache's side, too, counted by cause."""
     reported: set[DecisionDifference] = field(default_factory=set[DecisionDifference])
     versions: int = FIRST_VERSION
 
@@ -106,10 +107,10 @@ class Observation:
         self.versions += 1
         return self.versions
 
-    # ---- what the machine is told
+    # ---- events for the machine
 
     def hear(self, event: Event) -> list[Told]:
-        """Turn news of ZooKeeper's into what the machine may know of it."""
+        """Turn news from ZooKeeper into the events that the machine may get."""
         match event:
             case ClusterLoaded(snapshot):
                 self.topics = {each.topic.name: each.topic for each in snapshot.topics}
@@ -157,7 +158,7 @@ class Observation:
             self.topics[name] = read.topic
             known = self.view.topics.get(name)
             if known is None and before is not None and before.topic_id == read.topic.topic_id:
-                continue  # We have deleted it already.
+                continue  # The machine has deleted the topic already.
             if known is None or known.topic_id not in (None, read.topic.topic_id):
                 fresh = read.topic._replace(version=self.next_version())
                 told.append((TopicsRead((TopicSnapshot(fresh, {}, read.configs),)), f"topic {name} was made"))
@@ -180,7 +181,7 @@ class Observation:
         return told
 
     def decided(self, records: Iterable[Record], cause: str) -> None:
-        """Note a batch that we would write; the machine's state is still as it was before."""
+        """Note a batch that Shunter would write. The machine's state must still be as it was before the batch."""
         for record in records:
             match record:
                 case PutPartition(tp, leadership):
@@ -210,15 +211,15 @@ class Observation:
     def look(
         self, states: Mapping[TopicPartition, LeaderAndIsr], now_ms: int, *, steady: bool
     ) -> tuple[list[Told], list[DecisionDifference]]:
-        """Compare with what ZooKeeper shows now.
+        """Compare the machine's state with what ZooKeeper shows now.
 
         Args:
-            states: of all partitions of `topics`; what has none is left out.
+            states: the states of all partitions of `topics` that have one.
             now_ms: the moment.
-            steady: the same controller as in the last round leads. While none does, nothing can be late.
+            steady: whether the controller is the same as in the last round. Without a controller nothing can be late.
 
         Returns:
-            What the machine is to be told, and what stands otherwise; a difference is told once.
+            Events for the machine, and differences. Each difference is returned once.
         """
         news = {
             tp: news
@@ -252,7 +253,7 @@ class Observation:
         return [*told, *inferred.told], fresh
 
     def _unequal(self) -> Iterator[tuple[TopicPartition | str, Place | bool, Place | bool]]:
-        """What stands otherwise: topics that one side has, and partitions that both have."""
+        """The differences: topics that only one side has, and partitions that the two sides have differently."""
         for name in sorted(self.view.topics.keys() ^ self.topics.keys()):
             yield name, name in self.view.topics, name in self.topics
         for name in sorted(self.view.topics.keys() & self.topics.keys()):
@@ -260,7 +261,7 @@ class Observation:
             for number in sorted(ours_known.keys() & shown_known.keys()):
                 tp = TopicPartition(name, number)
                 if tp in self.view.unreadable:
-                    continue  # Nothing is decided about it.
+                    continue  # The machine decides nothing about an unreadable partition.
                 ours = place_of(*ours_known[number])
                 shown = place_of(shown_known[number], self.states.get(tp))
                 if ours != shown:

@@ -1,4 +1,4 @@
-"""What was asked of the controller that leads, told from its effect: ZooKeeper shows what it wrote, not its requests.
+"""Requests to Apache's controller, inferred from their effects: ZooKeeper shows its writes, not its requests.
 
 Source: docs/decisions/0070-observing.md, the table.
 """
@@ -32,11 +32,11 @@ from shunter.model.partition import (
 from shunter.model.reassignment import Intervention, Strategy
 
 NOBODY_ASKED = 0
-"""The reply token, and the request id, of what nobody here has asked."""
+"""The reply token, and the request id, of a request that no caller here has sent."""
 
 
 class Place(NamedTuple):
-    """What is compared of a partition. Its leader is None before its first election."""
+    """The parts of a partition that are compared. Its leader is None before its first election."""
 
     replicas: Replicas
     adding: frozenset[BrokerId]
@@ -45,7 +45,7 @@ class Place(NamedTuple):
     isr: frozenset[BrokerId]
 
     def __str__(self) -> str:
-        """Say it for people."""
+        """The place in words for people."""
         led = "never led" if self.leader is None else f"leader {self.leader}, in sync {_listed(sorted(self.isr))}"
         moving = "".join(
             f", {word} {_listed(sorted(brokers))}"
@@ -56,7 +56,7 @@ class Place(NamedTuple):
 
 
 def place_of(assignment: ReplicaAssignment, leadership: LeaderAndIsr | None) -> Place:
-    """What is compared of a partition."""
+    """The parts of a partition that are compared."""
     leader, isr = (None, ()) if leadership is None else (leadership.leader, leadership.isr)
     return Place(
         assignment.replicas, frozenset(assignment.adding), frozenset(assignment.removing), leader, frozenset(isr)
@@ -64,7 +64,7 @@ def place_of(assignment: ReplicaAssignment, leadership: LeaderAndIsr | None) -> 
 
 
 def request_behind(tp: TopicPartition, ours: ReplicaAssignment, shown: ReplicaAssignment) -> ReassignmentChange | None:
-    """Tell what was asked for where Apache has written another assignment; None where we have it, or expect it."""
+    """Infer the request behind an assignment that Apache wrote; None: the machine has this target already."""
     target = shown.target
     if target == ours.target:
         return None
@@ -80,10 +80,10 @@ def isr_news(
     live: Collection[BrokerId],
     next_version: Callable[[], int],
 ) -> LeaderAndIsr | None:
-    """Tell what leaders did to an ISR between two rounds, on top of what we believe; None where they did nothing.
+    """Infer what leaders did to an ISR between two rounds, and apply it to the machine's ISR; None: they did nothing.
 
-    Only leaders let an ISR grow; what an unclean election begins has nobody of before in it. They shrink it too, and
-    keep its leader epoch; a controller raises that.
+    Only leaders let an ISR grow. (An unclean election begins an ISR without any member of the ISR before.) Leaders
+    shrink an ISR, too, and keep the leader epoch; a controller raises the epoch.
     """
     ours = known.leadership
     if ours is None or before.leader not in shown.isr:
@@ -100,7 +100,7 @@ def isr_news(
 
 @dataclass(slots=True)
 class Inferred:
-    """What one round takes from its effect. `told` is for the machine."""
+    """The requests that one round infers from their effects. `told` has the events for the machine."""
 
     view: ControllerState
     states: Mapping[TopicPartition, LeaderAndIsr]
@@ -112,7 +112,7 @@ class Inferred:
     in_sync_elsewhere: set[BrokerId] | None = None
 
     def has_left(self, broker: BrokerId) -> bool:
-        """Whether a broker is in no ISR but where it is alone: so a controlled shutdown leaves it."""
+        """Whether a broker is in no ISR, except where it is the only member: a controlled shutdown leaves it so."""
         if self.in_sync_elsewhere is None:
             self.in_sync_elsewhere = {
                 member for state in self.states.values() if len(state.isr) > 1 for member in state.isr
@@ -120,12 +120,12 @@ class Inferred:
         return broker not in self.in_sync_elsewhere
 
     def tell(self, event: Event, cause: str, counted: str) -> None:
-        """Have the machine told."""
+        """Add an event for the machine."""
         self.told.append((event, cause))
         self.counted[counted] += 1
 
     def tell_isr(self, tp: TopicPartition, isr: Collection[BrokerId], cause: str, counted: str) -> None:
-        """Have the machine told an ISR, under the leader that it believes in."""
+        """Add an event with an ISR for the machine, under the leader that the machine has."""
         known = self.view.partition(tp)
         if known is None or known.leadership is None:
             return
@@ -136,14 +136,14 @@ class Inferred:
 
 
 def infer(found: Inferred, tp: TopicPartition, ours: Place, shown: Place, *, settled: bool) -> bool:
-    """Tell from its effect what was asked of the controller; whether there was something.
+    """Infer from a difference what was asked of Apache's controller; returns whether there was something.
 
     Args:
-        found: gets it.
-        tp: a partition that stands otherwise.
-        ours: as we have it.
-        shown: as Apache has it.
-        settled: it has stood so for long, and nothing was taken from it yet.
+        found: gets the inferred events.
+        tp: a partition that the two sides have differently.
+        ours: the machine's side.
+        shown: Apache's side.
+        settled: whether the difference has stood for long, and nothing was inferred from it yet.
     """
     if _ended(found, tp, ours, shown):
         return True
@@ -153,7 +153,7 @@ def infer(found: Inferred, tp: TopicPartition, ours: Place, shown: Place, *, set
 
 
 def _ended(found: Inferred, tp: TopicPartition, ours: Place, shown: Place) -> bool:
-    """Apache has ended a move: all of its target was in sync, for a moment that no round has seen."""
+    """Apache has ended a move: its whole target was in sync, for a moment that no round has seen."""
     target = frozenset(ours.replicas) - ours.removing
     ended = (ours.adding or ours.removing) and not (shown.adding or shown.removing)
     if not ended or target != set(shown.replicas) or target <= ours.isr:
@@ -166,7 +166,7 @@ def _ended(found: Inferred, tp: TopicPartition, ours: Place, shown: Place) -> bo
 
 
 def _left(found: Inferred, tp: TopicPartition, ours: Place, shown: Place) -> bool:
-    """Live brokers that are in the ISR no more: they are stopping, or their log dir has failed."""
+    """Live brokers have left the ISR: they are stopping, or their log dir has failed."""
     taken = False
     for broker in sorted(ours.isr - shown.isr):
         registered = found.view.brokers.get(broker)
@@ -186,7 +186,7 @@ def _left(found: Inferred, tp: TopicPartition, ours: Place, shown: Place) -> boo
 
 
 def _altered(found: Inferred, tp: TopicPartition, ours: Place, shown: Place) -> bool:
-    """One leader, two ISRs: it changed the ISR in the same moment in which the controller began a new leader epoch."""
+    """The same leader has another ISR: it changed the ISR at the moment when the controller began a leader epoch."""
     if ours.leader != shown.leader or ours.leader in (None, NO_LEADER):
         return False
     if not shown.isr - ours.isr and not (ours.isr - shown.isr).intersection(found.view.brokers):
@@ -196,7 +196,7 @@ def _altered(found: Inferred, tp: TopicPartition, ours: Place, shown: Place) -> 
 
 
 def _elected(found: Inferred, tp: TopicPartition, ours: Place, shown: Place) -> bool:
-    """The preferred replica leads, though the leader before could go on; or one leads that was not in sync."""
+    """The preferred replica leads, though the former leader could go on; or a replica leads that was not in sync."""
     if shown.leader not in found.view.brokers:
         return False
     if ours.leader == NO_LEADER and shown.leader not in ours.isr:

@@ -1,18 +1,18 @@
-"""Replication throttles: who sets one, who takes it away, and which settings a move needs.
+"""Replication throttles: which process sets one, which one removes it, and which settings a move needs.
 
 A throttle is a rate at a broker (`RATES`) and a list of replicas at a topic (`LISTS`); Kafka slows down a copy whose
 replica is listed and whose broker has a rate.
 
-| who | sets | takes away |
+| set by | settings | removed by |
 | --- | --- | --- |
-| the executor (`core/executor/throttles.py`) | what `desired_settings` says, for every open move; journalled before | itself, as soon as no move needs it, or whoever drives the journal next: `shunter resume` |
-| `shunter execute --throttle`, by the controller (`app/throttle_loan.py`) | `limited`, for the plan that it hands to the controller; journalled before, in the cluster's journal | itself, at the end of `--wait`; without it, or after its death, `shunter limit none`, `shunter throttles clear`, or whoever drives the journal next |
+| the executor (`core/executor/throttles.py`) | `desired_settings`, for every open move; journalled before | the executor, as soon as no move needs it, or the process that drives the journal next: `shunter resume` |
+| `shunter execute --throttle`, by the controller (`app/throttle_loan.py`) | `limited`, for the plan that it hands to the controller; journalled before, in the cluster's journal | the same process, at the end of `--wait`; without `--wait`, or after the process died: `shunter limit none`, `shunter throttles clear`, or the process that drives the journal next |
 | `shunter kafka-reassign-partitions --execute --throttle` (`app/drop_in/throttles.py`) | `limited` and `log_dirs_limited`, as Apache's tool; keeps no record, as Apache's tool | its `--verify` and `--cancel`: `cleared` |
-| anybody else (Apache's tool, a person) | anything | `shunter throttles clear`: what is in no journal is deleted |
+| another tool (Apache's), or a person | anything | `shunter throttles clear`: settings that are in no journal are deleted |
 
-The controller sets none. A setting that is journalled is given back as it was, unless somebody else changed it since:
-then it is left to them. A value of somebody else that throttles as much or more than ours stays (`respectful`); Apache's
-tool overwrites it, and so does its drop-in.
+The controller sets no throttle. A journalled setting is given back as it was, unless another tool changed it since:
+then its new value stays. Another tool's value that throttles as much as Shunter's, or more, stays (`respectful`).
+Apache's tool overwrites it, and so does its drop-in.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LISTS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 
 
 class CopyEnds(NamedTuple):
-    """Who sends and who receives a partition."""
+    """The brokers that send a partition, and those that receive it."""
 
     sources: frozenset[BrokerId]
     destinations: frozenset[BrokerId]
@@ -44,7 +44,7 @@ def traffic_of(
     proposed: Mapping[TopicPartition, Replicas],
     current: Mapping[TopicPartition, Replicas],
 ) -> dict[TopicPartition, CopyEnds]:
-    """All movements there will be: those under way, and the proposed ones.
+    """All movements that will run: those under way, and the proposed ones.
 
     Source: Apache Kafka 3.9, `ReassignPartitionsCommand.calculateProposedMoveMap`.
     """
@@ -92,13 +92,13 @@ def cleared(brokers: Iterable[BrokerId], topics: Iterable[str]) -> dict[Throttle
 
 
 def respectful(key: ThrottleKey, wanted: str, before: str | None, effective: str | None) -> str | None:
-    """What to set, given what others set; None: leave theirs, which does what we want or more.
+    """The value to set, given the values of others; None: leave their value, which throttles as wanted or more.
 
     Args:
         key: The setting.
-        wanted: What we would set alone.
-        before: What was set at the resource itself before us.
-        effective: What was in force before us, from wherever (a cluster-wide default, server.properties).
+        wanted: The value that Shunter would set if there were no other.
+        before: The value at the resource itself before Shunter's.
+        effective: The value in force before Shunter's, from wherever (a cluster-wide default, server.properties).
     """
     if key.setting in LISTS:
         if before is None or not before.strip():
@@ -115,12 +115,12 @@ def respectful(key: ThrottleKey, wanted: str, before: str | None, effective: str
 
 
 def is_theirs(found: str | None, before: str | None, ours: Collection[str]) -> bool:
-    """Whether somebody else gave a setting the value that it has: neither what was there before us, nor one of ours."""
+    """Whether another tool gave a setting its value: it is neither the value before Shunter's, nor one of Shunter's."""
     return found != before and found not in ours
 
 
 class Loan(NamedTuple):
-    """A journalled setting: what it was before us (None: not set), and the values that we have asked for."""
+    """A journalled setting: its value before Shunter's (None: not set), and the values that Shunter has set."""
 
     before: str | None
     ours: Collection[str]
@@ -132,13 +132,13 @@ def borrow(
     effective: Mapping[ThrottleKey, str | None],
     loans: Mapping[ThrottleKey, Loan],
 ) -> list[ThrottleRemembered | ThrottleSet | ThrottleRestored]:
-    """What is to be journalled before settings are written; the `ThrottleSet` among them are what to write.
+    """The records to journal before settings are written; each `ThrottleSet` among them is a setting to write.
 
     Args:
-        wanted: What we would set alone.
-        own: What is set at the resources themselves.
-        effective: What is in force.
-        loans: What is journalled already. A setting that somebody else changed since is theirs first.
+        wanted: The values that Shunter would set if there were no others.
+        own: The values at the resources themselves.
+        effective: The values in force.
+        loans: The settings that are journalled already. One that another tool changed since is left to it first.
     """
     records: list[ThrottleRemembered | ThrottleSet | ThrottleRestored] = []
     for key, value in wanted.items():
@@ -159,6 +159,6 @@ def borrow(
 def repay(
     loans: Mapping[ThrottleKey, Loan], own: Mapping[ThrottleKey, str | None]
 ) -> tuple[dict[ThrottleKey, str | None], list[ThrottleKey]]:
-    """How settings are given back: what to write, and which are left to somebody else who changed them since."""
+    """How settings are given back: the values to write, and the settings that another tool has changed and keeps."""
     left = [key for key, loan in loans.items() if is_theirs(own[key], loan.before, loan.ours)]
     return {key: loan.before for key, loan in loans.items() if key not in left}, left

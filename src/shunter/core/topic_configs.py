@@ -1,7 +1,7 @@
-"""What a topic may be configured with: names, types, ranges and relations, judged before anything is written.
+"""Validation of topics' configurations: names, types, ranges and relations, judged before anything is written.
 
 A broker parses the configuration of every topic when it starts, and does not start if one value can't be parsed. So
-nothing is written that a broker of any release from the oldest in the cluster to 3.9 refuses.
+no value is written that a broker of any release from the oldest in the cluster to 3.9 refuses.
 
 Source: Kafka's `LogConfig` and `ConfigDef` of 2.8, 3.4 and 3.9; the sentences are Kafka's.
 """
@@ -22,7 +22,7 @@ Value: TypeAlias = bool | int | float | str | tuple[str, ...]
 
 
 class Releases(NamedTuple):
-    """What is known of the releases of the live brokers; the default says nothing."""
+    """The known bounds of the live brokers' releases; the default: nothing is known."""
 
     oldest: Release = (2, 8)
     """No live broker is older."""
@@ -45,7 +45,7 @@ class ConfigSource(Enum):
 
 
 class EffectiveConfig(NamedTuple):
-    """One setting of a topic as it counts."""
+    """One setting of a topic, with its effective value."""
 
     name: str
     value: str
@@ -65,9 +65,9 @@ class ConfigType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One name that a topic's configuration may have, with what its value has to be.
+    """One name that a topic's configuration may have, with the rules for its value.
 
-    `cluster` is the brokers' name for the default of it; None where there is none.
+    `cluster` is the brokers' setting that has its default; None: there is none.
     """
 
     name: str
@@ -158,7 +158,7 @@ _KEYS: Final = (
     ConfigKey(COPY_DISABLE, ConfigType.BOOLEAN, "false", None, since=(3, 9)),
     ConfigKey(DELETE_ON_DISABLE, ConfigType.BOOLEAN, "false", None, since=(3, 9)),
 )
-"""In Kafka's order, which decides what is told where several values are wrong."""
+"""In Kafka's order, which decides which error is reported if several values are wrong."""
 CONFIG_KEYS: Final[Mapping[str, ConfigKey]] = {key.name: key for key in _KEYS}
 
 _FORMAT_VERSIONS: Final[Mapping[str, int]] = {
@@ -173,7 +173,7 @@ _BETWEEN_ITEMS = re.compile(r"\s*,\s*", re.ASCII)
 _THROTTLED = re.compile(r"([0-9]+:[0-9]+)?")
 _TOLD_AT_MOST = 1_000
 _BLANKS = "".join(map(chr, range(33)))
-"""What Java's `trim` takes off."""
+"""The characters that Java's `trim` removes."""
 
 
 def check_topic_configs(
@@ -186,9 +186,9 @@ def check_topic_configs(
     """Refuse a configuration that a broker would refuse.
 
     Args:
-        configs: What was asked for.
+        configs: The requested configuration.
         tiered: Whether the brokers have a remote storage system.
-        cluster: The brokers' dynamic defaults, by their names; what can't be read there is passed over.
+        cluster: The brokers' dynamic defaults, by the brokers' names; values that can't be parsed are passed over.
 
     Raises:
         RequestRejected: INVALID_CONFIG, with Kafka's sentence.
@@ -203,7 +203,7 @@ def check_topic_configs(
 def effective_configs(
     configs: Mapping[str, str], releases: Releases, *, cluster: Mapping[str, str], ours: Mapping[str, str]
 ) -> tuple[EffectiveConfig, ...]:
-    """List what counts for a topic whose `configs` were checked, by name; `ours` are this controller's settings.
+    """List the effective configuration of a topic whose `configs` were checked; `ours` are this controller's settings.
 
     Only names that the newest broker may know are listed.
     """
@@ -295,7 +295,7 @@ def _check_word(key: ConfigKey, word: str) -> None:
 
 
 def _format_release(text: str) -> Release:
-    """The release that a format version names; one that never came where there is none."""
+    """The release that a format version names; (99, 0), which never came, if it names none."""
     parts = text.split(".")
     release, _, internal = ".".join(parts[: 3 if text.startswith("0.") else 2]).partition("-IV")
     known = _FORMAT_VERSIONS.get(release)
@@ -340,7 +340,7 @@ def _check_relations(values: Mapping[str, Value], *, tiered: bool) -> None:
 def _check_local_retention(values: Mapping[str, Value], local: str, whole: str) -> None:
     kept, everything = values[local], values[whole]
     if not isinstance(kept, int) or not isinstance(everything, int) or everything < 0 or kept == -2:
-        return  # Kept for ever; or -2: as long as the whole.
+        return  # The whole log is kept for ever; or -2: the local part is kept as long as the whole.
     if kept == -1:
         raise _invalid(CONFIG_KEYS[local], kept, f"Value must not be -1 as {whole} value is set as {everything}.")
     if kept > everything:
@@ -348,7 +348,7 @@ def _check_local_retention(values: Mapping[str, Value], local: str, whole: str) 
 
 
 def shortened(text: str) -> str:
-    """What a sentence tells of a text that somebody sent: an answer of the older versions holds 32,767 bytes."""
+    """The part of a client's text that a sentence quotes: an answer of the older versions holds 32,767 bytes."""
     return text if len(text) <= _TOLD_AT_MOST else f"{text[:_TOLD_AT_MOST]}…"
 
 

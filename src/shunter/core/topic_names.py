@@ -1,4 +1,4 @@
-"""Which names Kafka allows for topics (`org.apache.kafka.common.internals.Topic`)."""
+"""The names that Kafka allows for topics (`org.apache.kafka.common.internals.Topic`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _AT_MOST = 249
 
 
 def illegal_name(name: str) -> str | None:
-    """Say why no topic can have this name, in Kafka's words; None: one can."""
+    """Say why no topic can have this name, in Kafka's words; None: the name is legal."""
     if not name:
         return "the empty string is not allowed"
     if name in {".", ".."}:

@@ -1,4 +1,4 @@
-"""Rules for topics that an operator sets: what people write a `create.topic.policy.class.name` for, without Java."""
+"""An operator's rules for topics: the purpose of Apache's `create.topic.policy.class.name`, without Java."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _MIN_ISR = "min.insync.replicas"
 def check_topic_policy(
     policy: TopicPolicy, name: str, placed: Collection[Replicas], configs: Mapping[str, str], default_min_isr: str
 ) -> None:
-    """Hold a new topic against the rules.
+    """Check a new topic against the rules.
 
     Args:
         policy: the rules.
-        name: of the topic.
-        placed: the replicas of each partition, as asked for or as placed by us.
-        configs: what the request configures, checked before.
-        default_min_isr: `min.insync.replicas` of topics that don't say.
+        name: the topic's name.
+        placed: the replicas of each partition, as the request or the controller placed them.
+        configs: the request's configuration, checked before.
+        default_min_isr: `min.insync.replicas` of topics that don't set it.
 
     Raises:
         RequestRejected: POLICY_VIOLATION, with the value, the rule, and the setting that has it.
@@ -44,7 +44,7 @@ def check_topic_policy(
 
 
 def check_partition_policy(policy: TopicPolicy, name: str, partitions: int) -> None:
-    """Hold a topic's number of partitions against the rules, also when it grows.
+    """Check a topic's number of partitions against the rules, also when the topic grows.
 
     Raises:
         RequestRejected: POLICY_VIOLATION.

@@ -1,6 +1,6 @@
-"""SCRAM credentials of users: what of a request is refused, and what a user's configuration becomes.
+"""SCRAM credentials of users: which parts of a request are refused, and the user's configuration that follows.
 
-What is refused, and in which words, follows Apache's `ZkAdminManager.alterUserScramCredentials`: tools match on them.
+Refusals and their words follow Apache's `ZkAdminManager.alterUserScramCredentials`, because tools match on them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Upsertion(NamedTuple):
 
 
 class Deletion(NamedTuple):
-    """A credential that a user is to have no longer."""
+    """A credential that a user is to lose."""
 
     user: str
     mechanism: int
@@ -54,7 +54,7 @@ class CredentialChanges(NamedTuple):
 
 
 def refused_users(changes: CredentialChanges) -> dict[str, RequestRejected]:
-    """Refuse users by what the request says alone; all that is asked for such a user is refused."""
+    """Refuse users by the contents of the request alone. Every change for such a user is refused."""
     refused = {each.user: why for each in changes.deletions if (why := _refuse_deletion(each)) is not None}
     refused |= {each.user: why for each in changes.upsertions if (why := _refuse_upsertion(each)) is not None}
     pairs = Counter([(each.user, each.mechanism) for each in changes.upsertions])
@@ -66,10 +66,10 @@ def refused_users(changes: CredentialChanges) -> dict[str, RequestRejected]:
 
 
 def altered_config(user: str, config: Mapping[str, str], changes: CredentialChanges) -> dict[str, str]:
-    """Make a user's configuration as the changes want it. Quotas that stand in it stay.
+    """Apply changes to a user's configuration. Its quotas stay.
 
     Raises:
-        RequestRejected: a credential is to be deleted that the user does not have.
+        RequestRejected: a change deletes a credential that the user does not have.
     """
     wanted = dict(config)
     gone = [MECHANISMS[each.mechanism] for each in changes.deletions if each.user == user]
@@ -85,7 +85,7 @@ def altered_config(user: str, config: Mapping[str, str], changes: CredentialChan
 
 
 def credential(asked: Upsertion) -> str:
-    """Derive what a broker checks a login against, in the form in which Kafka keeps it.
+    """Derive the credential that a broker checks a login against, in the form in which Kafka keeps it.
 
     Source: RFC 5802, section 3 (StoredKey, ServerKey); Kafka's `ScramFormatter` and `ScramCredentialUtils`.
     """

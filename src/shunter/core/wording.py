@@ -6,7 +6,7 @@ _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """A number with its noun: `1 move`, `2 moves`. `many` is said of every number but 1; "": `one` and an s."""
+    """A number with its noun: `1 move`, `2 moves`. `many` is the noun for every number but 1; "": `one` and an s."""
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
@@ -14,7 +14,7 @@ def told_bytes(number: float) -> str:
     """Bytes in powers of ten, as rates are given (50M), and as every human output has them: `1.5 GB`."""
     size, units = float(number), iter(_UNITS)
     unit = next(units)
-    # What would be rounded to 1000.0 is told in the next unit.
+    # A number that would be rounded to 1000.0 is given in the next unit.
     while abs(size) >= (999.5 if unit == "B" else 999.95) and unit != _UNITS[-1]:
         size, unit = size / 1000, next(units)
     return f"{size:.0f} B" if unit == "B" else f"{size:,.1f} {unit}"

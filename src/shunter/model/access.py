@@ -1,4 +1,4 @@
-"""Who may do what through the HTTP API: roles, tokens as they are kept, and who asks."""
+"""Access to the HTTP API: roles, tokens as they are kept, and the people who ask."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class AccessRole(Enum):
-    """What somebody may do. A later role includes the earlier ones."""
+    """What a person may do. A later role includes the earlier ones."""
 
     READ = "read"
     """Look at everything; change nothing."""
@@ -26,24 +26,24 @@ class AccessToken(NamedTuple):
     """A token as it is kept. The token itself is kept nowhere: `digest` is its SHA-256 in hexadecimal digits."""
 
     name: str
-    """Whose it is; the audit log and every decision name it."""
+    """The owner's name; the audit log and every decision show it."""
     role: AccessRole
     digest: str
     made_ms: int
     """Milliseconds since 1970 UTC."""
     expires_ms: int | None
-    """From then on it is refused; None: never."""
+    """From then on the token is refused; None: never."""
 
 
 class Person(NamedTuple):
-    """Who asks, and what they may do."""
+    """The person who asks, and what they may do."""
 
     name: str
     role: AccessRole
 
 
 class PageSession(NamedTuple):
-    """Somebody who showed a token to the page, as it is kept: digests alone. The token is judged again at every request."""
+    """The session of a person who showed a token to the page. Only digests are kept; every request checks the token."""
 
     digest: str
     """SHA-256 of the id that is in the browser's cookie."""

@@ -1,4 +1,4 @@
-"""Permissions as Kafka keeps them: who may do what with which resource, from where.
+"""Permissions as Kafka keeps them: which principal may do what with which resource, from which host.
 
 Numbers and names are those of Kafka's protocol (`AclOperation`, `AclPermissionType`, `ResourceType`).
 """
@@ -12,7 +12,7 @@ from shunter.model.principal import USER, Principal
 
 
 class ResourceType(Enum):
-    """What can be protected, by its name in ZooKeeper."""
+    """The types of resources that can be protected, by their names in ZooKeeper."""
 
     TOPIC = "Topic"
     GROUP = "Group"
@@ -23,7 +23,7 @@ class ResourceType(Enum):
 
 
 class Operation(IntEnum):
-    """What can be done; the number is also the bit in `authorized operations`."""
+    """The operations; the number is also the bit in `authorized operations`."""
 
     UNKNOWN = 0
     ALL = 2
@@ -50,14 +50,14 @@ class Permission(IntEnum):
 
 
 class AclResource(NamedTuple):
-    """One thing that somebody wants to do something with."""
+    """The resource of a request."""
 
     type: ResourceType
     name: str
 
 
 class ResourcePattern(NamedTuple):
-    """What ACLs are for: one resource, those whose names begin so (`prefixed`), or all (`*`)."""
+    """The resources that ACLs are for: one, those whose names begin with `name` (`prefixed`), or all (`*`)."""
 
     type: ResourceType
     name: str

@@ -10,7 +10,7 @@ from shunter.model.partition import BrokerId, TopicPartition
 
 
 class Level(Enum):
-    """How bad a finding is, from nothing to do on."""
+    """How bad a finding is; `FINE`: there is nothing to do."""
 
     FINE = "fine"
     NOTE = "note"
@@ -31,9 +31,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class CheckedListener:
-    """A listener that a broker advertises; `problem`: what is wrong when it is called from here ("": nothing).
+    """A listener that a broker advertises; `problem`: what went wrong at a connection from here ("": nothing).
 
-    `used`: clients that came by our bootstrap servers are sent there.
+    `used`: clients that came by the given bootstrap servers are sent there.
     """
 
     name: str
@@ -54,7 +54,7 @@ class CheckedLogDir:
 
 @dataclass(frozen=True, slots=True)
 class CheckedBroker:
-    """A broker that is registered. `release`: as its APIs tell, `4.1`; "" where it did not answer."""
+    """A broker that is registered. `release`: by the APIs that it serves, `4.1`; "": it did not answer."""
 
     broker: BrokerId
     rack: str | None
@@ -65,7 +65,7 @@ class CheckedBroker:
 
 @dataclass(frozen=True, slots=True)
 class CheckedTopic:
-    """A topic; `operations`: what we may do to it (Kafka's names in capitals); None: old brokers don't say."""
+    """A topic; `operations`: what this client may do to it (Kafka's names in capitals); None: old brokers don't say."""
 
     name: str
     min_isr: int
@@ -75,7 +75,7 @@ class CheckedTopic:
 
 @dataclass(frozen=True, slots=True)
 class CheckUp:
-    """All that was seen. `unread`: (what could not be read, why)."""
+    """Everything that was seen. `unread`: (what could not be read, why)."""
 
     cluster_id: str
     controller: BrokerId
@@ -89,17 +89,20 @@ class CheckUp:
     throttles: tuple[tuple[ThrottleKey, str], ...] = ()
     """Throttles that no execution will restore."""
     operations: frozenset[str] | None = None
-    """What we may do to the cluster; None: old brokers don't say."""
+    """What this client may do to the cluster; None: old brokers don't say."""
     claim_operations: frozenset[str] | None = None
-    """What we may do to the group by which executors claim a cluster."""
+    """What this client may do to the group by which executors claim a cluster."""
     clock_ahead_ms: int | None = None
-    """How far the controller's clock is ahead of ours; None: it can't be seen."""
+    """How far the controller's clock is ahead of this host's; None: not known."""
     unread: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedJournal:
-    """What the journal says. `holder`: who drives it; `claimant`: who drives the cluster under another one ("": nobody)."""
+    """The journal's contents. `holder`: the process that drives it ("": none).
+
+    `claimant`: the process that drives the cluster under another journal ("": none).
+    """
 
     place: str
     holder: str = ""

@@ -1,4 +1,4 @@
-"""Bugs that ended controllers, as they are remembered for the next ones."""
+"""Bugs that ended controllers, as they are remembered for the next controllers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ class RememberedCrash(NamedTuple):
     """A bug that ended a controller.
 
     Attributes:
-        at_ms: When it last did; milliseconds since the Unix epoch.
+        at_ms: When it last ended one; milliseconds since the Unix epoch.
         until_ms: Until when the suspects are set aside.
-        times: How often it did so for the same suspects.
-        cause: What was handled, for people.
+        times: How often controllers ended with the same suspects.
+        cause: The event that was handled, for people.
         error: The bug, for people.
         suspects: (kind, name) of the inputs: see `core.controller.suspects`.
     """
@@ -29,11 +29,11 @@ REMEMBERED_AT_MOST = 20
 FIRST_PAUSE_MS = 60_000
 LONGEST_PAUSE_MS = 3_600_000
 FORGOTTEN_AFTER_MS = 86_400_000
-"""How long after its pause a crash still counts: the same one then pauses twice as long."""
+"""How long after its pause a crash still counts: with the same suspects the next pause is twice as long."""
 
 
 def with_another(known: tuple[RememberedCrash, ...], new: RememberedCrash) -> tuple[RememberedCrash, ...]:
-    """Add a crash: one of the same suspects sets them aside for twice as long; what is old is forgotten."""
+    """Add a crash. If it has the suspects of a known one, they are set aside for twice as long. Old crashes go."""
     times = 1 + max((crash.times for crash in known if crash.suspects == new.suspects), default=0)
     pause_ms = min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** min(times - 1, 16))
     kept = [

@@ -15,7 +15,7 @@ from shunter.model.reassignment import Strategy
 
 
 class Direction(Enum):
-    """Where a move heads."""
+    """The direction of a move."""
 
     FORWARD = "forward"
     """To the target."""
@@ -32,24 +32,24 @@ class Outcome(Enum):
     STOPPED = "stopped"
     ROLLED_BACK = "rolled_back"
     LEFT = "left"
-    """It was left as it is at an operator's word; a step that the cluster has goes on there."""
+    """An operator had it left as it is; a step that the cluster took on goes on there."""
     SUPERSEDED = "superseded"
-    """Somebody else changed or cancelled it: what stands there is the truth."""
+    """Another tool changed or cancelled the move: the cluster's present assignment counts."""
     FOREIGN = "foreign"
-    """Somebody else was moving it already, and it wasn't taken over."""
+    """Another tool was moving the partition already, and the move wasn't taken over."""
     GONE = "gone"
-    """Its topic was deleted or made anew, or the partition does not exist."""
+    """The topic was deleted or created again, or the partition does not exist."""
     REFUSED = "refused"
-    """The cluster refuses it for good."""
+    """The cluster refuses the move, and will refuse it again."""
 
     @property
     def told(self) -> str:
-        """As people read it: `rolled back`."""
+        """The outcome in words for people: `rolled back`."""
         return self.value.replace("_", " ")
 
 
 class Order(Enum):
-    """What starts first. Several are chained: the first that tells two moves apart decides."""
+    """The order in which moves start. Several orders are chained: the first that distinguishes two moves decides."""
 
     UNDER_MIN_ISR_FIRST = "under-min-isr-first"
     UNDER_REPLICATED_FIRST = "under-replicated-first"
@@ -58,7 +58,7 @@ class Order(Enum):
 
 
 class CommandKind(Enum):
-    """What an operator may ask of a running execution."""
+    """The orders that an operator may give a running execution."""
 
     STOP = "stop"
     ROLL_BACK = "roll_back"
@@ -68,7 +68,7 @@ class CommandKind(Enum):
     RELAX = "relax"
     """Relax the floor now instead of after `relax_after_ms`."""
     LEAVE = "leave"
-    """End moves at once where they are, and leave to the cluster what it was told."""
+    """End moves at once where they are, and leave to the cluster the steps that it took on."""
     BOUND = "bound"
     """Change how many copies there may be at a time."""
     FORGET = "forget"
@@ -78,8 +78,8 @@ class CommandKind(Enum):
 class Command(NamedTuple):
     """An operator's order. `partitions` empty: all. `bytes_per_s` is for LIMIT alone; None lifts the limit.
 
-    `brokers` is for FORGET alone: those that don't come back. `bounds` is for BOUND alone: names of `BOUNDS`, and what
-    they are from now on. `key` names this very order: whoever gave it finds by it whether the journal has it.
+    `brokers` is for FORGET alone: those that don't come back. `bounds` is for BOUND alone: names of `BOUNDS` with new
+    values. `key` identifies this order: the process that gave it finds by the key whether the journal has it.
     """
 
     kind: CommandKind
@@ -93,7 +93,7 @@ class Command(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ExecutionOptions:
-    """How an execution goes about it. 0 means no bound where a bound is meant; times are milliseconds.
+    """The options of an execution. 0 means no bound where a bound is meant; times are milliseconds.
 
     `max_in` and `max_out` bound the replicas that one broker receives and the partitions whose leader sends;
     `window` is (first minute of the day, first minute after), local time, in which steps may begin.
@@ -120,7 +120,7 @@ class ExecutionOptions:
     force: bool = False
     """Take targets that have fewer replicas than min.insync.replicas."""
     pause_rate: int = 1_024
-    """Bytes per second that a paused move may still copy: its copied bytes stay, its load goes."""
+    """Bytes per second that a paused move may still copy: it keeps its copied bytes, and causes almost no load."""
 
 
 BOUNDS = ("max_concurrent", "max_in", "max_out", "max_per_rack", "max_per_log_dir")
@@ -128,7 +128,7 @@ BOUNDS = ("max_concurrent", "max_in", "max_out", "max_per_rack", "max_per_log_di
 
 
 class MoveOrder(NamedTuple):
-    """One partition of a plan: where it shall be, in which log dirs, and how. `target` () cancels what moves there.
+    """One partition of a plan: its target, log dirs and strategy. `target` () cancels the partition's move.
 
     `planned_from`: its replicas when the plan was made; (): the plan does not say.
     """
@@ -159,9 +159,10 @@ class PlanAccepted(NamedTuple):
 class MoveAccepted(NamedTuple):
     """One partition's move. `original` keeps its replicas' ORDER from before its first step.
 
-    `size_bytes` is the leader's at acceptance. `adopted`: it ran already, and the order of `original` is a guess.
-    `placing`: brokers that had it in another log dir than the plan names, and copy it there. `origins`: in which log dir each
-    original replica was, where the plan names log dirs and the broker has several; a rollback brings it back there.
+    `size_bytes` is the leader's at acceptance. `adopted`: the move ran already, and the order of `original` is a guess.
+    `placing`: brokers that had the replica in another log dir than the plan names, and copy it there. `origins`: the
+    log dir of each original replica, where the plan names log dirs and the broker has several; a rollback brings the
+    replica back there.
     """
 
     tp: TopicPartition
@@ -195,7 +196,7 @@ class StepAccepted(NamedTuple):
 
 
 class StepFinished(NamedTuple):
-    """What the step wanted was seen, with this ISR, and nothing is under way there. `copied_bytes`: 0 when not seen."""
+    """The step's replicas were seen, with this ISR, and no reassignment is under way. `copied_bytes`: 0 if not seen."""
 
     tp: TopicPartition
     number: int
@@ -227,13 +228,13 @@ class MovePaused(NamedTuple):
 
 
 class FloorRelaxed(NamedTuple):
-    """From now on this move may go on with fewer in sync (design: floor, relaxed)."""
+    """From now on this move may go on with fewer replicas in sync (docs/decisions/0102-floor.md)."""
 
     tp: TopicPartition
 
 
 class MoveClosed(NamedTuple):
-    """The end of a move: where its replicas are, and how many bytes were copied for it (0: not seen)."""
+    """The end of a move, with its replicas, and how many bytes were copied for it (0: not seen)."""
 
     tp: TopicPartition
     outcome: Outcome
@@ -243,7 +244,7 @@ class MoveClosed(NamedTuple):
 
 
 class ThrottleRemembered(NamedTuple):
-    """A setting as it was before we touched it; None: it was not set at this resource."""
+    """A setting as it was before this executor touched it; None: it was not set at this resource."""
 
     key: ThrottleKey
     value: str | None
@@ -257,14 +258,14 @@ class ThrottleSet(NamedTuple):
 
 
 class ThrottleRestored(NamedTuple):
-    """A setting has its former value again; or somebody else changed it since, and it stays as they set it (`left`)."""
+    """A setting has its former value again; or, if `left`, another tool changed it since, and it stays so."""
 
     key: ThrottleKey
     left: bool = False
 
 
 class LimitChanged(NamedTuple):
-    """The rate in force, bytes per second; None: none. `reason` says who or what changed it."""
+    """The rate in force, bytes per second; None: no limit. `reason` says who or what changed it."""
 
     bytes_per_s: int | None
     reason: str
@@ -284,7 +285,7 @@ class CommandTaken(NamedTuple):
 
 
 class RateObserved(NamedTuple):
-    """What a broker received for moves, bytes per second, while at least one copy ran. `limited`: under a throttle."""
+    """The rate at which a broker received copies, bytes per second, while some ran. `limited`: by a throttle."""
 
     broker: BrokerId
     bytes_per_s: int
@@ -320,7 +321,7 @@ JournalRecord: TypeAlias = (
 
 
 class JournalEntry(NamedTuple):
-    """One line of the journal. `sequence` grows by one without gaps; `cause` names the event that brought it."""
+    """One line of the journal. `sequence` grows by one without gaps; `cause` names the event that led to the entry."""
 
     sequence: int
     at_ms: int
@@ -329,11 +330,12 @@ class JournalEntry(NamedTuple):
 
 
 LOAN = "loan-"
-"""The prefix of a lease's owner that only sets throttles for the controller's moves, and takes no orders."""
+"""The prefix of the owner's name of a lease whose process only sets throttles for the controller's moves. It takes no
+orders."""
 
 
 class LeaseHolder(NamedTuple):
-    """Who drives the journal, until when."""
+    """The process that drives the journal, and until when."""
 
     owner: str
     host: str
@@ -342,7 +344,7 @@ class LeaseHolder(NamedTuple):
 
     @property
     def takes_orders(self) -> bool:
-        """Whether it is an executor, which takes orders from other shells."""
+        """Whether the process is an executor, which takes orders from other shells."""
         return not self.owner.startswith(LOAN)
 
     def __str__(self) -> str:
@@ -350,7 +352,7 @@ class LeaseHolder(NamedTuple):
 
 
 class ObservedPartition(NamedTuple):
-    """A partition as metadata tell it; `leader` -1: none."""
+    """A partition as metadata show it; `leader` -1: none."""
 
     replicas: Replicas
     isr: Replicas
@@ -360,7 +362,7 @@ class ObservedPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ObservedTopic:
-    """A topic as metadata tell it. `topic_id` is None before Kafka 2.8."""
+    """A topic as metadata show it. `topic_id` is None before Kafka 2.8."""
 
     topic_id: UUID | None
     partitions: dict[int, ObservedPartition] = field(default_factory=dict[int, ObservedPartition])
@@ -368,7 +370,7 @@ class ObservedTopic:
 
 
 class OngoingReassignment(NamedTuple):
-    """What ListPartitionReassignments tells of one partition."""
+    """One partition in an answer to ListPartitionReassignments."""
 
     replicas: Replicas
     adding: Replicas
@@ -376,7 +378,7 @@ class OngoingReassignment(NamedTuple):
 
     @property
     def target(self) -> Replicas:
-        """What it will be: replicas without the removing ones, then what is to be added and is not written yet."""
+        """The replicas at the end: without the removing ones, then those to be added that are not written yet."""
         kept = tuple(broker for broker in self.replicas if broker not in self.removing)
         return kept + tuple(broker for broker in self.adding if broker not in self.replicas)
 
@@ -387,7 +389,7 @@ class OngoingReassignment(NamedTuple):
 
     @property
     def original(self) -> Replicas:
-        """What it was, as far as can be told: replicas without the adding ones; the order is a guess."""
+        """The replicas before the move, as far as is known: without the adding ones; the order is a guess."""
         return tuple(broker for broker in self.replicas if broker not in self.adding)
 
 
@@ -400,7 +402,7 @@ class ReplicaSize(NamedTuple):
 
 
 class LogDirSpace(NamedTuple):
-    """A log dir's bytes; -1 where the broker does not say (before 3.3)."""
+    """A log dir's bytes; -1: the broker does not say (before 3.3)."""
 
     total: int
     usable: int

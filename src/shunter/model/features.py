@@ -12,7 +12,7 @@ Protocol: TypeAlias = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class FinalizedFeatures:
-    """What `/feature` says. `layout` is the znode's version: 1, or 2 from protocol 3.3 on."""
+    """The contents of `/feature`. `layout` is the znode's version: 1, or 2 from protocol 3.3 on."""
 
     layout: int
     enabled: bool

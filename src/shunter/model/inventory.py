@@ -1,4 +1,4 @@
-"""A cluster as its Admin API shows it at one moment: what `shunter pipeline collect` writes down."""
+"""A cluster as its Admin API shows it at one moment: the snapshot that `shunter pipeline collect` writes down."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from shunter.model.partition import BrokerId, Replicas
 
 
 class InventoryBroker(NamedTuple):
-    """A live broker. Room on its log dirs is None below Kafka 3.3 (KIP-827) and where a log dir failed."""
+    """A live broker. Room on its log dirs is None before Kafka 3.3 (KIP-827) and if a log dir failed."""
 
     id: BrokerId
     host: str
@@ -18,7 +18,7 @@ class InventoryBroker(NamedTuple):
 
 
 class InventoryPartition(NamedTuple):
-    """A partition. Offsets are of the leader's log, None: it has no leader; sizes are (broker, bytes) of brokers that answered."""
+    """A partition. Offsets are of the leader's log; None: no leader. `sizes`: (broker, bytes), if a broker answered."""
 
     topic: str
     topic_id: str | None
@@ -31,11 +31,11 @@ class InventoryPartition(NamedTuple):
     min_insync: int
     sizes: tuple[tuple[BrokerId, int], ...]
     offline: Replicas = ()
-    """Its replicas that are offline: their broker is dead, or their log dir failed."""
+    """Replicas of the partition that are offline: their broker is dead, or their log dir failed."""
 
 
 class TopicWish(NamedTuple):
-    """What is wanted of one topic. 0 and () leave it as it is; racks and brokers are where its replicas may be."""
+    """Wishes for one topic. 0 and () leave it as it is; its replicas may be on these racks and brokers."""
 
     topic: str
     replication: int = 0
@@ -44,7 +44,7 @@ class TopicWish(NamedTuple):
 
 
 class OfflineReplica(NamedTuple):
-    """A replica that nobody can read: its broker is dead, or its log dir failed."""
+    """A replica that can't be read: its broker is dead, or its log dir failed."""
 
     topic: str
     partition: int
@@ -52,7 +52,7 @@ class OfflineReplica(NamedTuple):
 
 
 class Disk(NamedTuple):
-    """A log dir of a broker that works. Room is None where the broker does not tell (below Kafka 3.3)."""
+    """A log dir that works. Room is None if the broker does not say (before Kafka 3.3)."""
 
     path: str
     total_bytes: int | None
@@ -69,7 +69,7 @@ class DiskReplica(NamedTuple):
 
 
 class BrokerDisks(NamedTuple):
-    """What a broker tells of its log dirs. A replica on its way to another log dir is where it goes."""
+    """A broker's log dirs, as it describes them. A replica on its way to another log dir counts there already."""
 
     broker: BrokerId
     disks: tuple[Disk, ...]
@@ -81,8 +81,8 @@ class BrokerDisks(NamedTuple):
 class Inventory(NamedTuple):
     """One snapshot. `taken_at_ms` is the middle of the time that reading took, milliseconds since 1970 UTC.
 
-    `unanswered` are brokers whose log dirs could not be read: (id, why). `disks` are those of brokers with several log dirs,
-    of which none failed, and the replicas there that are assigned to their broker; snapshot files do not have them.
+    `unanswered` are brokers whose log dirs could not be read: (id, why). `disks` has the brokers with several log dirs,
+    of which none failed, with the replicas there that are assigned to the broker; snapshot files do not have `disks`.
     """
 
     cluster_id: str

@@ -1,4 +1,4 @@
-"""What an operator wants kept (conditions, guard rails, intents), and what one look leaves for the next."""
+"""The keeper's policy (conditions, guard rails, intents), and the memory that one look leaves for the next."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ DAY_MINUTES = 24 * 60
 
 
 class Mode(Enum):
-    """What a condition that holds may do. A later one includes the earlier ones."""
+    """What a condition that holds may do. A later mode includes the earlier ones."""
 
     OFF = "off"
-    """It is not looked for."""
+    """The condition is not looked for."""
     NOTIFY = "notify"
-    """It is told."""
+    """People are notified of the condition."""
     PROPOSE = "propose"
     """A plan that mends it is proposed."""
     ACT = "act"
@@ -25,7 +25,7 @@ class Mode(Enum):
 
 
 class Condition(Enum):
-    """What can be wrong with a cluster, by its name in the policy file."""
+    """Conditions of a cluster, by their names in the policy file."""
 
     BROKER_DEAD = "broker-dead"
     LOG_DIR_FAILED = "log-dir-failed"
@@ -35,7 +35,7 @@ class Condition(Enum):
     """A broker that an intent replaces by another one still holds replicas."""
     DISK_FULL = "disk-full"
     DISK_RUNWAY = "disk-runway"
-    """Disks of a broker will be full within some days, at the growth that looks saw."""
+    """Disks of a broker will be full within some days, at the growth between the looks."""
     LOG_DIR_FULL = "log-dir-full"
     LOG_DIR_BAND = "log-dir-band"
     """Log dirs of a broker are filled unevenly."""
@@ -49,7 +49,7 @@ class Condition(Enum):
     BROKER_EMPTY = "broker-empty"
     DISK_BAND = "disk-band"
     BYTES_IN_BAND = "bytes-in-band"
-    """This one and the two below are judged by a load model of the pipeline, where one is used."""
+    """This condition and the next two are judged by a load model of the pipeline, if one is used."""
     BYTES_OUT_BAND = "bytes-out-band"
     PROCESSORS_BAND = "processors-band"
     REPLICAS_BAND = "replicas-band"
@@ -60,27 +60,27 @@ class Condition(Enum):
     THROTTLES_LEFT = "throttles-left"
     MOVES_STUCK = "moves-stuck"
     MODEL_UNUSED = "model-unused"
-    """The policy file names a lake, and its model is not used: too old, too thin, or not to be read."""
+    """The policy file names a lake, and its model is not used: it is too old, too thin, or can't be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
     """How one condition is watched.
 
-    `begin` and `end` are shares (0.2 is 20 %), for conditions of `MEASURED` alone: the condition begins to hold beyond
-    `begin`, and it holds until the figure is within `end`, which is also what a plan aims at. For those of `IN_DAYS` they are
-    days: it begins to hold if less than `begin` are left, and holds until `end` or more are.
+    For conditions of `MEASURED`, `begin` and `end` are shares (0.2 is 20 %): the condition begins to hold beyond
+    `begin`, and holds until the figure is within `end`, at which a plan aims, too. For conditions of `IN_DAYS` they are
+    days: the condition begins to hold if less than `begin` are left, and holds until `end` or more are left.
     """
 
     mode: Mode
     minutes: int = 0
-    """So long the condition has to hold before anything is proposed."""
+    """How long the condition has to hold before anything is proposed."""
     begin: float = 0.0
     end: float = 0.0
 
 
 MENDED = tuple(Condition)[: tuple(Condition).index(Condition.LEADERS_AWAY)]
-"""Conditions that a plan mends; the others can only be told."""
+"""Conditions that a plan mends; of the others people can only be notified."""
 MEASURED = (
     Condition.DISK_FULL,
     Condition.LOG_DIR_FULL,
@@ -95,7 +95,7 @@ MEASURED = (
 )
 """Conditions that have the two bounds `begin` and `end`, as shares."""
 IN_DAYS = (Condition.DISK_RUNWAY,)
-"""Conditions that have them as days."""
+"""Conditions that have the two bounds as days."""
 
 DEFAULTS: Mapping[Condition, Watch] = MappingProxyType(
     {
@@ -130,46 +130,46 @@ DEFAULTS: Mapping[Condition, Watch] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class GuardRails:
-    """What no proposal may exceed or touch. None: no bound. `moves` are replicas that are copied."""
+    """Bounds that no proposal may exceed, and what none may touch. None: no bound. `moves`: replicas to be copied."""
 
     moves: int | None = None
-    """The most of one proposal."""
+    """The most moves of one proposal."""
     bytes: int | None = None
     moves_per_day: int | None = None
-    """The most of one proposal and of what the journal says was copied in the 24 hours before, together."""
+    """The most moves of one proposal and, by the journal, of the 24 hours before, together."""
     bytes_per_day: int | None = None
     cool_down_minutes: int = 0
-    """So long after the end of the last execution nothing is proposed."""
+    """How long after the end of the last execution nothing is proposed."""
     windows: tuple[tuple[int, int], ...] = ()
     """(first minute of the day, first minute after), UTC; over midnight if the second is less. Empty: always."""
     frozen_topics: tuple[str, ...] = ()
-    """Names, or patterns with * and ?: nothing of these changes, neither replicas nor order."""
+    """Names, or patterns with * and ?: nothing changes in these topics, neither replicas nor order."""
     frozen_brokers: tuple[int, ...] = ()
-    """No replica comes to these or leaves them, and no preferred leadership."""
+    """No replica, and no preferred leadership, comes to these brokers or leaves them."""
     approvals: int = 1
-    """So many different people have to approve a proposal."""
+    """How many different people have to approve a proposal."""
     declined_minutes: int = DAY_MINUTES
-    """So long after somebody declined a proposal nothing of its scope is proposed again."""
+    """How long after a person declined a proposal nothing of its scope is proposed again."""
     no_return_minutes: int = DAY_MINUTES
-    """So long after a balance took a replica from a broker no balance brings it back there."""
+    """How long after a balance took a replica from a broker no balance brings it back there."""
     gap_minutes: int = 15
-    """Looks that are further apart tell nothing of the time between: what holds then is counted anew."""
+    """Looks further apart say nothing about the time between: a condition's time then counts from the later look."""
 
 
 @dataclass(frozen=True, slots=True)
 class Intents:
-    """What an operator asked for once, and what every plan keeps to."""
+    """An operator's lasting wishes, which every plan keeps to."""
 
     drain: tuple[int, ...] = ()
     """Brokers that hold nothing."""
     demote: tuple[int, ...] = ()
     """Brokers that lead nothing."""
     replication: Mapping[str, int] = field(default_factory=dict[str, int])
-    """By topic: exactly so many replicas."""
+    """By topic: its exact number of replicas."""
     least_replication: int = 0
-    """Every other topic has at least so many replicas; 0: no rule."""
+    """The least number of replicas of every other topic; 0: no rule."""
     replace: Mapping[int, int] = field(default_factory=dict[int, int])
-    """By broker: the one that takes over all it holds. Nothing else comes there before that is done."""
+    """By broker: the broker that takes over all its replicas. No other replica comes there before that is done."""
     add: tuple[int, ...] = ()
     """Brokers that get their share, once they are up and until they have it."""
 
@@ -179,7 +179,7 @@ class KeeperPolicy:
     """The policy for one cluster."""
 
     watches: Mapping[Condition, Watch] = field(default_factory=lambda: DEFAULTS)
-    """One for every condition."""
+    """By condition, for every condition."""
     rails: GuardRails = GuardRails()
     intents: Intents = Intents()
 
@@ -193,7 +193,7 @@ class KeeperPolicy:
 
 
 class Subject(NamedTuple):
-    """What a condition holds of: `about` names it, "" is the whole cluster."""
+    """A condition and what it holds of: `about` is the name of a broker, topic or other thing; "": the cluster."""
 
     condition: Condition
     about: str = ""
@@ -201,7 +201,7 @@ class Subject(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """A condition that held at the last look. `since_ms`: at every look since then, in milliseconds since 1970 UTC."""
+    """A condition that held at the last look, and at every look since `since_ms` (milliseconds since 1970 UTC)."""
 
     subject: Subject
     since_ms: int
@@ -210,7 +210,7 @@ class Since:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What the last look left. `cluster_id` is Kafka's: what was seen of one cluster says nothing of another."""
+    """The memory of the last look. `cluster_id` is Kafka's: the memory of one cluster says nothing about another."""
 
     cluster_id: str
     at_ms: int

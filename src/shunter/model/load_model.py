@@ -1,4 +1,4 @@
-"""How partitions and processors of a cluster behave, as the pipeline's newest load model has it."""
+"""The load of a cluster's partitions and processors, from the pipeline's newest load model."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from shunter.model.partition import BrokerId
 
 
 class PartitionRates(NamedTuple):
-    """Bytes per second that producers write to a partition's leader, and that consumers read from it; None: not known."""
+    """Bytes per second that producers write to a partition's leader, and that consumers read from it; None: unknown."""
 
     bytes_in: float | None
     bytes_out: float | None
 
 
 class ProcessorModel(NamedTuple):
-    """What a byte per second costs, and what brokers have, in parts of an average broker's processors."""
+    """The cost of a byte per second, and the brokers' powers, in parts of an average broker's processors."""
 
     idling: float
     received: float
@@ -37,7 +37,7 @@ class LoadModel:
 
 
 class ModelTold(NamedTuple):
-    """What there is to say of a load model. `unused`: why nothing is judged or planned by it; "": it is used."""
+    """The age and the use of a load model. `unused`: why nothing is judged or planned by it; "": it is used."""
 
     until_ms: int | None
     unused: str = ""

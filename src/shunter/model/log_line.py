@@ -1,4 +1,4 @@
-"""One line of a log that programs read: when, what kind, from which cause, and the facts of that kind."""
+"""One line of a log that programs read: the time, the kind of event, and its facts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notices: what the controller and the executor tell people."""
+"""Notices of the controller and the executor to people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something worth telling a person: `kind` is a stable name, `about` what it concerns, `text` the sentence."""
+    """Something worth telling a person: `kind` is a stable name, `about` its subject, `text` the sentence."""
 
     kind: str
     about: str

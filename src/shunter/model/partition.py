@@ -1,4 +1,4 @@
-"""A partition: where its replicas are, who leads it, who is in sync.
+"""A partition: its replicas, its leader, its ISR.
 
 These are named tuples, not dataclasses: a controller holds hundreds of thousands of them, and a named tuple is
 built and hashed several times faster and weighs less.
@@ -30,7 +30,7 @@ class TopicPartition(NamedTuple):
 
 
 class ReplicaAssignment(NamedTuple):
-    """Where a partition's replicas are, and which of them come and go (topic znode v3, KIP-455 as shipped).
+    """A partition's replicas, and which of them are being added and removed (topic znode v3, KIP-455 as shipped).
 
     Invariants: no repeats in `replicas`; `adding` and `removing` are disjoint subsets of `replicas`.
     `replicas[0]` is the preferred leader. Two assignments are equal only if their orders are.
@@ -42,12 +42,12 @@ class ReplicaAssignment(NamedTuple):
 
     @property
     def original(self) -> Replicas:
-        """What it was before the step under way: replicas without the adding ones, in order."""
+        """The replicas before the step under way: without the adding ones, in order."""
         return tuple(broker for broker in self.replicas if broker not in self.adding)
 
     @property
     def target(self) -> Replicas:
-        """What it will be after the step under way: replicas without the removing ones, in order."""
+        """The replicas after the step under way: without the removing ones, in order."""
         return tuple(broker for broker in self.replicas if broker not in self.removing)
 
     @property
@@ -57,7 +57,7 @@ class ReplicaAssignment(NamedTuple):
 
 
 class LeaderAndIsr(NamedTuple):
-    """Who leads a partition and who is in sync (partition state znode).
+    """A partition's leader and ISR (partition state znode).
 
     `partition_epoch` is the znode's version; -1 before it exists. Invariant: a leader ≥ 0 is in `isr`.
     `target_replicas` is KIP-455's draft field `targetReplicas`, written for readers of the draft; None when absent.
@@ -72,7 +72,7 @@ class LeaderAndIsr(NamedTuple):
     target_replicas: Replicas | None = None
 
     def in_new_epoch(self) -> LeaderAndIsr:
-        """The same in the next leader epoch: brokers take up again, or hear of, what they would pass over otherwise."""
+        """The same in the next leader epoch: in the present one brokers would ignore the request as a repeat."""
         return self._replace(leader_epoch=self.leader_epoch + 1)
 
 

@@ -1,4 +1,4 @@
-"""Who asks: a Kafka principal, `User:alice`."""
+"""Kafka principals, such as `User:alice`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from shunter.errors import SettingsError
 
 
 class Principal(NamedTuple):
-    """Somebody, as permissions and super users name them."""
+    """A user or service, as permissions and super users name it."""
 
     kind: str
     name: str
@@ -19,14 +19,14 @@ class Principal(NamedTuple):
 
 USER = "User"
 ANONYMOUS = Principal(USER, "ANONYMOUS")
-"""Everybody who connects by a listener without authentication."""
+"""Every peer that connects by a listener without authentication."""
 
 
 def parse_principal(text: str) -> Principal:
     """Read `TYPE:NAME`; a name may hold colons, and either may be empty, as in Kafka.
 
     Raises:
-        SettingsError: of another form. Source: Apache's `SecurityUtils.parseKafkaPrincipal`.
+        SettingsError: the text has another form. Source: Apache's `SecurityUtils.parseKafkaPrincipal`.
     """
     kind, colon, name = text.partition(":")
     if not colon:

@@ -1,4 +1,4 @@
-"""A reassignment: Shunter's durable record of one partition's whole move (znode `/admin/reassignments/$t/$p`)."""
+"""A reassignment: the controller's durable record of one partition's whole move (`/admin/reassignments/$t/$p`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Strategy(IntEnum):
 
 
 class Intervention(IntEnum):
-    """How somebody intervenes in a move: what null replicas mean.
+    """How a caller intervenes in a move: the meaning of null replicas.
 
     The value is what tagged field 10001 of RPC 45 carries (0: as configured).
     """
@@ -29,30 +29,30 @@ class Intervention(IntEnum):
     ROLL_BACK = 2
     """The original replicas, in their order (KIP-236)."""
     PAUSE = 3
-    """Nothing is forgotten: the move stands still, and what is being fetched stops, until it is resumed."""
+    """Nothing is forgotten: the move stands still, and its additions stop fetching, until it is resumed."""
     RESUME = 4
     """A paused move goes on."""
 
 
 class Phase(Enum):
-    """Where a move stands."""
+    """The phase of a move."""
 
     PENDING = "pending"
     MOVING = "moving"
     PAUSED = "paused"
     ROLLING_BACK = "rolling_back"
     DROPPING = "dropping"
-    """The move is over, but not all brokers have acknowledged that they deleted what it dropped. It is not listed."""
+    """The move is over, but not all brokers have acknowledged that they deleted dropped replicas. It is not listed."""
 
 
 class Reassignment(NamedTuple):
     """One partition's move, from its acceptance to its end.
 
-    `original` keeps the replicas in their ORDER from before the first reassignment, so that a rollback is exact; a
-    second one in flight keeps it. `top` is len(original) of KIP-236's drop set. `written` is the assignment that this
-    record's owner last wrote to the topic: anything else found there was done by somebody else.
-    `version` is the znode's, `czxid` its identity (0 before it exists): while a znode with that czxid is there, that
-    very reassignment is going on. Its mzxid moves with every step, so `changes` says whether the target was changed.
+    `original` keeps the replicas in their ORDER from before the first reassignment, so that a rollback is exact; a new
+    target in flight keeps it. `top` is len(original), for KIP-236's drop set. `written` is the assignment that this
+    record's owner last wrote to the topic: any other assignment found there was written by another process.
+    `version` is the znode's, `czxid` its identity (0 before it exists): while a znode with that czxid exists, the same
+    reassignment is going on. Its mzxid moves with every step, so `changes` says whether the target was changed.
     Times are milliseconds since the Unix epoch.
     """
 
@@ -70,11 +70,11 @@ class Reassignment(NamedTuple):
     version: int = -1
     czxid: int = 0
     requested: bool = False
-    """It came by `/admin/reassignment_requests`, without the legacy flag."""
+    """Whether the move came by `/admin/reassignment_requests`, without the legacy flag."""
     changes: int = 0
-    """How often its target was changed in flight."""
+    """How often the move's target was changed in flight."""
 
 
 def unfinished(record: Reassignment | None) -> Reassignment | None:
-    """A record whose move is not over; None where there is no record, or where only deletions are left to be done."""
+    """The record, if its move is not over; None: there is no record, or only deletions are left to be done."""
     return None if record is None or record.phase is Phase.DROPPING else record

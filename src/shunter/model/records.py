@@ -1,4 +1,4 @@
-"""What the core asks to be made durable: domain values with the version that they expect.
+"""Records that the core asks to be made durable: domain values with the version that they expect.
 
 Drivers turn them into paths and bytes through `formats`; the core never sees either. Every batch is one atomic
 ZooKeeper multi that also checks the controller epoch (the fence), whatever its records are.
@@ -16,14 +16,14 @@ from shunter.model.topic import Topic
 
 
 class PutTopic(NamedTuple):
-    """Write a whole topic. `topic.version` is the version that is expected (-1: create, with its configs' znode)."""
+    """Write a whole topic. `topic.version` is the expected version (-1: create, with the znode of its configs)."""
 
     topic: Topic
     configs: tuple[tuple[str, str], ...] = ()
 
 
 class CheckTopic(NamedTuple):
-    """Write nothing, but refuse the batch if the topic's znode has another version: what is decided rests on it."""
+    """Write nothing, but refuse the batch if the topic's znode has another version: a decision rests on this one."""
 
     name: str
     version: int
@@ -37,14 +37,14 @@ class DeleteTopic(NamedTuple):
 
 
 class PutPartition(NamedTuple):
-    """Write a partition's leader and ISR. `leadership.partition_epoch` is what is expected (-1: create)."""
+    """Write a partition's leader and ISR. `leadership.partition_epoch` is the expected version (-1: create)."""
 
     tp: TopicPartition
     leadership: LeaderAndIsr
 
 
 class PutReassignment(NamedTuple):
-    """Write a move's durable record. `reassignment.version` is what is expected (-1: create)."""
+    """Write a move's durable record. `reassignment.version` is the expected version (-1: create)."""
 
     tp: TopicPartition
     reassignment: Reassignment
@@ -68,7 +68,7 @@ class PutOwedDeletion(NamedTuple):
 
 
 class CloseOwedDeletion(NamedTuple):
-    """Everything owed by a broker was done."""
+    """Remove a broker's list of owed deletions: all are done."""
 
     broker: BrokerId
     version: int
@@ -80,12 +80,12 @@ class PutOwedReplicas(NamedTuple):
     topic: str
     topic_id: UUID | None
     partitions: tuple[tuple[int, int, Replicas], ...]
-    """(partition, how many replicas were asked for, those that it has)."""
+    """(partition, how many replicas were asked for, the replicas that it has)."""
     version: int
 
 
 class PutRegistration(NamedTuple):
-    """Register ourselves among the brokers in ZooKeeper for as long as our session lasts, or withdraw that."""
+    """Register the controller among the brokers in ZooKeeper, while its session lasts, or withdraw the registration."""
 
     ourselves: Broker
     registered: bool
@@ -93,7 +93,7 @@ class PutRegistration(NamedTuple):
 
 
 class PutLegacyReassignments(NamedTuple):
-    """Rewrite `/admin/reassign_partitions` with what is left of it; None deletes it."""
+    """Rewrite `/admin/reassign_partitions` with the entries that are left; None deletes it."""
 
     targets: tuple[tuple[TopicPartition, Replicas], ...] | None
     version: int
@@ -102,21 +102,21 @@ class PutLegacyReassignments(NamedTuple):
 
 
 class PutExtraReassignments(NamedTuple):
-    """Rewrite `/admin/reassign_partitions_extra` with what was not taken over yet; None deletes it."""
+    """Rewrite `/admin/reassign_partitions_extra` with the entries not taken over yet; None deletes it."""
 
     targets: tuple[tuple[TopicPartition, Replicas], ...] | None
     version: int
 
 
 class CreateReassignmentRequest(NamedTuple):
-    """Queue what the legacy znode asks for as `/admin/reassignment_requests/request_NNNN` (KIP-236's bridge)."""
+    """Queue the legacy znode's entries as `/admin/reassignment_requests/request_NNNN` (KIP-236's bridge)."""
 
     targets: tuple[tuple[TopicPartition, Replicas], ...]
     legacy: bool = True
 
 
 class PutReassignmentRequest(NamedTuple):
-    """Write what a request shall still name: what was cancelled of it before its turn came is taken out."""
+    """Write a request without the entries that were cancelled before their turn came."""
 
     name: str
     targets: tuple[tuple[TopicPartition, Replicas], ...]
@@ -125,7 +125,7 @@ class PutReassignmentRequest(NamedTuple):
 
 
 class DeleteReassignmentRequest(NamedTuple):
-    """Remove a request that was taken over, or must not be."""
+    """Remove a request that was taken over, or must not be taken over."""
 
     name: str
 

@@ -1,4 +1,4 @@
-"""How listeners are secured, as values. Passwords are `Secret`: nothing prints them by accident."""
+"""The security of listeners, as values. Passwords are `Secret`: nothing prints them by accident."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ PLAIN: Final = "PLAIN"
 SCRAM_HASHES: Final[Mapping[str, str]] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 OAUTHBEARER: Final = "OAUTHBEARER"
 MECHANISMS: Final = (PLAIN, *SCRAM_HASHES, OAUTHBEARER)
-"""SASL mechanisms by which clients may log in, and the controller does at brokers."""
+"""SASL mechanisms by which clients may log in, and the controller logs in at brokers."""
 LOGIN_FRAME_BYTES: Final = 524_288
-"""Largest request of somebody who has not logged in yet (`sasl.server.max.receive.size`)."""
+"""Largest request of a client that has not logged in yet (`sasl.server.max.receive.size`)."""
 
 
 class Secret:
@@ -41,7 +41,7 @@ class Secret:
 
 
 class ScramCredential(NamedTuple):
-    """What a login by SCRAM is checked against; no password can be told from it."""
+    """The values that a login by SCRAM is checked against; no password can be derived from them."""
 
     salt: bytes
     stored_key: bytes
@@ -50,7 +50,7 @@ class ScramCredential(NamedTuple):
 
 
 class SecurityProtocol(Enum):
-    """What is spoken on a listener."""
+    """The protocol of a listener."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -59,7 +59,7 @@ class SecurityProtocol(Enum):
 
     @property
     def encrypted(self) -> bool:
-        """Whether TLS is spoken."""
+        """Whether the listener uses TLS."""
         return self in {SecurityProtocol.SSL, SecurityProtocol.SASL_SSL}
 
     @property
@@ -90,23 +90,23 @@ class KeyStore:
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """How TLS is spoken on a listener, both by us and with us."""
+    """TLS on a listener, where the controller is the server and where it is the client."""
 
     key_store: KeyStore | None = None
     trust_store: KeyStore | None = None
     client_auth: ClientAuth = ClientAuth.NONE
     versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     ciphers: tuple[str, ...] = ()
-    """In Java's names; none: those of the library."""
+    """In Java's names; none: the library's default ciphers."""
     checks_host: bool = True
-    """Whether a broker's certificate has to be for the host that we connect to."""
+    """Whether a broker's certificate has to be for the host that the controller connects to."""
     mapping_rules: str = "DEFAULT"
     """From a certificate's subject to a principal (`ssl.principal.mapping.rules`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SaslLogin:
-    """How we log in by a password where we are the client."""
+    """The controller's login by a password, where it is the client."""
 
     mechanism: str
     user: str
@@ -114,7 +114,7 @@ class SaslLogin:
 
 
 class ClientCredentials(NamedTuple):
-    """A token for whom a client id and a secret name, from an endpoint (RFC 6749, 4.4)."""
+    """A token from an endpoint, for the holder of a client id and its secret (RFC 6749, 4.4)."""
 
     endpoint: str
     client_id: str
@@ -123,27 +123,27 @@ class ClientCredentials(NamedTuple):
 
 
 class TokenFile(NamedTuple):
-    """A token that others keep in a file."""
+    """A token that another process keeps in a file."""
 
     path: str
 
 
 class UnsecuredToken(NamedTuple):
-    """A token of our own without a signature, for brokers that believe everybody; its lifetime in seconds."""
+    """A token that the controller makes without a signature, for brokers that check none; its lifetime in seconds."""
 
     subject: str
     lifetime_s: float
 
 
 class BearerLogin(NamedTuple):
-    """How we log in by OAUTHBEARER: where a token comes from, and what is told besides (KIP-342)."""
+    """The controller's login by OAUTHBEARER: the source of its token, and the extensions that go with it (KIP-342)."""
 
     source: ClientCredentials | TokenFile | UnsecuredToken
     extensions: Mapping[str, str]
 
     @property
     def user(self) -> str:
-        """Whom we come as, for messages: who the token really names, only its issuer knows."""
+        """The user's name for messages; which user the token really names, only its issuer knows."""
         match self.source:
             case ClientCredentials(client_id=client):
                 return client
@@ -155,12 +155,12 @@ class BearerLogin(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """Which tokens of OAUTHBEARER are good, in Kafka's terms (`sasl.oauthbearer.…`)."""
+    """Which tokens of OAUTHBEARER are valid, in Kafka's terms (`sasl.oauthbearer.…`)."""
 
     jwks_url: str
-    """Where the keys are that tokens are signed with: https, http where that is allowed by name, or file."""
+    """The URL of the keys that tokens are signed with: https, http where that is allowed by name, or file."""
     audiences: tuple[str, ...] = ()
-    """One of them has to be in `aud`; none: `aud` is not looked at."""
+    """One of the audiences has to be in `aud`; none: `aud` is not checked."""
     issuer: str | None = None
     subject_claim: str = "sub"
     clock_skew_s: int = 30
@@ -169,17 +169,17 @@ class TokenRules:
 
 @dataclass(frozen=True, slots=True)
 class SaslSettings:
-    """How clients log in on a listener, and how we do with brokers."""
+    """How clients log in on a listener, and how the controller logs in at brokers."""
 
     mechanisms: tuple[str, ...]
     plain_users: Mapping[str, Secret] = field(default_factory=dict[str, Secret])
-    """Who may log in by PLAIN, with which password; SCRAM's users are in ZooKeeper."""
+    """Users that may log in by PLAIN, with their passwords; SCRAM's users are in ZooKeeper."""
     max_reauth_ms: int = 0
     """After how long clients have to log in again (`connections.max.reauth.ms`); 0: never."""
     frame_bytes: int = LOGIN_FRAME_BYTES
     login: SaslLogin | BearerLogin | None = None
     tokens: TokenRules | None = None
-    """Where OAUTHBEARER is served."""
+    """None: OAUTHBEARER is not served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,23 +209,23 @@ class AclSettings:
 
 @dataclass(frozen=True, slots=True)
 class SecuritySettings:
-    """What a broker's `server.properties` say about security, as far as a controller needs it."""
+    """The security settings of a broker's `server.properties`, as far as a controller needs them."""
 
     listeners: Mapping[str, ListenerSecurity] = field(default_factory=dict[str, ListenerSecurity])
-    """By the listener's name; one that is not here is plaintext."""
+    """By the listener's name; a listener that is not here is plaintext."""
     brokers_listener: str | None = None
-    """The listener on which we speak to brokers (`control.plane.listener.name`, else the inter-broker listener)."""
+    """The listener for requests to brokers (`control.plane.listener.name`, else the inter-broker listener)."""
     acls: AclSettings | None = None
     """None: the cluster has no authorizer."""
 
     def of(self, listener: str) -> ListenerSecurity:
-        """Give what secures a listener."""
+        """The security of a listener."""
         return self.listeners.get(listener, PLAINTEXT)
 
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperLogin:
-    """Who we are at ZooKeeper."""
+    """The controller's login at ZooKeeper."""
 
     user: str
     password: Secret
@@ -233,7 +233,7 @@ class ZooKeeperLogin:
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperSecurity:
-    """How ZooKeeper is spoken to, and who may touch what we make there."""
+    """How the controller connects to ZooKeeper, and who may change the znodes that it makes there."""
 
     tls: TlsSettings | None = None
     sasl: ZooKeeperLogin | None = None
@@ -241,11 +241,11 @@ class ZooKeeperSecurity:
     digest: ZooKeeperLogin | None = None
     """By ZooKeeper's own scheme `digest`."""
     set_acl: bool = False
-    """Only this login may change what we create, and so may anybody else who logs in with it (`zookeeper.set.acl`)."""
+    """Whether only this login, which brokers may share, may change the znodes that it makes (`zookeeper.set.acl`)."""
 
     @property
     def is_somebody(self) -> bool:
-        """Whether ZooKeeper can tell who we are: else nothing can belong to us there."""
+        """Whether ZooKeeper knows the controller by a login or certificate: else no znode can belong to it."""
         certified = self.tls is not None and self.tls.key_store is not None
         return certified or self.sasl is not None or self.digest is not None
 

@@ -1,4 +1,4 @@
-"""The service of clusters: what it is asked for, by whom, and what it keeps of proposals, intents and history."""
+"""The service of clusters: the orders that people give it, and the proposals, intents and history that it keeps."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from shunter.model.keeper import Memory
 
 
 class OrderKind(Enum):
-    """What the service can be asked to do, by its name on the command line and in the API."""
+    """The orders that the service takes, by their names on the command line and in the API."""
 
     APPROVE = "approve"
-    """Carry a proposal out, once so many people have approved it as the policy wants. `about`: its id."""
+    """Carry a proposal out, once as many people have approved it as the policy wants. `about`: its id."""
     DECLINE = "decline"
-    """Don't, and propose nothing of that kind for a while. `about`: its id."""
+    """Don't carry a proposal out, and propose nothing of its scope for a while. `about`: its id."""
     PAUSE_ALL = "pause-all"
-    """The kill switch: every move is paused, and nothing begins. Without a cluster: of the whole fleet."""
+    """The kill switch: every move is paused, and nothing begins. Without a cluster: in the whole fleet."""
     RESUME_ALL = "resume-all"
-    """Lift the kill switch. Moves that somebody paused by name stay paused."""
+    """Lift the kill switch. Moves that a person paused by name stay paused."""
     STOP = "stop"
-    """Moves end where they are; `about`: partitions; none named: all that are open."""
+    """Moves end where they are. `about`: their partitions; none named: all open moves."""
     PAUSE = "pause"
     RESUME = "resume"
     ROLL_BACK = "rollback"
     LIMIT = "limit"
-    """Change the throttle of what is under way. `value`: bytes per second; None lifts it."""
+    """Change the throttle of moves under way. `value`: bytes per second; None lifts the throttle."""
     DRAIN = "drain"
-    """A broker holds nothing from now on. `about`: its id."""
+    """A broker is to hold no replicas from now on. `about`: its id."""
     UNDRAIN = "undrain"
     DEMOTE = "demote"
-    """A broker leads nothing from now on. `about`: its id."""
+    """A broker is to lead no partitions from now on. `about`: its id."""
     PROMOTE = "promote"
     REPLACE = "replace"
-    """All that a broker holds goes to another one, which takes its place. `about`: its id; `value`: the other one's."""
+    """All replicas of a broker go to another one, which takes its place. `about`: its id; `value`: the other's id."""
     UNREPLACE = "unreplace"
     ADD = "add"
     """A broker gets its share, once it is up. `about`: its id."""
@@ -49,7 +49,7 @@ class OrderKind(Enum):
     SET_REPLICATION = "set-replication"
     """A topic has exactly `value` replicas from now on; None: as the policy file says. `about`: its name."""
     CLEAR_THROTTLES = "clear-throttles"
-    """Remove throttles that nobody knows, while nothing is being moved."""
+    """Remove throttles that no execution will restore, while nothing is being moved."""
     PROPOSE = "propose"
     """Keep a plan as a proposal. `about`: its scope; then brokers (fill, drain, demote), OLD=NEW (replace) or topics
     (topics, with `value` replicas); and rules, as `band=5`."""
@@ -65,7 +65,10 @@ class ServiceOrder(NamedTuple):
 
 
 class Signature(NamedTuple):
-    """Who gives an order, and why. `key`: an order with the same key is carried out once, and answered alike; "": none."""
+    """The person who gives an order, and why.
+
+    `key`: an order with the same key is carried out once, and answered alike; "": no key.
+    """
 
     who: str
     comment: str = ""
@@ -76,12 +79,12 @@ class Refusal(Enum):
     """Why an order is not carried out."""
 
     INVALID = "invalid"
-    """It makes no sense as it is: a value, a name."""
+    """A value or a name in it makes no sense."""
     NOT_FOUND = "not-found"
     STALE = "stale"
-    """The cluster changed since: look again."""
+    """The cluster changed since the proposal: look again."""
     NOT_ALLOWED = "not-allowed"
-    """The policy, or the state of things, does not allow it."""
+    """The policy, or the present state, does not allow it."""
     ALREADY_DECIDED = "already-decided"
     KEY_REUSED = "key-reused"
     """The idempotency key belongs to another order."""
@@ -90,7 +93,7 @@ class Refusal(Enum):
     UNREACHABLE = "unreachable"
     """The cluster does not answer."""
     STORE = "store"
-    """The service can't write down what was asked for."""
+    """The service can't write the order down."""
 
 
 class OrderRefused(ShunterError):
@@ -102,22 +105,22 @@ class OrderRefused(ShunterError):
 
 
 class OrderDone(NamedTuple):
-    """An order was carried out, or is durable and will be. `text` says what that means."""
+    """An order was carried out, or is durable and will be. `text` says what the order does."""
 
     text: str
     proposal: str = ""
-    """The proposal that it made or decided about."""
+    """The proposal that the order made or decided about."""
 
 
 class ProposalState(Enum):
     """How far a proposal has got."""
 
     WAITING = "waiting"
-    """Waits for a person's approval, or for a second one."""
+    """It waits for a person's approval, or for a second one."""
     APPROVED = "approved"
     """It is begun as soon as nothing holds it back."""
     STARTING = "starting"
-    """It is being handed to the executor. The journal knows whether it took it."""
+    """It is being handed to the executor. The journal says whether the executor took it."""
     RUNNING = "running"
     DONE = "done"
     PARTLY = "partly"
@@ -126,7 +129,7 @@ class ProposalState(Enum):
     """It was stopped or rolled back."""
     DECLINED = "declined"
     STALE = "stale"
-    """The cluster changed before it was begun; it is planned anew where that is still wanted."""
+    """The cluster changed before it was begun. A new proposal is planned if one is still wanted."""
     REFUSED = "refused"
     """The executor took nothing of it."""
 
@@ -146,7 +149,7 @@ class LogDirChange(NamedTuple):
 
 
 class PlannedChange(NamedTuple):
-    """A partition that a proposal changes: broker ids in order, as they shall be and as they were."""
+    """A partition that a proposal changes: its broker ids in order, `replicas` afterwards and `original` before."""
 
     topic: str
     partition: int
@@ -156,7 +159,7 @@ class PlannedChange(NamedTuple):
 
 
 class Vote(NamedTuple):
-    """What one person said of a proposal."""
+    """One person's approval or refusal of a proposal."""
 
     who: str
     at_ms: int
@@ -165,7 +168,7 @@ class Vote(NamedTuple):
 
 
 class BrokerEffect(NamedTuple):
-    """A broker before and after a plan: bytes of replicas, replicas, partitions that it is the preferred leader of."""
+    """A broker before and after a plan: bytes of its replicas, count of replicas, count of preferred leaderships."""
 
     broker: int
     before: tuple[int, int, int]
@@ -174,7 +177,7 @@ class BrokerEffect(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KeptProposal:
-    """A proposal with an id. Its plan never changes: what has to be planned anew is another proposal."""
+    """A proposal with an id. Its plan never changes: a new plan is another proposal."""
 
     id: str
     cluster: str
@@ -188,34 +191,34 @@ class KeptProposal:
     bytes: int
     leader_changes: int
     rollback_bytes: int
-    """What a rollback copies at its dearest point: when the last step is done."""
+    """Bytes that a rollback copies at the most: after the last step."""
     brokers: tuple[BrokerEffect, ...]
     made_at_ms: int
     state: ProposalState
     changed_at_ms: int
     """When it got into this state."""
     acts: bool = False
-    """The policy lets its conditions act: nobody has to approve it."""
+    """Whether the policy lets its conditions act: then no approval is needed."""
     votes: tuple[Vote, ...] = ()
     held_back: tuple[str, ...] = ()
     """Why it may not be begun now."""
     outcome: str = ""
     """How it ended, or why it is stale or refused."""
     undone: tuple[str, ...] = ()
-    """What the planner could not reach."""
+    """Wishes that the planner could not fulfil."""
     partitions: int = 0
     """How many partitions it changes. `changes` has them, unless this is the gist of a proposal."""
     least_bytes: int | None = None
-    """No plan that reaches all that was asked for copies less; None: no bound is known."""
+    """The lower bound of bytes: no plan that fulfils every wish copies less; None: no bound is known."""
 
     @property
     def gist(self) -> KeptProposal:
-        """The same without the partitions that it changes: there may be 100,000."""
+        """The same proposal without the partitions that it changes: there may be 100,000."""
         return replace(self, changes=())
 
 
 class IntentKind(Enum):
-    """What an operator asked for that stays."""
+    """The kinds of lasting wishes of an operator."""
 
     DRAIN = "drain"
     DEMOTE = "demote"
@@ -229,7 +232,7 @@ class IntentKind(Enum):
 class KeptIntent(NamedTuple):
     """An intent beside those of the policy file. `about`: a broker's id or a topic.
 
-    `value`: a replication factor; of `replace` the broker that takes over; of others 0.
+    `value`: a replication factor; for `replace` the broker that takes over; for other kinds 0.
     """
 
     kind: IntentKind
@@ -249,14 +252,14 @@ class KillSwitch(NamedTuple):
     comment: str = ""
     kept: tuple[str, ...] = ()
     lifted: bool = False
-    """Its moves are still to be resumed."""
+    """The kill switch is lifted, but its moves are still to be resumed."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryEvent:
-    """Something that happened. `kind` is one of a few words; `subject` is the condition, proposal or partition it is about.
+    """Something that happened. `kind` is one of a few words; `subject`: the condition, proposal or partition concerned.
 
-    `until_ms`: for what lasted, its end; None: it is a moment, or goes on.
+    `until_ms`: the end of an event that lasts; None: it was a moment, or goes on.
     """
 
     number: int
@@ -272,7 +275,7 @@ class HistoryEvent:
 
 
 class NotifierKind(Enum):
-    """Who hears of what happens, by its name in the policy file."""
+    """The kinds of receivers of notifications, by their names in the policy file."""
 
     WEBHOOK = "webhook"
     SLACK = "slack"
@@ -298,7 +301,7 @@ NOTIFIED = (
     "pause-all",
     "resume-all",
 )
-"""Kinds of events that somebody is notified of, unless the policy file says otherwise."""
+"""Kinds of events that a receiver is notified of, unless the policy file says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,12 +314,12 @@ class Notifier:
     events: tuple[str, ...] = NOTIFIED
 
     def wants(self, kind: str) -> bool:
-        """Whether it hears of events of a kind."""
+        """Whether this receiver is notified of events of a kind."""
         return kind in self.events
 
 
 class LookGist(NamedTuple):
-    """What is kept of a look for long. `disks`: (broker, bytes in use, bytes in all) of brokers that tell."""
+    """The part of a look that is kept for long. `disks`: (broker, bytes in use, bytes in all), if a broker says so."""
 
     at_ms: int
     disks: tuple[tuple[int, int, int], ...]
@@ -324,13 +327,13 @@ class LookGist(NamedTuple):
     under_replicated: int
     conditions: tuple[str, ...] = ()
     topics: tuple[tuple[str, int], ...] = ()
-    """(topic, bytes of all its partitions, one replica each), of topics whose sizes are known whole."""
+    """(topic, bytes of all its partitions, one replica each), of topics of which all sizes are known."""
     others: tuple[tuple[int, int], ...] = ()
-    """(broker, bytes in use beside replicas) of brokers that tell; less than 0 where sizes were read at another moment."""
+    """(broker, bytes in use beside replicas), if a broker says so; below 0 if sizes were read at another moment."""
 
 
 class KeyedAnswer(NamedTuple):
-    """An order that came with an idempotency key. `done` None: it was begun, and nobody knows what came of it."""
+    """An order that came with an idempotency key. `done` None: it was begun, and its result is not known."""
 
     key: str
     order: str
@@ -340,15 +343,15 @@ class KeyedAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoreBatch:
-    """What the store takes as one transaction: all of it, or nothing."""
+    """One transaction of the store: all of it is written, or nothing."""
 
     proposals: tuple[KeptProposal, ...] = ()
     events: tuple[HistoryEvent, ...] = ()
-    """Their numbers are given by the store."""
+    """The store gives them their numbers."""
     intents: tuple[tuple[str, KeptIntent], ...] = ()
     """By cluster."""
     intents_gone: tuple[tuple[str, IntentKind, str], ...] = ()
-    """Cluster, kind, and what it is about."""
+    """(cluster, kind, `about`) of each."""
     switches: tuple[KillSwitch, ...] = ()
     switches_gone: tuple[str, ...] = ()
     """Clusters."""

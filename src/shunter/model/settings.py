@@ -59,7 +59,7 @@ class ControllerSettings:
     unclean_leader_election: bool = False
     delete_topics: bool = True
     tiered_storage: bool = False
-    """Whether the brokers have a remote storage system. A broker without one does not start with a topic that wants it."""
+    """Whether the brokers have a remote storage system. A broker without one can't start with a topic that needs it."""
     leader_rebalance_enable: bool = True
     leader_rebalance_interval_ms: int = 300_000
     leader_imbalance_percent: int = 10
@@ -71,13 +71,13 @@ class ControllerSettings:
     Source: the controller redesign, 2.A.
     """
     show_original_replicas: bool = False
-    """Keep `original_replicas` in the legacy znode: an Apache controller would throw the whole znode away for it."""
+    """Keep `original_replicas` in the legacy znode, though an Apache controller would reject the whole znode for it."""
     topic_policy: TopicPolicy = TopicPolicy()
 
 
 @dataclass(frozen=True, slots=True)
 class WireLimits:
-    """What one peer may ask of us before its connection is closed, and what all peers together may."""
+    """What one peer may ask for before its connection is closed, and what all peers together may ask for."""
 
     frame_bytes: int = 104_857_600
     array_length: int = 250_000
@@ -90,9 +90,9 @@ class WireLimits:
     queued_max_request_bytes: int = 104_857_600
     queued_max_answer_bytes: int = 67_108_864
     client_share_percent: int = 50
-    """What one principal, or one address where nobody logs in, may take of the three bounds above."""
+    """The share of the three bounds above that one principal may take, or one address on listeners without a login."""
     max_connections_per_principal: int = 1_000
     handshakes_per_second: int = 100
-    """TLS handshakes and logins that are begun."""
+    """TLS handshakes and logins that may begin in a second."""
     peer_timeout_ms: int = 30_000
     """How long a request may take to arrive, and an answer to be read, in addition to the time that its size allows."""

@@ -20,7 +20,7 @@ class LegacyReassignments(NamedTuple):
     originals: Mapping[TopicPartition, Replicas]
     version: int
     czxid: int = 0
-    """The znode's creation: it says whether the znode is older or newer than a cancel znode."""
+    """The znode's creation; by it the znode is older or newer than a cancel znode."""
 
 
 class ReassignmentRequest(NamedTuple):
@@ -44,16 +44,16 @@ class OwedDeletions(NamedTuple):
 
 
 class OwedReplicas(NamedTuple):
-    """Replicas that a topic's partitions miss, because a broker placed them on a controller and no other was free."""
+    """Replicas that a topic's partitions miss, because they were placed on a controller and no broker was free."""
 
     topic_id: UUID | None
     partitions: tuple[tuple[int, int, Replicas], ...]
-    """(partition, how many replicas were asked for, those that it got), ascending."""
+    """(partition, how many replicas were asked for, the replicas that it got), ascending."""
     version: int = -1
 
 
 class LeftOut(NamedTuple):
-    """What exists in ZooKeeper but can't be read. It must not be written anew, as if it were not there."""
+    """What exists in ZooKeeper but can't be read. It must not be written again as if it did not exist."""
 
     topics: frozenset[str] = frozenset()
     moves: frozenset[TopicPartition] = frozenset()
@@ -61,17 +61,17 @@ class LeftOut(NamedTuple):
     owed: frozenset[BrokerId] = frozenset()
     """Brokers whose list of owed deletions can't be read."""
     producer_ids: bool = False
-    """Whether the claimed block of producer ids can't be read: nobody knows which ids are free."""
+    """Whether the claimed block of producer ids can't be read: then it is not known which ids are free."""
     legacy: bool = False
     """Whether `/admin/reassign_partitions` can't be read."""
     owed_replicas: frozenset[str] = frozenset()
     """Topics whose list of owed replicas can't be read."""
     deleting: frozenset[str] = frozenset()
-    """Those of `topics` that the deletion queue names: once they can be read they are deleted, not served."""
+    """Topics of `topics` that the deletion queue names: once they can be read they are deleted, not served."""
 
 
 class ClusterSnapshot(NamedTuple):
-    """The cluster as read from ZooKeeper. `unreadable` names what was skipped: (znode path, why)."""
+    """The cluster as read from ZooKeeper. `unreadable` names the znodes that were skipped: (path, why)."""
 
     cluster_id: str
     brokers: tuple[Broker, ...]
@@ -81,12 +81,12 @@ class ClusterSnapshot(NamedTuple):
     owed_deletions: Mapping[BrokerId, OwedDeletions]
     deleting_topics: tuple[str, ...]
     producer_id_block: tuple[int, int]
-    """(next free producer id, znode version); (0, -1) where nobody ever claimed one."""
+    """(next free producer id, znode version); (0, -1): no block was ever claimed."""
     broker_configs: Mapping[str, Mapping[str, str]]
     """Dynamic broker configs by broker id as text; '<default>' for the cluster's."""
     unreadable: tuple[tuple[str, str], ...] = ()
     cancel: int | None = None
-    """czxid of `/admin/reassign_cancel`; None where there is none (KIP-236)."""
+    """czxid of `/admin/reassign_cancel`; None: there is no such znode (KIP-236)."""
     extra: LegacyReassignments | None = None
     """`/admin/reassign_partitions_extra`."""
     requests: tuple[ReassignmentRequest, ...] = ()
@@ -95,4 +95,4 @@ class ClusterSnapshot(NamedTuple):
     """By topic."""
     left_out: LeftOut = LeftOut()
     controller_ids: frozenset[BrokerId] = frozenset()
-    """Ids of Shunters that have been the controller, ours included: they hold no replicas."""
+    """Ids of Shunter processes that have been the controller, this one included: they hold no replicas."""

@@ -19,10 +19,10 @@ class Topic(NamedTuple):
 
 
 class TopicSnapshot(NamedTuple):
-    """A topic with what was found of its partitions' states and its own configuration (only what was set).
+    """A topic with the partitions' states that were found, and its own configuration (only settings that were made).
 
     `unreadable` numbers the partitions whose state exists but is broken. They have to be named, because a partition
-    without a state counts as new; these are neither elected nor moved.
+    without a state counts as new; unreadable ones are neither elected nor moved.
     """
 
     topic: Topic

@@ -1,6 +1,6 @@
 """How much a record takes in a ZooKeeper request, as an upper bound, so that no batch becomes too great for one.
 
-The unit is a byte, but nothing here knows a layout: each bound is generous, and a test holds it against what is written.
+The unit is a byte, but nothing here knows a layout: each bound is generous, and a test compares it with real writes.
 A path in ZooKeeper may begin with a chroot of up to `CHROOT` characters.
 """
 
@@ -12,20 +12,20 @@ from shunter.model.partition import ReplicaAssignment, Replicas, TopicPartition
 from shunter.model.records import DeleteTopic, PutTopic, Record
 
 BATCH_FULL = 450_000
-"""A slice takes no more decisions from this weight on."""
+"""From this weight on a slice takes no more decisions."""
 DECISION_AT_MOST = 500_000
-"""What one decision may weigh: with a batch that is all but full it still fits into a request of ZooKeeper's."""
+"""The most that one decision may weigh: together with a batch that is almost full it fits into a ZooKeeper request."""
 NAMES_AT_MOST = 4_000_000
-"""What the names of all topics may weigh: brokers list them, and their client takes an answer of 4 MiB."""
+"""The most that the names of all topics may weigh: brokers list them, and their client takes an answer of 4 MiB."""
 CHROOT = 40
 ZNODE = 64 + 80 + CHROOT
 """One operation on one znode, without the topic's name in its path."""
 _ID = 11
 """A broker id or an epoch with its comma."""
 _PARTITION_ENTRY = 60
-"""What stands around a partition's entry in a list, without the topic's name."""
+"""A partition's entry in a list, without the topic's name and broker ids."""
 DELETED_AT_ONCE = 500
-"""A topic with more partitions is deleted in portions, which are no part of the batch."""
+"""A topic with more partitions is deleted in portions, which are not part of the batch."""
 
 
 def replicas_weight(assignment: ReplicaAssignment) -> int:
@@ -54,7 +54,7 @@ def topic_weight(name: str, assignments: Mapping[int, ReplicaAssignment]) -> int
         if each.adding or each.removing:
             in_motion, moved = in_motion + 1, moved + len(each.adding) + len(each.removing)
     digits, numbers = len(str(highest)), len(str(max(assignments, default=0)))
-    # What is in motion stands there twice more, at the most: among the adding and among the removing ones.
+    # A partition in motion has at most two more entries: one with its adding and one with its removing replicas.
     entries = _entries(len(assignments) + 2 * in_motion, numbers, replicas + 2 * moved, digits)
     return ZNODE + 120 + len(name) + entries
 
@@ -65,13 +65,13 @@ def configs_weight(name: str, configs: Iterable[tuple[str, str]]) -> int:
 
 
 def _text(text: str) -> int:
-    """Characters that JSON escapes or UTF-8 writes in several bytes take up to six, or twelve beyond 16 bits."""
+    """The bound of a text: a character that JSON escapes takes up to six bytes, and twelve beyond 16 bits."""
     plain = text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
     return len(text) if plain else 12 * len(text)
 
 
 def leadership_weight(tp: TopicPartition, isr: Replicas, targets: Replicas | None) -> int:
-    """A partition's state, with the two folders above it where they are missing."""
+    """A partition's state, with the two folders above it, which may be missing."""
     return 3 * (ZNODE + len(tp.topic)) + 160 + _ID * (len(isr) + len(targets or ()))
 
 
@@ -91,7 +91,7 @@ def entry_weight(tp: TopicPartition, numbers: int = 1) -> int:
 
 
 def record_weight(record: Record) -> int:
-    """One of the records that are small, or that name a whole topic."""
+    """A record that is small, or that names a whole topic."""
     if type(record) is PutTopic:
         weight = topic_weight(record.topic.name, record.topic.assignments)
         return weight + (configs_weight(record.topic.name, record.configs) if record.topic.version < 0 else 0)

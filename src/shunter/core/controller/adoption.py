@@ -1,4 +1,4 @@
-"""Moves that were found, not asked for: who is right about a partition after a failover, and what becomes of its move.
+"""Moves that were found, not asked for: which source is right about a partition after a failover, and its move.
 
 Source: docs/decisions/0107-reconciliation.md; KIP-236, "On controller failover".
 """
@@ -22,19 +22,19 @@ from shunter.model.settings import ControllerSettings
 
 @dataclass(slots=True)
 class Adoption:
-    """Compares what records, assignments and znodes say about partitions that move. One per election of ours."""
+    """Compares what records, assignments and znodes say about partitions that move. One instance per term."""
 
     state: ControllerState
     settings: ControllerSettings
     moves: Moves
     unreconciled: set[TopicPartition] = field(default_factory=set[TopicPartition])
-    """Partitions that nobody has looked at since the start-up: somebody may have overruled their records."""
+    """Partitions that were not reconciled since the start-up: another tool may have overruled their records."""
 
     def find(self, only: Collection[TopicPartition] | None = None) -> list[TopicPartition]:
-        """Partitions that any source says are moving; of some, or of all. From now on they count as unreconciled.
+        """Partitions, among some or all, that any source says are moving. From now on they count as unreconciled.
 
-        Where the legacy znode alone names a partition that a request znode names too, the request comes first
-        (KIP-236, "On controller failover"); `named_twice` gives it after the requests.
+        If only the legacy znode and a request znode name a partition, the request comes first (KIP-236, "On controller
+        failover"), and the partition is left out here: `named_twice` gives it after the requests.
         """
         seen: dict[TopicPartition, None] = dict.fromkeys(self.state.reassignments)
         for name, topic in self.state.topics.items():
@@ -51,11 +51,11 @@ class Adoption:
         return sorted(seen)
 
     def named_twice(self) -> list[TopicPartition]:
-        """Partitions that requests and the legacy znode name: the latter is looked at after the former were taken."""
+        """Partitions that a request and the legacy znode name. The znode is looked at after the requests were taken."""
         return sorted({tp for request in self.state.requests.values() for tp in request.targets if self._in_legacy(tp)})
 
     def reconcile_first(self, draft: Draft, tp: TopicPartition) -> None:
-        """Decide who is right about a partition before a record of it is believed.
+        """Decide which source is right about a partition before its record is trusted.
 
         Deaths, cancels and ISR changes overtake the reviews of the start-up, which may wait for the barrier as well.
         """
@@ -68,7 +68,7 @@ class Adoption:
         self.unreconciled -= draft.reconciled
 
     def reconcile(self, draft: Draft, tp: TopicPartition) -> None:
-        """Decide who is right about one partition, and let its record say so."""
+        """Decide which source is right about one partition, and write its record accordingly."""
         partition = draft.partition(tp)
         record = draft.reassignment(tp)
         left_out = draft.state.left_out
@@ -106,7 +106,7 @@ class Adoption:
         self._follow(draft, tp, record, decided)
 
     def _legacy_target(self, draft: Draft, tp: TopicPartition) -> Replicas | None:
-        """What the legacy znode asks for; an entry that can never be carried out is told and taken out."""
+        """The legacy znode's target. An entry that can never be carried out is removed, with a notice."""
         legacy = self.state.legacy
         target = legacy.targets.get(tp) if legacy is not None else None
         refused = self.moves.refusal_by_znode(draft, tp, target) if target is not None else None

@@ -1,4 +1,4 @@
-"""Errors in brokers' answers: one table says what follows from each, and which brokers are told again, and when.
+"""Errors in brokers' answers: a table of their consequences, and the brokers that are told again, with the time.
 
 Source: Apache 3.9, `KafkaApis.handleLeaderAndIsrRequest`, `handleStopReplicaRequest`, `handleUpdateMetadataRequest` and
 `ReplicaManager.becomeLeaderOrFollower`, `stopReplicas`. Apache's controller logs most of them and does nothing.
@@ -23,11 +23,11 @@ from shunter.model.partition import BrokerId, TopicPartition
 
 AGAIN_MS = 1_000
 AGAIN_AT_MOST_MS = 60_000
-"""A broker that refused is told again after `AGAIN_MS`, then after twice as long each time, up to `AGAIN_AT_MOST_MS`."""
+"""A broker that refused is told again after `AGAIN_MS`. The time doubles at each refusal, up to `AGAIN_AT_MOST_MS`."""
 
 
 class Consequence(Enum):
-    """What follows from an error."""
+    """The consequence of an error."""
 
     NOTHING = "nothing: it says what we know"
     TELL_AGAIN = "what was refused is told again, later each time"
@@ -43,7 +43,7 @@ OF_REQUESTS: Final[Mapping[ErrorCode, Consequence]] = {
 
 OF_REPLICAS: Final[Mapping[ErrorCode, Consequence]] = {
     ErrorCode.NONE: Consequence.NOTHING,
-    ErrorCode.STALE_CONTROLLER_EPOCH: Consequence.NOTHING,  # It has this leader epoch, or a newer one: a repeat.
+    ErrorCode.STALE_CONTROLLER_EPOCH: Consequence.NOTHING,  # The broker has this leader epoch already, or a newer one.
     ErrorCode.KAFKA_STORAGE_ERROR: Consequence.OFFLINE,
 }
 """Errors of one partition of a LeaderAndIsr; any other is `TELL_AGAIN`, for that partition.
@@ -54,12 +54,12 @@ without deletion is not repeated.
 
 
 def of_request(error: ErrorCode) -> Consequence:
-    """What follows from a whole request's error."""
+    """The consequence of an error that a whole request got."""
     return OF_REQUESTS.get(error, Consequence.TELL_AGAIN)
 
 
 def of_replica(error: ErrorCode) -> Consequence:
-    """What follows from the error of one partition of a LeaderAndIsr."""
+    """The consequence of an error that one partition of a LeaderAndIsr got."""
     return OF_REPLICAS.get(error, Consequence.TELL_AGAIN)
 
 
@@ -72,18 +72,18 @@ class RefusingBroker:
     due_ms: int | None
     failures: int = 1
     last_request: int = 0
-    """The last of the requests that told it again: once that is accepted, the broker refuses nothing any more."""
+    """The last of the requests that told the broker again. Once it accepts that one, it refuses nothing any more."""
 
 
 @dataclass(slots=True)
 class Answers:
-    """Who refuses what. One for each election of ours."""
+    """Brokers that refuse requests. One instance per term."""
 
     state: ControllerState
     outbox: Outbox
     refusals: dict[BrokerId, RefusingBroker] = field(default_factory=dict[BrokerId, RefusingBroker])
     accepted: set[BrokerId] = field(default_factory=set[BrokerId])
-    """Brokers that have accepted something from us in this term."""
+    """Brokers that have accepted a request of this term."""
     resigns: str = ""
     """Why this controller has to resign; empty: it does not."""
 
@@ -106,7 +106,7 @@ class Answers:
         return notices + self._went_well(event)
 
     def told_again(self, event: RequestAnswered) -> dict[TopicPartition, ErrorCode]:
-        """Partitions that a LeaderAndIsr's answer refuses and that are sent again: the broker has no such replica yet."""
+        """Partitions that a LeaderAndIsr's answer refuses and that are sent again: the broker has no replica yet."""
         errors = event.partition_errors.items()
         return {tp: error for tp, error in errors if of_replica(error) is Consequence.TELL_AGAIN}
 
@@ -117,13 +117,13 @@ class Answers:
 
     @property
     def due_ms(self) -> int | None:
-        """When the next broker has to be told again; None: none."""
+        """When the next broker has to be told again; None: no broker has to be."""
         return min((each.due_ms for each in self.refusals.values() if each.due_ms is not None), default=None)
 
     def take_due(self, now_ms: int) -> tuple[tuple[BrokerId, ...], list[Request]]:
         """Give the brokers that have to be told everything, and requests for those that refused single partitions.
 
-        Call `told` when all of it was handed out.
+        Call `told` when all requests to these brokers were handed out.
         """
         everything: list[BrokerId] = []
         requests: list[Request] = []
@@ -139,13 +139,13 @@ class Answers:
         return tuple(everything), requests
 
     def told(self) -> None:
-        """What `take_due` asked for was handed out."""
+        """The requests to the brokers of `take_due` were handed out."""
         last = self.outbox.next_request_id - 1
         for broker, refusal in tuple(self.refusals.items()):
             if refusal.last_request == 1 << 62:
                 refusal.last_request = last
                 if not self.outbox.unanswered.get(broker):
-                    del self.refusals[broker]  # The broker hosts nothing of it any more, so nothing was sent.
+                    del self.refusals[broker]  # The broker hosts none of the partitions any more, so nothing was sent.
 
     def forget(self, brokers: Iterable[BrokerId]) -> None:
         """These brokers died or were restarted: they are told everything when they come."""
@@ -194,7 +194,7 @@ class Answers:
         return [Notice("control-accepted", f"broker {event.broker}", "it takes our requests again")]
 
     def _maybe_resign(self) -> None:
-        """Resign if every live broker says that we may not control it: another controller may have the right."""
+        """Resign if every live broker denies this controller the right to control it: another process may have it."""
         others = self.outbox.others()
         if self.accepted or not others:
             return

@@ -1,4 +1,4 @@
-"""Requests of brokers: ISR changes, controlled shutdowns, blocks of producer ids; each is fenced by its broker's epoch."""
+"""Requests of brokers: ISR changes, controlled shutdowns, blocks of producer ids, each fenced by its broker's epoch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PRODUCER_IDS_PER_BLOCK = 1_000
 
 @dataclass(slots=True)
 class BrokerRequests:
-    """Turns what brokers ask for into tasks. One per election of ours."""
+    """Turns brokers' requests into tasks. One instance per term."""
 
     state: ControllerState
     queue: TaskQueue
@@ -69,14 +69,15 @@ class BrokerRequests:
         return partition.leadership
 
     def _stale(self, broker: BrokerId, epoch: int) -> bool:
-        """Whether a controlled shutdown is obsolete. Epoch -1 passes: such brokers know no epoch (KIP-380)."""
+        """Whether a controlled shutdown is obsolete. Epoch -1 passes: brokers that send it know no epoch (KIP-380)."""
         known = self.state.brokers.get(broker)
         return known is None or (epoch >= 0 and epoch < known.epoch)
 
     def _another(self, broker: BrokerId, epoch: int) -> bool:
-        """Whether a request is from another broker epoch than the one that we know as registered.
+        """Whether a request is from another broker epoch than the one that the state has.
 
-        A newer epoch is refused too: what we know of that broker's replicas is from before its restart. It asks again.
+        A newer epoch is refused too: the state of that broker's replicas is from before its restart. The broker asks
+        again.
         """
         known = self.state.brokers.get(broker)
         return known is None or epoch != known.epoch
@@ -103,7 +104,7 @@ class BrokerRequests:
         return []
 
     def on_producer_ids_requested(self, event: ProducerIdsRequested) -> list[tuple[ReplyToken, Reply]]:
-        """A broker needs producer ids: the next block, durable before it is told."""
+        """A broker needs producer ids: it gets the next block, once the block's claim is durable."""
         if event.broker not in self.state.brokers:
             return [(event.reply_to, ProducerIdsReply(ErrorCode.BROKER_ID_NOT_REGISTERED))]
         if self._another(event.broker, event.broker_epoch):
@@ -137,7 +138,7 @@ def _only_the_error(_: BrokerId, error: ErrorCode, __: str) -> ErrorCode:
 
 
 def _still_leads(_: TopicPartition, __: ErrorCode, ___: str) -> bool:
-    """A replica that can't be relieved now: its broker still leads, and asks again."""
+    """The result for a replica that can't be relieved now: its broker still leads, and asks again."""
     return True
 
 

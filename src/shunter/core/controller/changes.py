@@ -1,8 +1,8 @@
 """Apply: replays into the state what was written, and what was read about topics and partitions.
 
-Nothing else changes topics, partitions and moves. Other facts are taken in where they arrive: who is live (`liveness`),
-configuration (`intake`), znodes that ask for moves (`znode_protocols`), deletions (`deletions`). The functions return
-what changed, so that the requests to brokers follow from the difference alone.
+Nothing else changes topics, partitions and moves. Other facts are taken in where they arrive: live brokers
+(`liveness`), configuration (`intake`), znodes that ask for moves (`znode_protocols`), deletions (`deletions`). The
+functions return what changed, so that the requests to brokers follow from the difference alone.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ from shunter.model.topic import Topic, TopicSnapshot
 
 @dataclass(slots=True)
 class Changes:
-    """What an apply changed, as far as brokers have to hear of it."""
+    """The changes of an apply that brokers have to hear of."""
 
     led: dict[TopicPartition, Replicas] = field(default_factory=dict[TopicPartition, Replicas])
-    """Leader, epoch or replicas changed: replicas before the change (() for a new partition)."""
+    """Partitions whose leader, epoch or replicas changed, with the replicas before the change (() if it is new)."""
     first: set[TopicPartition] = field(default_factory=set[TopicPartition])
-    """Partitions that got their first leader and ISR by a write of ours: no broker has a log of them yet."""
+    """Partitions that got their first leader and ISR by this controller's write: no broker has a log of them yet."""
     isr: set[TopicPartition] = field(default_factory=set[TopicPartition])
-    """Only the ISR changed: metadata for all, nothing for the replicas."""
+    """Partitions of which only the ISR changed: all brokers get metadata, and replicas get no LeaderAndIsr."""
     deleted: list[TopicPartition] = field(default_factory=list[TopicPartition])
     urgent: bool = False
     """Some partition's leader changed: clients can't go on before they hear of it."""
@@ -64,7 +64,7 @@ class Changes:
     """Partitions that could not be read, and can be now."""
 
     def add(self, other: Changes) -> None:
-        """Take in what a later apply changed."""
+        """Take in the changes of a later apply."""
         for tp, before in other.led.items():
             self.led.setdefault(tp, before)
         self.first |= other.first
@@ -114,10 +114,11 @@ def take_in(state: ControllerState, read: TopicSnapshot) -> TopicState:
 
 
 def tell_older_debts_apart(state: ControllerState) -> None:
-    """Mark debts that are of older topics than those which have their names now.
+    """Mark debts of older topics whose names newer topics have now.
 
-    They are marked when their topic goes, unless their znode can't be read then, or others remove the topic. Leader epochs
-    of one topic only grow: a debt from a later one than its partition has is of another topic.
+    A debt is marked when its topic is deleted, unless the debt's znode can't be read then, or another tool removes the
+    topic. The leader epochs of one topic only grow. So a debt of a later leader epoch than its partition has is of
+    another topic.
     """
     for broker, owed in state.owed_deletions.items():
         told = tuple(
@@ -141,12 +142,12 @@ def _note_impossible(state: ControllerState, topic: Topic) -> None:
 
 
 def apply_topic_read(state: ControllerState, read: TopicSnapshot) -> Changes:
-    """Take in a topic as somebody else wrote it. A read that is older than what we know changes nothing."""
+    """Take in a topic as another process wrote it. A read that is older than the state changes nothing."""
     changes = Changes()
     topic = read.topic
     known = state.topics.get(topic.name)
     if known is not None and topic.topic_id is None and topic.version > known.version:
-        # A tool from before Kafka 2.8 wrote this znode anew: it knows no ids. Brokers have this id on their disks.
+        # A tool from before Kafka 2.8, which knows no ids, rewrote this znode. Brokers have the old id on their disks.
         topic = topic._replace(topic_id=known.topic_id)
     if known is not None and known.topic_id == topic.topic_id and topic.version < known.version:
         return changes
@@ -253,7 +254,7 @@ def _apply_record(state: ControllerState, record: Record, version: int, czxid: i
         case PutPartition(tp, leadership):
             before = state.partition(tp)
             if before is None:
-                return  # Somebody made the topic anew, with fewer partitions, while this was written.
+                return  # Another tool created the topic again, with fewer partitions, during this write.
             after = PartitionState(before.assignment, leadership._replace(partition_epoch=version))
             state.topics[tp.topic].partitions[tp.partition] = after
             if before.leadership is None and tp not in state.unreadable:
@@ -283,12 +284,12 @@ def _apply_record(state: ControllerState, record: Record, version: int, czxid: i
         case PutExtraReassignments(targets):
             state.extra = _rewritten(state.extra, targets, version, czxid)
         case PutReassignmentRequest(name, targets):
-            if name in state.requests:  # Else somebody has withdrawn it meanwhile.
+            if name in state.requests:  # Otherwise the request was withdrawn meanwhile.
                 state.requests[name] = state.requests[name]._replace(targets=dict(targets), version=version)
         case DeleteReassignmentRequest(name):
             state.requests.pop(name, None)
         case CreateReassignmentRequest():
-            pass  # Its name is ZooKeeper's choice: the watch tells it.
+            pass  # ZooKeeper chooses the request's name, and the watch reports it.
         case PutDeletionMark(name):
             state.deleting.add(name)
         case DeleteTopic(name):
@@ -304,7 +305,7 @@ def _apply_record(state: ControllerState, record: Record, version: int, czxid: i
 
 
 def apply_waits(state: ControllerState, waits: Mapping[TopicPartition, tuple[Waiting, int] | None]) -> None:
-    """Take in what moves wait for by a draft that is durable now; None: a move waits for nothing any more."""
+    """Take in what moves wait for according to a draft that is durable now; None: a move waits for nothing."""
     for tp, waiting in waits.items():
         if waiting is not None and tp in state.reassignments:  # Its topic may have gone meanwhile.
             state.waiting[tp] = waiting
@@ -330,7 +331,7 @@ def _apply_topic(state: ControllerState, topic: Topic, configs: dict[str, str], 
         known = TopicState(topic.name, topic.topic_id, version, configs=configs)
         state.topics[topic.name] = known
     if known.topic_id is None and topic.topic_id is not None:
-        # It has an id from now on: its replicas and everybody's metadata have to know it.
+        # The topic has an id from now on: its replicas and the metadata of all brokers need it.
         changes.led.update(
             (TopicPartition(topic.name, number), partition.assignment.replicas)
             for number, partition in known.partitions.items()
@@ -365,7 +366,7 @@ def brokers_changed(
     state: ControllerState, live: dict[BrokerId, int]
 ) -> tuple[tuple[BrokerId, ...], tuple[BrokerId, ...]]:
     """Compare live brokers (id -> epoch) with what is known: (came or bounced, went or bounced), ids ascending."""
-    us = state.controller_id  # Our own registration may come anew too, and tells nothing.
+    us = state.controller_id  # A new registration of the controller itself means nothing.
     before = {id_: broker.epoch for id_, broker in state.brokers.items() if id_ != us}
     came = tuple(id_ for id_ in sorted(live) if id_ != us and before.get(id_) != live[id_])
     went = tuple(id_ for id_ in sorted(before) if live.get(id_) != before[id_])

@@ -30,12 +30,12 @@ from shunter.model.records import DeleteQueueEntry, PutTopic, Record
 from shunter.model.settings import ControllerSettings
 
 JUDGED_AT_ONCE = 1_000
-"""How many topics, and how many partitions of them, are judged outside the queue at the most."""
+"""The most topics, and the most partitions of them, that are judged outside the queue."""
 
 
 @dataclass(slots=True)
 class ClientRequests:
-    """Turns what clients ask for into tasks. One per election of ours."""
+    """Turns clients' requests into tasks. One instance per term."""
 
     state: ControllerState
     settings: ControllerSettings
@@ -76,7 +76,7 @@ class ClientRequests:
         ]
 
     def on_topics_submitted(self, event: TopicsSubmitted) -> list[Answer]:
-        """CreateTopics: answered when the partitions have leaders and brokers know it, so that the client can go on."""
+        """CreateTopics: answered when the partitions have leaders and brokers know them: then the client can go on."""
 
         def decide(draft: Draft, new: NewTopic) -> TopicResult:
             return topics.create_topic(draft, self.settings, new, event.releases, validate_only=event.validate_only)
@@ -102,7 +102,7 @@ class ClientRequests:
         return self._refused_at_once(task, event.reply_to, placed)
 
     def _refused_at_once(self, task: Task, reply_to: ReplyToken, size: int) -> list[Answer]:
-        """Queue a task about topics, or reply to it at once, if it would be refused as a whole and others wait.
+        """Queue a task about topics; or reply at once, if other tasks wait and all of this one would be refused.
 
         A caller whose request has to be refused need not wait while a topic of 20,000 partitions is made; Apache judges
         requests outside its queue, too. A request that is costly to judge waits all the same.
@@ -136,7 +136,7 @@ class ClientRequests:
     # ---- after a write
 
     def on_written(self, records: Iterable[Record]) -> None:
-        """A draft is durable: replies about topics that have all their leaders go on."""
+        """A draft is durable: go on with replies about topics whose partitions all have leaders."""
         written = {record.topic.name for record in records if isinstance(record, PutTopic)}
         self.topic_replies.led(name for name in written & self.topic_replies.unled.keys() if not self._unled(name))
 

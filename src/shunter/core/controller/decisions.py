@@ -1,7 +1,7 @@
-"""What was decided about single partitions, and by which rule: values for the state-change log and `shunter why`.
+"""Decisions about single partitions, and their rules: values for the state-change log and `shunter why`.
 
 A draft notes a ruling whenever it writes something about a partition. When the draft is durable, the rulings become
-decisions; a refused draft tells nothing. Moves have their own values beside these (`lifecycle.Transition`).
+decisions; those of a refused draft are dropped. Moves have their own values besides (`lifecycle.Transition`).
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ class Ruling(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What became durable about one partition with one write.
+    """A decision about one partition that became durable with one write.
 
     Attributes:
-        before: The partition as it was decided from; None: it was not there.
-        after: As it is now; None: it is gone.
+        before: The partition before the decision; None: it did not exist.
+        after: The partition now; None: it is gone.
         dropped: Live brokers that are told to delete their replicas.
         owed: Brokers that can't be told, and owe the deletion.
         waits: What its move waits for from now on; None: for nothing, or it does not move.
-        waits_anew: Whether that is new.
+        waits_anew: Whether `waits` is new.
     """
 
     tp: TopicPartition

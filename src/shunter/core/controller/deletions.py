@@ -21,12 +21,12 @@ from shunter.model.partition import EPOCH_DURING_DELETE, BrokerId, PartitionStat
 from shunter.model.records import DeleteQueueEntry, DeleteTopic, PutOwedDeletion, Record
 
 BEGUN_AT_ONCE = 2_000
-"""How many partitions of deleted topics brokers are told of in one turn: some 15 ms of work."""
+"""How many partitions of topics being deleted brokers are told of in one turn: some 15 ms of work."""
 
 
 @dataclass(slots=True)
 class Deletions:
-    """Three kinds of deletion share one acknowledgement: of a move's dropped replica, of a topic's, and an owed one."""
+    """Deletions of moves' dropped replicas, of topics' replicas, and of owed replicas; one answer acknowledges all."""
 
     state: ControllerState
     outbox: Outbox
@@ -36,7 +36,7 @@ class Deletions:
     remaining: dict[str, set[tuple[TopicPartition, BrokerId]]] = field(
         default_factory=dict[str, set[tuple[TopicPartition, BrokerId]]]
     )
-    """Replicas whose deletion is not acknowledged, those on dead brokers included; by the topic that is being deleted."""
+    """By topic that is being deleted: replicas whose deletion is not acknowledged, including those on dead brokers."""
     untold: list[tuple[TopicPartition, PartitionState]] = field(
         default_factory=list[tuple[TopicPartition, PartitionState]]
     )
@@ -83,10 +83,11 @@ class Deletions:
         return requests
 
     def extend(self, placed: Mapping[TopicPartition, Replicas], now_ms: int) -> list[Request]:
-        """Replicas were placed after a topic's deletion had begun: by a write that was under way, or by somebody else.
+        """Replicas were placed after a topic's deletion had begun: by a write that was under way, or by another tool.
 
-        These brokers may never have been told of the topic. They are asked all the same: a broker that owed the deletion
-        of an older replica of that partition still holds that one, even if the same write struck the debt off.
+        Their brokers may never have been told of the topic. They are asked to delete all the same: a broker that owed
+        the deletion of an older replica of that partition still holds the older replica, even if the same write struck
+        the debt off.
         """
         stop: dict[TopicPartition, set[BrokerId]] = {}
         for tp, before in placed.items():
@@ -110,17 +111,17 @@ class Deletions:
     def strike_off(self, names: Iterable[str]) -> None:
         """Remove entries of the deletion queue that name no topic, as Apache does.
 
-        An entry that stayed would, at the next failover, delete a topic that somebody made with that name since.
+        An entry that stayed would, at the next failover, delete a topic that was created with that name since.
         """
         stray = sorted(set(names) - self.state.topics.keys() - self.state.left_out.topics)
         if stray:
             self.queue.add(Task(Priority.CLEANUP, stray, _strike_off))
 
     def _holders(self, tp: TopicPartition, partition: PartitionState) -> set[BrokerId]:
-        """Brokers that hold a replica: assigned ones, and live ones that a move dropped and that may not have heard of it.
+        """Brokers that hold a replica: assigned ones, and live ones that a move dropped and that may not know that yet.
 
-        If the record of the move can't be read, that may be any broker. A controller holds none, even if somebody placed
-        one there.
+        If the record of the move can't be read, any live broker may hold one. A controller holds none, even if a broker
+        placed one there.
         """
         if tp in self.state.left_out.moves:
             return {*partition.assignment.replicas, *self.state.brokers} - self.state.controllers
@@ -141,24 +142,24 @@ class Deletions:
         if topic is not None and name in self.state.deleting and not self.remaining.get(name):
             record = DeleteTopic(name, tuple(sorted(topic.partitions)))
             if record in draft.other_records:
-                return  # It was queued twice: a replica was placed and deleted again after the last one had gone.
+                return  # The task was queued twice: another replica was placed and deleted after the last one had gone.
             draft.other_records.append(record)
             draft.owed_replicas_of(name).clear()
             self._owe_for_good(draft, name)
             self._owe_dropped(draft, name)
-            # A move that was being written when the deletion began was not among those that were closed for it.
+            # A move that was being written when the deletion began was not closed with the topic's other moves.
             draft.ended = True
             self.moves.forget_legacy(draft, {TopicPartition(name, number) for number in topic.partitions})
 
     def _owe_for_good(self, draft: Draft, name: str) -> None:
-        """Deletions owed for a deleted topic stay owed when a new topic has its name: `EPOCH_DURING_DELETE` marks them."""
+        """Mark deletions owed for a topic by `EPOCH_DURING_DELETE`: they stay owed when a new topic gets its name."""
         for broker, owed in self.state.owed_deletions.items():
             for tp, epoch in owed.partitions:
                 if tp.topic == name and epoch != EPOCH_DURING_DELETE:
                     draft.owe(broker, tp, EPOCH_DURING_DELETE)
 
     def _owe_dropped(self, draft: Draft, name: str) -> None:
-        """A topic's moves lose their records with it: the replicas that only these records still name are owed."""
+        """Note as owed the replicas that only the records of a topic's moves name: these records go with the topic."""
         for tp in sorted(each for each in self.state.left_out.moves if each.topic == name):
             told = "the record of its move can't be read: a broker that is dead now may keep a replica of it"
             draft.notices.append(Notice("not-owed", str(tp), told))
@@ -173,14 +174,14 @@ class Deletions:
     ) -> list[Request]:
         """Have brokers delete replicas of deleted topics before they are told of new topics of the same names.
 
-        A broker that still has the older replica refuses the new one, because the topic id differs. A replica that is in
-        sync has deleted every older log of this topic.
+        A broker that still has the older replica refuses the new one, because the topic id differs. A replica that is
+        in sync has deleted every older log of this topic.
 
         Args:
-            came: Brokers that are about to be told of new topics, for the first time: these requests would delete
-                replicas of new topics, too.
+            came: Brokers that are about to be told of new topics for the first time. Later these requests would delete
+                replicas of the new topics, too.
             now_ms: The time.
-            topics: Of these alone; None: of all.
+            topics: Delete replicas of these topics alone; None: of all.
         """
         stop: dict[TopicPartition, set[BrokerId]] = {}
         for broker in came:
@@ -198,9 +199,9 @@ class Deletions:
         return partition.leadership is None or broker not in partition.leadership.isr
 
     def forget(self, deleted: list[TopicPartition]) -> None:
-        """Forget what was noted about partitions that do not exist any more."""
+        """Forget the notes about partitions that do not exist any more."""
         for name in sorted({tp.topic for tp in deleted}):
-            if name not in self.state.deleting:  # Gone; or made anew by somebody, which is another topic.
+            if name not in self.state.deleting:  # The topic is gone, or was created again, as another topic.
                 self.remaining.pop(name, None)
         for tp in deleted:
             if tp.topic not in self.state.topics:
@@ -231,7 +232,7 @@ class Deletions:
             self._refused(event.broker, failed)
 
     def _refused(self, broker: BrokerId, partitions: list[TopicPartition]) -> None:
-        # A replica that came back and was dropped again meanwhile: the answer to the second request counts.
+        # If a replica was assigned and dropped again meanwhile, the answer to the second request counts.
         pending = {tp for (_, asked), later in self.outbox.deletions.items() if asked == broker for tp in later}
         refused = [tp for tp in partitions if tp not in pending]
         self.moves.refused.update((broker, tp) for tp in refused)
@@ -257,14 +258,14 @@ class Deletions:
             self.reviews.mark(Reason.NOT_DELETED, over)
 
     def _waited_for(self, broker: BrokerId, tp: TopicPartition) -> bool:
-        """Whether a topic's deletion waits for a broker's return: for those that are assigned, as in Apache."""
+        """Whether a topic's deletion waits for a broker's return. As in Apache, it waits for assigned brokers."""
         partition = self.state.partition(tp)
         return tp.topic in self.remaining and partition is not None and broker in partition.assignment.replicas
 
-    # ---- brokers that came (back), and our own start
+    # ---- brokers that came (back), and the start-up
 
     def resume(self, came: tuple[BrokerId, ...], now_ms: int) -> list[Request]:
-        """Ask brokers for the deletions that they owe: of topics that go, of former steps, of moves while they were dead."""
+        """Ask brokers for deletions that they owe: of topics being deleted, of former steps, of moves meanwhile."""
         requests = self.begin(self.state.deleting, now_ms)
         self.moves.refused = {each for each in self.moves.refused if each[0] not in came}
         stop: dict[TopicPartition, set[BrokerId]] = {}
@@ -294,13 +295,13 @@ class Deletions:
                         self.remaining[tp.topic].add((tp, broker))
                 elif broker not in self.state.brokers and not self._owes(broker, tp):
                     dead.append((tp, broker))
-        # These brokers may have died before they heard of the drop, and the former controller before it noted the debt.
+        # These brokers may have died before they were told, and the former controller before it noted the debt.
         self.reviews.mark(Reason.NOT_DELETED, dead)
         requests += self.outbox.stop_replicas(left_over, now_ms, delete=True, older=left_over)
         return requests + self.outbox.stop_replicas(stop, now_ms, delete=True, older=older)
 
     def ask_who_is_back(self, records: Iterable[Record], now_ms: int) -> list[Request]:
-        """Ask brokers that came back while their debt was being written: `resume` looked before the debt was there."""
+        """Ask brokers that came back while their debt was being written: `resume` looked before there was a debt."""
         stop: dict[TopicPartition, set[BrokerId]] = {}
         left_over: dict[TopicPartition, set[BrokerId]] = {}
         asked = {(broker, tp) for (_, broker), partitions in self.outbox.deletions.items() for tp in partitions}
@@ -313,7 +314,7 @@ class Deletions:
         return requests + self.outbox.stop_replicas(stop, now_ms, delete=True)
 
     def forgive_controllers(self) -> None:
-        """Nothing is owed by a controller's id: nobody could ever delete it."""
+        """Strike off deletions that are owed by a controller's id: no broker could ever carry them out."""
         for broker in sorted(self.state.controllers & self.state.owed_deletions.keys()):
             owed = tuple(tp for tp, _ in self.state.owed_deletions[broker].partitions)
             self.queue.add(Task(Priority.CLEANUP, ((broker, owed),), _settle))
@@ -330,14 +331,14 @@ class Deletions:
         epoch: int,
         broker: BrokerId,
     ) -> None:
-        """Ask for an owed deletion, unless the replica is assigned again by now.
+        """Ask for an owed deletion, unless the replica is assigned again.
 
-        A replica of an older topic goes into `left_over`: its leader epochs are not those of the topic that has the name
-        now. If the broker is to host that topic too, `clear_the_way` asks instead.
+        A replica of an older topic goes into `left_over`: its leader epochs are not those of the present topic of that
+        name. If the broker is to host the present topic too, `clear_the_way` asks instead.
         """
         partition = self.state.partition(tp)
         if tp.topic in self.state.left_out.topics:
-            return  # The replica may be assigned there by now. It is asked for when the topic's znode can be read again.
+            return  # The replica may be assigned again. The broker is asked when the topic's znode can be read again.
         if epoch == EPOCH_DURING_DELETE and self._placed_anew(tp, broker):
             return
         if partition is not None and broker in partition.assignment.replicas:

@@ -16,7 +16,10 @@ from shunter.model.partition import BrokerId
 
 @dataclass(slots=True)
 class Departure:
-    """A shutdown that is granted in ZooKeeper. `others` have to answer up to `last_request`; 0: not known yet."""
+    """A shutdown whose new leaders are durable. Its reply waits until `others` have answered up to `last_request`.
+
+    `last_request` 0: not known yet.
+    """
 
     reply_to: ReplyToken
     reply: ControlledShutdownReply
@@ -27,24 +30,24 @@ class Departure:
 
 @dataclass(slots=True)
 class Departures:
-    """Replies that wait for acknowledgements. One for each election of ours."""
+    """Replies that wait for acknowledgements. One instance per term."""
 
     outbox: Outbox
     waiting: list[Departure] = field(default_factory=list[Departure])
 
     def decided(self, reply_to: ReplyToken, reply: ControlledShutdownReply, others: frozenset[BrokerId]) -> None:
-        """New leaders are durable. The requests that announce them are the next that are handed out."""
+        """The new leaders are durable. The next requests that are handed out announce them."""
         self.waiting.append(Departure(reply_to, reply, others))
 
     def handed_out(self, now_ms: int) -> None:
-        """The requests that follow from the last batch were handed out: these have to be answered."""
+        """The requests of the last batch were handed out: remember the last one, up to which brokers have to answer."""
         for each in self.waiting:
             if not each.last_request:
                 each.last_request = self.outbox.next_request_id - 1
                 each.deadline_ms = now_ms + self.outbox.settings.slow_broker_ms
 
     def settled(self, now_ms: int) -> list[tuple[ReplyToken, Reply]]:
-        """Replies that need not wait any more: all others acknowledged, or are gone, unreachable or slow."""
+        """Replies that are due: all other brokers acknowledged, or are gone, unreachable or slow."""
         if not self.waiting:
             return []
         done = [each for each in self.waiting if self._is_over(each, now_ms)]
@@ -53,7 +56,7 @@ class Departures:
 
     @property
     def due_ms(self) -> int | None:
-        """When the next reply is given, even if brokers stay silent; None: none waits."""
+        """When the next reply is given even if brokers stay silent, ms; None: no reply waits."""
         return min((each.deadline_ms for each in self.waiting if each.last_request), default=None)
 
     def _is_over(self, departure: Departure, now_ms: int) -> bool:

@@ -1,4 +1,4 @@
-"""A decision in the making: what shall be written, over a state that it must not touch.
+"""A decision in the making: the records to be written, over a state that the decision must not touch.
 
 Later decisions of the same slice see earlier ones, so an ISR change and the step that it allows are one write. The
 draft becomes one atomic batch of records; a refused batch leaves no trace, because a decision changes no state.
@@ -44,31 +44,32 @@ from shunter.model.weights import (
 )
 
 ENTRIES_PER_ZNODE = 9
-"""Entries of a legacy znode weigh about as much as what is written for one partition: 75 bytes of 700."""
+"""So many entries of a legacy znode weigh about as much as the records of one partition: 75 bytes each, of 700."""
 PARTITIONS_PER_ZNODE = 10
-"""A topic's znode is written whole: 30 bytes for each of its partitions, where another znode has 290."""
+"""So many partitions of a topic weigh as much as one znode. A topic's znode is written whole: 30 bytes a partition,
+where another znode has 290."""
 SPARE_ZNODES = 900
-"""What a request to ZooKeeper holds beside a whole slice of partitions."""
+"""Znodes that a request to ZooKeeper has room for beside a whole slice of partitions."""
 
 
 def known_topic_weight(topic: TopicState) -> int:
-    """How much a topic's znode weighs as it is."""
+    """The weight of a topic's present znode."""
     return topic_weight(topic.name, {number: partition.assignment for number, partition in topic.partitions.items()})
 
 
 def serving_brokers(state: ControllerState) -> frozenset[BrokerId]:
-    """Brokers that may serve partitions: live, not leaving, and not us."""
+    """Brokers that may serve partitions: live, not leaving, and not the controller."""
     return frozenset(state.brokers) - state.shutting_down - {state.controller_id}
 
 
 NO_RULING = Ruling("", "", "")
 PLACED_LIKE_ONE = 25
-"""So many partitions of a new topic take as long to place as one znode takes to decide."""
+"""To place this many partitions of a new topic takes as long as to decide about one znode."""
 
 
 @dataclass(slots=True)
 class Draft:
-    """One slice of decisions. Everything in it stands or falls together."""
+    """One slice of decisions. All of them become durable together, or none does."""
 
     state: ControllerState
     now_ms: int
@@ -83,63 +84,63 @@ class Draft:
         default_factory=dict[TopicPartition, Reassignment | None]
     )
     owed: dict[BrokerId, dict[TopicPartition, int]] = field(default_factory=dict[BrokerId, dict[TopicPartition, int]])
-    """Whole new lists of owed deletions by broker; empty closes."""
+    """By broker: its whole new list of owed deletions; an empty list closes the record."""
     owed_replicas: dict[str, dict[int, tuple[int, Replicas]]] = field(
         default_factory=dict[str, dict[int, tuple[int, Replicas]]]
     )
-    """Whole new lists of owed replicas by topic and partition; empty closes."""
+    """By topic: its whole new list of owed replicas, by partition; an empty list closes the record."""
     owed_weights: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
     legacy: dict[TopicPartition, Replicas] | None = None
-    """What the legacy znode shall hold; None: as it is."""
+    """The entries that the legacy znode shall have; None: it is not written."""
     extra: dict[TopicPartition, Replicas] | None = None
     requests: dict[str, dict[TopicPartition, Replicas]] = field(
         default_factory=dict[str, dict[TopicPartition, Replicas]]
     )
-    """What a request znode shall still name, by znode; empty deletes it."""
+    """By request znode: the entries that it shall still have; an empty znode is deleted."""
     show_originals: bool = False
     """Whether the legacy znode is written with each entry's `original_replicas`."""
     ended: bool = False
-    """Some move ends with this draft, or began and ended within it: others may begin."""
+    """Whether a move ends with this draft, or began and ended within it: other moves may begin."""
     other_records: list[Record] = field(default_factory=list[Record])
     dropped: dict[TopicPartition, set[BrokerId]] = field(default_factory=dict[TopicPartition, set[BrokerId]])
-    """Replicas to delete once this is durable."""
+    """Replicas to delete once this draft is durable."""
     stopped: dict[TopicPartition, set[BrokerId]] = field(default_factory=dict[TopicPartition, set[BrokerId]])
     """Replicas to stop, not delete (a pause)."""
     written_off: set[tuple[BrokerId, TopicPartition]] = field(default_factory=set[tuple[BrokerId, TopicPartition]])
-    """Deletions whose answers nobody waits for once this is durable: they are owed, or not wanted any more."""
+    """Deletions whose answers are not waited for once this draft is durable: they are owed, or not wanted any more."""
     relieved: dict[TopicPartition, set[BrokerId]] = field(default_factory=dict[TopicPartition, set[BrokerId]])
     """Replicas to stop for their broker's controlled shutdown, unless it was restarted meanwhile."""
     notices: list[Notice] = field(default_factory=list[Notice])
     cause: str = ""
-    """Id of the event that asked for what is decided now; whoever decides a task sets it."""
+    """Id of the event that asked for the task that is being decided; the task sets it."""
     reason: str = ""
-    """Why the partitions of that task are looked at: name of a `review.Reason`, or empty."""
+    """Why the partitions of this task are looked at: name of a `review.Reason`, or empty."""
     part: str = ""
     """Which part of a review decides now: name of a `review.Part`, or empty."""
     ruling: Ruling = NO_RULING
-    """The last one; most partitions of a slice share it."""
+    """The last ruling; most partitions of a slice share it."""
     rulings: dict[TopicPartition, tuple[PartitionState | None, tuple[Ruling, ...]]] = field(
         default_factory=dict[TopicPartition, tuple[PartitionState | None, tuple[Ruling, ...]]]
     )
-    """What a partition was before, and which rules had a say; by partition."""
+    """By partition: its state before, and which rules had a say."""
     newly_owed: list[tuple[BrokerId, TopicPartition]] = field(default_factory=list[tuple[BrokerId, TopicPartition]])
     """Deletions that are owed from now on."""
     transitions: list[Transition] = field(default_factory=list[Transition])
-    """What happens to moves, in order."""
+    """The transitions of moves, in order."""
     waits: dict[TopicPartition, tuple[Waiting, int] | None] = field(
         default_factory=dict[TopicPartition, tuple[Waiting, int] | None]
     )
-    """What moves wait for from now on, and since when, ms; None: for nothing."""
+    """By partition: what its move waits for from now on, and since when, ms; None: for nothing."""
     set_aside: dict[tuple[int, TopicPartition], Intervention | None] = field(
         default_factory=dict[tuple[int, TopicPartition], Intervention | None]
     )
-    """What cancels and pauses make of partitions of submissions whose turn has not come, by a submission's number."""
+    """By submission's number and partition whose turn has not come: the cancel or pause that it got; None: a resume."""
     configs_read: int = field(init=False)
-    """The state's, when this draft was begun."""
+    """The state's `configs_read` when this draft was begun."""
     load: Load | None = None
-    """How many moves are under way, counted when somebody first asked."""
+    """How many moves are under way, counted when that is first needed."""
     reconciled: set[TopicPartition] = field(default_factory=set[TopicPartition])
-    """Partitions about which it was decided who is right after a failover."""
+    """Partitions about which this draft decided which source is right after a failover."""
     live: frozenset[BrokerId] | None = None
     topics_size: int = 0
     """Size of the topics in `assignments` and `new_topics`, in znodes."""
@@ -155,10 +156,10 @@ class Draft:
 
     @property
     def size(self) -> int:
-        """How much was decided, in znodes; in proportion to bytes, for a batch has to fit ZooKeeper's `jute.maxbuffer`."""
+        """How much was decided, in znodes, in proportion to bytes: a batch has to fit ZooKeeper's `jute.maxbuffer`."""
         decided = len(self.leaderships) + len(self.reassignments) + self.topics_size
         if self.legacy is None and self.extra is None and not self.requests:
-            return decided  # Asked for each partition that is decided, and hardly ever is there more to count.
+            return decided  # This runs for each partition that is decided, and there is hardly ever more to count.
         entries = sum(
             len(targets) for targets in (self.legacy, self.extra, *self.requests.values()) if targets is not None
         )
@@ -166,7 +167,7 @@ class Draft:
 
     @property
     def weight(self) -> int:
-        """How much was decided, in bytes of a ZooKeeper request at the most (`model.weights`)."""
+        """How much was decided: an upper bound in bytes of a ZooKeeper request (`model.weights`)."""
         if self.records_weighed < len(self.other_records):
             self.weighed += sum(map(record_weight, self.other_records[self.records_weighed :]))
             self.records_weighed = len(self.other_records)
@@ -188,7 +189,7 @@ class Draft:
         self.names.add(put.topic.name)
 
     def partition(self, tp: TopicPartition) -> PartitionState | None:
-        """The partition as it will be when this is durable; without leader and ISR where those can't be read."""
+        """The partition as it will be when this draft is durable; without leader and ISR if these can't be read."""
         known = self.state.partition(tp)
         if known is not None and self.state.unreadable and tp in self.state.unreadable:
             known = PartitionState(known.assignment, None)
@@ -202,7 +203,7 @@ class Draft:
         return PartitionState(assignment or known.assignment, leadership or known.leadership)
 
     def reassignment(self, tp: TopicPartition) -> Reassignment | None:
-        """The move of a partition as it will be when this is durable."""
+        """The move of a partition as it will be when this draft is durable."""
         if tp in self.reassignments:
             return self.reassignments[tp]
         return self.state.reassignments.get(tp)
@@ -212,14 +213,14 @@ class Draft:
         return unfinished(self.reassignment(tp))
 
     def serving(self, tp: TopicPartition) -> frozenset[BrokerId]:
-        """Brokers that can serve a partition: live, not leaving, not us, and with a working log dir for it."""
+        """Brokers that can serve a partition: live, not leaving, not the controller, with a working log dir for it."""
         if self.live is None:
             self.live = serving_brokers(self.state)
         failed = self.state.offline_replicas.get(tp)
         return self.live - failed if failed else self.live
 
     def unburdened(self, tp: TopicPartition) -> frozenset[BrokerId]:
-        """Serving brokers, without those that still hold a replica of an older topic: they refuse this topic's id."""
+        """Serving brokers, without those that still hold a replica of an older topic and so refuse this topic's id."""
         serving = self.serving(tp)
         burdened = [
             broker for broker in self.state.owed_deletions if broker in serving and self.owes_an_older(broker, tp)
@@ -227,7 +228,7 @@ class Draft:
         return serving.difference(burdened) if burdened else serving
 
     def owes_an_older(self, broker: BrokerId, tp: TopicPartition) -> bool:
-        """Whether a broker has not said yet that its replica of an older topic of that name is gone."""
+        """Whether a broker has not acknowledged yet that it deleted its replica of an older topic of that name."""
         owed = self.state.owed_deletions.get(broker)
         if owed is None or (tp, EPOCH_DURING_DELETE) not in owed.partitions:
             return False
@@ -276,14 +277,14 @@ class Draft:
         """Write the durable record of a partition's move, in the phase that the table gives for the trigger.
 
         Args:
-            record: The record as it shall be; its phase does not count.
+            record: The record as it shall be; its phase is ignored.
             step: The step that is written with it.
 
         Returns:
             The record as it is written.
 
         Raises:
-            InvariantViolation: The table has no such pair of phase and trigger, or it closes the record.
+            InvariantViolation: The table has no such pair of phase and trigger, or the trigger closes the record.
         """
         before, after = self._phases(tp, trigger)
         if after is None:
@@ -305,7 +306,7 @@ class Draft:
         """
         before, after = self._phases(tp, Trigger.ENDED)
         record = self.reassignment(tp)
-        if record is not None:  # The table has no way to close what is not there.
+        if record is not None:  # It never is None: by the table a move without a record can't end.
             self.transitions.append(Transition(tp, before, Trigger.ENDED, after, step, self.cause, record))
         self.ended = True
         if tp in self.state.reassignments:
@@ -321,11 +322,11 @@ class Draft:
         return before, phase_after(before, trigger, tp)
 
     def waiting(self, tp: TopicPartition) -> tuple[Waiting, int] | None:
-        """What a move waits for when this is durable, and since when, ms."""
+        """What a move waits for when this draft is durable, and since when, ms."""
         return self.waits[tp] if tp in self.waits else self.state.waiting.get(tp)
 
     def wait(self, tp: TopicPartition, waiting: Waiting) -> None:
-        """Remember what a move waits for; since when it does stays, if it waits for that already."""
+        """Remember what a move waits for, and since when: since now, unless it waits for the same already."""
         self.rule_on(tp)
         known = self.waiting(tp)
         since_ms = known[1] if known is not None and known[0] == waiting else self.now_ms
@@ -338,7 +339,7 @@ class Draft:
             self.waits[tp] = None
 
     def drop(self, tp: TopicPartition, replicas: Replicas, leader_epoch: int) -> None:
-        """Delete replicas once this is durable; what a dead broker holds is remembered durably until it returns."""
+        """Delete replicas once this draft is durable. A dead broker's deletions are owed, durably, until it returns."""
         self.rule_on(tp)
         controllers = self.state.controllers
         for broker in replicas:
@@ -348,7 +349,7 @@ class Draft:
                 self.owe(broker, tp, leader_epoch)
 
     def dropped_of_the_dead(self) -> dict[BrokerId, list[TopicPartition]]:
-        """The replicas that brokers which died while this draft was written were to delete; by broker."""
+        """By broker that died while this draft was written: the replicas that it was to delete."""
         lost: dict[BrokerId, list[TopicPartition]] = {}
         for tp, brokers in self.dropped.items():
             for broker in brokers - self.state.brokers.keys():
@@ -356,7 +357,7 @@ class Draft:
         return lost
 
     def decisions(self) -> Iterator[Decision]:
-        """Tell what was decided about partitions. Pre: the records are applied, and `waits` is not applied yet.
+        """The decisions about partitions. Pre: the records are applied, and `waits` is not applied yet.
 
         Rulings that changed nothing are left out.
         """
@@ -375,7 +376,7 @@ class Draft:
                 yield Decision(tp, rulings, before, after, dropped, tuple(owed.get(tp, ())), reason, anew)
 
     def owe(self, broker: BrokerId, tp: TopicPartition, leader_epoch: int) -> None:
-        """Remember durably that a broker still holds a replica that is assigned to it no more; a controller holds none."""
+        """Remember durably that a broker still holds a replica that is not assigned to it. A controller holds none."""
         if broker in self.state.controllers:
             return
         if broker in self.state.left_out.owed:
@@ -394,7 +395,7 @@ class Draft:
             self.weighed += entry_weight(tp)
             self.newly_owed.append((broker, tp))
             self.rule_on(tp)
-        if owed.get(tp) != EPOCH_DURING_DELETE:  # A replica of an older topic of that name is owed all the same.
+        if owed.get(tp) != EPOCH_DURING_DELETE:  # The debt for an older topic of that name stays as it is.
             owed[tp] = leader_epoch
 
     def settle(self, broker: BrokerId, partitions: Iterable[TopicPartition]) -> None:
@@ -422,9 +423,9 @@ class Draft:
         return self.owed[broker]
 
     def owed_replicas_of(self, topic: str) -> dict[int, tuple[int, Replicas]]:
-        """What a topic's partitions miss, to be changed: it is written again with this draft, or deleted when empty.
+        """A topic's owed replicas, to be changed. This draft writes the record again, or deletes it when empty.
 
-        By partition: how many replicas were asked for, and those that it has.
+        By partition: how many replicas were asked for, and the replicas that it has.
         """
         if topic not in self.owed_replicas:
             known = self.state.owed_replicas.get(topic)
@@ -433,34 +434,34 @@ class Draft:
         return self.owed_replicas[topic]
 
     def legacy_targets(self) -> dict[TopicPartition, Replicas]:
-        """The legacy znode's entries, to be changed: it is written again with this draft, or deleted when empty."""
+        """The legacy znode's entries, to be changed. This draft writes the znode again, or deletes it when empty."""
         if self.legacy is None:
             self.legacy = dict(self.legacy_listed)
         return self.legacy
 
     @property
     def legacy_listed(self) -> Mapping[TopicPartition, Replicas]:
-        """The legacy znode's entries as they will be when this is durable."""
+        """The legacy znode's entries as they will be when this draft is durable."""
         return self.legacy if self.legacy is not None else self.state.legacy.targets if self.state.legacy else {}
 
     @property
     def extra_listed(self) -> Mapping[TopicPartition, Replicas]:
-        """The extra znode's entries as they will be when this is durable."""
+        """The extra znode's entries as they will be when this draft is durable."""
         return self.extra if self.extra is not None else self.state.extra.targets if self.state.extra else {}
 
     def extra_targets(self) -> dict[TopicPartition, Replicas]:
-        """The extra znode's entries, to be changed: it is written again with this draft, or deleted when empty."""
+        """The extra znode's entries, to be changed. This draft writes the znode again, or deletes it when empty."""
         if self.extra is None:
             self.extra = dict(self.extra_listed)
         return self.extra
 
     def requested(self, name: str) -> Mapping[TopicPartition, Replicas]:
-        """What a request of the queue will name when this is durable; nothing, if it is not there."""
+        """The entries of a request of the queue when this draft is durable; none, if the request does not exist."""
         known = self.state.requests.get(name)
         return self.requests.get(name, known.targets if known is not None else {})
 
     def withdraw(self, tp: TopicPartition, names: Iterable[str]) -> bool:
-        """Take a partition out of requests whose turn has not come; whether one of them named it."""
+        """Take a partition out of requests whose turn has not come; returns whether one of them named it."""
         naming = [name for name in names if tp in self.requested(name)]
         for name in naming:
             if name not in self.requests:
@@ -469,10 +470,10 @@ class Draft:
         return bool(naming)
 
     def identify(self, name: str, salt: int) -> None:
-        """Give an id to a topic from before Kafka 2.8. `salt` makes it another one for another topic of that name."""
+        """Give an id to a topic from before Kafka 2.8. By another `salt` another topic of that name gets another id."""
         self.topic_ids[name] = uuid5(NAMESPACE_OID, f"{self.state.cluster_id}/{name}/{salt}")
         self._topic_changes(name)
 
     def keep_id(self, name: str) -> None:
-        """Write a topic's znode once more, with the id that is known of it."""
+        """Write a topic's znode once more, with the id that the state has."""
         self._topic_changes(name)

@@ -1,4 +1,4 @@
-"""What a draft becomes: the records of one batch, in an order in which every znode's parents come first."""
+"""The records of a draft's batch, in an order in which every znode's parents come first."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ def _whole_topic(draft: Draft, name: str, changed: Mapping[int, ReplicaAssignmen
 
 
 def _originals_hold(draft: Draft) -> Iterator[Record]:
-    """A new move has the original replicas: they must still be what was read when it becomes durable (KIP-236).
+    """Check a new move's topic: its original replicas must be as they were read when it becomes durable (KIP-236).
 
-    Its record may take the place of one whose move has ended but for deletions.
+    A new move's record may take the place of a record whose move has only deletions left.
     """
     accepted = {tp.topic for tp, move in draft.reassignments.items() if move is not None and _is_new(draft, tp, move)}
     for name in sorted(accepted - draft.assignments.keys()):

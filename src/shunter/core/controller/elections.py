@@ -1,4 +1,4 @@
-"""Who leads, decided into a draft: first elections, deaths, controlled shutdowns, preferred and unclean elections.
+"""Leader elections, decided into a draft: first ones, for deaths and controlled shutdowns, preferred and unclean ones.
 
 Source: Kafka's PartitionLeaderElectionAlgorithms, and the controller redesign (2.B).
 """
@@ -50,7 +50,7 @@ def unreadable_state(tp: TopicPartition) -> str:
 
 
 def elect_first(draft: Draft, tp: TopicPartition) -> None:
-    """Give a partition that is new its first leader and ISR, and tell where it can have none yet."""
+    """Give a new partition its first leader and ISR, or give notice that it can have none yet."""
     if _waits_for_first_leader(draft, tp) and not lead_first(draft, tp):
         draft.notices.append(Notice("partition-offline", str(tp), "none of its replicas can be led yet"))
 
@@ -66,9 +66,9 @@ def _waits_for_first_leader(draft: Draft, tp: TopicPartition) -> bool:
 def lead_first(draft: Draft, tp: TopicPartition) -> bool:
     """Give a partition without state its first leader and ISR: its live replicas, the first of them leading.
 
-    A broker that still has to delete its replica of an older topic of that name can have none of this one yet. One whose
-    list of owed deletions can't be read may have to: it is in sync only if nobody else can be.
-    A broker that made this assignment may have placed replicas on a controller: other brokers get them first.
+    A broker that still has to delete its replica of an older topic of that name can't have one of this topic yet. A
+    broker whose list of owed deletions can't be read may have to: it is in sync only if no other broker can be.
+    A broker that made this assignment may have placed replicas on a controller: other brokers get these replicas first.
 
     Returns:
         Whether it has a leader now.
@@ -90,9 +90,12 @@ def lead_first(draft: Draft, tp: TopicPartition) -> bool:
 
 
 def elect_offline(draft: Draft, settings: ControllerSettings, tp: TopicPartition, *, unclean: bool = False) -> bool:
-    """Elect a leader for a partition whose leader is gone, and take the dead out of its ISR; whether it has one.
+    """Elect a leader for a partition whose leader is gone, and take dead brokers out of its ISR.
 
-    The ISR never becomes empty: its last member stays in it, dead or not, for it has all acknowledged records.
+    The ISR never becomes empty: its last member stays in it, dead or not, because it has all acknowledged records.
+
+    Returns:
+        Whether the partition has a leader now.
     """
     partition = draft.partition(tp)
     if partition is None or tp.topic in draft.state.deleting:
@@ -121,9 +124,9 @@ def elect_offline(draft: Draft, settings: ControllerSettings, tp: TopicPartition
 
 
 def lead_on(draft: Draft, settings: ControllerSettings, tp: TopicPartition) -> None:
-    """A partition can be read again: let its leader go on in a new epoch, or elect one where that is gone.
+    """A partition can be read again: let its leader go on in a new epoch, or elect another one if that leader is gone.
 
-    A leader that was restarted meanwhile was not told to lead, and has forgotten what it had asked for (see `demote`).
+    A leader that was restarted meanwhile was not told to lead, and has forgotten the ISR change that it had asked for.
     """
     partition = draft.partition(tp)
     leadership = partition.leadership if partition is not None else None
@@ -134,7 +137,8 @@ def lead_on(draft: Draft, settings: ControllerSettings, tp: TopicPartition) -> N
 def eligible_leader(state: ControllerState, tp: TopicPartition, leader: BrokerId) -> bool:
     """Whether a sitting leader may stay: it is live and its log dir works (leaving brokers lead until relieved).
 
-    We are live, and hold no data: an Apache controller may have elected us while we were registered as a broker.
+    This controller is live, and holds no data: an Apache controller may have elected it while it was registered as a
+    broker.
     """
     return (
         leader in state.brokers and leader != state.controller_id and leader not in state.offline_replicas.get(tp, ())
@@ -162,7 +166,7 @@ def shrink_isr(draft: Draft, tp: TopicPartition, broker: BrokerId) -> None:
 
 
 def shrink_to_eligible(draft: Draft, tp: TopicPartition) -> None:
-    """Take everybody out of the ISR who can't serve the partition: brokers that are gone, and failed log dirs."""
+    """Take replicas out of the ISR that can't serve the partition: on brokers that are gone, or on failed log dirs."""
     partition = draft.partition(tp)
     leadership = partition.leadership if partition is not None else None
     for member in leadership.isr if leadership is not None else ():
@@ -171,9 +175,9 @@ def shrink_to_eligible(draft: Draft, tp: TopicPartition) -> None:
 
 
 def demote(draft: Draft, tp: TopicPartition, broker: BrokerId) -> None:
-    """A broker was restarted: another one leads what it led, and it is in sync when it has caught up again.
+    """A broker was restarted: another one leads the partition, and the restarted one is in sync when it has caught up.
 
-    If no other replica is in sync and live, it leads on, in a new epoch.
+    If no other replica is in sync and live, the restarted broker leads on, in a new epoch.
     """
     partition = draft.partition(tp)
     if partition is None or partition.leadership is None or tp.topic in draft.state.deleting:
@@ -254,5 +258,5 @@ def elect_unclean(
 
 
 def _not_elected(tp: TopicPartition, strategy: str, why: str) -> str:
-    """Say it in the words by which Apache's clients and tests know it, and why."""
+    """The message of a failed election, in the words by which Apache's clients and tests know it, with the reason."""
     return f"Failed to elect leader for partition {tp} under strategy {strategy}: {why}"

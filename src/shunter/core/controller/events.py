@@ -1,4 +1,4 @@
-"""What the controller is told. Every event comes in an `Envelope`; nothing else reaches the core.
+"""The controller's events. Every event comes in an `Envelope`; nothing else reaches the core.
 
 The controller redesign names eight event types; each is here under the name of what happened (Kafka's in brackets).
 """
@@ -20,25 +20,25 @@ from shunter.model.snapshot import ClusterSnapshot, LegacyReassignments, Reassig
 from shunter.model.topic import TopicSnapshot
 
 ReplyToken: TypeAlias = int
-"""Names a waiting caller; 0 when nobody waits."""
+"""Names a waiting caller; 0: no caller waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """We created `/controller`: our epoch, and the version of `/controller_epoch` that fences every write."""
+    """This process created `/controller`: its epoch, and the version of `/controller_epoch` that fences every write."""
 
     controller_epoch: int
     epoch_version: int
     ourselves: Broker | None = field(default=None, compare=False)
-    """Where others find us, our rack if one was configured, and the epoch of our registration in ZooKeeper.
+    """Where others find the controller, its rack if one was configured, and the epoch of its registration in ZooKeeper.
 
-    None: all as it was registered there.
+    None: everything as it is registered there.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentified:
-    """A broker told what it serves. `looks_us_up`: it is so old that it looks our address up in ZooKeeper."""
+    """A broker said what it serves. `looks_us_up`: it is so old that it looks the controller up in ZooKeeper."""
 
     broker: BrokerId
     epoch: int
@@ -47,9 +47,9 @@ class BrokerIdentified:
 
 @dataclass(frozen=True, slots=True)
 class TopicIdsAgreed:
-    """Whether topics have ids: no live broker speaks a protocol from before Kafka 2.8.
+    """Whether topics have ids: they have, if no live broker speaks a protocol from before Kafka 2.8.
 
-    Told when that is known, and when it changes; what brokers are sent from now on has ids, or has none.
+    The event comes when that is known, and when it changes. Requests to brokers from now on have ids, or have none.
     """
 
     used: bool
@@ -64,7 +64,7 @@ class ClusterLoaded:
 
 @dataclass(frozen=True, slots=True)
 class SessionExpired:
-    """Resignation: somebody else is the controller, or may be. Nothing may be sent or answered as controller."""
+    """Resignation: another process is the controller, or may be. Nothing may be sent or answered as controller."""
 
     reason: str
 
@@ -80,7 +80,7 @@ class BrokersRead:
 class TopicsRead:
     """[TopicChange, AddPartition] Topics that are new or whose znode changed, and the names of those that are gone.
 
-    `unreadable` are there, and can't be read.
+    `unreadable`: topics that exist, and can't be read.
     """
 
     topics: tuple[TopicSnapshot, ...]
@@ -90,7 +90,7 @@ class TopicsRead:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsRead:
-    """State znodes as they are now: after brokers announced ISR changes of their own, or a write met other versions."""
+    """State znodes as they were read, after brokers announced ISR changes of their own, or by `ReadPartitions`."""
 
     states: Mapping[TopicPartition, LeaderAndIsr]
 
@@ -118,12 +118,12 @@ class ElectionRequested:
     unclean: bool = False
     reply_to: ReplyToken = 0
     queue_entry: bool = False
-    """It came through `/admin/preferred_replica_election`, which is deleted when done."""
+    """The request came through `/admin/preferred_replica_election`, which is deleted when the elections are done."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentChange:
-    """One partition of an AlterPartitionReassignments. `replicas` None cancels; () is refused: a target needs replicas."""
+    """A partition of an AlterPartitionReassignments. `replicas` None cancels; () is refused: a target is not empty."""
 
     tp: TopicPartition
     replicas: Replicas | None
@@ -237,7 +237,7 @@ class TopicsSubmitted:
     validate_only: bool
     reply_to: ReplyToken
     releases: Releases = UNKNOWN_RELEASES
-    """What is known of the live brokers' releases: it decides what a topic may be configured with."""
+    """The known releases of the live brokers: they decide which configuration a topic may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +278,8 @@ class RequestAnswered:
 class ConnectionChanged:
     """A broker of this epoch can't be reached, or can be again. A broker is reachable until this event says otherwise.
 
-    ZooKeeper says who lives; this says whose answers can be waited for (redesign: `checkNodeLivenessAndIgnoreDeadNode`).
+    ZooKeeper says which brokers live; this event says which brokers' answers can be waited for (redesign:
+    `checkNodeLivenessAndIgnoreDeadNode`).
     """
 
     broker: BrokerId
@@ -300,10 +301,10 @@ class BatchWritten:
 
 @dataclass(frozen=True, slots=True)
 class BatchRefused:
-    """The outstanding batch left no trace, and why: 'fenced', 'version' (somebody else wrote), 'too-great', 'failed'.
+    """The outstanding batch left no trace. `reason` is 'fenced', 'too-great', 'failed' or one of two with more facts.
 
-    Or 'forbidden': ZooKeeper's ACL keeps a znode from us, which `told` names.
-    `reread` has what stands there now, for every topic and partition that the batch named.
+    'version': another process wrote. 'forbidden': an ACL forbids to write the znode that `told` names.
+    After 'version' the other fields have the topics, legacy znode and extra znode of the batch, as they were read anew.
     """
 
     batch_id: int
@@ -319,14 +320,14 @@ class BatchRefused:
 
 @dataclass(frozen=True, slots=True)
 class SettingsChanged:
-    """The operator changed how we decide; what was decided stays. `broker_id` is never another one."""
+    """The operator changed the settings. What was decided stays. `broker_id` never changes."""
 
     settings: ControllerSettings
 
 
 @dataclass(frozen=True, slots=True)
 class TimePassed:
-    """The moment that `Ready.wake_at_ms` asked for has come, or there is more work to slice."""
+    """The moment that `Ready.wake_at_ms` asked for has come, or there is more work (`Ready.more`)."""
 
 
 Event: TypeAlias = (

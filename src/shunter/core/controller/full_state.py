@@ -1,6 +1,6 @@
-"""The whole cluster, arranged for full requests: metadata for all brokers, and what each of some brokers hosts.
+"""The whole cluster, arranged for full requests: metadata for all brokers, and the partitions that given brokers host.
 
-One pass over the topics serves all brokers, and can be interrupted after any topic: a start-up with hundreds of
+One pass over the topics serves all brokers. It can be interrupted after any topic, because a start-up with hundreds of
 thousands of partitions is done in slices.
 """
 
@@ -14,11 +14,11 @@ from shunter.model.partition import LEADER_DURING_DELETE, BrokerId, PartitionSta
 
 
 class FullState:
-    """Gathers topics. Partitions that never had a leader are left out: there is nothing to tell about them yet.
+    """Gathers topics. Partitions that never had a leader are left out: brokers need not know of them yet.
 
     Args:
-        state: says who lives, what is being deleted, which log dirs failed; it must not change while this is filled.
-        brokers: those that `hosted` is gathered for.
+        state: has the live brokers, the topics being deleted and the failed log dirs. It must not change meanwhile.
+        brokers: the brokers that `hosted` is gathered for.
     """
 
     __slots__ = ("_live", "_state", "hosted", "metadata", "offline")
@@ -31,7 +31,7 @@ class FullState:
         self.hosted: dict[BrokerId, list[TopicSlice]] = {broker: [] for broker in brokers}
 
     def add(self, topic: TopicState) -> None:
-        """Gather one topic. One that is being deleted is left out of `hosted`, and its metadata say that it goes.
+        """Gather one topic. If it is being deleted, it is left out of `hosted`, and its metadata say so.
 
         Cost: O(replicas), some 0.5 us each; this is the hot path of a start-up.
         """
@@ -79,7 +79,7 @@ def note_offline(
 
 
 def _going(entry: tuple[int, PartitionState]) -> tuple[int, PartitionState]:
-    """A partition of a topic that is being deleted, as its metadata say it."""
+    """A partition of a topic that is being deleted, as metadata show it."""
     number, partition = entry
     leadership = partition.leadership
     if leadership is None:

@@ -1,4 +1,4 @@
-"""Takes events in: a fact changes the state at once; what has to be decided becomes a mark or a task.
+"""Takes events in: a fact changes the state at once; work that needs a decision becomes a mark or a task.
 
 Every `on_…` returns effects: requests and replies that need no write, and notices. Marks and tasks go into the queue.
 """
@@ -79,7 +79,7 @@ MOVES_READ_AT_ONCE = 500
 
 @dataclass(slots=True)
 class Intake:
-    """Turns events into facts and tasks. One per election of ours."""
+    """Turns events into facts and tasks. One instance per term."""
 
     state: ControllerState
     settings: ControllerSettings
@@ -121,7 +121,7 @@ class Intake:
         self.client_requests = ClientRequests(self.state, self.settings, self.queue, self.reviews, self.topic_replies)
 
     def use(self, settings: ControllerSettings, now_ms: int) -> None:
-        """Decide by other settings from now on; moves that may begin now do."""
+        """Decide by other settings from now on, and begin the moves that they allow to begin."""
         self.settings = settings
         for part in (self.moves, self.adoption, self.submissions, self.znodes, self.client_requests):
             part.settings = settings
@@ -129,12 +129,13 @@ class Intake:
         self.reviews.on_settings_changed(settings)
 
     def start_up(self, snapshot: ClusterSnapshot) -> Iterator[tuple[int, Effects]]:
-        """Everything was read: tell the brokers, then mend what has changed while nobody was the controller.
+        """The cluster was read: tell the brokers, then mend what has changed while there was no controller.
 
-        Done in pieces, so that others have turns in between; nothing else may be taken in before the last.
+        The work is done in pieces, so that the rest of the process gets turns in between. No other event may be taken
+        in before the last piece.
 
         Yields:
-            How many partitions the piece looked at, and its effects. `now_ms` may be set anew after each.
+            How many partitions the piece looked at, and its effects. `now_ms` may be set anew after each piece.
         """
         notices = [Notice("unreadable", path, f"{why}; it is left out") for path, why in snapshot.unreadable]
         applied.apply_snapshot(self.state, snapshot)
@@ -163,7 +164,7 @@ class Intake:
         yield len(full.metadata), (self.deletions.resume(everyone, self.now_ms), [], told)
 
     def in_charge(self) -> Notice:
-        """Say what we are the controller of."""
+        """The notice that says what kind of cluster this controller controls now."""
         state = self.state
         partitions = [partition for topic in state.topics.values() for partition in topic.partitions.values()]
         leaderless = sum(leadership is None or leadership.leader not in state.brokers for _, leadership in partitions)
@@ -230,7 +231,7 @@ class Intake:
     # ---- facts
 
     def on_brokers_read(self, brokers: tuple[Broker, ...], now_ms: int) -> Iterator[tuple[int, Effects]]:
-        """Take in who lives, in pieces as `start_up` does: those that came are told everything."""
+        """Take in the live brokers, in pieces as `start_up` does. Brokers that came are told everything."""
         came, went = applied.brokers_changed(self.state, {broker.id: broker.epoch for broker in brokers})
         self.answers.forget({*came, *went})
         for count, requests in self.liveness.on_brokers_read(brokers, now_ms):
@@ -243,9 +244,9 @@ class Intake:
         self.topic_replies.announce(self.now_ms, self.settings.slow_broker_ms)
 
     def on_topic_ids_agreed(self, used: bool, now_ms: int) -> Iterator[tuple[int, Effects]]:
-        """Take in whether topics have ids, in pieces as `start_up` does; if that changes, all brokers are told anew.
+        """Take in whether topics have ids, in pieces as `start_up` does. If that changed, all brokers are told again.
 
-        A broker that has the leader epoch already takes the id from that request, or fetches by name from then on
+        A broker that has the leader epoch already takes the id from the new request, or fetches by name from then on
         (Apache: `ReplicaManager.becomeLeaderOrFollower`).
         """
         changed = self.state.topic_ids is not None
@@ -255,7 +256,7 @@ class Intake:
                 yield count, (requests, [], [])
 
     def announce(self, changes: Changes, now_ms: int) -> list[Request]:
-        """Tell the brokers what changed, and queue what follows from it."""
+        """Tell the brokers what changed, and queue the work that follows."""
         requests = self.outbox.leader_and_isr(changes, now_ms)
         requests += self.outbox.stop_replicas(pauses.woken(self.state, changes.led), now_ms, delete=False)
         requests += self.outbox.note_metadata(changes, now_ms)
@@ -265,7 +266,7 @@ class Intake:
         return requests
 
     def on_topics_read(self, event: TopicsRead, now_ms: int) -> Effects:
-        """Topics came, grew, were written by others, or went."""
+        """Topics were created, grew, were written by another process, or were removed."""
         changes, left_out = Changes(), self.state.left_out
         for topic in event.topics:
             changes.add(applied.apply_topic_read(self.state, topic))
@@ -276,7 +277,8 @@ class Intake:
         applied.tell_older_debts_apart(self.state)
         topic_ids.give_ids(self.state, self.queue, (read.topic.name for read in event.topics), now_ms)
         notices = topic_ids.put_back(self.state, self.queue, (read.topic for read in event.topics))
-        # No broker was asked for deletions of a topic that could not be read, nor of older topics of its name.
+        # While a topic could not be read, no broker was asked to delete its replicas, or those of older topics of that
+        # name.
         readable = left_out.topics - self.state.left_out.topics
         everyone = self.outbox.others() if readable else ()
         requests = self.deletions.clear_the_way(everyone, now_ms, readable)
@@ -285,7 +287,7 @@ class Intake:
         return requests, [], notices + owed_replicas.kept(self.state, changes.led)
 
     def on_partitions_read(self, event: PartitionsRead, now_ms: int) -> Effects:
-        """Brokers below 2.7 write the ISR themselves and announce it; or somebody mended what could not be read."""
+        """A broker before 2.7 wrote an ISR itself and announced it, or an unreadable state znode was mended."""
         changes = Changes()
         for tp in sorted(event.states):
             changes.add(applied.apply_leadership_read(self.state, tp, event.states[tp]))
@@ -310,7 +312,7 @@ class Intake:
         return self.outbox.maybe_metadata(now_ms), [], notices
 
     def on_connection_changed(self, event: ConnectionChanged) -> list[Notice]:
-        """A broker can't be reached, or can be again: nothing waits for an unreachable broker's answers."""
+        """A broker can't be reached, or can be reached again. Nothing waits for an unreachable broker's answers."""
         known = self.state.brokers.get(event.broker)
         if known is None or known.epoch != event.broker_epoch:
             return []
@@ -344,7 +346,7 @@ class Intake:
         self.reviews.mark(Reason.CONFIG_CHANGED, waiting)
 
     def on_time_passed(self, now_ms: int) -> None:
-        """Look at what is overdue, at most once a second, and at the balance of leaders when that is due."""
+        """Look at moves that wait, at most once a second, and at the balance of leaders when that is due."""
         self.rebalance.on_time_passed(now_ms)
         if self.next_check_ms is None or now_ms < self.next_check_ms:
             return
@@ -355,7 +357,7 @@ class Intake:
             self.reviews.mark(Reason.OVERDUE, waiting)
 
     def read_again(self, now_ms: int) -> list[Read]:
-        """Read the state znodes again that can't be read, every ten seconds: nothing watches them."""
+        """Read state znodes that can't be read again every ten seconds, because nothing watches them."""
         if not self.state.unreadable:
             self.read_again_ms = None
             return []
@@ -387,7 +389,7 @@ class Intake:
     # ---- after a write
 
     def committed(self, draft: Draft, records: tuple[Record, ...], changes: Changes, now_ms: int) -> Effects:
-        """A draft is durable: tell the brokers, and queue what follows."""
+        """A draft is durable: tell the brokers, and queue the work that follows."""
         requests = self.announce(changes, now_ms)
         self.reviews.on_written(draft)
         requests += self.outbox.stop_replicas(pauses.still(self.state, draft.stopped), now_ms, delete=False)

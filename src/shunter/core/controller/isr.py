@@ -1,4 +1,4 @@
-"""AlterPartition: a leader asks for another ISR, and what it is told."""
+"""AlterPartition: decisions about the ISRs that leaders ask for."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from shunter.model.partition import BrokerId, LeaderAndIsr, PartitionState, Repl
 def decide_isr(draft: Draft, sender: BrokerId, proposal: IsrProposal) -> LeaderAndIsr | ErrorCode:
     """Accept an ISR change into the draft, or refuse it with Kafka's code.
 
-    A proposal that is already true succeeds even if its partition epoch is old: the leader lost our answer.
-    ZooKeeper-mode Apache checks neither that the sender leads nor that the ISR is within the replicas; like KRaft,
-    we do both, for a stale leader must not change what the new one relies on.
+    A proposal that is already true succeeds even if its partition epoch is old: the leader lost the former answer.
+    ZooKeeper-mode Apache checks neither that the sender leads nor that the ISR is within the replicas. Like KRaft, this
+    controller checks both, because a stale leader must not change an ISR that the new leader relies on.
     """
     tp = proposal.tp
     partition = draft.partition(tp)
@@ -29,8 +29,8 @@ def decide_isr(draft: Draft, sender: BrokerId, proposal: IsrProposal) -> LeaderA
     if isr == leadership.isr and proposal.recovering == leadership.recovering:
         return leadership
     if tp not in draft.leaderships and proposal.partition_epoch < leadership.partition_epoch:
-        # Somebody else wrote the state. The leader keeps what it proposed and asks for nothing more until it is told
-        # of a new leader epoch (Partition.handleAlterPartitionError): tell it, or its ISR stays as it is for ever.
+        # Another write changed the state. The leader keeps its proposal and asks for nothing more until it is told of a
+        # new leader epoch (Partition.handleAlterPartitionError). Without a new epoch its ISR would never change again.
         draft.lead(tp, leadership.in_new_epoch())
         return ErrorCode.INVALID_UPDATE_VERSION
     accepted = leadership._replace(isr=isr, recovering=proposal.recovering)
@@ -62,6 +62,7 @@ def _refusal(
             return ErrorCode.INELIGIBLE_REPLICA
         if draft.owes_an_older(broker, proposal.tp):
             # The broker may be told a second time to delete the older replica, after a connection broke. StopReplica
-            # names no topic id, and this one has no leader epoch to check: it would delete its replica of this topic.
+            # names no topic id, and this request would have no leader epoch to check: the broker would delete its
+            # replica of this topic.
             return ErrorCode.INELIGIBLE_REPLICA
     return None

@@ -1,8 +1,8 @@
-"""The life of a move: one table says which phase follows which, and why. Nothing else writes a phase.
+"""The phases of a move: one table says which phase follows which, and why. Nothing else writes a phase.
 
-A decision calls `Draft.transition` with a trigger. The draft looks the trigger up here, writes the record with its new phase,
-and keeps the `Transition`. When the draft is durable, `Ready.transitions` tells what happened; a refused draft tells
-nothing. `None` stands for "there is no record": before a move is accepted, and after it has ended.
+A decision calls `Draft.transition` with a trigger. The draft looks the trigger up here, writes the record with its new
+phase, and keeps the `Transition`. When the draft is durable, `Ready.transitions` has its transitions; those of a
+refused draft are dropped. `None` stands for "there is no record": before a move is accepted, and after it has ended.
 
 To answer "when may a move be paused?", see which rows of `TABLE` have `Trigger.PAUSED`: pending, moving, paused.
 
@@ -30,7 +30,7 @@ class Trigger(Enum):
     ACCEPTED_PAUSED = "accepted-paused"
     """A target was accepted, for a new move or for one under way, while a pause holds the partition."""
     ADOPTED = "adopted"
-    """A start-up found a partition in motion, or a record that no longer tells the truth about one."""
+    """A start-up found a partition in motion that has no record, or whose record is out of date."""
     INHERITED = "inherited"
     """A start-up found a target in a znode for a partition that does not move yet."""
     BEGUN = "begun"
@@ -63,7 +63,7 @@ _NEW: Mapping[Trigger, Phase | None] = {
     Trigger.ADOPTED: Phase.MOVING,
     Trigger.INHERITED: Phase.PENDING,
 }
-"""Triggers that make a record, where there is none or the one that is there is over."""
+"""Triggers that make a record, where there is none or only that of a move that is over."""
 
 _ONGOING: Mapping[Trigger, Phase | None] = {
     Trigger.ACCEPTED_PAUSED: Phase.PAUSED,
@@ -73,7 +73,7 @@ _ONGOING: Mapping[Trigger, Phase | None] = {
     Trigger.ADOPTED: Phase.MOVING,
     Trigger.INHERITED: Phase.PENDING,
 }
-"""What may happen to every move that is not over."""
+"""Triggers that every phase of a move that is not over has."""
 
 TABLE: Mapping[Phase | None, Mapping[Trigger, Phase | None]] = MappingProxyType(
     {
@@ -111,7 +111,7 @@ TABLE: Mapping[Phase | None, Mapping[Trigger, Phase | None]] = MappingProxyType(
         Phase.DROPPING: {**_NEW, Trigger.DELETIONS_LEFT: Phase.DROPPING, Trigger.ENDED: None},
     }
 )
-"""(phase, trigger) → phase. A pair that is not here cannot happen: it would be our bug."""
+"""(phase, trigger) → phase. A pair that is not in the table would be a bug."""
 
 BEGUN = frozenset({Phase.MOVING, Phase.ROLLING_BACK})
 """Phases in which a move counts for `reassignment_max_concurrent`."""
@@ -124,7 +124,7 @@ class Transition:
     Attributes:
         before: Its phase; None: there was no record.
         after: Its phase; None: the record was closed.
-        step: What was written for the partition with it, if anything.
+        step: The step that was written with it, if any.
         cause: Id of the event that asked for it.
         move: The record as it was written; of a closed one, as it stood before.
     """

@@ -1,7 +1,7 @@
 """Brokers that come, die and bounce, and replicas on failed log dirs: brokers are told, and partitions marked.
 
-What becomes of the marked partitions is decided by their review. docs/reviews.md tells in one place what happens to a
-partition when its leader's broker returns.
+The review decides what happens to the marked partitions. docs/reviews.md says in one place what happens to a partition
+when its leader's broker returns.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from shunter.model.partition import NO_LEADER, BrokerId, TopicPartition
 
 @dataclass(slots=True)
 class Liveness:
-    """What follows from the set of live brokers. Source: KafkaController's onBrokerStartup and onBrokerFailure."""
+    """Consequences of changes among live brokers. Source: KafkaController's onBrokerStartup and onBrokerFailure."""
 
     state: ControllerState
     outbox: Outbox
@@ -34,9 +34,10 @@ class Liveness:
     deletions: Deletions
 
     def on_brokers_read(self, brokers: tuple[Broker, ...], now_ms: int) -> Iterator[tuple[int, list[Request]]]:
-        """Compare with what is known; a broker with another epoch has died and come back (KIP-380).
+        """Compare the brokers with those known. A broker with another epoch has died and come back (KIP-380).
 
-        Done in pieces, so that others have turns in between; nothing else may be taken in before the last.
+        The work is done in pieces, so that the rest of the process gets turns in between. No other event may be taken
+        in before the last piece.
 
         Yields:
             How many partitions the piece looked at, and its requests.
@@ -44,7 +45,7 @@ class Liveness:
         live = live_brokers(self.state, brokers)
         came, went = brokers_changed(self.state, {broker.id: broker.epoch for broker in live.values()})
         if live == self.state.brokers:
-            maybe_register(self.state, self.queue)  # Our registration may have been removed.
+            maybe_register(self.state, self.queue)  # The controller's registration may have been removed.
             return
         self.state.brokers = live
         disown(self.state, self.queue)
@@ -65,7 +66,7 @@ class Liveness:
         self.reviews.on_brokers_changed(frozenset(came))
 
     def _note_dead(self, dead: set[BrokerId], gone: frozenset[BrokerId]) -> None:
-        """Mark partitions that dead brokers led, or had in sync, and announce the offline replicas of those still gone.
+        """Mark partitions that dead brokers led, or had in sync; announce the offline replicas of brokers still gone.
 
         The announcement is needed after a controlled shutdown: the broker is in no ISR any more, so nothing is written.
         """
@@ -97,7 +98,7 @@ class Liveness:
         Args:
             came: Brokers that came, or were restarted.
             now_ms: The time.
-            back: Those of them that had been dead: their replicas were offline, and are not any more.
+            back: Brokers of `came` that had been dead: their replicas were offline, and are online again.
         """
 
         def replicas_of(broker: BrokerId, full: FullState) -> Request:
@@ -110,7 +111,7 @@ class Liveness:
         return self._tell(came, now_ms, replicas_of)
 
     def tell_again(self, brokers: tuple[BrokerId, ...], now_ms: int) -> Iterator[tuple[int, list[Request]]]:
-        """Tell brokers everything that they have to know, as at a start of ours: they refused some of it.
+        """Tell brokers everything that they have to know, as at a start-up: they refused some of it, or ids changed.
 
         Yields:
             As `on_brokers_read`.
@@ -120,7 +121,7 @@ class Liveness:
     def _tell(
         self, brokers: tuple[BrokerId, ...], now_ms: int, replicas_of: Callable[[BrokerId, FullState], Request]
     ) -> Iterator[tuple[int, list[Request]]]:
-        """Give brokers the whole metadata, then `replicas_of` each, then what they have to stop and to delete."""
+        """Tell brokers the whole metadata, then `replicas_of` each, then what they have to stop and to delete."""
         full = FullState(self.state, brokers)
         for topic in self.state.topics.values():
             full.add(topic)
@@ -135,7 +136,7 @@ class Liveness:
         yield 0, [*requests, *self.deletions.resume(brokers, now_ms)]
 
     def on_replicas_failed(self, broker: BrokerId, failed: list[TopicPartition]) -> None:
-        """A broker can't serve these replicas any more: its log dir is gone, the broker is not."""
+        """A live broker can't serve these replicas any more, because their log dir failed."""
         for tp in failed:
             self.state.offline_replicas[tp] = self.state.offline_replicas.get(tp, frozenset()) | {broker}
         self.outbox.announce(failed)  # If the replica was not in sync, nothing is written about it.

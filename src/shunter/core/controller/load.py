@@ -1,4 +1,4 @@
-"""How many moves are under way: `reassignment_max_concurrent` and its per-broker bound go by this."""
+"""The number of moves under way, for `reassignment_max_concurrent` and its per-broker bound."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shunter.model.partition import BrokerId, Replicas
 
 @dataclass(slots=True)
 class Load:
-    """How many moves are under way, in all and by broker that receives one; counted once per draft."""
+    """How many moves are under way, in all and by receiving broker; counted once per draft."""
 
     total: int = 0
     by_broker: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])

@@ -1,6 +1,6 @@
 """The controller's state machine: one owner of the state, one event at a time, one batch of writes outstanding.
 
-`handle` takes an event in, decides as much as one slice allows, and says what is to be done. Source: the controller
+`handle` takes an event in, decides as much as one slice allows, and returns what is to be done. Source: the controller
 redesign ("Have a single execution thread to serially process events one at a time"), and etcd's raft for `Ready`.
 """
 
@@ -51,17 +51,17 @@ from shunter.model.settings import ControllerSettings
 
 RETRY_AFTER_MS = 200
 PARTITIONS_PER_TURN = 2_000
-"""Partitions that a start-up or a broker's return takes in or hands out before others have a turn: some 10 ms of work."""
+"""Partitions that a start-up or a broker's return handles before other work gets a turn: some 10 ms of work."""
 WEIGHT_PER_ITEM = 150
-"""So many bytes of weight count as one more item that was looked at."""
+"""This many bytes of weight count as one more item that was looked at."""
 SET_ASIDE_AT_MOST = 100
-"""Decisions that wait because ZooKeeper does not let us write them. If there are more, the whole batch counts as refused."""
+"""The most decisions that wait because ZooKeeper forbids to write them. Beyond that a whole batch counts as refused."""
 FORBIDDEN_AGAIN_MS = 10_000
-"""How long such a decision waits for its next attempt: nothing tells us that an ACL was changed."""
+"""How long a forbidden decision waits for its next attempt: ZooKeeper does not report changes of an ACL."""
 FORBIDDEN_TOLD_MS = 1_000
-"""How long a broker waits to hear that what it asked for is forbidden: it asks again as soon as it has the answer."""
+"""How long a reply to a broker about a forbidden write is held back: the broker asks again as soon as it has it."""
 REFUSALS_BEFORE_RELOAD = 5
-"""Refused writes in a row after which what we believe is thrown away and read again."""
+"""Refused writes in a row after which the state is thrown away and the cluster is read again."""
 
 
 _REQUESTS = (
@@ -73,12 +73,12 @@ _REQUESTS = (
     TopicDeletionsSubmitted,
     TopicsSubmitted,
 )
-"""Events that do no more than queue tasks, for a caller who waits."""
+"""Events that only queue tasks, for a caller that waits."""
 
 
 @dataclass(slots=True)
 class Outstanding:
-    """The batch that is being written, with what it was decided from."""
+    """The batch that is being written, with its draft, its tasks, and the settings that it was decided by."""
 
     batch_id: int
     records: tuple[Record, ...]
@@ -89,7 +89,7 @@ class Outstanding:
 
 @dataclass(slots=True)
 class Bundle:
-    """What becomes a `Ready`."""
+    """The contents of a `Ready`, while they are gathered."""
 
     requests: list[Request] = field(default_factory=list[Request])
     replies: list[tuple[ReplyToken, Reply]] = field(default_factory=list[tuple[ReplyToken, Reply]])
@@ -120,35 +120,35 @@ class ControllerMachine:
         They are taken in afterwards, in order: none is lost, and none is acted on early."""
         self.loading = False
         self.in_turns: Iterator[tuple[int, Effects]] | None = None
-        """What is left to do for an event about the whole cluster: a start-up, or brokers that came. None: nothing."""
+        """The rest of the work for an event about the whole cluster (a start-up, brokers that came). None: no work."""
         self.next_batch_id = 1
         self.retry_at_ms: int | None = None
         self.refusals = 0
         self.examine_at_most = EXAMINED_AT_MOST
-        """Items of the next slice: fewer after a batch that was too great for ZooKeeper, or forbidden."""
+        """The most items of the next slice: fewer after a batch that was too great for ZooKeeper, or forbidden."""
         self.set_aside: list[tuple[int, Task]] = []
-        """Tasks that ZooKeeper does not let us write, each with the time of its next attempt."""
+        """Tasks whose writes ZooKeeper forbids, each with the time of its next attempt."""
         self.forbidden: set[str] = set()
-        """What ZooKeeper forbade in this term and people were told of."""
+        """Writes that ZooKeeper forbade in this term, and about which there was a notice."""
         self.late_replies: list[tuple[int, tuple[ReplyToken, Reply]]] = []
-        """Answers to brokers that would ask again at once, and in vain; each with its time."""
+        """Replies that are held back because their brokers would ask again at once, and in vain; each with its time."""
         self.requests_refused = 0
-        """How many callers' requests met a bug of ours; see `_give_up`."""
+        """How many callers' requests met a bug and were refused; see `_give_up`."""
         self.suspects: tuple[Suspect, ...] = ()
-        """What was being decided or applied when a bug ended the controller; empty: only the event is known."""
+        """Inputs that were being decided or applied when a bug ended the controller; empty: only the event is known."""
         self.suspected_causes: tuple[str, ...] = ()
-        """Causes of the tasks that asked for it."""
+        """Causes of the tasks that were being decided or applied then."""
 
     @property
     def view(self) -> ClusterView:
-        """What queries may read, between two calls of `handle`."""
+        """The state, as queries may read it between two calls of `handle`."""
         return self.state
 
     def handle(self, envelope: Envelope) -> Ready:
-        """Take in one event and say what is to be done now.
+        """Take in one event and return what is to be done now.
 
         Raises:
-            InvariantViolation: our bug; the caller must stop acting as the controller.
+            InvariantViolation: a bug; the caller must stop acting as the controller.
 
         Cost: bounded by one slice of work (`slice_partitions`, or `PARTITIONS_PER_TURN` of a start-up).
         """
@@ -232,7 +232,7 @@ class ControllerMachine:
                     self._resign(self.intake.answers.resigns, bundle)
 
     def _take_in(self, event: Event, now_ms: int, cause: str, bundle: Bundle) -> None:
-        """Take one event in. A caller's request that meets a bug of ours is refused: it has changed nothing yet.
+        """Take one event in. A caller's request that meets a bug is refused: it has changed nothing yet.
 
         An event that reports a fact may have changed part of the state before it raised. Then the controller must end.
         """
@@ -319,7 +319,7 @@ class ControllerMachine:
     def _outcome(self, event: BatchWritten | BatchRefused, now_ms: int, bundle: Bundle) -> None:
         outstanding = self.outstanding
         if outstanding is None or outstanding.batch_id != event.batch_id:
-            return  # An answer to a batch of an epoch of ours that is over.
+            return  # The batch is of a former term, or from before a reload.
         self.outstanding = None
         if isinstance(event, BatchWritten):
             self.refusals = 0
@@ -332,7 +332,7 @@ class ControllerMachine:
                 self.suspected_causes = tuple(task.cause for task in outstanding.tasks)
                 raise
             if outstanding.settings is not self.settings:
-                self.intake.use(self.settings, now_ms)  # What it made pending was decided by the former settings.
+                self.intake.use(self.settings, now_ms)  # The batch's pending moves were decided by the former settings.
         elif event.reason == "fenced":
             self._resign("a write was refused: another controller has a newer epoch", bundle)
         elif event.reason == "too-great":
@@ -362,7 +362,7 @@ class ControllerMachine:
             bundle.notices.append(Notice("write-refused", "zookeeper", told))
 
     def _too_great(self, outstanding: Outstanding, now_ms: int, bundle: Bundle) -> None:
-        """ZooKeeper takes no request of this size: decide half as much at once, or refuse one item that is too great alone."""
+        """ZooKeeper takes no request of this size: decide half as much at once, or refuse one item too great alone."""
         decided = sum(len(task.drafting) for task in outstanding.tasks)
         if decided <= 1:
             decider = next((task for task in outstanding.tasks if task.drafting), outstanding.tasks[-1])
@@ -377,7 +377,7 @@ class ControllerMachine:
         bundle.notices.append(Notice("write-too-great", "zookeeper", told))
 
     def _forbidden(self, outstanding: Outstanding, event: BatchRefused, now_ms: int, bundle: Bundle) -> None:
-        """ZooKeeper's ACL keeps a znode of the batch from us: set the decision about it aside, and go on with the others.
+        """An ACL forbids to write a znode of the batch: set the decision about it aside, and go on with the others.
 
         See docs/decisions/0086-what-zookeeper-forbids.md.
         """
@@ -397,14 +397,14 @@ class ControllerMachine:
         later = decider.set_aside()
         if later is not None:
             self.set_aside.append((now_ms + FORBIDDEN_AGAIN_MS, later))
-        # Brokers alone ask for what has this priority.
+        # Only requests of brokers have this priority.
         decider.answered_late = decider.priority is Priority.ISR
         self._pass_over(decider, outstanding, f"{event.told}: see that Shunter may write it", now_ms, bundle)
 
     def _pass_over(self, decider: Task, outstanding: Outstanding, told: str, now_ms: int, bundle: Bundle) -> None:
         """The decision about one item can't be written: the item stays as it is, and its caller is refused.
 
-        Only a topic that others made can be too great; see docs/decisions/0040-too-great-to-be-moved.md.
+        Only a topic that another tool created can be too great; see docs/decisions/0040-too-great-to-be-moved.md.
         """
         bundle.replies += self._in_time(decider, decider.pass_over(ErrorCode.UNKNOWN_SERVER_ERROR, told), now_ms)
         self._undo([task for task in outstanding.tasks if task is not decider])
@@ -416,7 +416,7 @@ class ControllerMachine:
     def _in_time(
         self, task: Task, replies: list[tuple[ReplyToken, Reply]], now_ms: int
     ) -> list[tuple[ReplyToken, Reply]]:
-        """The answers of a task that are given now; the others are kept."""
+        """The replies of a task that are given now; those of a task that is answered late are kept."""
         if not task.answered_late:
             return replies
         self.late_replies += [(now_ms + FORBIDDEN_TOLD_MS, reply) for reply in replies]
@@ -429,7 +429,7 @@ class ControllerMachine:
         return due
 
     def _try_half(self, outstanding: Outstanding, decided: int) -> None:
-        """Decide a batch again, half of it at once. So the item that can't be written is found, and the others are written."""
+        """Decide a batch again, half of it at once, to find the item that can't be written, and to write the others."""
         self._undo(outstanding.tasks)
         self.examine_at_most = decided // 2
 
@@ -446,7 +446,7 @@ class ControllerMachine:
         a controller that can't decide it must end.
 
         Raises:
-            Exception: the bug, where no caller asked for the task.
+            Exception: the bug, if no caller asked for the task.
         """
         if task.refuse is None:
             self.suspects, self.suspected_causes = of_task(task), (task.cause,)
@@ -458,9 +458,9 @@ class ControllerMachine:
         bundle.more = True
 
     def _reload(self, bundle: Bundle) -> None:
-        """Read everything again, within the same election: somebody changed what nobody but us should write.
+        """Read everything again within the same term: another process changed what only the controller should write.
 
-        Waiting callers are refused, as on a resignation: what they asked for may be decided by now, or not.
+        Waiting callers are refused, as on a resignation: their requests may have been decided already, or not.
         """
         epoch, ourselves = self.state.controller_epoch, self.state.ourselves
         told = f"{self.refusals} writes in a row met something else than expected; reading the cluster again"
@@ -495,7 +495,7 @@ class ControllerMachine:
     # ---- slices
 
     def _process(self, now_ms: int, bundle: Bundle) -> None:
-        """Decide one slice: until something is to be written, or so much was looked at that others get a turn."""
+        """Decide one slice: stop at records to be written, or after so many items that others have to get a turn."""
         if self.outstanding is not None:
             return
         if self.retry_at_ms is not None:
@@ -536,14 +536,14 @@ class ControllerMachine:
                 self._give_up(task, tasks[:-1], bug, bundle)
                 return Draft(self.state, now_ms), [], examined
             if not task.exhausted:
-                # It stays in the queue: what is later may not pass what it has parked, or not looked at.
+                # The task stays in the queue: later tasks may not pass items that it has parked, or not looked at.
                 queue.put_back([task])
                 if task.ready(self.outbox):
                     break
         return draft, tasks, examined
 
     def _slice_limit(self, task: Task) -> int:
-        """How much goes into one batch; more of a cancel, for relief waits for its last slice."""
+        """How much goes into one batch. A cancel gets more, because it brings relief only with its last slice."""
         return self.settings.slice_partitions * (CANCELLED_TIMES if task.priority is Priority.CANCEL else 1)
 
     def _hand_out(self, records: tuple[Record, ...], draft: Draft, tasks: list[Task], bundle: Bundle) -> None:
@@ -568,7 +568,7 @@ class ControllerMachine:
             self.outbox.metadata_due_ms,
         ]
         if self.outstanding is None and self.retry_at_ms is None:
-            # While a batch is being written its outcome is waited for, whatever else is due; or its next attempt.
+            # While a batch is being written, or waits for its next attempt, nothing is decided, so these are not due.
             due.append(self.set_aside[0][0] if self.set_aside else None)
             due.append(self.outbox.barrier_deadline_ms if self.intake.queue.waits_for_barrier() else None)
         return min((moment for moment in due if moment is not None), default=None)

@@ -1,6 +1,6 @@
 """Reassignments, decided into a draft: accepted, begun, advanced, stopped, rolled back, superseded, adopted.
 
-How one partition moves is decided by `core.reassignment`; this module decides when, and what becomes durable with it.
+`core.reassignment` decides how one partition moves. This module decides when, and which records become durable with it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ CANCEL_IN_PLACE = (
     " (--remove-cancel)"
 )
 ANYBODY = range(1 << 31)
-"""All broker ids. Nobody reads an answer to what is asked for by znode, so it is not refused for a dead broker: the
+"""All broker ids. No caller reads an answer to a request by znode, so the request is not refused for a dead broker: the
 move waits for that broker."""
 
 
@@ -61,7 +61,7 @@ class Moves:
     undeleted: dict[TopicPartition, set[BrokerId]] = field(default_factory=dict[TopicPartition, set[BrokerId]])
     """Live brokers that were told to delete a dropped replica and have not answered."""
     refused: set[tuple[BrokerId, TopicPartition]] = field(default_factory=set[tuple[BrokerId, TopicPartition]])
-    """Deletions that a live broker could not do: owed until it comes back, not asked for again and again."""
+    """Deletions that a live broker could not do. They are owed, and asked for again only when the broker comes back."""
 
     # ---- accepting
 
@@ -76,8 +76,9 @@ class Moves:
     ) -> MoveResult:
         """Accept one partition's new target, or say why not.
 
-        `legacy_original`: the original replicas of an entry of the legacy znode; None: it came another way. `requested`:
-        it came by a request znode without the legacy flag. `paused`: somebody paused it before its turn came.
+        `legacy_original`: the original replicas of an entry of the legacy znode; None: the target came another way.
+        `requested`: the target came by a request znode without the legacy flag. `paused`: an operator paused it before
+        its turn came.
         """
         tp = change.tp
         if draft.state.cancel is not None:
@@ -98,7 +99,7 @@ class Moves:
                 self._tell_dead(draft, tp, target, partition)
         if refused is not None:
             return tp, *refused
-        # The same target once more, with no strategy named, is not meant to change the one that the move has.
+        # A request that repeats the target and names no strategy is not meant to change the move's strategy.
         strategy = change.strategy or (moving.strategy if moving is not None and again else self.settings.strategy)
         if moving is not None:
             moving = moving._replace(
@@ -135,7 +136,7 @@ class Moves:
         return tp, ErrorCode.NONE, None
 
     def make_room(self, draft: Draft, tp: TopicPartition, partition: PartitionState) -> None:
-        """Another move takes the place of what a former controller left, without being its continuation."""
+        """Another move takes the place of a record that a former controller left, and does not continue its move."""
         known = draft.reassignment(tp)
         if known is None:
             return
@@ -146,14 +147,14 @@ class Moves:
         draft.ended = True
 
     def _owe_undeleted(self, draft: Draft, tp: TopicPartition, known: Reassignment, partition: PartitionState) -> None:
-        """Another move takes the place of one whose deletions are not acknowledged: remember them elsewhere."""
+        """Another move takes the place of a record whose deletions are not acknowledged: note these as owed."""
         dead = (broker for broker in dropped_before(known, partition.assignment) if broker not in draft.state.brokers)
         for broker in sorted({*dead, *self.undeleted.get(tp, ()), *draft.dropped.get(tp, ())}):
             draft.owe(broker, tp, _leader_epoch(partition))
 
     @staticmethod
     def tell_originals(draft: Draft, tp: TopicPartition, given: Replicas | None, used: Replicas) -> None:
-        """Tell people if a znode's `original_replicas` are not what a rollback of its move restores."""
+        """Add a notice if a znode's `original_replicas` are not the replicas that a rollback of its move restores."""
         if given is not None and given != used:
             told = (
                 f"the znode gives original_replicas {list(given)}, but a rollback restores {list(used)}, which it had"
@@ -173,7 +174,7 @@ class Moves:
     def refusal_by_znode(
         self, draft: Draft, tp: TopicPartition, target: Replicas, *, forced: bool = True
     ) -> tuple[ErrorCode, str] | None:
-        """Why a target can't be asked for by znode, or None; brokers that are not live are waited for."""
+        """Why a target can't be asked for by znode, or None. A dead broker is no reason: the move waits for it."""
         return self._refusal(draft, tp, target, forced=forced, had=ANYBODY)
 
     def _refusal(
@@ -208,7 +209,7 @@ class Moves:
         if known.phase is Phase.PENDING:
             partition = draft.partition(tp)
             if partition is not None and partition.assignment.in_motion:
-                # Somebody else has begun it meanwhile: there is something to finish, or to take back.
+                # Another tool has begun the move meanwhile: it has to be finished, or taken back.
                 draft.transition(tp, Trigger.BEGUN, changed._replace(written=partition.assignment))
             elif partition is not None and target == partition.assignment.replicas:
                 self.end(draft, tp, known)
@@ -236,7 +237,7 @@ class Moves:
     # ---- ending early
 
     def cancel(self, draft: Draft, tp: TopicPartition, mode: Intervention | None) -> MoveResult:
-        """Stop a move or roll it back; in any state, and as often as one likes."""
+        """Stop a move, roll it back, pause or resume it. A stop or rollback may come in any phase, and repeatedly."""
         known, partition = draft.unfinished(tp), draft.partition(tp)
         if partition is None or tp.topic in draft.state.deleting:
             return tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, draft.state.why_missing(tp)
@@ -253,9 +254,9 @@ class Moves:
         if known.phase is Phase.PENDING and not partition.assignment.in_motion:
             self.end(draft, tp, known)
             return tp, ErrorCode.NONE, None
-        # What waits for a replica that was stopped for a pause would wait for ever.
+        # A move that waits for a replica which a pause has stopped would wait for ever.
         pauses.wake(draft, tp, known)
-        # A pending move that is in motion was begun by somebody else meanwhile: there is something to take back.
+        # A pending move that is in motion was begun by another tool meanwhile: its changes have to be taken back.
         if (mode or self.settings.cancel_mode) is Intervention.STOP:
             situation = self._situation(draft, tp)
             if situation is not None:
@@ -331,7 +332,7 @@ class Moves:
             return
         self._write_step(draft, tp, partition, move, outcome)
         if not outcome.final:
-            # The record names the originals; what else is dropped on the way has to be remembered by itself.
+            # The record names the originals. Any other replica that is dropped on the way has to be noted as owed.
             for broker in outcome.dropped:
                 if broker not in move.original:
                     draft.owe(broker, tp, partition.leadership.leader_epoch + 1)
@@ -353,7 +354,7 @@ class Moves:
         draft.place(tp, step.assignment)
         wanted: Replicas | None = None
         if self.settings.write_target_replicas and not step.final:
-            # Kept whole until the end (KIP-455's draft).
+            # The field keeps all replicas until the move ends (KIP-455's draft).
             wanted = move.original if move.phase is Phase.ROLLING_BACK else move.target
         changed = leadership._replace(leader=step.leader, leader_epoch=epoch, isr=step.isr, target_replicas=wanted)
         draft.lead(tp, changed)
@@ -364,7 +365,7 @@ class Moves:
     def end(
         self, draft: Draft, tp: TopicPartition, move: Reassignment, *, keep: bool = False, step: Step | None = None
     ) -> None:
-        """Close a move's record, and take it out of the legacy znode if it came by that.
+        """Close a move's record, and take the partition out of the legacy znode if the move came by that znode.
 
         `keep` leaves the record in place, because it names replicas that are still to be deleted.
         """
@@ -383,7 +384,7 @@ class Moves:
         leadership = partition.leadership if partition is not None else None
         if leadership is None or leadership.target_replicas is None or tp.topic in draft.state.deleting:
             return
-        # A new leader epoch, for the leader has to hear of the new version before its next AlterPartition.
+        # In a new leader epoch, because the leader has to learn the new version before its next AlterPartition.
         draft.lead(tp, leadership.in_new_epoch()._replace(target_replicas=None))
 
     def _drop_legacy(self, draft: Draft, tp: TopicPartition, move: Reassignment) -> None:
@@ -391,7 +392,7 @@ class Moves:
             self.forget_legacy(draft, {tp})
 
     def forget_legacy(self, draft: Draft, partitions: set[TopicPartition]) -> None:
-        """Take partitions out of `/admin/reassign_partitions`; the znode goes with the last one."""
+        """Take partitions out of `/admin/reassign_partitions`; the znode is deleted with its last entry."""
         known = draft.state.legacy
         if known is None and draft.legacy is None:
             return
@@ -426,7 +427,7 @@ class Moves:
         return not bound or all(load.by_broker.get(broker, 0) < bound for broker in _added(move))
 
     def _uncount(self, draft: Draft, move: Reassignment) -> None:
-        """Stop counting a move that had begun and ends: another of the same draft may begin in its place."""
+        """Stop counting a move that had begun and ends: another move of the same draft may begin in its place."""
         if move.phase in BEGUN and (self.settings.max_concurrent or self.settings.max_concurrent_per_broker):
             self._count(draft).add(_added(move), -1)
 
@@ -441,10 +442,10 @@ class Moves:
     # ---- after the write
 
     def wait_for_deletions(self, draft: Draft) -> list[TopicPartition]:
-        """The draft is durable: its dropped replicas are being deleted, and what it wrote off is not waited for.
+        """A draft is durable: wait for the deletions of its dropped replicas, and not for those that it wrote off.
 
         Returns:
-            Partitions with nothing left to delete whose record is open still: another broker answered meanwhile.
+            Partitions with nothing left to delete whose record is still open: another broker answered meanwhile.
         """
         over = [tp for broker, tp in sorted(draft.written_off) if self._stop_waiting(broker, tp)]
         for tp, brokers in draft.dropped.items():
@@ -471,7 +472,7 @@ class Moves:
         move = draft.reassignment(tp)
         if tp.topic in draft.state.deleting:
             return
-        # Replicas that this very draft drops are not acknowledged either.
+        # The deletions of replicas that this draft drops are not acknowledged either.
         left = {broker for broker in self.undeleted.get(tp, ()) if (broker, tp) not in draft.written_off}
         if move is not None and move.phase is Phase.DROPPING and not left and not draft.dropped.get(tp):
             draft.close(tp)
@@ -483,14 +484,15 @@ class Moves:
             return
         draft.written_off.update((broker, tp) for broker in self.undeleted.get(tp, ()))
         partition = draft.partition(tp)
-        # Only the record tells a successor of dropped replicas: if there are any, it stays as long as the topic.
+        # The next controller finds dropped replicas by this record alone. If there are any, the record stays as long as
+        # the topic.
         keep = partition is not None and bool(dropped_before(known, partition.assignment))
         self.end(draft, tp, known, keep=keep)
 
     def owe_instead(self, draft: Draft, tp: TopicPartition, broker: BrokerId) -> None:
-        """A broker died, or failed, before it acknowledged a deletion: owe it, and let the move end.
+        """A broker died, or failed, before it acknowledged a deletion: note the deletion as owed, and let the move end.
 
-        If the broker is back already (a bounce), it is simply told again.
+        A broker that is back already (a bounce) is told to delete again instead.
         """
         partition = draft.partition(tp)
         if partition is None or broker not in partition.assignment.replicas:
@@ -523,7 +525,7 @@ class Moves:
             self.advance(draft, tp)
 
     def _roll_back_overdue(self, draft: Draft, tp: TopicPartition, waiting: Waiting, since_ms: int) -> None:
-        """A broker of the target has been dead for `roll_back_after_ms`, where that is configured."""
+        """Roll a move back if a broker of its target has been dead for `roll_back_after_ms`; 0: never."""
         bound = self.settings.roll_back_after_ms
         if bound and draft.now_ms - since_ms >= bound:
             told = f"{describe_waiting(waiting)}, for {draft.now_ms - since_ms} ms: it is rolled back"
@@ -541,7 +543,7 @@ def _unreadable(draft: Draft, tp: TopicPartition) -> tuple[ErrorCode, str] | Non
 
 
 def _had(move: Reassignment | None, partition: PartitionState) -> frozenset[BrokerId]:
-    """Brokers that have a replica, and of a partition that moves those that had one: its originals may be returned to."""
+    """Brokers that have a replica, and the originals of a partition that moves: a target may return to them."""
     return frozenset((*partition.assignment.replicas, *(move.original if move is not None else ())))
 
 
@@ -559,9 +561,9 @@ def _leader_epoch(partition: PartitionState) -> int:
 
 
 def dropped_before(move: Reassignment, assignment: ReplicaAssignment) -> Replicas:
-    """Brokers that had a replica of a move and are not assigned any more.
+    """Brokers that had a replica for a move and are no longer assigned.
 
-    A former controller may have died before it told them to delete.
+    A former controller may have died before it told them to delete the replica.
     """
     had = {*move.original, *move.written.replicas, *(move.target if move.phase is Phase.DROPPING else ())}
     return tuple(sorted(had - set(assignment.replicas)))

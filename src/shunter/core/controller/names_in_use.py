@@ -1,4 +1,4 @@
-"""Names of topics that exist, or will when a draft is durable: how much they weigh, and which names collide with them."""
+"""Names of topics that exist, or will when a draft is durable: their weight, and which names collide with them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from shunter.model.weights import name_weight
 
 @dataclass(slots=True)
 class NamesInUse:
-    """Counts only when it is asked: most drafts make no topic."""
+    """Counts names only when it is asked, because most drafts create no topic."""
 
     state: ControllerState
     new: list[str] = field(default_factory=list[str])
     by_metric: dict[str, str] | None = None
-    """All names by how metrics spell them."""
+    """All names, by their spelling in metrics."""
     weight: int | None = None
-    """What a list of all topics weighs."""
+    """The weight of a list of all topics; None: not counted yet."""
 
     def add(self, name: str) -> None:
-        """Note a topic that the draft makes."""
+        """Note a topic that the draft creates."""
         self.new.append(name)
         if self.weight is not None:
             self.weight += name_weight(name)
@@ -28,7 +28,7 @@ class NamesInUse:
             self.by_metric[_in_metrics(name)] = name
 
     def weight_with(self, name: str) -> int:
-        """What a list of all topics would weigh with one more."""
+        """The weight of a list of all topics and one more."""
         if self.weight is None:
             self.weight = sum(map(name_weight, (*self.state.topics, *self.new)))
         return self.weight + name_weight(name)

@@ -1,6 +1,6 @@
-"""Ourselves among the brokers: what brokers and clients are told, so that they find the controller.
+"""The controller among the brokers: what brokers and clients are told, so that they find the controller.
 
-Brokers look the controller up among the live brokers of UpdateMetadata, and count us when they place replicas.
+Brokers look the controller up among the live brokers of UpdateMetadata, and count it as one when they place replicas.
 Source: docs/decisions/0025-ourselves.md.
 """
 
@@ -18,14 +18,14 @@ from shunter.model.partition import BrokerId
 from shunter.model.records import ForgetControllerId, PutRegistration
 
 NO_EPOCH = 0
-"""Our epoch as a broker: nobody sends us control requests, and the greatest epoch of all has to be a real broker's."""
+"""The controller's epoch as a broker. It gets no control requests, and the greatest epoch has to be a real broker's."""
 
 
 def live_brokers(state: ControllerState, read: Iterable[Broker]) -> dict[BrokerId, Broker]:
-    """The live brokers by id, as others are told of them: those that were read, and ourselves with a rack.
+    """The live brokers by id, as others are told of them: the brokers that were read, and the controller with a rack.
 
-    Brokers refuse to place replicas while some of the live ones have a rack and others have none. So we take one as
-    soon as any broker has one: the one that was configured, else the commonest, where we are counted least.
+    Brokers refuse to place replicas while some live brokers have a rack and others have none. So the controller takes a
+    rack as soon as any broker has one: its configured rack, else the commonest one, where it counts least.
     """
     live = {broker.id: broker for broker in read}
     found = live.get(state.controller_id)
@@ -41,7 +41,7 @@ def live_brokers(state: ControllerState, read: Iterable[Broker]) -> dict[BrokerI
 
 
 def disown(state: ControllerState, queue: TaskQueue) -> None:
-    """Forget ids of controllers that ordinary brokers have now: from now on these count as brokers, also while down."""
+    """Forget controllers' ids that ordinary brokers have now: from now on these count as brokers, even while down."""
     taken = state.controller_ids & state.brokers.keys() - {state.controller_id}
     if taken:
         state.controller_ids -= taken
@@ -55,14 +55,14 @@ def _forget_id(draft: Draft, id_: BrokerId) -> None:
 
 
 def maybe_register(state: ControllerState, queue: TaskQueue) -> None:
-    """Register ourselves in ZooKeeper where a live broker needs it, and withdraw that where none does."""
+    """Register the controller in ZooKeeper if a live broker needs that, and withdraw the registration if none does."""
     wanted = _registration_wanted(state)
     if wanted is not None and wanted is not state.registered and state.ourselves is not None:
         queue.add(Task(Priority.CLEANUP, (wanted,), _register))
 
 
 def _registration_wanted(state: ControllerState) -> bool | None:
-    """Whether a broker looks our address up in ZooKeeper; None if none is known to and not all have told yet."""
+    """Whether a live broker looks the controller up in ZooKeeper; None: none is known to, and some have yet to say."""
     others = [broker for broker in state.brokers.values() if broker.id != state.controller_id]
     told = [state.look_us_up.get(broker.id, (None, None)) for broker in others]
     answers = {

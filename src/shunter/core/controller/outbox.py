@@ -1,7 +1,7 @@
-"""What brokers have to hear, made from what changed; and who has not answered yet.
+"""Requests to brokers, made from changes; and the requests that brokers have not answered yet.
 
-LeaderAndIsr goes out at once, one request per broker and decision however many partitions. Metadata goes to everybody:
-at once when a leader changed, else at most once per `metadata_linger_ms`, so that what waits together goes out together.
+LeaderAndIsr goes out at once, one request per broker and decision however many partitions. Metadata goes to all
+brokers: at once when a leader changed, else at most once per `metadata_linger_ms`, so that changes go out together.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from shunter.model.settings import ControllerSettings, ControlRequestEpoch
 
 _LONG_AGO_MS, _NEVER_MS = -(1 << 62), 1 << 62
 RETURN_LINGER_MS = 500
-"""How long the news that a returned broker's replica is not offline any more waits for the news that it is in sync."""
+"""How long the news that a returned broker's replica is online again waits for the news that it is in sync."""
 ALL_WAIT_MS = 250
 """How long all waiting work waits for one broker. After that only work about that broker's partitions waits for it."""
 
@@ -66,38 +66,38 @@ class Outbox:
     """StopReplicas among the unanswered requests."""
     pending_metadata: set[TopicPartition] = field(default_factory=set[TopicPartition])
     returned: set[TopicPartition] = field(default_factory=set[TopicPartition])
-    """Partitions whose replica is not offline any more, for its broker is back: told when it is in sync again, or when
-    `returned_due_ms` comes."""
+    """Partitions with a replica that is online again, because its broker is back. Brokers are told when the replica is
+    in sync again, or at `returned_due_ms`."""
     returned_due_ms: int = _NEVER_MS
     last_metadata_ms: int = _LONG_AGO_MS
     last_metadata_id: int = 0
     """The last request that told brokers of partitions or of each other."""
     barrier: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
-    """Brokers that an event spoke to: the last request id that each has to answer before waiting work goes on."""
+    """By broker that was sent a request: the last request id that it has to answer before waiting work goes on."""
     slow: set[BrokerId] = field(default_factory=set[BrokerId])
     """Brokers that the barrier gave up waiting for, until they have answered everything."""
     tardy: set[BrokerId] = field(default_factory=set[BrokerId])
-    """Brokers that did not answer within `ALL_WAIT_MS`: until they have answered everything, or are called slow, they hold
-    only what is about their partitions."""
+    """Brokers that did not answer within `ALL_WAIT_MS`. Until they have answered everything, or are called slow, they
+    hold back only work about their partitions."""
     nobody_late_before_ms: int = _LONG_AGO_MS
-    """Before this moment no broker of the barrier becomes tardy, and no tardy one slow. It may be too early, never too late:
-    an answer only moves a broker's moment away, and it is not worth a look at all brokers at each answer."""
+    """Before this moment no broker of the barrier becomes tardy, and no tardy one slow. It may be too early, but never
+    too late: an answer only postpones a broker's moment, and is not worth a look at all brokers."""
     releases: int = 0
-    """Counts how often somebody stopped being waited for."""
+    """Counts how often a broker stopped being waited for."""
     unreachable: set[BrokerId] = field(default_factory=set[BrokerId])
-    """Brokers that are registered in ZooKeeper but have no connection to us: nobody waits for their answers."""
+    """Brokers that are registered in ZooKeeper but have no connection to the controller: nothing waits for them."""
 
     def use(self, settings: ControllerSettings) -> None:
-        """Decide by other settings from now on: other moments may be due."""
+        """Use other settings from now on: brokers may become tardy or slow at other moments."""
         self.settings = settings
         self.nobody_late_before_ms = _LONG_AGO_MS
 
     def others(self) -> tuple[BrokerId, ...]:
-        """Live brokers but ourselves, ascending."""
+        """Live brokers except the controller, ascending."""
         return tuple(broker for broker in sorted(self.state.brokers) if broker != self.state.controller_id)
 
     def connect(self) -> ConnectBrokers:
-        """The channels to have from now on."""
+        """The request that names the brokers to have channels to from now on."""
         return ConnectBrokers(tuple(self.state.brokers[broker] for broker in self.others()))
 
     # ---- from changes to requests
@@ -127,7 +127,7 @@ class Outbox:
         ]
 
     def lead_again(self, broker: BrokerId, partitions: Iterable[TopicPartition], now_ms: int) -> list[Request]:
-        """Tell a broker about single partitions as they are now; those that it hosts no more are left out."""
+        """Tell a broker about single partitions as they are now. Partitions that it no longer hosts are left out."""
         topics: dict[str, list[tuple[int, PartitionState]]] = {}
         for tp in partitions:
             partition = self.state.partition(tp)
@@ -140,20 +140,21 @@ class Outbox:
         return [self._leader_and_isr(broker, self._slices(topics), frozenset(), now_ms, full=False)]
 
     def full_leader_and_isr(self, brokers: Iterable[BrokerId], now_ms: int) -> list[Request]:
-        """All that each of `brokers` hosts (we host nothing): after a start-up of theirs."""
+        """A full LeaderAndIsr for each of `brokers`, but not for the controller, which hosts nothing."""
         full = FullState(self.state, (broker for broker in brokers if broker != self.state.controller_id))
         for topic in self.state.topics.values():
             full.add(topic)
         return [self.hosted_by(broker, full, now_ms) for broker in sorted(full.hosted)]
 
     def hosted_by(self, broker: BrokerId, full: FullState, now_ms: int) -> Request:
-        """One broker's full LeaderAndIsr out of what was gathered."""
+        """One broker's full LeaderAndIsr, from the gathered topics."""
         return self._leader_and_isr(broker, tuple(full.hosted[broker]), frozenset(), now_ms, full=True)
 
     def followed_by(self, broker: BrokerId, full: FullState, now_ms: int) -> Request:
         """One broker's LeaderAndIsr without the partitions that it leads.
 
-        It is called full only if nothing was left out: a broker could take what a full request does not name for strays.
+        It is called full only if nothing was left out: a broker could take replicas that a full request does not name
+        for strays.
         """
         hosted = full.hosted[broker]
         followed = [each for each in (_unled(topic, broker) for topic in hosted) if each.partitions]
@@ -178,7 +179,8 @@ class Outbox:
         if new:
             self.not_created.setdefault(broker, set()).update(new)
         if awaited := self.not_created.get(broker):
-            # A broker that refused a new replica has no log of it; with a failed log dir it makes logs of new ones only.
+            # A broker that refused a new replica has no log of it. With a failed log dir it makes a log only for a new
+            # replica, so the replica stays new until it is acknowledged.
             named = (TopicPartition(topic.name, number) for topic in topics for number, _ in topic.partitions)
             new = self.told_new[request_id, broker] = frozenset(awaited.intersection(named))
         return SendLeaderAndIsr(
@@ -207,7 +209,7 @@ class Outbox:
     ) -> list[Request]:
         """One request per broker for all replicas that it has to stop; deletions are remembered until answered.
 
-        `older`: partitions whose replicas belong to a deleted topic of the same name. Its leader epochs were others.
+        `older`: partitions whose replicas belong to a deleted topic of the same name, which had other leader epochs.
         """
         by_broker: dict[BrokerId, list[StopPartition]] = {}
         for tp, brokers in stopped.items():
@@ -241,11 +243,11 @@ class Outbox:
         return self.maybe_metadata(now_ms, urgent=changes.urgent)
 
     def announce(self, partitions: Iterable[TopicPartition]) -> None:
-        """Remember partitions that all brokers have to hear of though nothing is written: their offline replicas changed."""
+        """Remember partitions whose offline replicas changed: brokers have to be told, though nothing is written."""
         self.pending_metadata.update(tp for tp in partitions if tp.topic not in self.state.deleting)
 
     def announce_return(self, partitions: Iterable[TopicPartition], now_ms: int) -> None:
-        """As `announce`, of a broker that is back. Most of its replicas are in sync soon: that tells it, too."""
+        """As `announce`, for a broker that is back. Most of its replicas are soon in sync: that is announced anyway."""
         if not self.returned:
             self.returned_due_ms = now_ms + RETURN_LINGER_MS
         self.returned.update(tp for tp in partitions if tp.topic not in self.state.deleting)
@@ -288,7 +290,7 @@ class Outbox:
         return self._metadata(self.others(), slices, offline, now_ms, full=False)
 
     def full_metadata(self, brokers: tuple[BrokerId, ...], now_ms: int, full: FullState) -> list[Request]:
-        """The whole cluster's metadata to `brokers`, out of what was gathered."""
+        """The whole cluster's metadata for `brokers`, from the gathered topics."""
         return self._metadata(brokers, tuple(full.metadata), full.offline, now_ms, full=True)
 
     def _collect(
@@ -336,7 +338,7 @@ class Outbox:
             return self.state.brokers[broker].epoch
         return max(known.epoch for known in self.state.brokers.values())
 
-    # ---- who has answered
+    # ---- answers
 
     def _handed_out(self, brokers: tuple[BrokerId, ...], now_ms: int) -> int:
         request_id = self.next_request_id
@@ -393,7 +395,7 @@ class Outbox:
         )
 
     def forget(self, brokers: Iterable[BrokerId]) -> dict[BrokerId, list[TopicPartition]]:
-        """Nobody waits for dead or bounced brokers; returns the deletions that they never acknowledged."""
+        """Stop waiting for dead or bounced brokers; returns the deletions that they never acknowledged."""
         gone = set(brokers)
         for broker in gone:
             self.unanswered.pop(broker, None)
@@ -411,7 +413,7 @@ class Outbox:
         return lost
 
     def connection_changed(self, broker: BrokerId, *, reachable: bool) -> None:
-        """Wait for no unreachable broker; nor, once it can be reached again, for the answers that it owes from before.
+        """Stop waiting for an unreachable broker. When it is reachable again, don't wait for answers from before.
 
         Source: the controller redesign, `checkNodeLivenessAndIgnoreDeadNode`, and its third question.
         """
@@ -426,7 +428,7 @@ class Outbox:
             self.slow.add(broker)
 
     def owes_up_to(self, broker: BrokerId, request_id: int) -> bool:
-        """Whether an answer is waited for that this broker owes to that request, or to one before it."""
+        """Whether this broker owes an answer, which is waited for, to that request or an earlier one."""
         waiting = self.unanswered.get(broker)
         if waiting is None or broker in self.slow or broker in self.unreachable:
             return False
@@ -436,7 +438,7 @@ class Outbox:
         """Whether all waiting work has to wait.
 
         A broker that took `ALL_WAIT_MS` is tardy: only work about its partitions waits for it. A broker that took
-        `slow_broker_ms` is slow: nothing waits for it. Both are so until the broker has answered everything.
+        `slow_broker_ms` is slow: nothing waits for it. It stays tardy or slow until it has answered everything.
         """
         if now_ms < self.nobody_late_before_ms:
             return bool(self.barrier)
@@ -453,7 +455,7 @@ class Outbox:
 
     @property
     def barrier_deadline_ms(self) -> int | None:
-        """When to ask `barrier_holds` again: a broker may hold less by then. None when nothing is waited for."""
+        """When to ask `barrier_holds` again: a broker may hold back less then. None: no answer is waited for."""
         return self.nobody_late_before_ms if self.barrier or self.tardy else None
 
     def hold_of(self, tp: TopicPartition) -> Hold:

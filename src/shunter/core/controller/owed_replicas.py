@@ -1,9 +1,9 @@
 """Replicas that a broker placed on a controller, which holds none: another broker gets them, or they are owed.
 
-Brokers count the controller as one of them when they place internal and auto-created topics. It may have another id
-by now, and somebody else may have elected a leader since. A topic never gets fewer replicas than were asked for, in the
-end. A debt is durable, by topic, with the replicas that the partition had then. If somebody assigns other replicas
-meanwhile, the debt is void.
+Brokers count the controller as one of them when they place internal and auto-created topics. The controller may have
+another id since, and another controller may have elected a leader since. In the end a topic has as many replicas as
+were asked for. A debt is durable, by topic, with the replicas that the partition had when the debt was made. If a tool
+assigns other replicas meanwhile, the debt is void.
 
 Source: docs/decisions/0026-owed-replicas.md.
 """
@@ -19,10 +19,10 @@ from shunter.model.partition import BrokerId, ReplicaAssignment, Replicas, Topic
 
 
 def without_controllers(draft: Draft, tp: TopicPartition, replicas: Replicas) -> Replicas:
-    """Give controllers' places in a partition's assignment to live brokers that are free; return the replicas then.
+    """Give controllers' places in a partition's assignment to live brokers that are free; return the new replicas.
 
-    If too few brokers are free, the partition keeps its other replicas, and the rest is owed. If it has no other replica,
-    it stays as it is and waits for a broker.
+    If too few brokers are free, the partition keeps its other replicas, and the rest is owed. If it has no other
+    replica, it stays as it is and waits for a broker.
     """
     ids = draft.state.controllers
     wanted = _asked_for(draft, tp, replicas)
@@ -46,7 +46,7 @@ def without_controllers(draft: Draft, tp: TopicPartition, replicas: Replicas) ->
 
 
 def _asked_for(draft: Draft, tp: TopicPartition, replicas: Replicas) -> int:
-    """How many replicas were asked for: of these, some may be owed already, for another controller's place among them."""
+    """How many replicas were asked for. Some may be owed already, for the place of another controller's id."""
     known, topic = draft.state.owed_replicas.get(tp.topic), draft.state.topics.get(tp.topic)
     if known is None or topic is None or known.topic_id not in (None, topic.topic_id):
         return len(replicas)
@@ -55,16 +55,16 @@ def _asked_for(draft: Draft, tp: TopicPartition, replicas: Replicas) -> int:
 
 
 def _filled(draft: Draft, tp: TopicPartition, replicas: Replicas, wanted: int) -> Replicas:
-    """As many replicas as are wanted, as far as brokers are free. None of them: a partition needs one to copy from."""
+    """Add replicas up to the number wanted, as far as brokers are free. An empty partition has none to copy from."""
     while replicas and len(replicas) < wanted and (chosen := spare_broker(draft, tp, replicas)) is not None:
         replicas = (*replicas, chosen)
     return replicas
 
 
 def to_return_to(draft: Draft, tp: TopicPartition, original: Replicas) -> Replicas:
-    """Which replicas a rollback restores: the original ones, with another broker for a controller's id among them.
+    """The replicas that a rollback restores: the original ones, with another broker in place of a controller's id.
 
-    That broker is one that the move has added already, else a live one that is free, else none.
+    The other broker is one that the move has added already, else a live one that is free, else none.
     """
     partition = draft.partition(tp)
     brought = () if partition is None else partition.assignment.replicas
@@ -72,7 +72,7 @@ def to_return_to(draft: Draft, tp: TopicPartition, original: Replicas) -> Replic
 
 
 def _in_their_places(draft: Draft, tp: TopicPartition, replicas: Replicas, first: Replicas = ()) -> Replicas:
-    """Replicas in their ORDER with a broker in each controller's place, if there is one: of `first`, else a free one."""
+    """Replicas in their order, with a broker in each controller's place: one of `first`, else a free one, else none."""
     ids = draft.state.controllers
     taken = tuple(broker for broker in replicas if broker not in ids)
     placed: Replicas = ()
@@ -90,7 +90,7 @@ def _in_their_places(draft: Draft, tp: TopicPartition, replicas: Replicas, first
 
 
 def placed_on_controllers(state: ControllerState, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Which of these partitions have a leader, and a replica on a controller's id."""
+    """The given partitions that have a leader (or had one), and a replica on a controller's id."""
     return [tp for tp, _ in _led_with_controllers(state, partitions)]
 
 
@@ -101,7 +101,7 @@ def owed_by(state: ControllerState, topics: Collection[str]) -> list[TopicPartit
 
 
 def kept(state: ControllerState, partitions: Iterable[TopicPartition] | None = None) -> list[Notice]:
-    """Tell which partitions, of some or of all, have only controllers in their ISR: these are not mended."""
+    """Notices about partitions, given ones or all, that have only controllers in their ISR: these are not mended."""
     notices: list[Notice] = []
     for tp, isr in _led_with_controllers(state, everything(state) if partitions is None else partitions):
         if isr and state.controllers.issuperset(isr):
@@ -130,8 +130,8 @@ def everything(state: ControllerState) -> Iterator[TopicPartition]:
 def replace_controllers(draft: Draft, tp: TopicPartition) -> None:
     """Take controllers' ids out of a partition that has a leader, in a new leader epoch.
 
-    Partitions that move, and topics that are being deleted, are left alone: a move decides where its replicas are, and a
-    deletion does not wait for a controller.
+    Partitions that move, and topics that are being deleted, are left alone: a move decides where its replicas are, and
+    a deletion does not wait for a controller.
     """
     state, partition = draft.state, draft.partition(tp)
     if partition is None or tp.topic in state.deleting or tp.topic in state.left_out.topics:
@@ -153,7 +153,7 @@ def replace_controllers(draft: Draft, tp: TopicPartition) -> None:
 
 
 def spare_broker(draft: Draft, tp: TopicPartition, replicas: Replicas) -> BrokerId | None:
-    """Choose a broker for one more replica: in a rack that has none, if there is one; partitions get different brokers."""
+    """Choose a broker for one more replica, if possible in a rack without one. Partitions get different brokers."""
     free = sorted(draft.unburdened(tp).difference(replicas))
     brokers = draft.state.brokers
     used = {brokers[broker].rack for broker in replicas if broker in brokers}
@@ -163,7 +163,7 @@ def spare_broker(draft: Draft, tp: TopicPartition, replicas: Replicas) -> Broker
 
 
 def place_owed(draft: Draft, tp: TopicPartition) -> None:
-    """Give a partition the replicas that it is owed, as far as brokers are free; forget what is not owed any more."""
+    """Give a partition the replicas that it is owed, as far as brokers are free; forget a debt that is void."""
     known = draft.state.owed_replicas.get(tp.topic)
     if known is None or tp.topic in draft.state.left_out.topics:
         return
@@ -179,7 +179,7 @@ def place_owed(draft: Draft, tp: TopicPartition) -> None:
         if not assigned.in_motion and set(assigned.replicas) == set(replicas) and draft.reassignment(tp) is None:
             _place(draft, tp, wanted, assigned.replicas)  # Their order may have changed meanwhile.
             return
-    del draft.owed_replicas_of(tp.topic)[tp.partition]  # Somebody has decided anew, or it is another topic.
+    del draft.owed_replicas_of(tp.topic)[tp.partition]  # Other replicas were assigned, or it is another topic.
 
 
 def _place(draft: Draft, tp: TopicPartition, wanted: int, replicas: Replicas) -> None:

@@ -28,7 +28,7 @@ def pause(draft: Draft, tp: TopicPartition, move: Reassignment) -> tuple[ErrorCo
 
 
 def stand_still(draft: Draft, tp: TopicPartition, move: Reassignment, trigger: Trigger) -> tuple[ErrorCode, str | None]:
-    """Write a move as paused, whether it is new or was under way, and stop its replicas that are being fetched."""
+    """Write a move as paused, whether it is new or was under way, and stop its additions that are fetching."""
     if draft.reassignment(tp) != move._replace(phase=Phase.PAUSED):
         draft.transition(tp, trigger, move)
     for broker in fetching(draft.state, tp):
@@ -40,8 +40,8 @@ def stand_still(draft: Draft, tp: TopicPartition, move: Reassignment, trigger: T
 def resume(draft: Draft, tp: TopicPartition, move: Reassignment) -> bool:
     """Let a paused move go on; False when it was not paused.
 
-    Only a new leader epoch makes brokers fetch again. It goes to every addition, not to those alone that are out of
-    sync: an addition may have joined the ISR just before it was told to stop, and then it is in sync and does not fetch.
+    Only a new leader epoch makes brokers fetch again. It goes to every addition, not only to those out of sync: an
+    addition may have joined the ISR just before it was told to stop, and then it is in sync and does not fetch.
     """
     if move.phase is not Phase.PAUSED or draft.partition(tp) is None:
         return False
@@ -51,7 +51,7 @@ def resume(draft: Draft, tp: TopicPartition, move: Reassignment) -> bool:
 
 
 def wake(draft: Draft, tp: TopicPartition, move: Reassignment) -> None:
-    """Have brokers fetch again what was stopped for a pause that ends, in whatever way: in a new leader epoch."""
+    """The pause of a move ends, in any way: have the brokers that it stopped fetch again, by a new leader epoch."""
     partition = draft.partition(tp)
     leadership = None if partition is None else partition.leadership
     if move.phase is Phase.PAUSED and leadership is not None and _begun(draft, tp, move):
@@ -100,7 +100,7 @@ def woken(
         if move is None or move.phase is not Phase.PAUSED or partition is None:
             continue
         if partition.assignment != move.written:
-            continue  # Somebody else has moved it on: what is being added is not ours to hold back.
+            continue  # Another tool has moved the partition on: its additions are not this controller's to hold back.
         heard = {broker for broker in fetching(state, tp) if broker in state.brokers and (not only or broker in only)}
         if heard:
             stop[tp] = heard

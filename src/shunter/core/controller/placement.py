@@ -1,4 +1,4 @@
-"""Where a new topic's replicas go: round robin over brokers, racks apart, as Apache places them.
+"""The placement of a new topic's replicas: round robin over brokers, racks apart, as Apache places them.
 
 Source: Kafka's `AdminUtils.assignReplicasToBrokers`: first replicas round robin, the others shifted ever further, no
 rack twice before every rack has one. A topic that grows goes on where its first partition began, so that its preferred
@@ -19,7 +19,7 @@ def place_partitions(
     """Choose replicas for `partition_count` partitions, numbered from `first`; replicas[0] leads.
 
     Args:
-        brokers: Those that may hold data, at least `replication_factor` of them. Racks count if all have one.
+        brokers: Brokers that may hold data, at least `replication_factor` of them. Racks count if all have one.
         start: Place in the round of the broker that leads partition 0; any number.
         shift: How far from the leader the second replica of partition 0 is; any number.
 
@@ -76,7 +76,7 @@ def _across_racks(
 
 
 def _alternate_racks(brokers: Sequence[Broker]) -> list[BrokerId]:
-    """Brokers so ordered that neighbours are in different racks as far as that goes."""
+    """Order brokers so that neighbours are in different racks, as far as possible."""
     by_rack: dict[str, list[BrokerId]] = {}
     for broker in sorted(brokers):
         by_rack.setdefault(broker.rack or "", []).append(broker.id)

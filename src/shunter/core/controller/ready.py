@@ -1,4 +1,4 @@
-"""What the controller wants done. A driver carries it out in the ORDER of the fields and decides nothing.
+"""The controller's orders to its driver, which carries them out in the ORDER of the fields and decides nothing.
 
 "Durable before sent, sent before answered": requests and replies that depend on a batch of writes do not exist until
 the batch's outcome (`BatchWritten`) came back, so they can't be sent early; within one `Ready` requests go out
@@ -24,7 +24,7 @@ from shunter.model.records import Record
 
 
 class TopicSlice(NamedTuple):
-    """Some partitions of a topic, for one request: a named tuple, for a start-up makes one per topic and broker."""
+    """Some partitions of a topic, for one request. A named tuple, because a start-up makes one per topic and broker."""
 
     name: str
     topic_id: UUID | None
@@ -35,8 +35,8 @@ class TopicSlice(NamedTuple):
 class SendUpdateMetadata:
     """The same metadata to each of `brokers`, with all live brokers (a broker replaces its list by it).
 
-    `broker_epoch` is the greatest of all brokers' epochs at the moment of the decision (decision record 0007).
-    `full` says that `topics` is the whole cluster.
+    `broker_epoch` is the greatest of all brokers' epochs at the moment of the decision (decision record 0007), or the
+    one broker's own, by the setting `control_request_epoch`. `full` says that `topics` is the whole cluster.
     `offline` has (topic, partition) -> offline replicas, where there are any.
     """
 
@@ -75,7 +75,7 @@ class StopPartition:
 
 @dataclass(frozen=True, slots=True)
 class SendStopReplica:
-    """Replicas for one broker to stop, and to delete where so said."""
+    """Replicas for one broker to stop, and to delete where `StopPartition.delete` says so."""
 
     request_id: int
     broker: BrokerId
@@ -86,9 +86,9 @@ class SendStopReplica:
 
 @dataclass(frozen=True, slots=True)
 class ConnectBrokers:
-    """The live brokers from now on (ourselves left out): channels to others close, and what they held is dropped.
+    """The live brokers from now on, without the controller. Channels to others close, and their queues are dropped.
 
-    A broker with another epoch has bounced: its queue is thrown away too, for it was decided for the one before.
+    A broker with another epoch has bounced: its queue is dropped too, because it was decided for the former epoch.
     """
 
     brokers: tuple[Broker, ...]
@@ -125,7 +125,7 @@ class TopicResult:
     partition_count: int = -1
     replication_factor: int = -1
     configs: tuple[EffectiveConfig, ...] = ()
-    """Of a topic that was created, or could be."""
+    """The configuration of a topic that was created, or could be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class TopicResultsReply:
 
 @dataclass(frozen=True, slots=True)
 class RefusedReply:
-    """To any request: it can't be carried out, for a bug of ours that it met."""
+    """To any request: it is not carried out, because it met a bug of the controller."""
 
     error: ErrorCode
     message: str
@@ -211,17 +211,17 @@ class Ready:
     """To be made durable; its outcome is the next thing that the core needs to hear."""
     notices: tuple[Notice, ...] = ()
     transitions: tuple[Transition, ...] = ()
-    """What happened to moves by what became durable with this event, in order."""
+    """The transitions of moves that became durable with this event, in order."""
     decisions: tuple[Decision, ...] = ()
-    """What became durable with it about single partitions, and by which rules."""
+    """The decisions about single partitions that became durable with this event, and by which rules."""
     written: tuple[Record, ...] = ()
-    """All records that became durable with it."""
+    """All records that became durable with this event."""
     wake_at_ms: int | None = None
     """Call again with `TimePassed` at this moment, whatever happens before; None: nothing is due."""
     more: bool = False
     """There is more work that could be done at once: call again with `TimePassed` as soon as others had a turn."""
     resigned: str = ""
-    """Why we are not the controller any more: drop channels and waiting callers, and give `/controller` back if it is
-    still ours. Empty where we have not resigned."""
+    """Why this process is not the controller any more: drop channels and waiting callers, and give `/controller` back
+    if this process still holds it. Empty: it has not resigned."""
     reloads: bool = False
-    """Everything is read anew within the same term: drop channels and waiting callers, keep `/controller`."""
+    """Everything is read again within the same term: drop channels and waiting callers, keep `/controller`."""

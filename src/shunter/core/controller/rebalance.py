@@ -23,9 +23,9 @@ from shunter.model.settings import ControllerSettings
 
 
 class TopicTally(NamedTuple):
-    """One topic's share: by live broker, how many partitions prefer it and how many of them others lead.
+    """The counts of one topic: by live broker, how many partitions prefer it, and how many of them others lead.
 
-    `ready` are those led by others that could be given back now, each with its preferred leader.
+    `ready` has the partitions led by others that could be given back now, each with its preferred leader.
     """
 
     preferring: Counter[BrokerId]
@@ -35,9 +35,9 @@ class TopicTally(NamedTuple):
 
 @dataclass(slots=True)
 class Rebalance:
-    """Looks at the balance of leaders once per interval. One per election of ours; the first look is one interval on.
+    """Looks at the balance of leaders once per interval. One instance per term; the first look comes after an interval.
 
-    Invariant: no look begins before the one before it is decided to its end.
+    Invariant: no look begins before the elections of the former look are decided.
     """
 
     state: ControllerState
@@ -47,7 +47,7 @@ class Rebalance:
     under_way: bool = False
 
     def use(self, settings: ControllerSettings, now_ms: int) -> None:
-        """Go on by other settings. If the interval changed, it counts from now."""
+        """Use other settings from now on. If the interval changed, it counts from now."""
         old, self.settings = self.settings, settings
         changed = (
             old.leader_rebalance_enable != settings.leader_rebalance_enable
@@ -73,7 +73,7 @@ class Rebalance:
         self.queue.add(Task(Priority.CLEANUP, names, _tally, self._judge))
 
     def _judge(self, tallies: list[TopicTally | None]) -> list[tuple[ReplyToken, Reply]]:
-        """Everything is counted: choose the brokers that lead too little, and queue their partitions' elections."""
+        """All topics are counted: choose the brokers that lead too little, and queue their partitions' elections."""
         preferring: Counter[BrokerId] = Counter()
         lost: Counter[BrokerId] = Counter()
         ready: list[tuple[TopicPartition, BrokerId]] = []

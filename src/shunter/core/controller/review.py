@@ -1,8 +1,8 @@
-"""One review of a partition: whatever happens only marks partitions, and this decides what becomes of them.
+"""The review of a partition: events only mark partitions, and the review decides what happens to them.
 
-`LOOKS` is the whole answer to "who looks at a partition again after X?": by what happened, how urgent it is, and which
-parts of the review are done. `Reviews.review` does the parts in one order. Each part decides by what holds when the
-partition's turn comes, and changes nothing where there is nothing to do. So a partition may be marked too often.
+`LOOKS` says for every reason to look at a partition again how urgent the review is, and which of its parts are done.
+`Reviews.review` does the parts in one order. Each part decides by the state at the partition's turn. It changes nothing
+if there is nothing to do, so a partition may be marked too often.
 
 Source: docs/decisions/0037-one-review.md; level-triggered reconciliation as Kubernetes' controllers have it.
 """
@@ -32,7 +32,7 @@ from shunter.model.reassignment import Phase
 from shunter.model.settings import ControllerSettings
 
 Marked: TypeAlias = TopicPartition | tuple[TopicPartition, BrokerId]
-"""A partition, or one replica of it where the reason is about one."""
+"""A partition, or one replica of it if the reason is about one replica."""
 
 
 class Reason(Enum):
@@ -46,11 +46,11 @@ class Reason(Enum):
     TOPIC_GOES = "it moves, and its topic is being deleted"
     ISR_ALTERED = "its leader asked for another ISR and got it; it is reviewed in the same write"
     ISR_READ = "it moves, and a broker before 2.7 wrote its ISR"
-    FOUND_MOVING = "a start-up, or somebody who mended a znode, shows that it may be moving"
+    FOUND_MOVING = "a start-up, or a znode that was mended, shows that it may be moving"
     NAMED_TWICE = "a request and the legacy znode name it, and the request has been taken"
     BROKERS_CHANGED = "it moves, and a broker came, went, was restarted, or can't serve it any more"
     CONFIG_CHANGED = "its move waits, and configuration changed"
-    SETTINGS_CHANGED = "its move is pending or waits, and our settings changed"
+    SETTINGS_CHANGED = "its move is pending or waits, and the controller's settings changed"
     STEPPED = "a step or a leader was written, and its move may go on at once"
     TURN_CAME_FREE = "its move is pending, and another move ended or was paused"
     NEVER_LED = "it exists, and has never had a leader"
@@ -65,24 +65,24 @@ class Reason(Enum):
 class Part(Enum):
     """A part of the review, in the order in which `Reviews.review` does them."""
 
-    RECONCILE = "decide who is right about its move, if nobody has since the start-up"
-    RECONCILE_AGAIN = "decide anew who is right about its move"
+    RECONCILE = "decide which source is right about its move, if that was not decided since the start-up"
+    RECONCILE_AGAIN = "decide again which source is right about its move"
     DEMOTE = "let another broker lead what a restarted broker led, and take the restarted one out of the ISR"
     LEAD_ON = "let its leader go on in a new epoch, or elect one"
-    ELECT_FIRST = "elect its first leader, and tell where it can have none yet"
+    ELECT_FIRST = "elect its first leader, or give notice that it can have none yet"
     ELECT = "elect a leader if it has none that is live"
     SHRINK = "take followers out of the ISR that can't serve it"
     ADVANCE = "take the next step of its move, or remember what it waits for"
     RELAX = "relax the floor of a move that waits too long, or roll it back"
-    CLOSE = "end its move, for its topic goes"
+    CLOSE = "end its move, because its topic is being deleted"
     OWE = "ask again for a deletion that was not acknowledged; or owe it, and end its move if nothing is left"
-    FINISH = "end a move that has only deletions left, if none is left"
+    FINISH = "end its move, if only deletions were left and all of them are acknowledged or owed"
     REPLACE = "give a controller's place among the replicas to a broker, or owe it, unless it moves"
     PLACE = "give it the replicas that it is owed"
 
 
 class Look(NamedTuple):
-    """How a marked partition is looked at."""
+    """How a marked partition is reviewed."""
 
     priority: Priority
     parts: tuple[Part, ...]
@@ -119,12 +119,12 @@ LOOKS: Mapping[Reason, Look] = MappingProxyType(
         Reason.OVERDUE: Look(Priority.CLEANUP, (Part.RECONCILE, Part.RELAX, Part.REPLACE)),
     }
 )
-"""What happened → how urgently it is looked at, and which parts of the review are done."""
+"""Reason → the urgency of the review, and the parts of it that are done."""
 
 
 @dataclass(slots=True)
 class Reviews:
-    """Marks partitions, and reviews them when their turn comes. One per election of ours."""
+    """Marks partitions, and reviews them when their turn comes. One instance per term."""
 
     state: ControllerState
     settings: ControllerSettings
@@ -136,7 +136,7 @@ class Reviews:
     # ---- the review
 
     def review(self, draft: Draft, marked: Marked, *, parts: tuple[Part, ...]) -> None:
-        """Decide what becomes of a partition; where nothing happened since the last time it changes nothing."""
+        """Decide what happens to a partition. If nothing happened since its last review, nothing changes."""
         tp, broker = (marked, None) if isinstance(marked, TopicPartition) else marked
         left_alone = tp in self.state.unreadable
         for part in parts:
@@ -188,27 +188,30 @@ class Reviews:
         marked: Collection[Marked],
         finish: Callable[[list[None]], list[tuple[ReplyToken, Reply]]] | None = None,
     ) -> None:
-        """Have partitions reviewed, in the order given, as urgently as the reason is; `finish` is called after the last."""
+        """Queue reviews of partitions, in the given order, by the reason's priority; `finish` is called at the end."""
         if marked:
             look = LOOKS[reason]
             review = partial(self.review, parts=look.parts)
             self.queue.add(Task(look.priority, tuple(marked), review, finish, reason=reason.name))
 
     def start_up(self) -> None:
-        """Everything was read: mark what changed while there was no controller. `ZnodeProtocols` takes the znodes."""
+        """The cluster was read: mark partitions that changed while there was no controller.
+
+        `ZnodeProtocols` handles the znodes.
+        """
         self.mark(Reason.BROKER_GONE, self._unserved())
         self._mark_placement()
         self.mark(Reason.FOUND_MOVING, self.adoption.find())
 
     def on_changed(self, changes: Changes) -> None:
-        """Partitions were written, by us or by somebody else, or are gone.
+        """Partitions were written, by this controller or another process, or are gone.
 
         The writer may not have known of brokers that died or came meanwhile.
         """
         self.mark(Reason.BROKER_GONE, self._unserved_among((*changes.led, *changes.isr)))
         self.mark(Reason.ON_CONTROLLER, owed_replicas.placed_on_controllers(self.state, changes.led))
         if self.state.owed_replicas:
-            # A broker may have come while this was being written, and somebody else may have decided anew.
+            # A broker may have come during the write, and another tool may have assigned other replicas.
             topics = {tp.topic for tp in (*changes.led, *changes.deleted)}
             self.mark(Reason.REPLICA_OWED, owed_replicas.owed_by(self.state, topics))
         if changes.mended:
@@ -219,16 +222,16 @@ class Reviews:
         self.mark(Reason.NEVER_LED, never_led, partial(self._led, never_led))
 
     def on_written(self, draft: Draft) -> None:
-        """A draft is durable: mark partitions that may go on now, and those that missed a change while it was written.
+        """A draft is durable: mark partitions whose moves may go on, and those that missed a change during the write.
 
-        When brokers or configuration changed during the write, that was compared with the state before it.
+        A change of brokers or configuration during the write was compared with the state before the write.
         """
         self.adoption.on_committed(draft)
         self.mark(Reason.DELETED, self.moves.wait_for_deletions(draft))
         stepped = [tp for tp in draft.reassignments if self._stepped_in_sync(draft, tp)]
         stepped += [tp for tp in draft.leaderships if self._led_at_last(tp)]
         stepped += self._passed_by(draft)
-        # A step that only drops is followed by no news of an ISR that could make the move go on.
+        # No ISR change follows a step that only drops replicas, so nothing else would make the move go on.
         self.mark(Reason.STEPPED, stepped)
         if not (self.settings.max_concurrent or self.settings.max_concurrent_per_broker):
             return
@@ -236,12 +239,12 @@ class Reviews:
         if draft.ended or any(move and move.phase in out_of_the_way for move in draft.reassignments.values()):
             self.mark(Reason.TURN_CAME_FREE, self._pending())
 
-    # ---- who leads, and who is in sync
+    # ---- leaders and ISRs
 
     def on_brokers_changed(self, came: frozenset[BrokerId]) -> None:
         """Brokers came, went or were restarted (`came`: started or restarted).
 
-        `Liveness` marks what the brokers that went have led: it goes through all partitions anyway.
+        `Liveness` marks partitions that the brokers that went have led, because it goes through all partitions anyway.
         """
         if came:
             self.mark(Reason.BROKER_BACK, self._in_sync_before(came))
@@ -290,7 +293,7 @@ class Reviews:
         return led + followed
 
     def _unserved_among(self, written: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """As `_unserved`, of partitions that were just written. Those that no broker can lead now are left out."""
+        """As `_unserved`, for partitions that were just written, without those that no broker can lead now."""
         brokers = self.state.storing
         led: list[TopicPartition] = []
         followed: list[TopicPartition] = []
@@ -317,10 +320,10 @@ class Reviews:
         self.topic_replies.led({tp.topic for tp in partitions})
         return []
 
-    # ---- where replicas are
+    # ---- placement
 
     def _mark_placement(self) -> None:
-        """A broker may be free for replicas that were placed on controllers, or are owed."""
+        """Mark partitions with replicas on controllers, or with owed replicas: a broker may be free for these now."""
         everything = owed_replicas.everything(self.state)
         self.mark(Reason.ON_CONTROLLER, owed_replicas.placed_on_controllers(self.state, everything))
         self.mark(Reason.REPLICA_OWED, owed_replicas.owed_by(self.state, self.state.owed_replicas))
@@ -328,7 +331,7 @@ class Reviews:
     # ---- moves
 
     def on_settings_changed(self, settings: ControllerSettings) -> None:
-        """Decide by other settings from now on: mark elections and moves that they may have made possible."""
+        """Decide by other settings from now on: mark partitions whose election or move they may have made possible."""
         self.settings = settings
         self.mark(Reason.LEADERLESS, self.leaderless(self.state.topics))
         self.mark(Reason.SETTINGS_CHANGED, tuple(dict.fromkeys((*self._pending(), *sorted(self.state.waiting)))))
@@ -348,13 +351,13 @@ class Reviews:
         return [tp for tp in waits if others or self._serves_again(tp, serving)]
 
     def _serves_again(self, tp: TopicPartition, serving: frozenset[BrokerId]) -> bool:
-        """Whether a move waits for a broker that serves again: it came back, or its failed log dir did."""
+        """Whether a move waits for a broker that serves the partition again: the broker, or its log dir, is back."""
         waiting = self.state.waiting[tp][0]
         now = serving.difference(self.state.offline_replicas.get(tp, ()))
         return waiting.reason is WaitReason.DEAD and not now.isdisjoint(waiting.brokers)
 
     def _led_at_last(self, tp: TopicPartition) -> bool:
-        """Whether a move waits for a leader, and there is one."""
+        """Whether a move waits for a leader, and the partition has one now."""
         waiting, partition = self.state.waiting.get(tp), self.state.partition(tp)
         if waiting is None or waiting[0].reason is not WaitReason.NO_LEADER or partition is None:
             return False

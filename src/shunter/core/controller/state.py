@@ -1,7 +1,7 @@
-"""The controller's one mutable container, and the read-only face of it that queries see.
+"""The controller's one mutable container, and the read-only view of it that queries get.
 
-Records that were written (`changes.apply_records`) and facts that were read change it; a decision never does.
-Queries run between two applies on one thread, so what they see is consistent as long as they don't wait in the middle.
+Records that were written (`changes.apply_records`) and facts that were read change the state; a decision never does.
+Queries run between two applies on one thread, so their view is consistent as long as they don't wait in the middle.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ class TopicState:
 
 @dataclass(slots=True)
 class ControllerState:
-    """All that the controller knows. Keys of the dicts are what their names say."""
+    """Everything that the controller knows."""
 
     controller_id: BrokerId
     controller_epoch: int = 0
     active: bool = False
     cluster_id: str = ""
     ourselves: Broker | None = None
-    """Where others find us while we are the controller."""
+    """The controller as a broker: where others find it during its term."""
     registered: bool = False
-    """Whether `/brokers/ids` has us."""
+    """Whether the controller is registered in `/brokers/ids`."""
     look_us_up: dict[BrokerId, tuple[int, bool]] = field(default_factory=dict[BrokerId, tuple[int, bool]])
-    """A broker's epoch, and whether it looks our address up in ZooKeeper; by broker, once it told what it serves."""
+    """By broker that has said what it serves: its epoch, and whether it looks the controller up in ZooKeeper."""
     topic_ids: bool | None = None
     """Whether topics have ids, by the protocol that all live brokers speak; None while that is not known."""
     brokers: dict[BrokerId, Broker] = field(default_factory=dict[BrokerId, Broker])
-    """Live brokers, ourselves included while we are the controller."""
+    """Live brokers, including the controller during its term."""
     shutting_down: set[BrokerId] = field(default_factory=set[BrokerId])
     topics: dict[str, TopicState] = field(default_factory=dict[str, TopicState])
     topic_names: dict[UUID, str] = field(default_factory=dict[UUID, str])
@@ -55,18 +55,18 @@ class ControllerState:
     waiting: dict[TopicPartition, tuple[Waiting, int]] = field(
         default_factory=dict[TopicPartition, tuple[Waiting, int]]
     )
-    """What a move waits for, and since when, ms; for people to see."""
+    """By partition: what its move waits for, and since when, ms."""
     legacy: LegacyReassignments | None = None
     extra: LegacyReassignments | None = None
     requests: dict[str, ReassignmentRequest] = field(default_factory=dict[str, ReassignmentRequest])
     """Request znodes that have not been taken over."""
     cancel: int | None = None
-    """czxid of the cancel znode: while it is there nothing new starts."""
+    """czxid of the cancel znode. While the znode exists, no move starts."""
     owed_deletions: dict[BrokerId, OwedDeletions] = field(default_factory=dict[BrokerId, OwedDeletions])
     owed_replicas: dict[str, OwedReplicas] = field(default_factory=dict[str, OwedReplicas])
     """By topic."""
     controller_ids: frozenset[BrokerId] = frozenset()
-    """Ids of Shunters that have been the controller, as they were read."""
+    """Ids of Shunter processes that have been the controller, as they were read."""
     impossible_ids: set[BrokerId] = field(default_factory=set[BrokerId])
     """Ids below 0 that assignments name."""
     deleting: set[str] = field(default_factory=set[str])
@@ -75,31 +75,31 @@ class ControllerState:
     )
     """Replicas on failed log dirs of live brokers."""
     unreadable: set[TopicPartition] = field(default_factory=set[TopicPartition])
-    """Partitions whose state znode can't be read: nothing is decided about them until somebody mends it."""
+    """Partitions whose state znode can't be read: nothing is decided about them until the znode is mended."""
     left_out: LeftOut = field(default_factory=LeftOut)
-    """What else can't be read."""
+    """Everything else that can't be read."""
     producer_id_block: tuple[int, int] = (0, -1)
     broker_configs: dict[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     configs_read: int = 0
-    """How often configuration was read again: a decision that was made before the last time may be out of date."""
+    """How often configuration was read again. A decision from before the last reading may be out of date."""
 
     def reset(self) -> None:
-        """Forget everything but who we are; those who hold a view of it see the emptiness."""
+        """Forget everything but the controller's id. Every view of this state is then empty, too."""
         fresh = ControllerState(self.controller_id)
         for name in self.__slots__:
             setattr(self, name, getattr(fresh, name))
 
     @property
     def controllers(self) -> frozenset[BrokerId]:
-        """Ids that hold no replicas: ours, every controller's that no ordinary broker has now, and impossible ones.
+        """Ids that hold no replicas: this controller's, other controllers' that no broker has now, and ids below 0.
 
-        Apache lets people assign a new topic to -1; no broker can ever have it, or delete it.
+        Apache lets people assign a new topic to -1. No broker can ever have such a replica, or delete it.
         """
         return self.controller_ids.difference(self.brokers) | {self.controller_id} | self.impossible_ids
 
     @property
     def storing(self) -> frozenset[BrokerId]:
-        """Live brokers that hold data: all but ourselves."""
+        """Live brokers that hold data: all but the controller."""
         return frozenset(self.brokers) - {self.controller_id}
 
     def partition(self, tp: TopicPartition) -> PartitionState | None:
@@ -115,21 +115,21 @@ class ControllerState:
 
 
 class ClusterView(Protocol):
-    """What queries may read of `ControllerState`. Never keep a reference into it over an await."""
+    """The part of `ControllerState` that queries may read. Never keep a reference into it over an await."""
 
     @property
     def controller_id(self) -> BrokerId:
-        """Our broker id."""
+        """The controller's broker id."""
         ...
 
     @property
     def controller_epoch(self) -> int:
-        """The epoch of our election; 0 before the first."""
+        """The epoch of this controller's election; 0 before the first."""
         ...
 
     @property
     def active(self) -> bool:
-        """Whether we are the controller and have read the cluster."""
+        """Whether this process is the controller and has read the cluster."""
         ...
 
     @property
@@ -139,7 +139,7 @@ class ClusterView(Protocol):
 
     @property
     def brokers(self) -> Mapping[BrokerId, Broker]:
-        """Live brokers, ourselves included."""
+        """Live brokers, including the controller."""
         ...
 
     @property
@@ -159,12 +159,12 @@ class ClusterView(Protocol):
 
     @property
     def waiting(self) -> Mapping[TopicPartition, tuple[Waiting, int]]:
-        """What moves wait for, and since when, ms."""
+        """By partition: what its move waits for, and since when, ms."""
         ...
 
     @property
     def left_out(self) -> LeftOut:
-        """What can't be read."""
+        """What exists in ZooKeeper but can't be read, except partitions' states."""
         ...
 
     @property

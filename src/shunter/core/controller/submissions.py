@@ -28,7 +28,7 @@ class Submission:
     number: int
     waiting: dict[TopicPartition, None]
     set_aside: dict[TopicPartition, Intervention] = field(default_factory=dict[TopicPartition, Intervention])
-    """How a partition was cancelled, or that it was paused. Only durable cancels and pauses are here."""
+    """By partition: how it was cancelled, or that it was paused. Only durable cancels and pauses are here."""
 
     def aside(self, draft: Draft, tp: TopicPartition) -> Intervention | None:
         """How a partition is set aside once the draft is durable; None: its turn comes as usual."""
@@ -36,7 +36,7 @@ class Submission:
         return draft.set_aside[key] if key in draft.set_aside else self.set_aside.get(tp)
 
     def note(self, draft: Draft) -> None:
-        """The draft is durable, and what it set aside with it."""
+        """The draft is durable: take over which of the submission's partitions it set aside."""
         for tp, aside in ((tp, aside) for (number, tp), aside in draft.set_aside.items() if number == self.number):
             if aside is None:
                 self.set_aside.pop(tp, None)
@@ -46,7 +46,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What was asked for before a cancel, and is cancelled by it: submissions that wait, and znodes (by name or czxid)."""
+    """Requests from before a cancel, which it cancels: submissions that wait, and znodes (by name or czxid)."""
 
     submissions: tuple[Submission, ...]
     requests: tuple[str, ...]
@@ -88,7 +88,7 @@ class Submissions:
         if cancels:
             mode = event.intervention
             items = [(tp, cancel or mode) for tp, cancel in cancels.items()]
-            # A cancel is about what was asked for before it. Later requests may be open too when its turn comes.
+            # A cancel is about earlier requests. Later requests may be open too when the cancel's turn comes.
             decide = partial(self._cancel, before=self._asked_before())
             finish = partial(self._cancelled, gathered, named=set(named))
             refuse = _refuse_move if event.reply_to else None
@@ -98,7 +98,7 @@ class Submissions:
         return []
 
     def _queue_changes(self, changes: list[ReassignmentChange], gathered: PartitionResults) -> None:
-        # One topic's partitions together: its znode is written once per slice.
+        # One topic's partitions come together, so that its znode is written once per slice.
         changes = sorted(changes, key=lambda change: change.tp)
         submission = Submission(self.next_number, dict.fromkeys(change.tp for change in changes))
         self.next_number += 1
@@ -116,16 +116,16 @@ class Submissions:
     def _cancelled(
         gathered: PartitionResults, results: list[MoveResult], *, named: set[TopicPartition]
     ) -> list[tuple[ReplyToken, Reply]]:
-        """A cancel is durable. Partitions that the request did not name are told of only if they were moving."""
+        """A cancel is durable. Partitions that the request did not name are in the reply only if they were moving."""
         idle = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
         return gathered.task_finished([result for result in results if result[0] in named or result[1] is not idle])
 
     def _whole(self, event: ReassignmentsSubmitted) -> list[TopicPartition]:
-        """Partitions that a cancel of whole topics, or of everything, is about, whether their moves have begun or not."""
+        """Partitions that a cancel of whole topics, or of everything, is about, also those with moves not begun yet."""
         if not event.cancel_all and not event.cancel_topics:
             return []
         known = dict.fromkeys(tp for tp, move in self.state.reassignments.items() if unfinished(move))
-        # The start-up may not have come to these yet: they may be in motion without a record of ours. Or their record
+        # The start-up's reviews may not have reached these yet: they may be in motion without a record. Or their record
         # can't be read, and the reply says so.
         known.update(dict.fromkeys(self.adoption.unreconciled | self.state.left_out.moves))
         for submission in self.open:
@@ -179,7 +179,7 @@ class Submissions:
         )
 
     def _withdraw(self, draft: Draft, tp: TopicPartition, before: Before) -> bool:
-        """Take a partition out of the znodes in which it waits, durably: the next controller must not begin its move."""
+        """Remove a partition from the znodes in which it waits, durably: no later controller may begin its move."""
         withdrawn = draft.withdraw(tp, before.requests)
         legacy, extra = self.state.legacy, self.state.extra
         moving = draft.unfinished(tp)  # A move that came by the legacy znode removes its entry when it ends.
@@ -195,7 +195,7 @@ class Submissions:
     # ---- after a write
 
     def on_committed(self, draft: Draft) -> None:
-        """A draft is durable, and what it set aside of submissions with it."""
+        """A draft is durable: note in the open submissions which of their partitions it set aside."""
         for submission in self.open:
             submission.note(draft)
 

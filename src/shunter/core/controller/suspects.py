@@ -1,4 +1,4 @@
-"""What may have brought a controller down: the input that it handled when it met a bug.
+"""Suspects: the input that a controller handled when it met a bug.
 
 A bug in work that no caller asked for ends the process (docs/decisions/0021-too-much.md), and the next controller reads
 the same cluster. So the input is named here, and a driver (`drivers/crash_guard.py`) keeps it from the next controllers
@@ -26,11 +26,11 @@ from shunter.core.controller.tasks import Task, concern
 from shunter.model.partition import TopicPartition
 
 SUSPECTS_AT_MOST = 100
-"""If there are more, none is named: to keep half a cluster from a controller is worse than another crash."""
+"""If there are more suspects, none is named: to keep half a cluster from a controller is worse than another crash."""
 
 
 class SuspectKind(Enum):
-    """What is suspected. The value is the stable name that the record has."""
+    """The kind of a suspected input. The value is the stable name in the crash's record."""
 
     PARTITION = "partition"
     """One partition, by `TOPIC-PARTITION`."""
@@ -74,14 +74,14 @@ def of_task(task: Task) -> tuple[Suspect, ...]:
 
 
 def of_draft(partitions: Collection[TopicPartition], topics: Collection[str]) -> tuple[Suspect, ...]:
-    """Suspect what was written together; nothing if that is more than `SUSPECTS_AT_MOST`."""
+    """Suspect partitions and topics that were written together; none if they are more than `SUSPECTS_AT_MOST`."""
     if len(partitions) + len(topics) > SUSPECTS_AT_MOST:
         return ()
     return (*map(of_partition, sorted(partitions)), *(Suspect(SuspectKind.TOPIC, name) for name in sorted(topics)))
 
 
 def of_event(event: Event) -> tuple[Suspect, ...]:
-    """Suspect what an event is about; nothing if that is more than `SUSPECTS_AT_MOST`, or can't be left out."""
+    """Suspect the inputs that an event names; none if they are more than `SUSPECTS_AT_MOST`, or can't be left out."""
     found: list[Suspect] = []
     match event:
         case TopicsRead(topics, gone, unreadable):
@@ -102,7 +102,7 @@ def of_event(event: Event) -> tuple[Suspect, ...]:
 
 
 def content_of(event: Event) -> str:
-    """What a caller asks for, as text: the same for the same request asked again."""
+    """A caller's request as text. A repetition of the request has the same text."""
     if isinstance(event, TopicsSubmitted):
         same = tuple(replace(new, topic_id=UUID(int=0), placement_seed=0) for new in event.topics)
         event = replace(event, topics=same)

@@ -1,7 +1,7 @@
-"""Work that waits: what was asked for, taken in slices, so that no event holds the queue for long.
+"""Work that waits, taken in slices, so that no event holds the queue for long.
 
-A task is a row of items. A slice of them is decided into a draft; when the draft is durable the task moves on, when it
-was refused the slice is decided again. Nothing else about a task ever changes, so a refusal needs no clean-up.
+A task is a row of items. A slice of items is decided into a draft. When the draft is durable, the task moves on; if the
+draft was refused, the slice is decided again. A decision changes nothing but its draft: a refusal needs no clean-up.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from shunter.model.partition import BrokerId, TopicPartition
 
 
 class Priority(IntEnum):
-    """What overtakes what; within one priority, first come, first served. Lower goes first."""
+    """The order in which tasks are decided: lower numbers first; within one priority, first come, first served."""
 
     LIVENESS = 0
     """Deaths of brokers, controlled shutdowns, failed log dirs."""
@@ -30,13 +30,13 @@ class Priority(IntEnum):
     NORMAL = 3
     """Everything that may wait for the barrier."""
     CLEANUP = 4
-    """Bookkeeping that nobody waits for."""
+    """Bookkeeping that no caller waits for."""
 
 
 WAITS_FOR_BARRIER = frozenset({Priority.NORMAL})
 
 CANCELLED_TIMES = 2
-"""A slice of a cancel is this many times as large as others: each slice tells every broker something."""
+"""A slice of a cancel is this many times as large as others, because every slice sends a request to every broker."""
 
 EXAMINED_AT_MOST = 1_500
 """Items of one slice that may turn out to need no write; bounds the slice's work where `Draft.size` can't."""
@@ -46,14 +46,14 @@ PARKED_AT_MOST = 1_000
 """Items of one task that may wait for single brokers while others go on; less than `EXAMINED_AT_MOST`."""
 
 Hold: TypeAlias = tuple[tuple[BrokerId, int], ...]
-"""Brokers whose answers an item waits for, each up to a request id; empty: it waits for nobody."""
+"""Brokers whose answers an item waits for, each up to a request id; empty: the item waits for no broker."""
 
 
 class Barrier(Protocol):
-    """Tells which brokers' answers a partition waits for; see docs/decisions/0029-connections.md."""
+    """Says which brokers' answers a partition waits for; see docs/decisions/0029-connections.md."""
 
     releases: int
-    """Counts how often somebody stopped being waited for."""
+    """Counts how often a broker stopped being waited for."""
 
     def hold_of(self, tp: TopicPartition) -> Hold:
         """The answers that a decision about a partition has to wait for now."""
@@ -70,11 +70,11 @@ class NoBarrier:
     releases = 0
 
     def hold_of(self, tp: TopicPartition) -> Hold:  # noqa: ARG002 - as in `Barrier`
-        """Nobody is waited for."""
+        """No answer is waited for."""
         return ()
 
     def passed(self, hold: Hold) -> bool:  # noqa: ARG002 - as in `Barrier`
-        """Nobody is waited for."""
+        """No answer is waited for."""
         return True
 
 
@@ -83,9 +83,9 @@ class Task:
     """Items to be decided one by one, and what to do when all are durable.
 
     `decide` gets the draft and one item, and returns the item's result. `finish` gets all results, in the items' order.
-    Items are decided in their order, but for those that are parked because a broker that they concern owes an answer.
+    Items are decided in their order, except items that are parked because a broker that they concern owes an answer.
 
-    Invariant: every index below `cursor` is in `results` or parked; `drafting` are those of the slice that is written.
+    Invariant: every index below `cursor` is in `results` or parked; `drafting` has those of the slice that is written.
     """
 
     priority: Priority
@@ -93,28 +93,30 @@ class Task:
     decide: Callable[[Draft, Any], Any]
     finish: Callable[[list[Any]], list[tuple[ReplyToken, Reply]]] | None = None
     cause: str = ""
-    """Id of the event that asked for it."""
+    """Id of the event that asked for the task."""
     reason: str = ""
-    """Why its items are reviewed: name of a `review.Reason`; empty where the event itself asked for it."""
+    """Why the items are reviewed: name of a `review.Reason`; empty where the event itself asked for the task."""
     in_order: bool = False
-    """It waits for everything of its priority that was asked for before it, and what comes later waits for it; its items
-    wait for one another."""
+    """The task waits for all earlier tasks of its priority, and later ones wait for it. Its items, too, wait for one
+    another."""
     answered_late: bool = False
-    """Its caller would ask again at once, and in vain, so the answer waits a little (`machine.FORBIDDEN_TOLD_MS`)."""
+    """The caller would ask again at once, and in vain, so the reply waits a little (`machine.FORBIDDEN_TOLD_MS`)."""
     number: int = 0
-    """Its place among all tasks; the queue assigns it."""
+    """The task's place among all tasks; the queue assigns it."""
     cursor: int = 0
     results: dict[int, Any] = field(default_factory=dict[int, Any])
     drafting: list[int] = field(default_factory=list[int])
     parked: list[tuple[int, Hold]] = field(default_factory=list[tuple[int, Hold]])
     held: Hold = ()
-    """What the next item of a task `in_order` waits for: it is not parked, and nothing is decided before it."""
+    """What the next item of a task `in_order` waits for: it is not parked, and no later item is decided before it."""
     looked_at_release: int = -1
-    """`Barrier.releases` when all that is parked was last looked at."""
+    """`Barrier.releases` when all parked items were last looked at."""
     deciding: Any = None
     """The item that is being decided, or was last."""
     refuse: Callable[[Any, ErrorCode, str], Any] | None = None
-    """For what a caller asked for: an item's result when it can't be decided, for a bug of ours. None: it has to be."""
+    """If a caller asked for the task: makes the result of an item that can't be decided (a bug) or written.
+
+    None: every item has to be decided."""
 
     @property
     def drafted(self) -> int:
@@ -147,7 +149,7 @@ class Task:
         """Decide items until the draft is full; returns how many were looked at.
 
         Args:
-            waiting: partitions that something older waits with: what is asked for later waits with it.
+            waiting: partitions of older items that wait, with what they wait for: later items wait with them.
         """
         draft.cause, draft.reason, draft.part = self.cause, self.reason, ""
         barrier = barrier if barrier is not None else NoBarrier()
@@ -183,7 +185,7 @@ class Task:
         kept: list[tuple[int, Hold]] = []
         looked = decided = 0
         for position, (index, hold) in enumerate(self.parked):
-            # What is held counts for nothing here: with a small limit the same few would be looked at for ever.
+            # Items that are still held do not count here: with a small limit the same few would be looked at for ever.
             if draft.is_full(size_limit) or decided >= examine_limit:
                 kept += self.parked[position:]
                 break
@@ -204,7 +206,7 @@ class Task:
         self.drafting.append(index)
 
     def commit(self) -> list[tuple[ReplyToken, Reply]]:
-        """What was drafted is durable; returns replies when that was the last of it."""
+        """The drafted items are durable; returns replies if they were the last ones."""
         self.drafting.clear()
         if self.exhausted and self.finish is not None:
             finish, self.finish = self.finish, None
@@ -212,7 +214,7 @@ class Task:
         return []
 
     def roll_back(self) -> None:
-        """What was drafted left no trace: it is decided again, before everything that is later."""
+        """The draft left no trace. Its items are decided again, before all later ones."""
         for index in self.drafting:
             del self.results[index]
         if self.drafting:
@@ -221,13 +223,13 @@ class Task:
         self.drafting.clear()
 
     def pass_over(self, error: ErrorCode, message: str) -> list[tuple[ReplyToken, Reply]]:
-        """What was drafted can't be written: its items are refused, or stay as they are if no caller asked for them."""
+        """The draft can't be written: its items are refused, or stay as they are if no caller asked for them."""
         for index in self.drafting:
             self.results[index] = None if self.refuse is None else self.refuse(self.items[index], error, message)
         return self.commit()
 
     def set_aside(self) -> Task | None:
-        """Make a task of what was drafted and can't be written now; None if a caller waits, who is told instead."""
+        """Make a task of drafted items that can't be written now; None if a caller waits: it is refused instead."""
         if self.refuse is not None:
             return None
         items = [self.items[index] for index in self.drafting]
@@ -245,7 +247,7 @@ class Task:
 
 
 def concern(item: object) -> TopicPartition | None:
-    """The partition that an item is about, by whose brokers it may be held; None where it is about none."""
+    """The partition that an item is about, and whose brokers may hold it back; None: it is about no partition."""
     if isinstance(item, TopicPartition):
         return item
     if isinstance(item, tuple):
@@ -263,18 +265,18 @@ class TaskQueue:
     """Id of the event that is being taken in: tasks that are queued meanwhile carry it."""
     next_number: int = 1
     waiting: dict[TopicPartition, Hold] = field(default_factory=dict[TopicPartition, Hold])
-    """Partitions that parked items are about, with what they wait for; some of it may have passed."""
+    """Partitions that parked items are about, with what they wait for; some of these answers may have come."""
     queues: dict[Priority, deque[Task]] = field(default_factory=lambda: {priority: deque() for priority in Priority})
 
     def add(self, task: Task) -> None:
-        """Queue a task behind its equals."""
+        """Queue a task behind others of its priority."""
         task.cause = task.cause or self.cause
         task.number = self.next_number
         self.next_number += 1
         self.queues[task.priority].append(task)
 
     def put_back(self, tasks: Sequence[Task]) -> None:
-        """Return tasks that are not done, or were refused, to their places; those that are there stay."""
+        """Return tasks that are not done, or were refused, to their places; tasks that are in the queue stay there."""
         for priority in {task.priority for task in tasks}:
             there = set(map(id, self.queues[priority]))
             returned = [task for task in tasks if task.priority is priority and id(task) not in there]
@@ -302,7 +304,7 @@ class TaskQueue:
             if task.ready(barrier):
                 return task
             if task.in_order or task.cursor < len(task.items):
-                return None  # What it did not look at yet may be about the same partitions as what is later.
+                return None  # Items that it did not look at yet may be about the same partitions as later tasks.
         return None
 
     def draft(self, task: Task, draft: Draft, size_limit: int, examine_limit: int, barrier: Barrier) -> int:
@@ -322,12 +324,12 @@ class TaskQueue:
             queue.remove(task)
 
     def drop(self, task: Task) -> None:
-        """Forget a task that was given up."""
+        """Remove a task that was given up, wherever it is."""
         queue = self.queues[task.priority]
         self.queues[task.priority] = deque(each for each in queue if each is not task)
 
     def waits_for_barrier(self) -> bool:
-        """Whether something waits that the barrier can hold back."""
+        """Whether a task waits that the barrier can hold back."""
         return any(self.queues[priority] for priority in WAITS_FOR_BARRIER)
 
     def pending(self) -> int:
@@ -349,7 +351,7 @@ class PartitionResults:
     def task_finished(
         self, results: list[tuple[TopicPartition, ErrorCode, str | None]]
     ) -> list[tuple[ReplyToken, Reply]]:
-        """One of the tasks is durable to its end."""
+        """One of the tasks is finished, and durable."""
         for tp, error, message in results:
             self.results[tp] = (error, message)
         self.open_tasks -= 1

@@ -1,7 +1,7 @@
-"""Ids of topics: who gets one, and when.
+"""Ids of topics: which topics get one, and when.
 
-As in Apache's `KafkaController.processTopicIds`, topics have ids where the brokers' protocol is of 2.8 or later. A topic
-keeps the id that it has, whatever the protocol is. Source: docs/decisions/0034-one-release.md.
+As in Apache's `KafkaController.processTopicIds`, topics have ids where the brokers' protocol is of 2.8 or later. A
+topic keeps the id that it has, whatever the protocol is. Source: docs/decisions/0034-one-release.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from shunter.model.topic import Topic
 
 
 def agree(state: ControllerState, queue: TaskQueue, now_ms: int, *, used: bool) -> list[Notice]:
-    """Take in whether topics have ids; tells people if they have none, or if that changed."""
+    """Take in whether topics have ids. Returns a notice if they have none, or if that changed."""
     usual = state.topic_ids is None and used
     state.topic_ids = used
     give_ids(state, queue, state.topics, now_ms)
@@ -39,10 +39,12 @@ def give_ids(state: ControllerState, queue: TaskQueue, names: Iterable[str], now
 
 
 def put_back(state: ControllerState, queue: TaskQueue, read: Iterable[Topic]) -> list[Notice]:
-    """Write ids back that a tool left out when it wrote topics' znodes anew; tells people of such topics.
+    """Write ids back that a tool left out when it rewrote topics' znodes. Returns a notice for each such topic.
 
-    Brokers have a topic's id on their disks, and refuse any other. So the id has to be in the znode before another
-    controller starts: that one would not know it, and would give a new one. Source: KAFKA-14190; docs/decisions/0090-ids-that-old-tools-leave-out.md.
+    Brokers have a topic's id on their disks, and refuse any other id. So the id has to be in the znode before another
+    controller starts: that controller would not know the id, and would give the topic a new one.
+
+    Source: KAFKA-14190; docs/decisions/0090-ids-that-old-tools-leave-out.md.
     """
     lost = [topic.name for topic in read if topic.topic_id is None and _id_is_known(state, topic)]
     if lost:

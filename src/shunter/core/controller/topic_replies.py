@@ -26,11 +26,11 @@ STRANGERS_MS = 1_000
 
 
 class Announced(NamedTuple):
-    """A reply, and what it waits for: that brokers answered all requests up to this one, or a moment in ms."""
+    """A reply, and what it waits for: brokers' answers to all requests up to `request_id`, or a moment in ms."""
 
     request_id: int
     all_until_ms: int
-    """Until then for every broker; after that for the `hosts` alone."""
+    """Until this moment the reply waits for every broker, after it for the `hosts` alone."""
     until_ms: int
     hosts: frozenset[BrokerId]
     answer: Answer
@@ -42,14 +42,14 @@ class TopicReplies:
 
     outbox: Outbox
     unled: dict[str, list[Answer]] = field(default_factory=dict[str, list[Answer]])
-    """Replies that wait, by the topic of their request whose partitions are elected last."""
+    """Replies that wait for leaders, by the topic of their request whose partitions get them last."""
     unannounced: list[Answer] = field(default_factory=list[Answer])
     announced: list[Announced] = field(default_factory=list[Announced])
     passed_ms: int = 0
     """When `known` last looked whether brokers have answered."""
 
     def when_led(self, answer: tuple[ReplyToken, TopicResultsReply]) -> list[Answer]:
-        """Hold a reply about new partitions back; returns it where nothing was made."""
+        """Hold a reply about new partitions back; returns it if none was created."""
         made = [result.name for result in answer[1].topics if result.error is ErrorCode.NONE]
         if not made:
             return [answer]
@@ -57,7 +57,7 @@ class TopicReplies:
         return []
 
     def when_known(self, answer: tuple[ReplyToken, TopicResultsReply]) -> list[Answer]:
-        """Hold a reply about deletions back; returns it where nothing is deleted."""
+        """Hold a reply about deletions back; returns it if nothing is deleted."""
         if all(result.error is not ErrorCode.NONE for result in answer[1].topics):
             return [answer]
         self.unannounced.append(answer)
@@ -72,10 +72,10 @@ class TopicReplies:
             self.unannounced += self.unled.pop(name)
 
     def announce(self, now_ms: int, patience_ms: int) -> None:
-        """What was decided has been handed out to the brokers.
+        """The requests that announce the decisions were handed out: from now on the replies wait for their answers.
 
-        A deletion's StopReplicas come after the news, and no reply waits for them: as Apache's, it is given while the
-        topic is still being deleted.
+        A deletion's StopReplicas come after the announcement, and no reply waits for them. As from Apache, the reply
+        comes while the topic is still being deleted.
         """
         last = self.outbox.last_metadata_id
         for answer in self.unannounced:
@@ -84,7 +84,7 @@ class TopicReplies:
         self.unannounced.clear()
 
     def _hosts(self, answer: Answer) -> frozenset[BrokerId]:
-        """The brokers that host the topics of a reply: it waits longest for these."""
+        """The brokers that host the topics of a reply, which waits longest for them."""
         reply, topics = answer[1], self.outbox.state.topics
         names = [result.name for result in reply.topics] if isinstance(reply, TopicResultsReply) else []
         found: set[BrokerId] = set()

@@ -1,6 +1,6 @@
 """Topics, decided into a draft: created, grown, deleted; by request and by znode.
 
-What is refused, and in which words, follows Apache's `ZkAdminManager` and `AdminZkClient`: tools and people match on them.
+Refusals and their words follow Apache's `ZkAdminManager` and `AdminZkClient`, because tools and people match on them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REPLICAS_AT_MOST = 32_767
 
 
 def candidates(state: ControllerState) -> list[Broker]:
-    """Brokers that may be given replicas: live ones, but never ourselves."""
+    """Brokers that may be given replicas: the live ones, but never the controller."""
     return [state.brokers[broker] for broker in sorted(state.brokers) if broker != state.controller_id]
 
 
@@ -214,7 +214,7 @@ def grow_topic(
 
 
 def _factor(state: ControllerState, topic: TopicState) -> int:
-    """How many replicas a topic's new partitions get: as many as partition 0 has and is owed (docs/decisions/0026)."""
+    """How many replicas each new partition of a topic gets: as many as partition 0 has and is owed (decision 0026)."""
     first = topic.partitions[0].assignment.original
     known = state.owed_replicas.get(topic.name)
     owed = known.partitions if known is not None else ()
@@ -265,7 +265,7 @@ def _is_moving(state: ControllerState, topic: TopicState) -> bool:
 def _check_new_assignments(
     asked: tuple[Replicas, ...], have: int, wanted: int, factor: int, known: set[BrokerId]
 ) -> tuple[Replicas, ...]:
-    """Check the assignment of new partitions: all its brokers have to be live, and as many as partition 0 has."""
+    """Check the assignment of new partitions: its brokers have to be live, and as many as partition 0 has."""
     told = None
     unknown = sorted({broker for replicas in asked for broker in replicas} - known)
     if unknown:
@@ -296,7 +296,7 @@ def _check_new_assignments(
 
 
 def mark_for_deletion(draft: Draft, settings: ControllerSettings, name: str) -> TopicResult:
-    """Queue a topic for deletion, durably; its replicas are deleted next, its znodes when that is acknowledged."""
+    """Queue a topic for deletion, durably. Its replicas are deleted next, its znodes when that is acknowledged."""
     if not settings.delete_topics:
         return TopicResult(name, ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
     topic = draft.state.topics.get(name)

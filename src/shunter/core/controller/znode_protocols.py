@@ -43,15 +43,15 @@ EXTRA = "/admin/reassign_partitions_extra"
 CANCEL = "/admin/reassign_cancel"
 
 LEGACY_WEIGHT_AT_MOST = 600_000
-"""Bytes of the legacy znode, roughly, beyond which extra entries wait until others have left it: it has to fit in a
-ZooKeeper request together with what is written beside it."""
+"""Bytes of the legacy znode, roughly, beyond which extra entries wait until others have left it. The znode has to fit
+into a ZooKeeper request together with the batch's other records."""
 
 Item = tuple[TopicPartition, Replicas]
 
 
 @dataclass(slots=True)
 class ZnodeProtocols:
-    """Takes over what tools and people write into znodes. One per election of ours."""
+    """Takes over requests that tools and people write into znodes. One instance per term."""
 
     state: ControllerState
     settings: ControllerSettings
@@ -70,7 +70,7 @@ class ZnodeProtocols:
     # ---- start-up
 
     def start_up(self) -> list[Notice]:
-        """Take over what was written while there was no controller, after the records: requests, then the rest.
+        """After the moves' records, take over znodes from the time without a controller: requests, then the rest.
 
         Source: KIP-236, "On controller failover".
         """
@@ -89,7 +89,7 @@ class ZnodeProtocols:
     # ---- /admin/reassign_cancel
 
     def on_cancel_found(self, czxid: int | None) -> list[Notice]:
-        """The cancel znode came or went; we never delete it ourselves."""
+        """The cancel znode was created or removed; the controller never deletes it."""
         before, self.state.cancel = self.state.cancel, czxid
         if czxid == before:
             return []
@@ -103,12 +103,12 @@ class ZnodeProtocols:
         return notices
 
     def _begin_cancel(self, priority: Priority) -> list[Notice]:
-        """Roll back every move there is, together, and drop what was asked for before."""
+        """Roll back all moves together, and drop requests from before the cancel znode."""
 
         def gathered(_: list[Any]) -> list[tuple[ReplyToken, Reply]]:
-            # Only now: a batch that was being written when the znode came may have accepted more moves.
+            # The moves are gathered only now: a batch that was being written at the time may have accepted more.
             moving = {tp for tp, move in self.state.reassignments.items() if unfinished(move)}
-            # The start-up may not have come to these yet: they have no record of ours, and are adopted later.
+            # The start-up's reviews may not have reached these yet: they may have no record, and are adopted later.
             moving |= self.adoption.unreconciled
             if moving:
                 self.queue.add(Task(Priority.CANCEL, sorted(moving), self._roll_back))
@@ -123,7 +123,7 @@ class ZnodeProtocols:
         self.moves.cancel(draft, tp, Intervention.ROLL_BACK)
 
     def _drop_older(self, draft: Draft, _: None) -> None:
-        """Take out of the znodes what was written before the cancel and has not begun."""
+        """Remove entries from the znodes that were written before the cancel and have not begun."""
         cancel = self.state.cancel
         if cancel is None:
             return
@@ -194,7 +194,7 @@ class ZnodeProtocols:
         return [Notice("legacy-ignored", LEGACY, told)]
 
     def _hide_originals(self, draft: Draft, _: None) -> None:
-        """Apache's parser rejects the whole znode for an unknown field: keep the originals in our own records."""
+        """Remove `original_replicas` from the legacy znode: Apache's parser would reject the whole znode for it."""
         if self.state.legacy is not None:
             draft.legacy_targets()
 
@@ -225,11 +225,11 @@ class ZnodeProtocols:
     # ---- /admin/reassignment_requests
 
     def on_requests_found(self, requests: tuple[ReassignmentRequest, ...]) -> list[Notice]:
-        """Children of the requests' folder: take over those that are new."""
+        """Take over the new children of the requests' folder."""
         known = self.state.requests
         self.done &= {request.name for request in requests}
         requests = tuple(request for request in requests if request.name not in self.done)
-        # Of a request that we know, our own copy counts: this read may be older than our last write to it.
+        # Of a request that is known, the state's copy counts: this read may be older than the last write to it.
         self.state.requests = {request.name: known.get(request.name, request) for request in requests}
         notices: list[Notice] = []
         for request in requests:
@@ -281,7 +281,7 @@ class ZnodeProtocols:
             self._submit_requested(draft, tp, target)
 
     def _is_rewritten(self, tp: TopicPartition, request: ReassignmentRequest) -> bool:
-        """Whether a request was made from the legacy znode, and one that was made later names the partition too.
+        """Whether a request was made from a legacy znode, and a newer legacy znode names the partition too.
 
         A failover reads both at once, and takes the legacy znode first where a partition moves already.
         """
@@ -289,7 +289,7 @@ class ZnodeProtocols:
         return request.legacy and legacy is not None and request.czxid < legacy.czxid and tp in legacy.targets
 
     def _submit_legacy(self, draft: Draft, tp: TopicPartition, target: Replicas) -> bool:
-        """Begin a move by the legacy route; whether one is under way now."""
+        """Begin a move by the legacy route; returns whether one is under way now."""
         legacy, partition = self.state.legacy, draft.partition(tp)
         given = legacy.originals.get(tp) if legacy is not None else None
         original = original_replicas(partition.assignment, given) if partition is not None else ()
@@ -353,7 +353,7 @@ class ZnodeProtocols:
         else:
             listed = draft.legacy_listed
             if tp not in listed and self._weigh(draft, listed) > LEGACY_WEIGHT_AT_MOST:
-                return  # Its turn comes when others have left the legacy znode.
+                return  # The entry's turn comes when others have left the legacy znode.
             draft.legacy_targets()[tp] = target
             self._submit_legacy(draft, tp, target)
         draft.extra_targets().pop(tp)
@@ -367,7 +367,7 @@ class ZnodeProtocols:
     # ---- after a write
 
     def on_committed(self, draft: Draft) -> None:
-        """A draft is durable: note deleted requests, and take extra entries that waited for room in the legacy znode."""
+        """A draft is durable: note deleted requests, and take extra entries that waited for room beside legacy ones."""
         self.done.update(each.name for each in draft.other_records if isinstance(each, DeleteReassignmentRequest))
         self.done.update(name for name, left in draft.requests.items() if not left)
         if draft.legacy is not None and self.state.legacy is not None:
@@ -377,9 +377,9 @@ class ZnodeProtocols:
             self._take_extra()
 
     def on_refused(self, event: BatchRefused, records: tuple[Record, ...]) -> list[Notice]:
-        """Somebody wrote into a znode that we were writing: what it holds now counts.
+        """Another process wrote into a znode that the batch was writing: the znode's new contents count.
 
-        If ZooKeeper refused for another reason, nothing was read, and what we knew of these znodes still counts.
+        If ZooKeeper refused for another reason, nothing was read, and the state of these znodes still counts.
         """
         notices: list[Notice] = []
         if event.reason != "version":

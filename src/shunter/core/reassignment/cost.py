@@ -1,4 +1,4 @@
-"""What a move costs on paper: bytes copied by each step, and by a rollback from each point."""
+"""The cost of a move on paper: bytes copied by each step, and by a rollback from each point."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class StepCost(NamedTuple):
     """Costs at one point of a move, the step just written. Bytes are of this partition's log, over the network."""
 
     copied_bytes: int
-    """What this step's new replicas fetch."""
+    """Bytes that this step's new replicas fetch."""
     copied_so_far_bytes: int
-    """What the move has fetched once this step's new replicas are in sync."""
+    """Bytes that the move has fetched once this step's new replicas are in sync."""
     rollback_bytes: int
-    """What a rollback from here would fetch: originals that were dropped are gone from disk. 0: it is instant."""
+    """Bytes that a rollback from here would fetch: dropped originals are gone from disk. 0: the rollback is instant."""
     wasted_bytes: int
-    """What a rollback from here throws away: copies on brokers that are not original."""
+    """Bytes that a rollback from here throws away: copies on brokers that are not original."""
 
 
 def step_costs(steps: Sequence[Step], *, original: Replicas, partition_bytes: int) -> tuple[StepCost, ...]:

@@ -17,7 +17,7 @@ from shunter.model.reassignment import Strategy
 def stop(situation: Situation, *, original: Replicas) -> Step:
     """End a move where it stands: additions in sync stay, those out of sync go, nothing else changes.
 
-    It never waits. It never changes the leader, because a leader is in sync and so it stays.
+    A stop never waits. It never changes the leader, because a leader is in sync and so it stays.
 
     Source: KIP-455 (draft), "Cancellation": "This is not a revert."
     """
@@ -27,17 +27,17 @@ def stop(situation: Situation, *, original: Replicas) -> Step:
         for broker in situation.replicas
         if broker not in situation.isr and (broker in adding or broker not in original)
     )
-    # If no replica is in sync any more, nobody knows which replica has the records: then all replicas stay.
+    # If no replica is in sync any more, it is not known which replica has the records: then all replicas stay.
     return _without(situation, dropped if set(situation.isr).intersection(situation.replicas) else (), final=True)
 
 
 def roll_back(situation: Situation, *, original: Replicas) -> Step | Waiting | None:
     """Choose the next step back to the original replicas, in their ORDER; None when they are reached.
 
-    Additions out of sync go at once. Those in sync go as soon as the originals alone are as safe as they would be
-    had the move never begun, which is at once unless originals were dropped meanwhile: those are fetched again one
-    by one, and additions stand in for them. While fewer originals than min.insync.replicas (and one) can be in sync,
-    no addition in sync goes, and the waiting says for whom. Never unclean, never leaderless (KAFKA-14424).
+    Additions out of sync go at once. Additions in sync go as soon as the originals alone are as safe as if the move had
+    never begun. That is at once, unless originals were dropped meanwhile: these are fetched again one by one, and
+    additions stand in for them. No addition in sync goes while fewer originals can be in sync than min.insync.replicas
+    asks for (at least one); the `Waiting` names the brokers. Never unclean, never leaderless (KAFKA-14424).
 
     Source: KIP-236, "it's like the opposite of doing reassignments"; docs/decisions/0104-rollback.md.
     """
@@ -56,13 +56,13 @@ def roll_back(situation: Situation, *, original: Replicas) -> Step | Waiting | N
 def drop_set(assigned: Replicas, isr: Replicas, leader: BrokerId, top: int, *, wanted: Replicas = ()) -> Replicas:
     """The replicas that a changed reassignment lets go of at once, in assignment order.
 
-    KIP-236 keeps `existing[0:top-1]`, read as inclusive: the first `top` of leader, ISR, then the rest. What the new
-    target wants stays too; the leader always does, since it is the first (KAFKA-14808), even for a `top` below 1.
+    KIP-236 keeps `existing[0:top-1]`, read as inclusive: the first `top` of leader, ISR, then the rest. Replicas of the
+    new target stay too. The leader always stays, since it is the first (KAFKA-14808), even for a `top` below 1.
 
     Args:
         assigned: Current replicas, additions included.
         isr: In-sync replicas.
-        leader: -1 while there is none.
+        leader: The leader; -1: there is none.
         top: Number of original replicas.
         wanted: The new target.
 
@@ -84,7 +84,7 @@ def supersede(situation: Situation, *, original: Replicas, new_target: Replicas,
 
     Source: KIP-236, `/admin/reassign_partitions_extra`, "conflict resolution"; docs/decisions/0105-supersede.md.
     """
-    # KIP-236 ranks the replicas of its time, originals first and additions behind; Apache writes the target first.
+    # KIP-236 expects the originals first and the additions behind. Apache's controller writes the target first.
     ranked = tuple(sorted(situation.replicas, key=lambda broker: broker not in original))
     unwanted = drop_set(ranked, situation.isr, situation.leader, top, wanted=new_target)
     additions = tuple(broker for broker in unwanted if broker not in original)

@@ -13,7 +13,7 @@ from shunter.model.reassignment import Strategy
 
 
 class PaperPlan(NamedTuple):
-    """Steps that change the replicas or their order, and what the last of them would wait for (None: the end)."""
+    """Steps that change the replicas or their order, and what the move waits for after the last one (None: the end)."""
 
     steps: tuple[Step, ...]
     waiting: Waiting | None
@@ -35,7 +35,7 @@ def plan_on_paper(
     Args:
         replicas: Where the partition is, in order.
         target: Where it shall be, in order.
-        leader: Who leads.
+        leader: The partition's leader.
         isr: In-sync replicas; all that are not dead when not given.
         dead: Brokers that are not live.
         strategy: Incremental or all at once.

@@ -1,7 +1,7 @@
-"""Who is right after a failover: what four sources say about one partition, and what follows from it.
+"""Reconciliation after a failover: four sources speak about one partition's move, and a table says which one is right.
 
 The sources, by their letters in the decision record (docs/decisions/0107-reconciliation.md):
-**r** our own durable record, **t** the topic's assignment, **l** the legacy znode, **s** `targetReplicas`.
+**r** Shunter's durable record, **t** the topic's assignment, **l** the legacy znode, **s** `targetReplicas`.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ class Row(Enum):
     """A row of the table: what is done with the partition."""
 
     IDLE = "idle"
-    """Nobody wants it moved."""
+    """No source wants the partition moved."""
     CONTINUE = "continue"
-    """r stands: go on to its target, in its phase."""
+    """r is right: go on to its target, in its phase."""
     ADOPT = "adopt"
-    """The assignment is in motion and not by us: take it over as a move of ours."""
+    """The assignment is in motion by another controller's or tool's move: adopt it."""
     START_LEGACY = "start_legacy"
-    """l alone names it: KIP-236's first case."""
+    """l alone names the partition: KIP-236's first case."""
     LEGACY_WINS = "legacy_wins"
     """l names another target than the move under way: l is right, as KIP-455's draft says."""
     LEGACY_IGNORED = "legacy_ignored"
-    """l names a partition that a new-protocol request moves: warned; l's entry is taken out, the move goes on."""
+    """l names a partition that a new-protocol request moves: l's entry is removed, with a notice; the move goes on."""
     ADOPT_TARGET_REPLICAS = "adopt_target_replicas"
     """Only `targetReplicas` knows of a move: KIP-455's draft."""
 
 
 class Closing(Enum):
-    """Why r is closed before anything else is done."""
+    """Why r counts as closed before anything else is done."""
 
     TOPIC_MADE_ANEW = "topic_made_anew"
     """r's topic id is not the topic's: another topic of that name was moved."""
     SUPERSEDED = "superseded"
-    """The assignment is not what r wrote last: somebody cancelled or changed the move."""
+    """The assignment is not what r wrote last: another tool cancelled or changed the move."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What was read about one partition; None where a source is silent."""
+    """The sources' words about one partition; None where a source is silent."""
 
     topic_id: UUID | None
     assignment: ReplicaAssignment
@@ -55,11 +55,11 @@ class Sources:
     """`original_replicas`, where the tool that wrote l gave them."""
     target_replicas: Replicas | None = None
     requested: bool = False
-    """The move is one of `/admin/reassignment_requests` without the legacy flag."""
+    """Whether the move came by `/admin/reassignment_requests` without the legacy flag."""
 
 
 class Reconciled(NamedTuple):
-    """What to do. `original` and `target` are the move's, None for `IDLE`. `legacy`: it came through l."""
+    """What to do. `original` and `target` are the move's, None for `IDLE`. `legacy`: the move came through l."""
 
     row: Row
     closing: Closing | None
@@ -71,8 +71,8 @@ class Reconciled(NamedTuple):
 def reconcile(sources: Sources) -> Reconciled:
     """Decide one partition's move at start-up.
 
-    A record that is closed counts as absent, except that its `original` is kept where the assignment's own is the
-    same set: Apache's encoding loses the ORDER, and a rollback must be exact.
+    A closed record counts as absent, with one exception: its `original` is kept if the assignment's original replicas
+    are the same set, because Apache's encoding loses the ORDER, and a rollback must be exact.
 
     Source: docs/decisions/0107-reconciliation.md, row by row.
     """
@@ -87,11 +87,11 @@ def reconcile(sources: Sources) -> Reconciled:
 
 
 def original_replicas(standing: ReplicaAssignment, given: Replicas | None) -> Replicas:
-    """The originals of a move that a znode asks for: what stands there, in the ORDER that the znode gives.
+    """The originals of a move that a znode asks for: the partition's own, in the ORDER that the znode gives.
 
-    `given` is the znode's `original_replicas`, from whoever wrote it. It is used only where the partition is in motion
-    and it names the same replicas: Apache's encoding has lost their order by then. Anything else could make a rollback
-    go where the partition never was.
+    `given` is the znode's `original_replicas`, from any tool. It is used only if the partition is in motion and `given`
+    names the same replicas: Apache's encoding has lost their order then. Any other list could lead a rollback to
+    replicas that the partition never had.
 
     Source: docs/decisions/0110-znode-protocols.md.
     """
@@ -101,7 +101,7 @@ def original_replicas(standing: ReplicaAssignment, given: Replicas | None) -> Re
 
 
 def same_route(current_legacy: bool | None, *, legacy: bool) -> bool:
-    """Whether a request may change a partition that `current_legacy` moves (None: nobody does).
+    """Whether a request may change a partition whose move has the flag `current_legacy` (None: it does not move).
 
     Source: KIP-236, "only if the context being added has the same legacy flag as any current context".
     """
@@ -112,7 +112,7 @@ def _closing(sources: Sources) -> Closing | None:
     record = sources.record
     if record is None:
         return None
-    # A record from before its topic had an id (Kafka < 2.8) can't be told apart: it is taken for the topic's.
+    # A record from before its topic had an id (Kafka < 2.8) names no topic: it is taken for the present topic's.
     if record.topic_id is not None and record.topic_id != sources.topic_id:
         return Closing.TOPIC_MADE_ANEW
     # An Apache controller that was in charge meanwhile finishes exactly the step that the topic showed.
@@ -121,7 +121,7 @@ def _closing(sources: Sources) -> Closing | None:
 
 
 def _moving(sources: Sources, record: Reassignment | None, closing: Closing | None) -> Reconciled | None:
-    """What r and t say by themselves; None when both are silent."""
+    """The decision by r and t alone; None when both are silent."""
     if record is not None:
         return Reconciled(Row.CONTINUE, closing, record.original, record.target, record.legacy)
     if not sources.assignment.in_motion:
@@ -143,15 +143,15 @@ def _legacy(
     if sources.requested:
         return moving._replace(row=Row.LEGACY_IGNORED)
     if record is not None and record.target == target:
-        return moving._replace(legacy=True)  # Both ask for the same: l's entry goes when the move ends.
+        return moving._replace(legacy=True)  # r and l ask for the same: l's entry goes when the move ends.
     return Reconciled(Row.LEGACY_WINS, closing, moving.original, target, legacy=True)
 
 
 def _silent(sources: Sources, closing: Closing | None) -> Reconciled:
     """Decide about a partition that r, t and l say nothing about.
 
-    `targetReplicas` (s, the field of KIP-455's draft) counts then, if it differs from the replicas. It does not count if
-    r was superseded: then it is left over from r's move, and must not start that move again.
+    `targetReplicas` (s, the field of KIP-455's draft) counts then, if it differs from the replicas. It does not count
+    if r was superseded: then it is left over from r's move, and must not start that move again.
     """
     target = sources.target_replicas
     if closing is Closing.SUPERSEDED or not target or target == sources.assignment.replicas:

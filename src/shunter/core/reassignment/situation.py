@@ -1,4 +1,4 @@
-"""What a step is chosen from, and what choosing comes to: a `Step`, or a `Waiting` that says for whom."""
+"""The input of the choice of a step, and its result: a `Step`, or a `Waiting` that names brokers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Situation:
 
     `assignment` is the topic znode's: its `adding` tells a replica that is still being fetched from one that fell
     behind. `live` are the brokers, of all the cluster, that can serve this partition: leave out a broker whose log
-    directory for it has failed. What others wrote is taken as it is: ISR members outside the assignment count for
-    nothing, and a leader that is dead or out of sync is no leader.
+    directory for it has failed. The values may be of another writer: ISR members outside the assignment do not count,
+    and a leader that is dead or out of sync does not count as the leader.
     """
 
     assignment: ReplicaAssignment
@@ -58,7 +58,7 @@ class Step(NamedTuple):
     dropped: Replicas
     added: Replicas
     assignment: ReplicaAssignment
-    """What the topic znode must show once this is written; its order is the final one if `final`."""
+    """The assignment in the topic znode after this write; its order is the final one if `final`."""
     isr: Replicas
     leader: BrokerId
     final: bool
@@ -82,18 +82,18 @@ class WaitReason(Enum):
     ORIGINALS = "originals"
     """A rollback has too few originals that are live and in sync."""
     NO_LEADER = "no_leader"
-    """Nobody in sync is alive: moving on would mean losing records."""
+    """No replica in sync is live: to go on would lose records."""
 
 
 class Waiting(NamedTuple):
-    """Nothing can be done now. `brokers` are those whose return, or catching up, lets the move go on."""
+    """The move can't take a step now. It goes on when `brokers` return, or catch up."""
 
     reason: WaitReason
     brokers: Replicas
     have: int = 0
-    """Live in-sync replicas that would stay (FLOOR) or that there are (ORIGINALS)."""
+    """Live in-sync replicas that would stay (FLOOR), or live in-sync originals (ORIGINALS)."""
     need: int = 0
-    """How many there must be."""
+    """The least number of such replicas that lets the move go on."""
 
 
 def describe_waiting(waiting: Waiting) -> str:

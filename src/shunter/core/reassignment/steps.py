@@ -47,7 +47,7 @@ def relaxed_floor(situation: Situation, original: Replicas, target: Replicas) ->
 def healthy_originals(situation: Situation, original: Replicas) -> int:
     """How many replicas the original set would have in sync now, had the move never begun.
 
-    One that was dropped, or is on its way back, would be in sync if its broker is alive.
+    An original that was dropped, or is being fetched again, would be in sync if its broker is live.
     """
     moved = [broker for broker in original if broker not in situation.replicas or broker in situation.assignment.adding]
     return sum(broker in situation.in_sync or (broker in moved and broker in situation.live) for broker in original)
@@ -56,7 +56,7 @@ def healthy_originals(situation: Situation, original: Replicas) -> int:
 def one_at_a_time(
     situation: Situation, original: Replicas, target: Replicas, *, limit: int, floor: int, blocked: WaitReason
 ) -> Step | Waiting | None:
-    """Drop up to `limit` excess replicas as far as `floor` allows, and add one that is live.
+    """Drop up to `limit` excess replicas as far as `floor` allows, and add one replica on a live broker.
 
     Pre: at least one replica is live and in sync. `blocked` is the reason to give when only the floor is in the way.
     """
@@ -94,7 +94,7 @@ def excess_replicas(situation: Situation, target: Replicas) -> Replicas:
 
 
 def affordable(situation: Situation, candidates: Replicas, floor: int) -> Replicas:
-    """Those of `candidates`, from the front, that can go. A replica that is dead or out of sync always can."""
+    """The candidates that can go, from the front. A replica that is dead or out of sync always can."""
     spare = len(situation.in_sync) - floor
     in_sync = tuple(broker for broker in candidates if broker in situation.in_sync)
     kept = in_sync[max(0, spare) :]
@@ -113,10 +113,10 @@ def _pending(situation: Situation, original: Replicas, target: Replicas) -> Repl
 
 
 def _all_at_once(situation: Situation, original: Replicas, target: Replicas, floor: int) -> Step | Waiting | None:
-    """KIP-455: everything is added in one write, the originals go in another when the target is in sync.
+    """KIP-455: all replicas are added in one write, and the originals go in another when the target is in sync.
 
-    The order is the target's, then what is removed: Apache reads the target as replicas without the removing ones,
-    so that its controller would finish in the right order.
+    The order is the target's, then the removing replicas. Apache reads the target as the replicas without the removing
+    ones, so its controller would finish in the right order.
     """
     excess = excess_replicas(situation, target)
     added = tuple(broker for broker in target if broker not in situation.replicas)
@@ -157,7 +157,7 @@ def _step(
     isr = tuple(broker for broker in situation.isr if broker in assignment.replicas and broker not in added)
     leader = situation.serving_leader
     if leader in dropped or leader == NO_LEADER:
-        # The target's order first: whoever leads now need not be replaced again when the last original goes.
+        # The target's order first: then the new leader need not be replaced when the last original goes.
         elected = elect_for_reassignment(target + assignment.replicas, isr, situation.live)
         assert elected is not None, "a step that leaves nobody in sync must not have been chosen"
         leader = elected.leader
@@ -171,6 +171,6 @@ def waiting_for_a_leader(situation: Situation) -> Waiting:
 
 
 def _waiting_for_health(situation: Situation, target: Replicas, need: int, reason: WaitReason) -> Waiting:
-    """Only the count of live in-sync replicas is missing: name the members of the target that don't count."""
+    """Only live in-sync replicas are missing: name the members of the target that are not."""
     unhealthy = tuple(broker for broker in target if broker not in situation.in_sync)
     return Waiting(reason, unhealthy, have=len(target) - len(unhealthy), need=need)

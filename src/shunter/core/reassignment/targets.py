@@ -1,4 +1,4 @@
-"""Whether a target may be asked for: Kafka's code and a sentence with value, rule and place."""
+"""Validation of a target: Kafka's error code, and a sentence with value, rule and place."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def validate_target(
     """Say why `replicas` can't be a target, or None when it can.
 
     Args:
-        replicas: What was asked for, in order.
+        replicas: The target that was asked for, in order.
         known: Brokers that are live, so that they can get a replica.
         place: The partition, as people write it: `topic-0`.
         controllers: Ids of controllers, which hold no data.
         min_isr: min.insync.replicas of the topic; a smaller target would refuse producers for ever.
         forced: Take a target smaller than `min_isr` all the same.
-        had: Brokers that have, or had, a replica of the partition: they may be dead, for nothing is added to them.
+        had: Brokers that have, or had, a replica of the partition: they may be dead, because they get no new replica.
 
     Source: KIP-455, INVALID_REPLICA_ASSIGNMENT: "negative numbers, repeated numbers, or specified a broker ID that
     the controller was not aware of"; issue of a target below min.insync.replicas: docs/decisions/0106-targets.md.
-    Who has to be live: docs/decisions/0113-dead-brokers-of-a-target.md.
+    Which brokers have to be live: docs/decisions/0113-dead-brokers-of-a-target.md.
     """
     complaint = _complaint(list(replicas), known, place, controllers, had)
     if complaint is None and len(replicas) < min_isr and not forced:
@@ -48,7 +48,7 @@ def no_longer_fits(planned_from: Replicas, target: Replicas, current: Replicas, 
     Args:
         planned_from: Its replicas when the plan was made; (): the plan does not say.
         target: Its replicas as the plan wants them.
-        current: Its replicas now; of one that is being moved, those that it had before.
+        current: Its replicas now; if it is being moved, the replicas that it had before.
         place: The partition, as people write it: `topic-0`.
     """
     if not planned_from or current in (planned_from, target):

@@ -1,4 +1,4 @@
-"""Beginnings of stories that several tests tell: what is under way when something happens."""
+"""Beginnings of stories that several tests share: the work that is under way when something happens."""
 
 from harness import Harness
 

@@ -1,4 +1,4 @@
-"""A cluster that behaves, for the controller's machine alone: it keeps what is written and answers what is sent.
+"""A fake cluster for the controller's machine alone: it keeps what is written, and answers requests.
 
 No sockets, no time of its own. Leaders take in followers when told to (`catch_up`).
 """
@@ -88,7 +88,7 @@ def broker(id_, epoch):
 
 
 def size_of(record):
-    """Bytes of a record in a request; the store deletes a great topic's states in portions before."""
+    """Bytes of a record in a request. The store deletes the states of a large topic in portions before the batch."""
     if isinstance(record, DeleteTopic) and len(record.partitions) > DELETED_AT_ONCE:
         record = record._replace(partitions=())
     return estimate(record)
@@ -107,7 +107,7 @@ class Store:
         self.owed_replicas = {}
         self.controller_ids = frozenset()
         self.registrations = []
-        """Of the controller's, as it was written; None: withdrawn."""
+        """The controller's registration, as it was written; None: withdrawn."""
         self.deleting = set()
         self.legacy = None
         self.extra = None
@@ -117,7 +117,7 @@ class Store:
         self.producer = (0, -1)
         self.czxid = 1000
         self.broken = set()
-        """Partitions whose state somebody overwrote with nonsense."""
+        """Partitions whose state was overwritten with nonsense."""
         self.left_out = LeftOut()
         self.log = []
 
@@ -315,7 +315,7 @@ class Harness:
         return self
 
     def fail_over(self):
-        """Our process dies, and another one of us takes over; requests on their way are lost."""
+        """The controller's process dies, and another Shunter takes over; requests on their way are lost."""
         self.machine = ControllerMachine(self.settings)
         self.events.clear()
         self.unanswered.clear()
@@ -367,7 +367,7 @@ class Harness:
         self.feed(*(event for batch in batches for event in self._write(batch)))
 
     def _write(self, batch):
-        """The batch's outcome, and what the watch of the requests' folder tells of it."""
+        """The batch's outcome, and the event of the watch on the requests' folder."""
         if sum(map(size_of, batch.records)) > self.request_limit:
             return [BatchRefused(batch.batch_id, "too-great")]
         if any(map(self.forbidden, batch.records)):
@@ -423,7 +423,7 @@ class Harness:
     def brokers_read(self):
         return BrokersRead(tuple(self.live[id_] for id_ in sorted(self.live)))
 
-    # ---- what people write into znodes
+    # ---- znodes that people write
 
     def requests_found(self):
         return ReassignmentRequestsFound(tuple(self.store.requests[name] for name in sorted(self.store.requests)))
@@ -459,7 +459,7 @@ class Harness:
     def told(self, kind):
         return [notice for notice in self.notices if notice.kind == kind]
 
-    # ---- what people do
+    # ---- actions of people
 
     def create(self, name, assignments, **configs):
         token = len(self.replies) + 10_000
@@ -522,7 +522,7 @@ class Harness:
         return self
 
     def check(self):
-        """What must hold at any time between two events."""
+        """Check the invariants that hold between any two events."""
         state = self.machine.state
         for name, topic in self.store.topics.items():
             for number, assignment in topic.assignments.items():

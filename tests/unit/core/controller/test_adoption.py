@@ -1,4 +1,4 @@
-"""What a start-up finds, and who is right about it: requests that come before it has looked at everything too."""
+"""Moves that a start-up finds, and which source is right; also requests that come before everything is reviewed."""
 
 from dataclasses import replace
 from uuid import UUID
@@ -39,7 +39,7 @@ def test_a_pending_move_that_somebody_else_began_is_finished():
 
 
 def overruled():
-    """Our move of `t-0` was taken back by an Apache controller; we take over, and a slow broker holds the row up."""
+    """Apache's controller took back Shunter's move of `t-0`; Shunter takes over, and a slow broker holds the queue."""
     world = Harness().start()
     world.create("t", [(1,)])
     world.reassign({TP: (2,)})
@@ -125,7 +125,7 @@ def test_a_cancel_ends_what_a_start_up_has_not_come_to_yet(begun):
     world.store.states[TP] = LeaderAndIsr(1, 0, (1, 2), 0, target_replicas=None if begun else (3, 4))
     world.silent.add(4)
     world.start()
-    assert not world.store.reassignments  # The look at who is right waits for broker 4.
+    assert not world.store.reassignments  # The reconciliation waits for broker 4.
     world.write_cancel()
     world.answer_all()
     world.remove_cancel()
@@ -143,9 +143,9 @@ def test_a_pending_move_that_somebody_else_began_is_taken_back_by_a_cancel():
 
 
 def test_a_request_of_a_former_legacy_znode_comes_after_nobody():
-    """Found by simulation (seed 96311746): it was taken after the newer legacy znode, whose move then began from its target.
+    """Found by simulation (seed 96311746): the request was taken although a newer legacy znode names the partition.
 
-    A rollback would have led to the former request's replicas.
+    The newer move then began from the request's target, and a rollback would have led there.
     """
     world = Harness(strategy=Strategy.ALL_AT_ONCE).start()
     world.create("t", [(1, 2)])

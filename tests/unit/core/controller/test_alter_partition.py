@@ -1,4 +1,4 @@
-"""AlterPartition: who may propose an ISR, and what is refused.
+"""AlterPartition: which brokers may propose an ISR, and which proposals are refused.
 
 Source: Apache Kafka 3.9, KafkaController.tryProcessAlterPartition; docs/decisions/0116-checks-of-alter-partition.md.
 """
@@ -22,7 +22,7 @@ def world():
 
 
 def ask(world, isr, *, broker=1, epoch=0, leader_epoch=0, token=900):
-    """What the controller answers: the request's error, and the partition's (or its leadership)."""
+    """The controller's answer: the request's error, and the partition's error (or its leadership)."""
     told = world.leadership(TP)
     members = tuple(each if isinstance(each, tuple) else (each, -1) for each in isr)
     proposal = IsrProposal(TP, told.leader_epoch + leader_epoch, told.partition_epoch, members)
@@ -67,7 +67,7 @@ def test_producer_ids_are_given_to_the_registered_epoch_alone(world, epoch):
     ],
 )
 def test_what_only_kraft_checks_is_checked_too(world, isr, options, expected):
-    """A stale leader must not change what the new one relies on; the ISR lies within the replicas (0116)."""
+    """A stale leader must not change an ISR that the new leader relies on; an ISR lies within the replicas (0116)."""
     before = world.leadership(TP)
     assert ask(world, isr, **options) == (ErrorCode.NONE, expected)
     assert world.leadership(TP) == before

@@ -1,4 +1,4 @@
-"""What brokers are told about new replicas, and about one another."""
+"""Requests to brokers about new replicas, and about one another."""
 
 from harness import Harness, broker
 
@@ -12,7 +12,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def new_replicas(world, tp):
-    """Who was told, and whether the replica was called new, in order."""
+    """The brokers that were told, in order, and whether the replica was called new."""
     return [
         (request.broker, tp in request.new)
         for request in world.sent
@@ -22,7 +22,7 @@ def new_replicas(world, tp):
 
 
 def test_replicas_of_a_new_topic_are_new():
-    """Else a broker with a failed log dir makes no log for them: the replica could lie on the failed one."""
+    """Otherwise a broker with a failed log dir makes no log for them: the replica could lie on the failed log dir."""
     world = Harness().start()
     world.create("t", [(1, 2, 3)])
     assert new_replicas(world, T0) == [(1, True), (2, True), (3, True)]
@@ -77,7 +77,7 @@ def test_a_restart_and_another_epoch_make_no_replica_new():
 
 
 def test_what_can_be_read_again_is_not_new():
-    """Its logs are there, maybe on a failed log dir: an empty one beside it would lead with nothing in it."""
+    """The partition's logs exist, maybe on a failed log dir: an empty log beside them would lead with no records."""
     world = Harness()
     world.start()
     world.create("t", [(1, 2, 3)])
@@ -92,7 +92,7 @@ def test_what_can_be_read_again_is_not_new():
 
 
 def test_a_topic_that_comes_with_leaders_is_not_new():
-    """One whose znode could not be read when we came, for one: it is read again when somebody has mended it."""
+    """For example a topic whose znode could not be read at the start-up: it is read again when it was mended."""
     world = Harness().start()
     topic = Topic("t", None, {0: ReplicaAssignment((1, 2))}, 3)
     world.store.topics["t"], world.store.states[T0] = topic, LeaderAndIsr(1, 4, (1, 2), 6)

@@ -1,4 +1,4 @@
-"""What follows from errors in brokers' answers, from silence, and from connections that are gone."""
+"""The consequences of errors in brokers' answers, of silence, and of lost connections."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_a_refused_request_to_delete_is_asked_again_with_everything_else():
 
 
 def test_a_broker_without_a_connection_holds_no_ordinary_work():
-    """Redesign: `checkNodeLivenessAndIgnoreDeadNode`. It used to hold everything for ten seconds."""
+    """Redesign: `checkNodeLivenessAndIgnoreDeadNode`. Such a broker used to hold everything for ten seconds."""
     world = Harness().start()
     world.create("t", [(1, 2, 3)])
     world.silent = {3}
@@ -293,7 +293,7 @@ def test_a_broker_without_replicas_may_go_at_once():
     ],
 )
 def test_a_new_replica_that_was_refused_is_still_new_when_it_is_told_again(refusal):
-    """A broker with a failed log dir makes a log for new replicas alone: any other could lie on the failed one."""
+    """A broker with a failed log dir makes logs for new replicas alone: any other log could lie on the failed one."""
     world = Refusing().start()
     world.errors[2] = lambda request: refusal(request) if isinstance(request, SendLeaderAndIsr) else (0, {})
     world.sent.clear()
@@ -317,7 +317,7 @@ def test_a_new_replica_that_was_refused_is_still_new_when_it_is_told_again(refus
 
 
 def test_a_broker_that_was_restarted_since_it_refused_is_told_of_no_new_replica():
-    """Nobody knows what it did before."""
+    """The controller does not know what the broker did before."""
     world = Refusing().start()
     world.errors[2] = lambda request: (ErrorCode.NONE, {TP: ErrorCode.INCONSISTENT_TOPIC_ID})
     world.create("t", [(1, 2, 3)])

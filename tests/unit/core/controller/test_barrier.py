@@ -1,4 +1,4 @@
-"""A broker that answers slowly holds what is about its partitions, and nothing else; the order of each is kept."""
+"""A broker that answers slowly holds back work about its partitions alone; the order of work about each is kept."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def create(world, name, assignments):
 
 
 def slow_broker(**settings):
-    """Broker 4 hosts `t-0` and is silent for long enough to be known for it; `t-1` and `t-2` are not on it."""
+    """Broker 4 hosts `t-0` and is silent long enough to count as tardy; `t-1` and `t-2` are not on it."""
     world = Harness(brokers=(1, 2, 3, 4, 5), **settings).start()
     world.create("t", [(1, 2, 4), (1, 2, 3), (2, 3, 5)])
     world.silent = {4}
@@ -78,7 +78,7 @@ def test_what_is_held_is_decided_in_the_order_in_which_it_was_asked_for(end):
 
 
 def test_what_it_owes_later_holds_nobody_who_waits_already():
-    """Or a broker that always owes something would hold its partitions until it is called slow, again and again."""
+    """Otherwise a broker that always owes an answer would hold its partitions until it is called slow, repeatedly."""
     world = slow_broker()
     world.reassign({HERS: (1, 4, 2)}, token=1)
     owed = [request.request_id for _, request in world.unanswered]
@@ -177,7 +177,7 @@ def test_a_task_without_items_is_done_at_once():
 
 
 def test_a_znodes_entries_wait_for_one_another():
-    """The last item of `/admin/reassign_partitions_extra` is its end: nothing of it may be parked behind that."""
+    """The last item of `/admin/reassign_partitions_extra` marks its end: no entry may be parked behind that item."""
     world = slow_broker()
     world.write_extra({HERS: (1, 4, 2), OTHER: (3, 2, 1)})
     assert world.replicas(OTHER) == (1, 2, 3)
@@ -208,7 +208,7 @@ class Doors:
 
 
 def test_what_is_held_keeps_a_small_slice_from_nothing():
-    """After a refused write a slice may look at two items: those that are held were looked at for ever (95305435)."""
+    """After a refused write a slice may look at two items: two held ones were looked at for ever (world 95305435)."""
     doors, decided = Doors(), []
     task = Task(Priority.NORMAL, [HERS, OTHER, THIRD], lambda _, tp: decided.append(tp))
     state = Harness().start().machine.state
@@ -227,7 +227,7 @@ def test_what_is_held_keeps_a_small_slice_from_nothing():
 
 
 def requests_of(brokers):
-    """Hand requests out to brokers, and take answers, at random moments; give what the barrier says beside the truth."""
+    """Hand requests out to brokers, and take answers, at random moments; give the barrier's answer beside the truth."""
     outbox = Outbox(ControllerState(0), ControllerSettings(broker_id=0, slow_broker_ms=1_000))
     open_: list[tuple[int, int]] = []
 
@@ -247,7 +247,7 @@ def requests_of(brokers):
     )
 )
 def test_nobody_is_waited_for_longer_than_is_said(steps):
-    """The barrier looks at brokers only when one of them can have become late: never too late, as each look would see it."""
+    """The barrier looks at brokers only when one of them may have become late, and never later than that."""
     outbox, hand_out, answer = requests_of((1, 2, 3))
     now_ms = 0
     for passed_ms, kind, number in steps:

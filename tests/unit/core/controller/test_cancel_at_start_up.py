@@ -1,4 +1,4 @@
-"""Requests to cancel everything that come before a start-up has looked at who is right about a partition.
+"""Requests to cancel everything that come before a start-up has reconciled a partition.
 
 The cancel znode's case is in `test_submissions.py`.
 """
@@ -17,7 +17,7 @@ TP = TopicPartition("t", 0)
 
 
 def starting(replicas, *, target_replicas=None, record=None):
-    """A start-up whose look at who is right about t-0 waits for broker 4; it moves, or did."""
+    """A start-up whose reconciliation of t-0 waits for broker 4; t-0 moves, or did."""
     world = Harness()
     world.store.topics["t"] = Topic("t", UUID(int=5), {0: replicas}, 0)
     world.store.states[TP] = LeaderAndIsr(1, 0, (1, 2), 0, target_replicas=target_replicas)
@@ -29,7 +29,7 @@ def starting(replicas, *, target_replicas=None, record=None):
 
 
 def adopting(*, begun):
-    """No record of ours says that t-0 moves: Apache's controller has begun it, or a tool of KIP-455's draft asks for it."""
+    """t-0 moves without a record: Apache's controller has begun the move, or a tool of KIP-455's draft asks for it."""
     if begun:
         return starting(ReplicaAssignment((1, 2, 3), (3,), ()))
     return starting(ReplicaAssignment((1, 2)), target_replicas=(3, 4))

@@ -1,4 +1,4 @@
-"""What a decision came from: logs tell it to people, so each task has the cause of its own event."""
+"""Causes of decisions: logs show them to people, so each task has the cause of its own event."""
 
 from harness import Harness
 

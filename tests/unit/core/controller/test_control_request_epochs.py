@@ -15,7 +15,7 @@ TP = ("t", 0)
 
 
 def epochs(world, since=0):
-    """(kind, broker, epoch) of what was sent."""
+    """(kind, broker, epoch) of each request."""
     told = []
     for request in world.sent[since:]:
         if isinstance(request, ConnectBrokers):

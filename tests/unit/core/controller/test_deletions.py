@@ -1,4 +1,4 @@
-"""What has to be deleted is deleted, whoever dies meanwhile, and nothing else; debts are durable."""
+"""Deletions happen, whichever process dies meanwhile, and nothing else is deleted; debts are durable."""
 
 from uuid import UUID
 
@@ -182,7 +182,7 @@ def test_a_replica_of_a_target_that_was_given_up_is_deleted_though_its_topic_goe
 
 
 def test_a_debt_is_durable_before_the_record_that_names_it_goes():
-    """A start-up's look at a record overtook the debt of a broker whose answer was that it had bounced."""
+    """The review of a record at a start-up overtook the debt of a broker that had refused because it had bounced."""
     world = Harness(slice_partitions=1).start()
     world.create("t", [(1, 2, 3)])
     world.silent.add(3)
@@ -232,7 +232,7 @@ def test_a_record_is_closed_when_one_broker_owes_and_the_other_answers_while_tha
 
 
 def test_a_record_stays_until_what_its_last_step_drops_is_deleted_too():
-    """Found by world 95378143: a debt of an earlier step became durable, and the last step was in the very next write."""
+    """Found by world 95378143: a debt of an earlier step became durable, and the last step was in the next write."""
     world = Harness().start()
     world.create("t", [(4, 1)])
     world.propose(TP, (4,))
@@ -252,7 +252,7 @@ def test_a_record_stays_until_what_its_last_step_drops_is_deleted_too():
 
 
 def test_a_late_refusal_of_a_former_deletion_says_nothing_of_the_later_one():
-    """World 96001383: the replica had come back, and was dropped again, when the first request was answered."""
+    """World 96001383: the replica was assigned and dropped again before the first request was answered."""
     world = Harness().start()
     world.create("t", [(3, 2)])
     world.reassign({TP: (3, 1)})

@@ -1,4 +1,4 @@
-"""What one draft decides about several partitions at once."""
+"""Decisions of one draft about several partitions at once."""
 
 from shunter.core.controller.draft import Draft
 from shunter.core.controller.draft_records import records_of
@@ -34,7 +34,7 @@ def test_a_request_goes_with_the_last_partition_that_it_named():
 
 
 def test_what_a_topic_that_goes_is_owed_stays_so_marked():
-    """World 95210827: the broker was not asked to delete it when it came back, and refused the next topic of that name."""
+    """World 95210827: the broker came back, was not asked to delete it, and refused the next topic of the same name."""
     draft = Draft(ControllerState(100), 1_000)
     draft.owe(1, FIRST, EPOCH_DURING_DELETE)
     draft.owe(1, FIRST, 3)

@@ -30,7 +30,7 @@ def test_a_topic_that_is_being_deleted(unclean):
     world = Harness().start()
     world.create("t", [(1, 2)])
     world.kill(1)
-    world.feed(TopicDeletionsFound(("t",)))  # It waits for broker 1.
+    world.feed(TopicDeletionsFound(("t",)))  # The election waits for broker 1.
     assert asked(world, TP, unclean=unclean) == (ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted")
 
 

@@ -1,4 +1,4 @@
-"""ZooKeeper's ACLs keep single znodes from us: what depends on them waits or is refused, and all the rest goes on."""
+"""ACLs forbid to write single znodes: work that needs them waits or is refused, and everything else goes on."""
 
 from harness import Harness
 
@@ -53,7 +53,7 @@ def test_the_machine_asks_to_be_woken_for_what_it_set_aside():
 
 
 def test_while_a_batch_is_written_nobody_is_woken_for_what_was_set_aside():
-    """It is tried again when the batch's outcome is known: waking for it before would be in vain (world 95310650)."""
+    """The decision is tried again when the batch's outcome is known: to wake before is in vain (world 95310650)."""
     world = clustered()
     world.forbidden = of_partition
     world.kill(1)
@@ -114,7 +114,7 @@ def test_a_broker_that_leaves_is_told_what_it_leads_still():
 
 
 def test_where_nearly_everything_is_forbidden_it_is_no_exception_any_more():
-    """Then the batch is refused as a whole, and tried again at its own pace: ZooKeeper is not flooded."""
+    """Then the batch is refused as a whole, and tried again after a while: ZooKeeper is not flooded."""
     count = SET_ASIDE_AT_MOST + 50
     world = clustered(count)
     world.forbidden = lambda record: isinstance(record, PutPartition)

@@ -1,4 +1,4 @@
-"""The table of phases, every pair of it, and what the transitions tell of a move's life."""
+"""The table of phases, with every pair of it, and the transitions of moves."""
 
 from itertools import product
 from types import SimpleNamespace
@@ -119,7 +119,7 @@ def test_what_is_refused_is_not_told():
 
 
 def test_a_refused_batch_leaves_since_when_a_move_waits_as_it_was():
-    """A move that waited long has its floor relaxed in time, though a batch about it was refused in between."""
+    """The floor of a move that waited long is relaxed in time, though a batch about it was refused in between."""
     world = Harness().start()
     world.create("t", [(1, 2)])
     world.reassign({TP: (3, 4)})
@@ -137,7 +137,7 @@ def test_a_refused_batch_leaves_since_when_a_move_waits_as_it_was():
 
 
 def test_a_cancel_that_is_refused_has_cancelled_nothing_that_waits():
-    """The cancel's batch is lost; before it is decided again, the submission must stand as it was asked for."""
+    """The cancel's batch is lost. Until the cancel is decided again, the submission must stay as it was."""
     world = Harness(slice_partitions=1).start()
     other = TopicPartition("t", 1)
     world.create("t", [(1, 2), (1, 2)])

@@ -1,4 +1,4 @@
-"""Brokers that die, come back and bounce while something is decided or written about what they lead."""
+"""Brokers that die, come back and bounce during decisions or writes about partitions that they lead."""
 
 from uuid import UUID
 

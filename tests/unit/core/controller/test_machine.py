@@ -1,4 +1,4 @@
-"""The controller's machine against a store and brokers that behave."""
+"""The controller's machine against a fake store and fake brokers."""
 
 from harness import Harness
 
@@ -232,7 +232,7 @@ def test_an_election_says_what_it_is_about():
 
 
 def test_a_step_that_only_drops_is_followed_by_the_next():
-    """To a smaller set whose new broker died meanwhile: one is dropped, and then it is said what the move waits for."""
+    """A move to fewer replicas, one of them new and on a dead broker: one is dropped, and then the wait is noted."""
     world = moved(max_concurrent=1)
     world.create("t", [(1, 3, 2), (1, 2, 3)])
     other = ("t", 1)

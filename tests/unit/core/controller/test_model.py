@@ -1,4 +1,4 @@
-"""Random operators, brokers and fail-overs against the machine: safety after every step, an end after all is well."""
+"""Random operators, brokers and failovers against the machine: safe after every step, and everything ends."""
 
 import os
 
@@ -17,7 +17,7 @@ partitions = st.sampled_from([("t", 0), ("t", 1), ("u", 0), ("u", 1)])
 
 
 class Yard(RuleBasedStateMachine):
-    """Every rule is something that happens to a cluster at 3 a.m."""
+    """A cluster in trouble. Every rule is an accident, or an order of an operator."""
 
     @initialize(
         strategy=st.sampled_from(Strategy),
@@ -166,7 +166,7 @@ class Yard(RuleBasedStateMachine):
             if id_ not in world.live:
                 world.revive(id_)
         world.answer_all()
-        # Only now: what was paused while it waited for a silent broker is taken on with that one's answer.
+        # Only now: a change that was paused while it waited for a silent broker is accepted when that broker answers.
         paused = [tp for tp, move in world.machine.state.reassignments.items() if move.phase is Phase.PAUSED]
         world.reassign(dict.fromkeys(paused), token=self.next_token(), intervention=Intervention.RESUME)
         world.pass_time(1_000_000)

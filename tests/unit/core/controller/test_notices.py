@@ -1,4 +1,4 @@
-"""Notices are told once, when what they tell of is decided for good: with a write when it is durable, else at once.
+"""Notices come once, when their decision is final: with the write when it is durable; without a write, at once.
 
 Source: docs/decisions/0038-notices.md.
 """
@@ -12,7 +12,7 @@ TP = TopicPartition("t", 0)
 
 
 def test_what_writes_nothing_is_told_too():
-    """A new partition that nobody can lead: its topic is written before, and its review writes nothing."""
+    """A new partition that no broker can lead: its topic was written before, and its review writes nothing."""
     world = Harness().start()
     world.create("t", [(9,)])
     [told] = world.told("partition-offline")

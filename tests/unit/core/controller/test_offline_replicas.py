@@ -1,4 +1,4 @@
-"""`OfflineReplicas` in UpdateMetadata: each assigned replica that nobody can reach, whether it was in sync or not.
+"""`OfflineReplicas` in UpdateMetadata: each assigned replica that can't be reached, whether it was in sync or not.
 
 Source: Apache Kafka 3.9, ControllerBrokerRequestBatch and ReplicaStateMachine (OfflineReplica); on real brokers:
 tests/real/test_metadata_truth.py.
@@ -25,7 +25,7 @@ def world():
 
 
 def told(world):
-    """What broker 1 believes: by partition, its offline replicas. Later requests stand for earlier ones."""
+    """Broker 1's metadata: by partition, its offline replicas. Later requests replace earlier ones."""
     believed = {}
     for request in world.sent:
         if isinstance(request, SendUpdateMetadata) and 1 in request.brokers:
@@ -50,7 +50,7 @@ def test_a_broker_that_left_every_isr_before_it_died(world):
     world.pass_time(1_000)
     assert told(world) == {LED: (3,), FOLLOWED: (3,), OTHER: ()}
     world.revive(3)
-    world.pass_time(1_000)  # It has not caught up yet, so nothing is written.
+    world.pass_time(1_000)  # The replica has not caught up yet, so nothing is written.
     assert all(3 not in world.leadership(tp).isr for tp in (LED, FOLLOWED))
     assert told(world) == {LED: (), FOLLOWED: (), OTHER: ()}
 
@@ -93,13 +93,13 @@ def test_a_failed_log_dir_of_a_follower_out_of_sync_and_its_broker_s_restart(wor
 
 
 def sent_about(world, tp, since):
-    """Requests from then on that tell everybody of a partition."""
+    """Later requests to all brokers about a partition."""
     everybody = [each for each in world.sent[since:] if isinstance(each, SendUpdateMetadata) and not each.full]
     return [each for each in everybody if tp.partition in dict(topic for t in each.topics for topic in t.partitions)]
 
 
 def test_a_return_is_told_with_the_news_that_a_replica_is_in_sync(world):
-    """One round to all brokers and not two: of 200 brokers each round is 200 requests."""
+    """One round to all brokers and not two: with 200 brokers each round is 200 requests."""
     leave(world, 3)
     world.kill(3)
     world.pass_time(1_000)

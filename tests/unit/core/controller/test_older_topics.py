@@ -1,4 +1,4 @@
-"""What is left of a topic that had the same name before: it goes first, and takes nothing of the newer topic along."""
+"""Replicas of an older topic of the same name are deleted first, and no replica of the newer topic is deleted."""
 
 from uuid import UUID
 
@@ -79,7 +79,7 @@ def test_what_a_broker_owes_of_a_topic_that_is_gone_goes_before_it_hears_of_anot
 
 
 def test_a_topic_that_can_be_read_again_comes_after_what_a_broker_owes_of_an_older_one():
-    """Found by simulation: nobody asked for the older replica any more, and the newer one was never in sync."""
+    """Found by simulation: the older replica was not asked for any more, and the newer one was never in sync."""
     world = Harness().start()
     world.create("t", [(1, 2)])
     world.store.states[TP] = world.store.states[TP]._replace(isr=(2,), leader=2)
@@ -99,7 +99,7 @@ def test_a_topic_that_can_be_read_again_comes_after_what_a_broker_owes_of_an_old
 
 
 def test_a_topic_that_can_be_read_again_takes_no_other_topics_replica_along():
-    """Found by simulation: a deletion that was under way was asked for once more, after the newer topic was there."""
+    """Found by simulation: a deletion that was under way was asked for again, after the newer topic existed."""
     world = with_an_older_replica((1, 2), led=False)
     world.store.left_out = world.store.left_out._replace(topics=frozenset({"u"}))
     world.fail_over()
@@ -112,7 +112,7 @@ def test_a_topic_that_can_be_read_again_takes_no_other_topics_replica_along():
 
 
 def test_a_debt_of_an_older_topic_is_known_by_its_leader_epoch():
-    """Found by simulation: the list could not be read when the topic went, and was mended when another had its name."""
+    """Found by simulation: the list could not be read when the topic went, and was mended when a newer one existed."""
     world = Harness().start()
     world.create("t", [(1, 2)])
     world.store.states[TP] = world.store.states[TP]._replace(isr=(1,))
@@ -180,7 +180,7 @@ def test_a_partition_that_nobody_else_can_lead_waits_for_that_deletion():
 def test_a_move_to_where_an_older_replica_lies_does_not_forget_that_it_has_to_go():
     world = with_an_older_replica((2, 3), led=True)
     world.reassign({TP: (1, 2)}, strategy=Strategy.ALL_AT_ONCE)
-    world.pass_time(20_000)  # Nobody waits for broker 1 any longer.
+    world.pass_time(20_000)  # Nothing waits for broker 1 any longer.
     assert 1 in world.replicas(TP)
     assert world.store.owed[1].partitions == ((TP, EPOCH_DURING_DELETE),)
     world.answer_all()
@@ -190,7 +190,7 @@ def test_a_move_to_where_an_older_replica_lies_does_not_forget_that_it_has_to_go
 def test_who_may_be_told_again_to_delete_an_older_replica_is_not_in_sync_yet():
     world = with_an_older_replica((2, 3), led=True)
     world.reassign({TP: (1, 2)}, strategy=Strategy.ALL_AT_ONCE)
-    world.pass_time(20_000)  # Nobody waits for broker 1 any longer.
+    world.pass_time(20_000)  # Nothing waits for broker 1 any longer.
     assert world.propose(TP, (2, 3, 1)).partitions == ((TP, ErrorCode.INELIGIBLE_REPLICA),)
     world.answer_all()
     assert not world.store.owed

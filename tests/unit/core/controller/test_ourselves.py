@@ -1,4 +1,4 @@
-"""Ourselves among the brokers: who is told of us, with which rack, and what becomes of replicas placed on us."""
+"""The controller among the brokers: how brokers are told of it, its rack, and replicas that were placed on it."""
 
 from uuid import UUID
 
@@ -24,7 +24,7 @@ T0 = TopicPartition("t", 0)
 
 
 def racked(racks, us=None, registered=True):
-    """A cluster whose brokers have these racks, by id; `us`: the rack that we were given."""
+    """A cluster whose brokers have these racks, by id; `us`: the controller's configured rack."""
     world = Harness(brokers=tuple(racks))
     for id_, rack in racks.items():
         world.live[id_] = world.live[id_]._replace(rack=rack)
@@ -37,7 +37,7 @@ def racked(racks, us=None, registered=True):
 
 
 def told_of_us(world):
-    """Us, as every broker was told last."""
+    """The controller, as every broker was last told of it."""
     last = [request for request in world.sent if isinstance(request, SendUpdateMetadata)][-1]
     (us,) = [each for each in last.live if each.id == US]
     return us
@@ -86,7 +86,7 @@ def test_our_registration_comes_and_goes_and_nobody_hears_of_it():
 
 
 def test_the_greatest_epoch_is_that_of_a_broker():
-    """Ours fences nothing: a broker that came before us would be told of one that no broker has."""
+    """The controller's epoch fences nothing: older brokers would be told of an epoch that no broker has."""
     world = racked({1: "a", 2: "b"})
     world.live[US] = broker(US, 9_999)
     world.feed(world.brokers_read())
@@ -113,7 +113,7 @@ def test_replicas_on_us_are_spread_over_who_is_free():
 
 
 def test_a_single_replica_on_us_waits_for_a_broker():
-    """Nothing is written while nobody is free: an empty assignment would be no partition any more."""
+    """Nothing is written while no broker is free: a partition can't have an empty assignment."""
     world = racked({1: "a"})
     world.kill(1)
     write(world, (US,))
@@ -128,7 +128,7 @@ def test_a_single_replica_on_us_waits_for_a_broker():
 
 
 def owing(**racks):
-    """Two brokers up, and a topic of three replicas that a broker placed on them and on us."""
+    """Two brokers are up, and a broker placed a topic of three replicas on them and on the controller."""
     world = racked({1: racks.get("first"), 2: racks.get("second")})
     write(world, (1, US, 2), (US, 2, 1))
     return world
@@ -161,7 +161,7 @@ def test_a_topic_that_is_owed_a_replica_does_not_grow_with_fewer():
 
 
 def test_a_topic_whose_owed_replicas_can_not_be_read_does_not_grow():
-    """Nobody knows how many replicas were asked for; its new partitions might get fewer."""
+    """It is not known how many replicas were asked for: new partitions might get fewer."""
     world = owing()
     world.store.owed_replicas.clear()
     world.store.left_out = world.store.left_out._replace(owed_replicas=frozenset({"t"}))
@@ -256,7 +256,7 @@ def test_another_order_of_replicas_is_owed_the_same():
 
 @pytest.mark.parametrize(("live", "placed", "owed"), [((1, 2, 3), (2, 1, 3), {}), ((1, 2), (2, 1), {0: (3, (2, 1))})])
 def test_what_is_owed_outlives_the_discovery_of_another_controller(live, placed, owed):
-    """Found by simulation: one id was not known for a controller's when the other one's place was owed."""
+    """Found by simulation: when one controller's place was owed, the other id was not known as a controller's yet."""
     world = Harness(brokers=(1, 2, 3))
     world.store.controller_ids = frozenset({US, 101})
     world.store.topics["t"] = Topic("t", UUID(int=7), {0: ReplicaAssignment((101, 1))}, 0)
@@ -291,11 +291,11 @@ def test_what_is_owed_to_a_topic_is_not_owed_to_another_of_that_name():
     assert world.store.owed_replicas == {}
 
 
-# ---- our registration in ZooKeeper
+# ---- the controller's registration in ZooKeeper
 
 
 def registered():
-    """Two brokers under us, who were registered when we were elected."""
+    """Two brokers under a controller that was registered when it was elected."""
     world = Harness(brokers=(1, 2))
     world.store.epoch = 1
     world.feed(Elected(1, 1, world.live[US]))
@@ -307,7 +307,7 @@ def identify(world, id_, *, looks_us_up):
 
 
 def test_our_registration_is_withdrawn_when_no_broker_needs_it():
-    """Tools, monitors and a migration to KRaft would take it for a broker's."""
+    """Tools, monitors and a migration to KRaft would take the registration for a broker's."""
     world = registered()
     identify(world, 1, looks_us_up=False)
     assert world.store.registrations == []
@@ -325,7 +325,7 @@ def test_our_registration_stays_while_a_broker_looks_us_up():
     identify(world, 1, looks_us_up=True)
     identify(world, 2, looks_us_up=False)
     assert world.store.registrations == []
-    world.register(1)  # It was upgraded.
+    world.register(1)  # The broker was upgraded.
     world.feed(world.brokers_read())
     assert world.store.registrations == []
     identify(world, 1, looks_us_up=False)
@@ -371,7 +371,7 @@ def test_a_broker_that_has_our_id_is_not_unregistered():
 
 
 def led_by_others(replicas, isr, *, brokers=(1, 2, 3), us_before=101):
-    """A partition that a broker had placed, and an Apache controller led, before we came; 101 has led the cluster once."""
+    """A partition that a broker placed and an Apache controller gave a leader; 101 was a controller once."""
     world = Harness(brokers=brokers)
     world.store.controller_ids = frozenset({US, us_before})
     world.store.topics["t"] = Topic("t", UUID(int=7), {0: ReplicaAssignment(replicas)}, 0)
@@ -435,7 +435,7 @@ def test_a_partition_that_has_a_leader_is_owed_its_replica_where_no_broker_is_fr
 
 
 def test_a_controllers_id_that_alone_is_in_sync_is_left_and_told():
-    """No controller writes that; whoever did has to say where the records are."""
+    """No controller writes such an ISR; the person whose tool did has to say where the records are."""
     world = led_by_others((1, 101, 2), (101,))
     assert world.replicas(T0) == (1, 101, 2)
     assert world.leadership(T0).isr == (101,)
@@ -452,7 +452,7 @@ def test_a_controllers_id_in_the_isr_leaves_both():
 
 @pytest.mark.parametrize("isr", [(US, 1, 2), (1, US, 2)])
 def test_we_lead_nothing_and_are_in_sync_with_nothing_though_we_are_live(isr):
-    """An Apache controller elected us while we were registered: brokers would fetch from us for ever."""
+    """An Apache controller elected this controller while it was registered: brokers would fetch from it for ever."""
     world = led_by_others((US, 1, 2), isr)
     assert world.replicas(T0) == (3, 1, 2)
     after = world.leadership(T0)
@@ -504,7 +504,7 @@ def test_what_a_controller_owes_is_forgotten():
 
 
 def test_nothing_is_owed_by_a_controller():
-    """A move took it out of the assignment, and our predecessor died before it closed the record."""
+    """A move took the controller out of the assignment, and its predecessor died before it closed the record."""
     world = Harness(brokers=(1, 2))
     world.store.controller_ids = frozenset({101})
     after = ReplicaAssignment((1, 2))
@@ -519,7 +519,7 @@ def test_nothing_is_owed_by_a_controller():
 
 
 def test_an_id_that_an_ordinary_broker_has_is_a_brokers_for_good():
-    """It is no controller's while the broker is down, either."""
+    """The id is not a controller's while the broker is down, either."""
     world = Harness(brokers=(1, 2, 3))
     world.store.controller_ids = frozenset({US, 3})
     world.start()
@@ -547,7 +547,7 @@ def test_a_broker_that_comes_with_a_controllers_id_is_a_broker():
     ids=["who-was-brought-stays", "somebody-free-comes"],
 )
 def test_a_rollback_waits_for_no_replica_on_a_controller(original, restored):
-    """A broker placed it there; we began to take a move of it back, and an Apache controller finished the move."""
+    """A broker placed it there. Shunter began a rollback, and an Apache controller then finished the move."""
     world = Harness()
     world.store.controller_ids = frozenset({US, 101, 102})
     world.store.topics["t"] = Topic("t", UUID(int=5), {0: ReplicaAssignment((1, 2))}, 0)

@@ -1,4 +1,4 @@
-"""Who is told what, and who is told nothing."""
+"""Requests to brokers: which broker gets which, and which gets none."""
 
 from beginnings import TP
 from harness import US, Harness, broker
@@ -35,7 +35,7 @@ def test_we_send_ourselves_nothing_when_our_own_registration_comes_anew():
 
 
 def test_a_leader_that_knows_a_newer_state_than_we_do_is_sent_to_look_for_the_controller():
-    """Somebody who was elected after us wrote it. Source: `KafkaController.tryProcessAlterPartition`."""
+    """A controller that was elected later wrote the state. Source: `KafkaController.tryProcessAlterPartition`."""
     world = Harness().start()
     world.create("t", [(1, 2)])
     known = world.leadership(TP)

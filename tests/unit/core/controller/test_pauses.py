@@ -1,4 +1,4 @@
-"""Pauses and resumes, of what moves and of what waits."""
+"""Pauses and resumes, of moves and of changes that wait."""
 
 import pytest
 from beginnings import TP, busy, everything, let_write, submitted

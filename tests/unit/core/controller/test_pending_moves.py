@@ -1,4 +1,4 @@
-"""What a move waits for: when it comes, the move goes on without being asked again."""
+"""Moves that wait: when the reason is gone, a move goes on without being asked again."""
 
 from dataclasses import replace
 from uuid import UUID

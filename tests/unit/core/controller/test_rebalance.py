@@ -1,4 +1,4 @@
-"""The scheduled preferred leader election: when it looks, whom it helps, what it leaves alone."""
+"""The scheduled preferred leader election: when it looks, which brokers it helps, what it leaves alone."""
 
 import pytest
 from harness import Harness
@@ -16,7 +16,7 @@ def rebalances(world):
 
 
 def with_a_broker_back(**settings):
-    """Broker 1 died and came back: in sync again, it leads nothing of what prefers it."""
+    """Broker 1 died and came back: it is in sync again, and leads no partition that prefers it."""
     world = Harness(brokers=(1, 2, 3, 4), **settings).start()
     world.create("t", [(1, 2, 3), (1, 3, 2), (2, 1, 3), (3, 2, 1)])
     world.kill(1)
@@ -68,7 +68,7 @@ def test_switched_off_nothing_is_due():
 
 @pytest.mark.parametrize(("percent", "expected"), [(50, [2, 2]), (49, [1, 2])])
 def test_only_more_than_the_allowed_imbalance_counts(percent, expected):
-    """Of two partitions that prefer broker 1, another leads one: 50 percent."""
+    """Another broker leads one of the two partitions that prefer broker 1: 50 percent."""
     world = Harness(brokers=(1, 2), leader_imbalance_percent=percent).start()
     world.create("t", [(1, 2), (2, 1)])
     world.create("led", [(1, 2)])

@@ -1,4 +1,4 @@
-"""The one review of a partition: its table is whole, its parts have one order, and it changes nothing the second time."""
+"""The review of a partition: its table is whole, its parts have one order, and a second review changes nothing."""
 
 import pytest
 from harness import Harness
@@ -22,9 +22,9 @@ def test_the_table_has_every_reason_and_names_parts_in_their_order():
 
 
 def in_the_middle():
-    """A cluster with something to do for most parts: moves that can step, a dead broker, one that is back, a mended state.
+    """A cluster with work for most parts: moves that can step, a dead broker, a broker that is back, a mended state.
 
-    No write is outstanding, and nothing of it is decided: what the reviews decide is looked at here.
+    No write is outstanding, and nothing is decided yet: the tests look at what the reviews decide.
     """
     world = Harness(brokers=(1, 2, 3, 4, 5), max_concurrent=2).start()
     world.create("t", [(1, 2, 5), (2, 3, 5), (3, 1, 5), (2, 1, 5)])
@@ -57,7 +57,7 @@ def test_a_review_that_follows_itself_changes_nothing(reason):
     "reason", [Reason.BROKER_GONE, Reason.BROKER_BACK, Reason.LOG_DIR_FAILED, Reason.READABLE_AGAIN, Reason.NOT_DELETED]
 )
 def test_there_is_something_to_do_in_that_cluster(reason):
-    """Else the test before would say nothing."""
+    """Otherwise the test before would prove nothing."""
     world = in_the_middle()
     draft = Draft(world.machine.state, world.now_ms)
     for tp in TPS:
@@ -78,7 +78,7 @@ def test_a_partition_that_is_marked_twice_is_written_once():
 
 
 def test_a_cancel_overtakes_the_review_that_tells_who_is_right():
-    """Who is right about a partition is decided before the cancel, in the same write."""
+    """The partition is reconciled before the cancel is decided, in the same write."""
     world = Harness().start()
     world.create("t", [(1, 2)])
     world.reassign({TPS[0]: (3, 4)})

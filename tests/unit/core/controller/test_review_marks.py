@@ -1,4 +1,4 @@
-"""Nothing that happens to a partition passes it by: what marks it, seen from outside."""
+"""Everything that happens to a partition marks it for a review: the marks, seen from outside."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ TP = TopicPartition("t", 0)
 
 
 def test_a_move_does_not_wait_for_a_failed_log_dir():
-    """It was said to catch up for ever: nobody looked at the move, and it was not rolled back when it was overdue."""
+    """The move was said to catch up for ever: it was not reviewed, and not rolled back when it was overdue."""
     world = Harness(roll_back_after_ms=10_000).start()
     world.create("t", [(1, 2)])
     world.reassign({TP: (1, 3)})
@@ -45,7 +45,7 @@ def test_settings_that_allow_an_unclean_leader_elect_one():
 
 
 def test_settings_that_ask_for_fewer_in_sync_let_a_rollback_go_on():
-    """It keeps what it has added while it would have fewer in sync than min.insync.replicas without it."""
+    """A rollback keeps additions as long as fewer replicas than min.insync.replicas would be in sync without them."""
     world = Harness(default_min_isr=2).start()
     world.create("t", [(1, 2)])
     world.reassign({TP: (3, 4)})
@@ -58,7 +58,7 @@ def test_settings_that_ask_for_fewer_in_sync_let_a_rollback_go_on():
 
 
 def test_a_state_that_somebody_wrote_with_a_dead_follower_in_sync_is_mended():
-    """A broker before 2.7 writes its ISR itself: it did not know yet that the follower had died."""
+    """A broker before 2.7 writes ISRs itself: this broker did not know yet that the follower had died."""
     world = Harness(brokers=(1, 2, 3)).start()
     world.create("t", [(1, 2, 3)])
     world.kill(3)

@@ -1,4 +1,4 @@
-"""A start-up of a large cluster is taken in slices; what comes meanwhile waits, and nothing is told twice or not at all."""
+"""A start-up of a large cluster is taken in slices; events wait meanwhile, and every broker is told everything once."""
 
 from dataclasses import replace
 from uuid import UUID
@@ -152,7 +152,7 @@ def test_a_broker_that_returns_is_told_everything_in_turns():
 
 
 def test_what_comes_while_a_broker_returns_is_heard_after_it():
-    """Its own death among it: the second look is about what the first one left."""
+    """The next event has the broker's own death: it is compared with the brokers that the first event left."""
     world = large_world()
     slices = started(world)
     back, dead = IDS[2], IDS[5]

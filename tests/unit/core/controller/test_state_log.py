@@ -1,4 +1,4 @@
-"""What the state-change log keeps of a cluster's story, and what `shunter why` answers from it."""
+"""The state-change log of a cluster's story, and the answers of `shunter why` from it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ORDERS = TopicPartition("orders", 0)
 
 
 class Logged(Harness):
-    """The harness with a machine whose doings are logged: each line goes through bytes, as in a file."""
+    """The harness with a machine that is logged: each line goes through bytes, as in a file."""
 
     def __init__(self, brokers):
         super().__init__(brokers)

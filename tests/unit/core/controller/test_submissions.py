@@ -1,4 +1,4 @@
-"""Requests that wait: what a cancel reaches, what a pause holds, and what is for later."""
+"""Requests that wait: which ones a cancel ends, which ones a pause holds, and which ones stay for later."""
 
 import pytest
 from beginnings import TP, busy, everything, let_write, submitted
@@ -72,7 +72,7 @@ def test_a_topic_that_is_deleted_while_its_move_is_accepted_leaves_no_legacy_ent
 
 
 def test_a_move_that_waits_is_not_recorded_with_an_original_that_somebody_has_changed():
-    """KIP-236: the original is what the replicas were, in their ORDER, when the record became durable."""
+    """KIP-236: the original has the replicas, in their ORDER, as they were when the record became durable."""
     world = Harness(max_concurrent=1).start()
     world.create("t", [(1, 2, 3), (1, 2, 3)])
     world.reassign({TP: (1, 2, 4)})
@@ -86,7 +86,7 @@ def test_a_move_that_waits_is_not_recorded_with_an_original_that_somebody_has_ch
 
 
 def waiting_request(**asked):
-    """A request of two partitions whose first was taken on in the first slice, and whose second waits."""
+    """A request of two partitions: the first was accepted in the first slice, and the second waits."""
     world = Harness(slice_partitions=1).start()
     world.create("t", [(1, 2), (1, 2)])
     world.hold_writes = True
@@ -137,7 +137,7 @@ def test_a_cancel_of_everything_reaches_what_waits_in_the_other_znodes(place):
 
 
 def test_a_write_that_zookeeper_forbids_leaves_what_the_extra_znode_asks_for_to_be_done():
-    """Nothing was read back: that was taken for a znode that is gone, and what it asked for was forgotten."""
+    """Nothing was read back. That was taken for a znode that is gone, and its entries were forgotten."""
     world = Harness(max_concurrent=1).start()
     world.create("t", [(1, 2), (1, 2)])
     world.reassign({("t", 1): (1, 3)})
@@ -155,7 +155,7 @@ def test_a_write_that_zookeeper_forbids_leaves_what_the_extra_znode_asks_for_to_
 
 
 def test_a_move_after_one_whose_replicas_are_still_being_deleted_has_the_original_of_this_moment():
-    """Found by simulation: its record took the place of the former one's, and nobody looked who had written the topic."""
+    """Found by simulation: its record replaced the former move's, and the version of the topic was not checked."""
     world = Harness(brokers=(1, 2, 3, 4, 5), max_concurrent=1).start()
     world.create("t", [(1, 2)])
     world.create("u", [(4, 5)])

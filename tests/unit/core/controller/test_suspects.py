@@ -1,4 +1,4 @@
-"""What is blamed when a bug ends the controller."""
+"""Suspects: the inputs that are blamed when a bug ends the controller."""
 
 from uuid import UUID
 
@@ -47,7 +47,7 @@ def test_what_was_written_together_is_suspected_with_the_requests_that_asked_for
     (batch,) = world.held_batches
     assert isinstance(batch.records[0], PutPartition)
     written = world.store.write(batch)
-    object.__setattr__(written, "versions", ())  # What no ZooKeeper answers.
+    object.__setattr__(written, "versions", ())  # No ZooKeeper gives such an answer.
     with pytest.raises(Exception):  # noqa: B017 - any
         world.machine.handle(Envelope(world.now_ms, "test", written))
     assert world.machine.suspects == (Suspect(SuspectKind.PARTITION, "poison-0"),)

@@ -21,7 +21,7 @@ def with_a_topic_of_old():
 
 
 def ids_told(world, since=0):
-    """By kind of request: who was told of t, with which id."""
+    """By kind of request: the brokers that were told of t, with which id."""
     told = {SendLeaderAndIsr: [], SendUpdateMetadata: []}
     for request in world.sent[since:]:
         for topic in getattr(request, "topics", ()):
@@ -70,7 +70,7 @@ def test_when_that_changes_all_brokers_are_told_everything_anew():
 
 
 def test_an_id_that_an_old_tool_leaves_out_is_put_back():
-    """Its replicas have the id on their disks, and refuse another one (KAFKA-14190)."""
+    """The brokers have the id on their disks, and refuse another id (KAFKA-14190)."""
     world = Harness().start()
     world.feed(TopicIdsAgreed(True))
     world.create("t", [(1, 2)])

@@ -1,4 +1,4 @@
-"""Topics: created, grown and deleted as Apache's controller does it, and requests that are too much."""
+"""Topics: created, grown and deleted as by Apache's controller; and requests that are too large."""
 
 import time
 from collections import Counter
@@ -51,7 +51,7 @@ def grow(world, name, total, assignments=None, token=78, validate_only=False):
     return result.error, result.message
 
 
-# ---- where replicas go
+# ---- placement
 
 
 def rows(brokers, racks, count, factor, **where):
@@ -83,7 +83,7 @@ def test_a_topic_that_grows_has_even_preferred_leaders(seed):
     assert preferred == {1: 4, 2: 4, 3: 4}
 
 
-# ---- what is refused, in which words
+# ---- refusals, in Apache's words
 
 
 def test_names_are_refused_in_apaches_words():
@@ -228,7 +228,7 @@ def test_an_invalid_configuration_refuses_its_topic_alone(validate_only):
     assert set(world.store.topics) == (set() if validate_only else {"good"})
 
 
-# ---- when the answer comes
+# ---- the time of the answer
 
 
 def test_new_topics_are_answered_when_brokers_know_them():
@@ -267,7 +267,7 @@ def test_a_deletion_is_answered_when_brokers_have_forgotten_the_topic():
 
 
 def test_a_deletion_is_answered_before_its_replicas_are_deleted():
-    """As Apache's controller answers: whoever asks for more partitions now hears that the topic is being deleted."""
+    """As Apache's controller answers: a client that asks for more partitions now is told of the deletion."""
     world = Harness().start()
     create(world, new_topic("t", assignments={0: (2, 3)}))
     world.silent.update((2, 3))
@@ -427,7 +427,7 @@ def test_a_configuration_that_fits_no_batch_is_refused():
 
 
 def test_brokers_can_list_all_topics():
-    """KafkaZkClient sets its client's jute.maxbuffer to 4 MiB: no broker starts that can't list the topics."""
+    """KafkaZkClient sets its client's jute.maxbuffer to 4 MiB: a broker that can't list the topics does not start."""
     world = Harness().start()
     long = "x" * 240
     many = {f"{long}{number:05}": TopicState(f"{long}{number:05}", UUID(int=number + 1), 0) for number in range(16_000)}
@@ -448,7 +448,7 @@ def test_a_replication_factor_has_16_bits():
 
 
 def test_many_topics_with_long_names_are_deleted_in_batches_that_fit():
-    """Their replicas are acknowledged together, so that all of them are to be removed at once."""
+    """The deletions of their replicas are acknowledged together, so all topics have to be removed at once."""
     world = Harness(brokers=(1, 2)).start()
     names = [f"{'x' * 200}{number}" for number in range(300)]
     create(world, *(new_topic(name, 20, 1) for name in names))
@@ -465,7 +465,7 @@ def test_long_names_do_not_make_great_slices():
 
 
 def test_a_look_at_great_topics_holds_nobody_up():
-    """Nothing is written where a request only asks whether it could be; it is work all the same, and is sliced."""
+    """A request that is only to be validated writes nothing, but it is work all the same, and is sliced."""
     world = Harness().start()
     slowest = 0.0
     world.events.append(TopicsSubmitted(tuple(new_topic(f"t{n}", 20_000, 3) for n in range(12)), True, 5))
@@ -477,7 +477,7 @@ def test_a_look_at_great_topics_holds_nobody_up():
     assert slowest < 0.5, "one turn looks at two such topics"
 
 
-# ---- a request that meets a bug of ours
+# ---- a request that meets a bug
 
 
 def ask(world, names, token, broken=()):
@@ -531,7 +531,7 @@ def test_what_of_a_request_was_done_before_the_bug_is_told():
 
 
 def test_what_nobody_asked_for_has_to_be_done():
-    """A bug in it ends the controller: whoever comes next does it, or this node would lead a cluster that it can't."""
+    """A bug in such work ends the controller, and the next one does the work: this one can't control the cluster."""
     world = Harness().start()
 
     def decide(draft, item):
@@ -552,7 +552,7 @@ def test_a_request_that_can_not_even_be_taken_in_is_refused():
 
 
 def test_a_batch_that_is_too_great_is_tried_in_halves():
-    """Nothing of ours should be as great; should something be, nobody ends."""
+    """No batch should be so large. If one is, the controller does not end."""
     world = Harness().start()
     world.request_limit = 3_000
     results = create(world, *(new_topic(f"t{number}", 1, 1) for number in range(40)))
@@ -573,7 +573,7 @@ def test_one_topic_that_is_too_great_for_a_batch_is_refused():
 
 
 def test_a_topic_of_others_that_is_too_great_to_be_written_ends_nobody():
-    """Its moves stay where they are; whoever asks for one is refused; everything else goes on."""
+    """The topic's moves stay where they are, a request for another one is refused, and everything else goes on."""
     world = Harness(brokers=(1, 2, 3))
     count = 300
     assignments = {number: ReplicaAssignment((1, 2)) for number in range(count)}
@@ -596,7 +596,7 @@ def test_a_topic_of_others_that_is_too_great_to_be_written_ends_nobody():
 
 
 def test_a_replica_on_an_impossible_id_is_placed_elsewhere_and_holds_no_deletion_up():
-    """Apache lets people assign a new topic to -1. A free broker gets that place; nobody waits for -1."""
+    """Apache lets people assign a new topic to -1. A free broker gets that place; nothing waits for -1."""
     world = Harness(brokers=(1, 2))
     name = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2)
     assignments = {0: ReplicaAssignment((-1,)), 1: ReplicaAssignment((-1, 1)), 2: ReplicaAssignment((1, -1, 2, -7))}
@@ -615,7 +615,7 @@ def test_a_replica_on_an_impossible_id_is_placed_elsewhere_and_holds_no_deletion
 
 
 def test_the_deletion_of_many_partitions_is_told_in_slices_and_answered_after_the_last():
-    """No event holds the loop for long; what comes meanwhile is held, and no broker deletes a replica twice."""
+    """No event holds the loop for long. Events that come meanwhile are held, and no replica is deleted twice."""
     world = Harness(brokers=(1, 2, 3)).start()
     count = 2 * BEGUN_AT_ONCE + 500
     create(world, new_topic("t", count, 2), new_topic("u", 1, 2), token=1)
@@ -648,7 +648,7 @@ def test_the_deletion_of_many_partitions_is_told_in_slices_and_answered_after_th
 
 
 def test_a_great_topic_is_judged_alone_in_its_turn():
-    """Eight topics of 20,000 partitions that are only to be validated held the loop for as long as all of them take."""
+    """Eight topics of 20,000 partitions, only to be validated, held the loop for the time that all of them take."""
     world = Harness(brokers=(1, 2, 3)).start()
     judged, handle = [], world.machine.handle
     original = topics.create_topic

@@ -1,8 +1,8 @@
-"""Stories, event by event: what the controller was told, and what it asked for (etcd raft's `testdata`, in small).
+"""Stories, event by event: the controller's events, and what it asked for (etcd raft's `testdata`, in small).
 
-Each file of `transcripts` has prose (`#`), what somebody does (`>`), and what comes of it: the event as the machine gets
-it, and below it the writes, transitions, requests and replies of its `Ready`, in their order. Nothing else was left out
-but metadata that is only told again and answers from which nothing follows.
+Each file of `transcripts` has prose (`#`), actions (`>`), and their consequences: the event as the machine gets it,
+and below it the writes, transitions, requests and replies of its `Ready`, in their order. Only two things are left out:
+metadata that is only sent again, and answers without a consequence.
 
 Write the lines with `>` by hand; `SHUNTER_WRITE_TRANSCRIPTS=1 pytest …/test_transcripts.py` writes the others. Read them
 before you commit them: a transcript that changed is a decision that changed.
@@ -26,7 +26,7 @@ STORIES = sorted(FOLDER.glob("*.txt"))
 
 
 class Recording(ControllerMachine):
-    """The machine, and a line for everything that its `Ready` asks for."""
+    """The machine, with a line for every part of its `Ready`."""
 
     def __init__(self, settings, lines):
         super().__init__(settings)
@@ -157,7 +157,7 @@ def act(world, verb, *words):
 
 
 def told(story):
-    """The story again, with what comes of each line as it is today."""
+    """The story again, with the present consequences of each action."""
     world, lines = None, []
     for line in story.splitlines():
         if line.startswith("#") or (not line and (not lines or lines[-1])):

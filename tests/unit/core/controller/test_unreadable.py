@@ -1,4 +1,4 @@
-"""What can't be read is left alone: neither decided about, nor written over, nor taken for absent."""
+"""Unreadable znodes are left alone: nothing is decided about them, and they are not overwritten or taken for absent."""
 
 from uuid import UUID
 
@@ -25,7 +25,7 @@ SOUND = TopicPartition("t", 1)
 
 
 def with_a_broken_state(**settings):
-    """Partitions 0 and 1 of t, on 1, 2, 3; then somebody writes nonsense into 0's state."""
+    """Partitions 0 and 1 of t, on 1, 2, 3; then nonsense is written into the state of partition 0."""
     world = Harness(brokers=(1, 2, 3, 4, 5, 6), **settings).start()
     world.create("t", [(1, 2, 3), (1, 2, 3)])
     world.store.broken.add(BROKEN)
@@ -121,7 +121,7 @@ def test_a_leader_that_came_back_meanwhile_is_told_to_lead():
 
 
 def left_out_topic():
-    """Nobody can read t's znode since before we came; then its leader dies."""
+    """The znode of t could not be read at the start-up; then its leader dies."""
     world = with_a_broken_state()
     world.store.broken.clear()
     world.store.left_out = world.store.left_out._replace(topics=frozenset({"t"}))
@@ -249,7 +249,7 @@ def test_a_broken_record_of_a_move_is_not_written_over():
 
 
 def test_a_topic_marked_for_deletion_that_can_be_read_again_has_no_leader():
-    """Some of its replicas may be gone already, and would begin empty."""
+    """Some replicas may be deleted already, and would begin empty."""
     world = left_out_topic()
     world.store.deleting = {"t"}
     world.feed(TopicDeletionsFound(("t",)))
@@ -326,7 +326,7 @@ def test_producer_ids_are_not_given_out_again_when_the_block_can_not_be_read():
 
 
 def test_what_is_owed_of_a_topic_that_can_not_be_read_is_asked_for_when_it_can():
-    """Whoever was in charge meanwhile may have placed a replica there again (simulated, seed 46003443)."""
+    """Another controller may have placed a replica there again meanwhile (simulated, seed 46003443)."""
     world = Harness(brokers=(1, 2, 3, 4)).start()
     world.create("t", [(1, 2, 3), (1, 2, 3)])
     topic, state = world.store.topics["t"], world.store.states[BROKEN]
@@ -361,7 +361,7 @@ def test_a_legacy_entry_that_a_request_named_too_goes_when_its_topic_can_be_read
 
 
 def test_a_topic_goes_from_every_broker_when_nobody_knows_whom_its_move_dropped():
-    """Found by simulation: a broker that had not heard of the drop kept its replica, and nothing named it any more."""
+    """Found by simulation: a broker that was not told of the drop kept its replica, and no record named it any more."""
     world = Harness(brokers=(1, 2, 3)).start()
     world.create("t", [(1, 2)])
     world.silent.add(2)
