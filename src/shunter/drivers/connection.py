@@ -58,7 +58,7 @@ PRESSED_SECONDS = 5.0
 """How long a client may read nothing of its answer while others wait for the room that the answer takes."""
 SLOWEST_IN = 1_048_576
 SLOWEST_OUT = 65_536
-"""Bytes per second: a request may take its size divided by the first longer to come, an answer the second to go."""
+"""Bytes per second: the time allowed for a request, or for an answer, is longer by its size divided by this rate."""
 
 
 def hung_up(sockets: Iterable[int]) -> list[int]:

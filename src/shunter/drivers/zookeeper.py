@@ -212,7 +212,7 @@ class ZooKeeperClient:
     @property
     def dead(self) -> bool:
         """Whether kazoo's thread has ended though this client was not closed: no request would ever be answered."""
-        thread = getattr(self._kazoo._connection, "_connection_routine", None)  # noqa: SLF001 - it reports to nobody
+        thread = getattr(self._kazoo._connection, "_connection_routine", None)  # noqa: SLF001 - kazoo keeps it private
         return not self._closing and thread is not None and not thread.is_alive()
 
     @property
