@@ -1,9 +1,9 @@
-"""The release whose requests we send to all brokers: the oldest of those that they speak to one another.
+"""The release whose requests are sent to all brokers: the oldest of those that live brokers are set to speak.
 
-Kafka has one `inter.broker.protocol.version` for a cluster, and Apache's controller sends what its own setting says to
-everybody. We have no setting of a broker's, so the live brokers tell theirs. One release for all, because of topic ids:
-a follower that was told a topic's id fetches by it, and a leader that was not told answers UNKNOWN_TOPIC_ID, for ever.
-Source: docs/decisions/0034-one-release.md.
+Kafka has one `inter.broker.protocol.version` for a cluster, and Apache's controller sends all brokers what its own
+setting says. Shunter's controller does not have this setting, so the live brokers report theirs. All brokers get the
+same release because of topic ids: a follower that got a topic's id fetches by it, and a leader that did not get the id
+answers UNKNOWN_TOPIC_ID, for ever. Source: docs/decisions/0034-one-release.md.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ FIRST_WITH_TOPIC_IDS = 5
 
 
 class AgreedRelease:
-    """Knows what each live broker takes; says by an event whether topic ids are in use, when that is known or changes."""
+    """Knows the versions of each live broker, and posts whether topic ids are in use when that is known or changes."""
 
     def __init__(self, ceiling: ControlVersions | None, post: Callable[[Event], None]) -> None:
-        """Begin with no broker; `ceiling` is what we were told to send at most."""
+        """Begin without brokers; `ceiling` is the newest release to use, if one is set."""
         self._ceiling = ceiling
         self._post = post
         self._known: dict[BrokerId, ControlVersions] = {}
         self._least = ceiling
-        """What all brokers of which something is known take, and what we send at most; None: nothing is known."""
+        """The oldest release among those of known brokers and the ceiling; None: nothing is known."""
         self._expected: set[BrokerId] = set()
-        """Brokers of which nothing is known, and that may be about to tell."""
+        """Brokers whose release is not known but may be soon."""
         self._told: bool | None = None
 
     def least(self, own: ControlVersions) -> ControlVersions:
-        """The release that every live broker takes; `own` is the release of the broker that it is for."""
+        """Return the release that every live broker supports; `own` is that of the broker that gets the request."""
         return own if self._least is None else min(own, self._least, key=_versions)
 
     def live(self, brokers: Iterable[BrokerId]) -> None:
-        """These brokers live. What one took before it was restarted counts until it tells anew."""
+        """Note which brokers are live. A broker's release from before its restart counts until it reports again."""
         alive = set(brokers)
         self._expected = alive - self._known.keys()
         self._known = {broker: versions for broker, versions in self._known.items() if broker in alive}
@@ -48,14 +48,14 @@ class AgreedRelease:
             self._told = None
 
     def tells(self, broker: BrokerId, versions: ControlVersions) -> None:
-        """A broker told what it takes."""
+        """Note a broker's release."""
         self._known[broker] = versions
         self._note_least()
         self._expected.discard(broker)
         self._maybe_tell()
 
     def silent(self, broker: BrokerId) -> None:
-        """There is no connection to a broker: nobody waits for what it may tell."""
+        """Note that there is no connection to a broker: its release is not waited for."""
         self._expected.discard(broker)
         self._maybe_tell()
 

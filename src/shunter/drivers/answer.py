@@ -1,4 +1,4 @@
-"""An answer on its way out: bytes of its own around pieces that other answers share."""
+"""An answer to be sent: its own bytes around pieces that other answers share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 CHUNK_BYTES = 65_536
-"""Bytes that are handed to the kernel at a time; that takes some tens of microseconds."""
+"""Bytes that are handed to the kernel at a time; one such call takes some tens of microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Answer:
         return self.own + self.shared
 
     def chunks(self) -> Iterator[bytes | memoryview]:
-        """Give it in chunks of about `CHUNK_BYTES`; a large piece is given in views of it, not copied."""
+        """Yield the frame in chunks of about `CHUNK_BYTES`."""
         gathered: list[bytes] = [self.head]
         size = len(self.head)
         for piece in self.pieces:

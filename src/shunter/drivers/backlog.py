@@ -1,18 +1,19 @@
-"""What one broker has yet to be sent, in order, and when a newer metadata update may stand for older ones.
+"""The unsent requests to one broker, in order; a newer metadata update can take the place of older ones.
 
-The rule. Requests keep their order, but for metadata updates that have been superseded: they are merged into ONE that
-takes the place of the OLDEST of them. So metadata may arrive earlier than decided, in front of LeaderAndIsr and
-StopReplica that were decided before it, and never later. That is safe: whoever learns of a new leader early asks again
-until it leads, while a broker that hears LeaderAndIsr before its first metadata does not know the cluster.
+Requests keep their order, except superseded metadata updates: they are merged into ONE update that takes the place of
+the OLDEST of them. So metadata may arrive earlier than decided, ahead of a LeaderAndIsr or StopReplica that was decided
+before it, but never later. Early metadata are safe: a client that learns of a new leader early asks again until the
+broker leads. Late metadata are not: a broker that gets a LeaderAndIsr before its first metadata does not know the
+cluster.
 
 - A full update supersedes every unsent update before it.
-- More than `limit` unsent incremental updates are merged, the newest state of each partition winning. A run of
-  updates ends where a topic comes up under another topic id (deleted and made anew): a broker that gets both in one
-  request forgets the new id.
-- Whoever waits for a merged update's answer gets the answer to the merged one.
+- If there are more than `limit` unsent incremental updates, they are merged, and the newest state of each partition
+  wins. A run of updates ends where a topic appears under another topic id (it was deleted and created again): a broker
+  that gets both ids in one request forgets the new one.
+- A caller that waits for the answer to an update that was merged gets the answer to the merged update.
 - A StopReplica that deletes is not sent before each LeaderAndIsr that was sent ahead of it has been answered
-  (`may_send`). Otherwise both could be handled, and both be sent again after a lost connection: the repeated
-  LeaderAndIsr would make the deleted replica anew, empty, and perhaps a leader, until the deletion came once more.
+  (`may_send`). Otherwise the broker could handle both, and both would be sent again after a lost connection. Then the
+  repeated LeaderAndIsr would create the deleted replica again, empty and perhaps as leader, until it is deleted again.
 """
 
 from __future__ import annotations
@@ -37,31 +38,31 @@ class QueuedRequest:
     queued_at: float
     version: int = -1
     sent_at: float = 0.0
-    """When it was written, or the entry before it answered, whichever was later; seconds of the same clock."""
+    """When it was written, or when the entry before it was answered, whichever was later; seconds of the same clock."""
     awaited: deque[int] = field(default_factory=deque)
-    """Correlation ids of what was sent and not answered; empty before it is sent."""
+    """Correlation ids of requests that were sent and not answered; empty before the entry is sent."""
     error: ErrorCode = ErrorCode.NONE
     partition_errors: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
 
     @property
     def metadata(self) -> SendUpdateMetadata | None:
-        """The metadata update in it, if it is one."""
+        """The request, if it is a metadata update."""
         request = self.body.request
         return request if isinstance(request, SendUpdateMetadata) else None
 
     def begin(self, version: int, correlation_ids: Iterable[int]) -> None:
-        """Note that it is being sent."""
+        """Note that the entry is being sent."""
         self.version = version
         self.awaited.extend(correlation_ids)
 
     def begin_anew(self) -> None:
-        """Forget that it was sent."""
+        """Forget that the entry was sent."""
         self.awaited.clear()
         self.error = ErrorCode.NONE
         self.partition_errors = {}
 
     def note(self, error: ErrorCode, partition_errors: Mapping[TopicPartition, ErrorCode]) -> None:
-        """Note an answer, or one of several."""
+        """Note an answer, or one of several answers."""
         self.error = self.error or error
         self.partition_errors.update(partition_errors)
 
@@ -70,8 +71,8 @@ class Backlog:
     """Unsent entries of one broker.
 
     Args:
-        limit: unsent incremental updates that are kept apart; one more and they are merged.
-        merged: gives the shared body of a merged update (brokers that lag alike share it).
+        limit: how many unsent incremental updates are kept apart; with one more they are merged.
+        merged: returns the body of a merged update, which is shared by brokers with the same unsent updates.
     """
 
     def __init__(self, limit: int, merged: Callable[[tuple[SharedBody, ...]], SharedBody]) -> None:
@@ -89,7 +90,7 @@ class Backlog:
         return iter(self._entries)
 
     def append(self, entry: QueuedRequest) -> None:
-        """Queue an entry behind all others, unless it stands for others before it."""
+        """Queue an entry behind all others, unless it supersedes updates before it."""
         update = entry.metadata
         if update is None:
             self._entries.append(entry)
@@ -103,7 +104,7 @@ class Backlog:
             self._merge_runs()
 
     def may_send(self, flying: Iterable[QueuedRequest]) -> bool:
-        """Whether there is an entry that can be sent while those in `flying` have no answer yet."""
+        """Whether the first entry can be sent while those in `flying` are not answered yet."""
         if not self._entries:
             return False
         request = self._entries[0].body.request
@@ -118,14 +119,14 @@ class Backlog:
         return entry
 
     def restore(self, entries: Iterable[QueuedRequest]) -> None:
-        """Put back, in front and in their order, what was sent on a connection that is lost."""
+        """Put the entries that were sent on a lost connection back, in front and in their order."""
         for entry in reversed(tuple(entries)):
             entry.begin_anew()
             self._entries.appendleft(entry)
             self._count(entry, 1)
 
     def clear(self) -> None:
-        """Throw everything away."""
+        """Drop all entries."""
         self._entries.clear()
         self._incremental = self._updates = 0
 
@@ -150,7 +151,7 @@ class Backlog:
         self._rebuild([entry for entry in kept if entry is standing or entry.metadata is None])
 
     def _merge_runs(self) -> None:
-        """Merge each run of incremental updates into one, at the place of the run's first."""
+        """Merge each run of incremental updates into one, at the place of the run's first update."""
         places: dict[QueuedRequest, QueuedRequest] = {}
         gone: set[QueuedRequest] = set()
         for run in _runs(self._entries):

@@ -1,4 +1,4 @@
-"""Tokens for SASL OAUTHBEARER: fetched, kept, and renewed before they end. Blocking: for a thread of its own."""
+"""Tokens for SASL OAUTHBEARER: fetched, kept, and renewed before they end. Its calls block: make them in a thread."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ WITHIN_S = 10.0
 """Bound for each read of an endpoint's answer."""
 LARGEST_ANSWER = 1 << 20
 RENEWED_AT = 0.8
-"""Share of a token's life after which another is asked for, as Java's clients do."""
+"""Share of a token's lifetime after which a new token is requested, as Java's clients do."""
 ASKED_AGAIN_S = 10.0
-"""How often the endpoint is asked while it has no new token; the old one serves to its end."""
+"""Time between requests for a new token while they fail; the old token is used until it ends."""
 
 
 _ERRORS = (
@@ -34,7 +34,7 @@ _ERRORS = (
 
 
 class _Held(NamedTuple):
-    """A token; when to ask for another, and when it ends: seconds of the wall clock, which tokens are written in."""
+    """A token, when to request the next one, and when this one ends; in seconds of the wall clock, as in tokens."""
 
     token: str
     renew_at: float
@@ -42,29 +42,29 @@ class _Held(NamedTuple):
 
 
 class BearerTokens:
-    """Somebody who has tokens. Two threads at once may both fetch one, and either serves."""
+    """A provider of tokens. Two threads at the same time may both fetch a token; either token is valid."""
 
     def __init__(self, login: BearerLogin, now: Callable[[], float] = time.time) -> None:
-        """Fetch nothing yet."""
+        """Prepare; nothing is fetched yet."""
         self._login = login
         self._now = now
         self._held = _Held("", 0.0, 0.0)
 
     @property
     def held(self) -> str:
-        """The token that is there and good now; empty: there is none."""
+        """The kept token if it is valid now, else an empty text."""
         return self._held.token if self._now() < self._held.ends_at else ""
 
     @property
     def is_due(self) -> bool:
-        """Whether another token is to be asked for."""
+        """Whether it is time to request a new token."""
         return self._now() >= self._held.renew_at
 
     def token(self) -> str:
-        """A token that is good now.
+        """Return a valid token.
 
         Raises:
-            DriverError: there is none to be had.
+            DriverError: the kept token has ended and no new one can be fetched.
         """
         now = self._now()
         if now >= self._held.renew_at:
@@ -77,7 +77,7 @@ class BearerTokens:
         return self._held.token
 
     def extensions(self) -> dict[str, str]:
-        """SASL extensions that are sent with the token."""
+        """Return the SASL extensions that are sent with the token."""
         return dict(self._login.extensions)
 
     def _another(self, now: float) -> _Held:
@@ -85,14 +85,14 @@ class BearerTokens:
         if isinstance(source, UnsecuredToken):
             token, lives_s = _unsecured(source, now), source.lifetime_s
         elif isinstance(source, TokenFile):
-            token, lives_s = _from_file(source), 0.0  # The file may be written anew at any time.
+            token, lives_s = _from_file(source), 0.0  # The file may change at any time, so it is always read again.
         else:
             token, lives_s = _from_endpoint(source, now)
         return _Held(token, now + RENEWED_AT * lives_s, now + lives_s)
 
 
 def with_tokens(configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """A client's configuration in which a login by token, as it was read, is somebody who has tokens."""
+    """Return a client's configuration in which a `BearerLogin` is replaced by a provider of tokens."""
     login = configuration.get(PROVIDER)
     if not isinstance(login, BearerLogin):
         return dict(configuration)
@@ -116,7 +116,7 @@ def _from_file(source: TokenFile) -> str:
 
 
 def _from_endpoint(source: ClientCredentials, now: float) -> tuple[str, float]:
-    """A token, and how many seconds it lives: as the endpoint says, else as it says itself, else it serves once."""
+    """Fetch (token, lifetime in seconds). The lifetime is from the answer, else from the token, else 0: used once."""
     status, answer = _posted(source)
     if status != http.client.OK:
         raise DriverError(
@@ -135,7 +135,7 @@ def _from_endpoint(source: ClientCredentials, now: float) -> tuple[str, float]:
 
 
 def _error_in(answer: bytes) -> str:
-    """Name an answer's error where it is one of RFC 6749; nothing else of an answer is told, for it may be secret."""
+    """Quote an answer's error if RFC 6749 defines it. Nothing else of an answer is shown, because it may be secret."""
     try:
         error = orjson.loads(answer)["error"]
     except (ValueError, LookupError, TypeError):
@@ -144,7 +144,7 @@ def _error_in(answer: bytes) -> str:
 
 
 def _posted(source: ClientCredentials) -> tuple[int, bytes]:
-    """Ask the endpoint itself: no proxy and no redirection learns the secret."""
+    """Ask the endpoint directly: no proxy gets the secret, and no redirection is followed."""
     url = urlsplit(source.endpoint)
     body = {"grant_type": "client_credentials"} | ({} if source.scope is None else {"scope": source.scope})
     secret = base64.b64encode(f"{source.client_id}:{source.client_secret.reveal()}".encode()).decode()
@@ -169,7 +169,7 @@ def _posted(source: ClientCredentials) -> tuple[int, bytes]:
 
 
 def _ends_at(token: str) -> float:
-    """When a JWT says that it ends; 0: it is no JWT, or does not say."""
+    """Return the end of a JWT's validity; 0 if the token is not a JWT or does not have an end."""
     parts = token.split(".")
     if len(parts) != 3:
         return 0.0

@@ -1,7 +1,7 @@
 """Bodies of control requests: encoded once for each version in use, shared by all channels, freed with the last user.
 
-A body is made when the first channel is about to send it, in slices that let others have a turn, and goes with the
-last queue that holds it: memory follows the requests that wait, not the brokers that wait for them.
+A body is encoded when the first channel is about to send it, in slices between which other tasks run. It is freed with
+the last queue that holds it. So memory depends on the number of waiting requests, not of brokers that they are for.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from shunter.wire.fragments import FragmentCache
 from shunter.wire.versions import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, ControlVersions
 
 TURN_SECONDS = 0.01
-"""How long encoding goes on before others have a turn: well under the 50 ms that nothing may exceed."""
+"""How long encoding goes on before other tasks have a turn: well under the limit of 50 ms for one pass of the loop."""
 
 
 class Encoder:
-    """What bodies are made with: who we are, and the fragments that are kept from one to the next."""
+    """Encodes bodies, and keeps fragments from one body to the next."""
 
     def __init__(self, controller_id: BrokerId, stats: ChannelStats) -> None:
         self.controller_id = controller_id
@@ -41,7 +41,7 @@ class Encoder:
         self._topics: set[str] = set()
 
     def live(self, version: int, brokers: tuple[Broker, ...]) -> bytes:
-        """Give the fragment with all live brokers; made anew only when they have changed."""
+        """Return the fragment with all live brokers; it is encoded again only when they have changed."""
         kept = self._live.get(version)
         if kept is None or kept[0] != brokers:
             kept = self._live[version] = (brokers, live_brokers_fragment(version, brokers))
@@ -87,7 +87,7 @@ class Encoder:
         return body
 
     async def leader_and_isr(self, request: SendLeaderAndIsr, version: int, listener: str) -> bytes:
-        """Encode one broker's LeaderAndIsr, in turns: at a start 200 brokers want theirs at once."""
+        """Encode one broker's LeaderAndIsr, in turns: at the start those of 200 brokers are due at the same time."""
         await self.turns.mine()
         return self._leader_and_isr(request, version, listener)
 
@@ -109,7 +109,7 @@ class Encoder:
         return body
 
     def stop_replica(self, request: SendStopReplica, version: int) -> tuple[bytes, ...]:
-        """Encode one broker's StopReplica: two bodies where an old version can't say all in one."""
+        """Encode one broker's StopReplica: two bodies if an old version can't have all in one."""
         return stop_replica_bodies(
             version,
             controller_id=self.controller_id,
@@ -120,14 +120,14 @@ class Encoder:
 
 
 def _going(topic: TopicSlice) -> bool:
-    """Tell whether a topic's partitions are being deleted."""
+    """Whether a topic's partitions are being deleted."""
     return any(
         leadership is not None and leadership.leader == LEADER_DURING_DELETE for _, (_, leadership) in topic.partitions
     )
 
 
 class SharedBody:
-    """One request and its encoded bodies, for every queue that it stands in."""
+    """One request and its encoded bodies, shared by every queue that it is in."""
 
     __slots__ = ("__weakref__", "_bodies", "_encoder", "_lock", "api_key", "request")
 
@@ -144,7 +144,7 @@ class SharedBody:
             self.api_key = STOP_REPLICA
 
     def topic_names(self) -> Mapping[UUID, str]:
-        """Name the topics of a LeaderAndIsr by id: asked for only where its answer tells of an error."""
+        """Return the names of a LeaderAndIsr's topics by id. They are needed only if its answer has an error."""
         if not isinstance(self.request, SendLeaderAndIsr):
             return {}
         return {topic.topic_id: topic.name for topic in self.request.topics if topic.topic_id is not None}
@@ -156,7 +156,7 @@ class SharedBody:
         return versions.leader_and_isr if self.api_key == LEADER_AND_ISR else versions.stop_replica
 
     async def encoded(self, version: int, listener: str) -> tuple[bytes, ...]:
-        """Give the bodies that this request takes in a version; the first caller encodes them.
+        """Return the bodies of this request in a version; the first caller encodes them.
 
         Args:
             version: of the API.

@@ -1,4 +1,4 @@
-"""How we come in at a broker's listener: TLS over our own sockets, and a login by PLAIN, SCRAM or OAUTHBEARER."""
+"""Access to a broker's listener: TLS over an asyncio socket, and a login by PLAIN, SCRAM or OAUTHBEARER."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ from shunter.wire.requests import SASL_AUTHENTICATE, SASL_HANDSHAKE, encode_mess
 from shunter.wire.sasl import BEARER_REFUSAL_HEARD, SaslRefused, ScramClient, bearer_response, plain_token, salted
 
 _TLS_BYTES: Final = 65_536
-"""What is encrypted at a time: some 30 µs."""
+"""Bytes that are encrypted at a time, which takes some 30 µs."""
 _NONCE_BYTES: Final = 24
 _read_handshake = entity_reader(SaslHandshakeResponse)
 _read_authentication = entity_reader(SaslAuthenticateResponse)
 
 
 class Wire(Protocol):
-    """A connected way to a broker."""
+    """An open byte stream to a broker."""
 
     @property
     def local_host(self) -> str:
-        """The address of our end."""
+        """The address of this end."""
         ...
 
     async def send(self, data: bytes | memoryview) -> None:
-        """Write all of it."""
+        """Write all bytes of `data`."""
         ...
 
     async def receive(self, count: int) -> bytes:
-        """Wait for some bytes, at most `count`; none at the end."""
+        """Wait for some bytes, at most `count`; empty if the broker has closed."""
         ...
 
     def close(self) -> None:
-        """Close it."""
+        """Close the stream."""
         ...
 
 
 class PlainWire:
-    """A socket as it is: nothing is copied."""
+    """A socket without TLS: bytes are not copied."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
@@ -86,7 +86,7 @@ class TlsWire:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
         self._turn = asyncio.Lock()
-        """Held from encrypting to sending: TLS records have to go out in the order in which they were encrypted."""
+        """Held while encrypted bytes are sent: TLS records have to be sent in the order of their encryption."""
 
     @property
     def local_host(self) -> str:
@@ -97,8 +97,8 @@ class TlsWire:
         """Agree on keys, and check the broker's certificate.
 
         Raises:
-            OSError: no TLS there, or a certificate that is not trusted.
-            EOFError: the broker hung up.
+            OSError: the broker does not speak TLS, or its certificate is not trusted.
+            EOFError: the broker closed the connection.
         """
         while True:
             try:
@@ -108,7 +108,7 @@ class TlsWire:
                 if not await self._hear(_TLS_BYTES):
                     raise EOFError("closed by the broker during the TLS handshake") from None
             except ssl.SSLError:
-                await self._flush()  # It is told why.
+                await self._flush()  # Sends the broker the alert with the reason.
                 raise
             else:
                 await self._flush()
@@ -150,19 +150,19 @@ class TlsWire:
 
 
 class Asking(Protocol):
-    """A connection that can be asked something."""
+    """A connection that sends one request and returns its answer."""
 
     async def ask(self, api_key: int, version: int, body: bytes) -> bytes:
-        """Give the answer, from its body on."""
+        """Send a request, and return the body of its answer."""
         ...
 
 
 class BrokerAccess:
-    """What we need at brokers' listeners.
+    """Chooses among brokers' listeners, and connects to them by TLS and login.
 
     Args:
-        settings: how listeners are secured; one that is not named is used where it is plaintext.
-        tls: by listener.
+        settings: how listeners are secured; a listener that is not in the settings is used only if it is plaintext.
+        tls: TLS contexts by listener.
     """
 
     def __init__(self, settings: SecuritySettings, tls: Mapping[str, TlsContexts]) -> None:
@@ -174,16 +174,16 @@ class BrokerAccess:
         self._salted: dict[tuple[SaslLogin, bytes, int], bytes] = {}
 
     def usable(self, endpoint: Endpoint) -> bool:
-        """Tell whether we can come in by an endpoint: as it is registered, and as we were told that it is secured."""
+        """Whether an endpoint can be used: its registered protocol is the configured one, and any login is known."""
         security = self._settings.of(endpoint.listener)
         may_log_in = security.sasl is None or security.sasl.login is not None
         return security.protocol.value == endpoint.security_protocol and may_log_in
 
     def endpoint(self, broker: Broker, listener: str | None) -> Endpoint:
-        """Choose the endpoint of a listener, or the first that can be used where `listener` is None.
+        """Choose the endpoint of a listener, or the first usable endpoint if `listener` is None.
 
         Raises:
-            FormatError: the broker has none.
+            FormatError: the broker has no such endpoint.
         """
         for endpoint in broker.endpoints:
             if listener in {None, endpoint.listener} and self.usable(endpoint):
@@ -193,12 +193,13 @@ class BrokerAccess:
         raise FormatError(f"broker {broker.id}", f"no {wanted} among [{names}]")
 
     def likely_endpoint(self, broker: Broker, listener: str | None, names: Iterable[str]) -> Endpoint:
-        """Choose the endpoint of a listener; where `listener` is None, the first of these names, else of any name.
+        """Choose the endpoint of a listener. If `listener` is None: of the first of `names`, else the first usable one.
 
-        A broker's listener that is called as one of ours is more likely to be meant for a controller than its first.
+        A broker's listener with the name of one of this process's listeners is more likely to be meant for a controller
+        than the broker's first listener.
 
         Raises:
-            FormatError: the broker has no such listener that can be used.
+            FormatError: the broker has no usable endpoint of this listener.
         """
         for name in names if listener is None else ():
             with suppress(FormatError):
@@ -206,10 +207,10 @@ class BrokerAccess:
         return self.endpoint(broker, listener)
 
     async def wire(self, connected: socket.socket, endpoint: Endpoint) -> Wire:
-        """Secure a connected socket as its listener wants it.
+        """Wrap a connected socket as its listener requires: with TLS or without.
 
         Raises:
-            OSError, EOFError: no TLS came about.
+            OSError, EOFError: the TLS handshake failed.
         """
         if not self._settings.of(endpoint.listener).protocol.encrypted:
             return PlainWire(connected)
@@ -218,14 +219,14 @@ class BrokerAccess:
         return wire
 
     async def log_in(self, connection: Asking, endpoint: Endpoint) -> float | None:
-        """Log in, where the listener wants it.
+        """Log in, if the listener requires a login.
 
         Returns:
-            For how many seconds the broker takes requests then (KIP-368); None: for ever.
+            For how many seconds the broker then accepts requests (KIP-368); None: for ever.
 
         Raises:
             OSError, EOFError: the connection broke.
-            FormatError: the broker refuses us, or is not who it should be, or there is no token to show.
+            FormatError: the broker refuses the login, can't prove that it knows the user, or no token can be fetched.
         """
         sasl = self._settings.of(endpoint.listener).sasl
         if sasl is None or sasl.login is None:
@@ -245,7 +246,8 @@ class BrokerAccess:
         await _shake_hands(connection, OAUTHBEARER)
         answer, lives_s = await _authenticate(connection, bearer_response(token, login.extensions))
         if answer:
-            # It says what is wrong, and refuses us when it has heard that we heard it (RFC 7628, 3.2.3).
+            # The answer says what is wrong with the token. The broker refuses the login after one more message from the
+            # client (RFC 7628, 3.2.3).
             await _authenticate(connection, BEARER_REFUSAL_HEARD)
             raise SaslRefused("the broker refuses our token")
         return lives_s
@@ -264,7 +266,7 @@ class BrokerAccess:
         return lives_s
 
     async def _salted_password(self, login: SaslLogin, salt: bytes, iterations: int) -> bytes:
-        """Salt the password in a thread, once for all brokers: they have one credential."""
+        """Salt the password in a thread. The result serves all brokers, because they have the same credential."""
         key = login, salt, iterations
         if key not in self._salted:
             made = await asyncio.to_thread(salted, login.mechanism, login.password, salt, iterations)
@@ -281,7 +283,7 @@ async def _shake_hands(connection: Asking, mechanism: str) -> None:
 
 
 async def _authenticate(connection: Asking, token: bytes) -> tuple[bytes, float]:
-    """Give what the broker answers to a token, and for how many seconds we are logged in then; 0: for ever."""
+    """Send a token. Return the broker's token, and for how many seconds the login then lasts; 0: for ever."""
     body = encode_message(SaslAuthenticateRequest(auth_bytes=token))
     answer = decoded_answer(_read_authentication, await connection.ask(SASL_AUTHENTICATE, 1, body), "login")
     if answer.error_code:
@@ -293,12 +295,12 @@ def decoded_answer(reader: Any, body: bytes, place: str) -> Any:
     """Decode an answer's body.
 
     Args:
-        reader: kio's, of the answer's schema.
+        reader: kio's reader of the answer's schema.
         body: the answer from its body on.
-        place: what the error names.
+        place: named in the error.
 
     Raises:
-        FormatError: it can't be read.
+        FormatError: the body can't be read.
     """
     try:
         answer, _ = reader(body, 0)
@@ -308,4 +310,4 @@ def decoded_answer(reader: Any, body: bytes, place: str) -> Any:
 
 
 PLAIN_ACCESS = BrokerAccess(SecuritySettings(), {})
-"""To plaintext listeners alone."""
+"""Access to plaintext listeners only."""

@@ -1,4 +1,4 @@
-"""The addresses that live brokers have registered, as numbers: names are looked up beside everything else."""
+"""The numerical addresses of the hosts that live brokers have registered; names are looked up in the background."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from shunter.model.broker import Broker
 _LOG = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 60.0
-"""How long an address is believed."""
+"""How long an address is used before it is looked up again."""
 
 
 class BrokerAddresses:
-    """Knows them; `refresh` brings them up to date in the background."""
+    """A set of addresses; `refresh` updates it in the background."""
 
     def __init__(self) -> None:
         self._hosts: frozenset[str] = frozenset()
@@ -29,7 +29,7 @@ class BrokerAddresses:
         return address in self._known
 
     def refresh(self, brokers: Iterable[Broker]) -> None:
-        """Look hosts up that are new, or that were looked up a minute ago."""
+        """Look all hosts up if they have changed, or if the last time was a minute ago."""
         hosts = frozenset(endpoint.host for broker in brokers for endpoint in broker.endpoints)
         now = time.monotonic()
         if (hosts != self._hosts or now - self._looked >= AGAIN_SECONDS) and (self._task is None or self._task.done()):
@@ -37,7 +37,7 @@ class BrokerAddresses:
             self._task = asyncio.get_running_loop().create_task(self._look_up(hosts), name="broker-addresses")
 
     async def close(self) -> None:
-        """End."""
+        """Cancel a lookup under way."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

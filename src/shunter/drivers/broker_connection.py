@@ -1,4 +1,4 @@
-"""One connection to a broker, on a socket of its own."""
+"""One connection to a broker, with its own socket."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ from shunter.model.broker import Endpoint
 from shunter.wire.framing import request_frame_head, split_frames
 
 Address: TypeAlias = tuple[socket.AddressFamily, tuple[Any, ...]]
-"""What a socket connects to."""
+"""Address family and address that a socket connects to."""
 ApiRanges: TypeAlias = Mapping[int, tuple[int, int]]
 """API key -> (lowest, highest) version."""
 
 API_VERSIONS = 18
 CONNECT_SECONDS = 5.0
 _SHARE_SECONDS = 1.5
-"""The least time that each of several addresses gets of that."""
+"""The least time that each of several addresses of a host gets, even if the sum is above `CONNECT_SECONDS`."""
 PROBED_AFTER_SECONDS = 5
-"""How long a connection may be idle before its peer is asked for a sign of life."""
+"""How long a connection may be idle before the kernel sends a keepalive probe."""
 ANSWER_BYTES = 16_777_216
-"""Bound of one answer: a LeaderAndIsr's takes seven bytes for a partition."""
+"""The largest answer that is accepted: an answer to LeaderAndIsr takes seven bytes for a partition."""
 _JOINED_BYTES = 65_536
 _SENT_AHEAD_BYTES = 262_144
-"""What the kernel holds for one broker. Left to itself it grows to megabytes, and 200 brokers that take a whole cluster's
-metadata at once would hold the loop up for the time of copying them all, and the memory of the copies."""
+"""Size of the kernel's send buffer for one broker. By default the buffer grows to megabytes: if 200 brokers get the
+metadata of a whole cluster at once, copying all of it would block the loop and take the memory of the copies."""
 _RECEIVED_BYTES = 65_536
 _RENEWED_AT = 0.85, 0.95
-"""Shares of a session after which Java's clients log in again; one of them in between."""
+"""Range of the share of a session after which to log in again, as in Java's clients; chosen at random."""
 _RENEWED_AFTER_SECONDS = 1.0
-"""Brokers take no new login sooner."""
+"""Brokers do not accept a new login sooner."""
 _TIMER_SECONDS = 0.001
-"""A timer may go off a little early."""
+"""A timer may fire a little early."""
 _read_api_versions = entity_reader(ApiVersionsResponse)
 
 
 class BrokerConnection:
-    """A connected socket, and what the broker at its end said that it serves."""
+    """A connected socket, and the API versions that the broker serves."""
 
     def __init__(self, wire: Wire, endpoint: Endpoint, client_id: str, access: BrokerAccess) -> None:
         self.endpoint = endpoint
         self.renew_at: float | None = None
-        """When to log in again (monotonic, seconds): the broker hangs up when the session has ended; None: never."""
+        """When to log in again (monotonic, seconds), before the broker ends the session and closes; None: never."""
         self.turns = Turns()
         self._wire = wire
         self._client_id = client_id
@@ -65,13 +65,13 @@ class BrokerConnection:
     async def open(
         cls, endpoint: Endpoint, client_id: str = "shunter", access: BrokerAccess = PLAIN_ACCESS
     ) -> BrokerConnection:
-        """Connect, log in where that is wanted, and ask for the broker's versions.
+        """Connect, log in if the listener requires it, and ask for the broker's API versions.
 
         Raises:
-            OSError: refused or unreachable at every address that the host has, or not in time; no TLS, or a
-                certificate that is not trusted.
-            EOFError: the broker hung up.
-            FormatError: what answers is no broker, or does not let us in.
+            OSError: every address of the host refused or did not answer in time; or the peer does not speak TLS, or its
+                certificate is not trusted.
+            EOFError: the broker closed the connection.
+            FormatError: the peer is not a broker, or refuses the login.
         """
         async with asyncio.timeout(CONNECT_SECONDS):
             addresses = await addresses_of(endpoint)
@@ -89,11 +89,11 @@ class BrokerConnection:
 
     @property
     def local_host(self) -> str:
-        """The address of our end, as the broker sees it where nothing in between changes it."""
+        """The address of this end. The broker sees the same address unless a NAT or proxy is in between."""
         return self._wire.local_host
 
     def next_correlation_id(self) -> int:
-        """Count requests."""
+        """Return the correlation id of the next request."""
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         return self._correlation_id
 
@@ -103,21 +103,21 @@ class BrokerConnection:
         return self.renew_at is not None and time.monotonic() >= self.renew_at
 
     async def log_in(self) -> None:
-        """Log in, for the first time or again, while no answer is awaited on this connection.
+        """Log in, for the first time or again. No answer may be outstanding on this connection.
 
         Raises:
-            OSError, EOFError: the connection broke, or it took too long.
-            FormatError: the broker does not let us in.
+            OSError, EOFError: the connection broke, or the login took too long.
+            FormatError: the broker refuses the login.
         """
         async with asyncio.timeout(CONNECT_SECONDS):
             lives_s = await self._access.log_in(self, self.endpoint)
-        # Brokers that were connected to in one moment are not all busy with us in one moment, either.
-        share = random.uniform(*_RENEWED_AT)  # noqa: S311  nothing is to be kept from anybody
+        # The share is random, so that connections that were opened together do not all log in again together.
+        share = random.uniform(*_RENEWED_AT)  # noqa: S311  this number need not be secret
         lives_s = None if lives_s is None else max(_RENEWED_AFTER_SECONDS, share * lives_s)
         self.renew_at = None if lives_s is None else time.monotonic() + lives_s
 
     async def until_renewal(self) -> None:
-        """Wait until it is time to log in again; for ever, if it never is."""
+        """Wait until it is time to log in again; for ever, if the session does not end."""
         if self.renew_at is None:
             await asyncio.Event().wait()
             return
@@ -132,7 +132,7 @@ class BrokerConnection:
         self.ranges = {int(key.api_key): (int(key.min_version), int(key.max_version)) for key in response.api_keys}
 
     async def ask(self, api_key: int, version: int, body: bytes) -> bytes:
-        """Send a request that is answered with a header of version 0, and give the answer's body.
+        """Send a request whose answer has a header of version 0, and return the answer's body.
 
         Raises:
             OSError, EOFError: the connection broke.
@@ -148,13 +148,13 @@ class BrokerConnection:
         return frames[0][4:]
 
     async def send(self, api_key: int, version: int, correlation_id: int, body: bytes) -> int:
-        """Write a request and tell its bytes; a large body is never copied."""
+        """Write a request, and return its number of bytes. A large body is never copied."""
         head = request_frame_head(api_key, version, correlation_id, self._client_id, len(body))
         await self.write(head, body)
         return len(head) + len(body)
 
     async def write(self, head: bytes, body: bytes) -> None:
-        """Write what stands before a body, and the body."""
+        """Write a request's head and body."""
         if len(body) <= _JOINED_BYTES:
             await self._wire.send(head + body)
             return
@@ -165,11 +165,11 @@ class BrokerConnection:
             await self._wire.send(view[start : start + _SENT_AHEAD_BYTES])
 
     async def receive(self) -> list[bytes]:
-        """Wait for bytes and give the complete frames among them, sizes cut off.
+        """Wait for bytes, and return the complete frames so far, without their sizes.
 
         Raises:
-            EOFError: the broker closed.
-            FormatError: no frame.
+            EOFError: the broker closed the connection.
+            FormatError: a frame's size is invalid.
         """
         received = await self._wire.receive(_RECEIVED_BYTES)
         if not received:
@@ -183,10 +183,10 @@ class BrokerConnection:
 
 
 async def addresses_of(endpoint: Endpoint) -> tuple[Address, ...]:
-    """Give every address that an endpoint's host has, in the system's order; only names are looked up, in a thread.
+    """Return every address of an endpoint's host, in the system's order. Only names are looked up, in a thread.
 
     Raises:
-        OSError: nobody knows the name.
+        OSError: the name can't be resolved.
     """
     try:
         family = socket.AF_INET6 if ipaddress.ip_address(endpoint.host).version == 6 else socket.AF_INET
@@ -198,10 +198,10 @@ async def addresses_of(endpoint: Endpoint) -> tuple[Address, ...]:
 
 
 async def connect_to_any(addresses: Sequence[Address]) -> socket.socket:
-    """Connect to the first address that takes us; each gets its share of the time, so that none uses it all up.
+    """Connect to the first address that accepts. Each address gets a share of the time, so that none uses all of it.
 
     Raises:
-        OSError: none does; the message has what each said.
+        OSError: no address accepts; the message has the error of each.
     """
     refused: list[str] = []
     share = max(CONNECT_SECONDS / max(1, len(addresses)), _SHARE_SECONDS)
@@ -224,7 +224,7 @@ async def _connected_socket(family: socket.AddressFamily, address: tuple[Any, ..
             connecting.setsockopt(level, option, value)
         await asyncio.get_running_loop().sock_connect(connecting, address)
         if connecting.getsockname() == connecting.getpeername():
-            # The kernel may give a client the very port that it connects to, while nobody listens there.
+            # The kernel may give a client the same port that it connects to, if no process listens there.
             raise ConnectionRefusedError(f"nobody listens on {address[0]}:{address[1]}")
     except BaseException:
         connecting.close()
@@ -233,13 +233,14 @@ async def _connected_socket(family: socket.AddressFamily, address: tuple[Any, ..
 
 
 def _options() -> tuple[tuple[int, int, int], ...]:
-    """Socket options; those of Linux where they are known.
+    """Return the socket options; Linux's options are left out on systems that do not have them.
 
-    A flow that a firewall dropped answers nothing, not even a reset. An idle connection is asked for a sign of life, so
-    that it is not taken for a way to a broker for minutes; what was sent has to be answered in time.
+    On a flow that a firewall dropped, nothing answers, not even with a reset. Keepalive probes detect this on an idle
+    connection, so that it is not taken for a working connection for minutes. A request's own timeout detects it on a
+    busy one.
 
-    No TCP_USER_TIMEOUT: Linux ends a connection by it, too, when a busy peer reads nothing for so long. Nor does Linux
-    tell the two apart: a receiver that has no room left may drop what comes without a word.
+    TCP_USER_TIMEOUT is not set: Linux would also end a connection whose busy peer reads nothing for so long. Linux
+    can't tell the two cases apart, because a receiver without room may silently drop packets.
     """
     options = [
         (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),

@@ -1,7 +1,8 @@
-"""Which release a broker speaks to others: its own `inter.broker.protocol.version`, as it tells when asked.
+"""The release that a broker is set to speak to others: its `inter.broker.protocol.version`, as it reports it.
 
-A broker takes the newest versions that its software knows, whatever its setting says. In the middle of an upgrade the
-setting says what the cluster can fall back from: a topic id that a broker has written beside its log stays there.
+A broker accepts the newest versions that its software knows, whatever its setting is. But in the middle of an upgrade,
+the setting says which release the cluster may still go back to: a topic id that a broker has written beside its log
+stays there.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ class Release(NamedTuple):
 
 
 async def release_of(connection: BrokerConnection, broker: BrokerId) -> Release | None:
-    """Ask a broker just connected to for its release; None where it does not tell.
+    """Ask a broker for its release, on a new connection; None if the broker does not report it.
 
-    A broker whose authorizer keeps its configuration from us, or that can't be asked, gets what its software takes.
+    A broker whose authorizer hides its configuration, or that can't be asked, gets the versions that its software
+    supports.
 
     Raises:
         OSError, EOFError, FormatError: the connection broke.
@@ -51,9 +53,9 @@ async def release_of(connection: BrokerConnection, broker: BrokerId) -> Release 
 
 
 def _release(value: str, defaults: Mapping[str, str | None]) -> Release:
-    """Take a setting that is older than what we speak for the oldest that we speak: newer software takes that, too.
+    """Make a release. A setting older than the oldest known one gets the oldest versions; newer software accepts them.
 
-    Its broker writes ISRs by itself and knows no topic ids, like one of 2.2, and nothing like the newest one.
+    A broker with such a setting writes ISRs by itself and knows no topic ids, as a broker of 2.2.
     """
     protocol = protocol_of(value)
     return Release(protocol, control_versions(value if protocol >= protocol_of(OLDEST) else OLDEST), defaults)

@@ -1,4 +1,4 @@
-"""What a broker says of its own configuration (DescribeConfigs), for those who have to know before they speak to it."""
+"""Reads a broker's own configuration (DescribeConfigs), for callers that need it before they send other requests."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ DESCRIBE_CONFIGS = 32
 _VERSION = 1
 _BROKER = 4
 _STATIC, _DEFAULT = 4, 5
-"""Where a value comes from: the broker's file, or Kafka itself (`DescribeConfigsResponse.ConfigSource`)."""
+"""Sources of a value: the broker's file, and Kafka's default (`DescribeConfigsResponse.ConfigSource`)."""
 _read = entity_reader(DescribeConfigsResponse)
 
 
 async def settings_of(
     connection: BrokerConnection, broker: BrokerId, names: Iterable[str], *, at_its_start: bool = False
 ) -> dict[str, str | None] | None:
-    """Ask a broker just connected to for some of its settings; the caller bounds the time.
+    """Ask a broker for some of its settings, on a new connection. The caller bounds the time.
 
     Args:
         connection: to the broker.
         broker: its id.
         names: of the settings.
-        at_its_start: what it was started with, without the dynamic configuration that is in force now.
+        at_its_start: return the values without the dynamic configuration, as when the broker started.
 
     Returns:
-        Values by name, defaults included; a name that it does not know is left out. None where it can't be asked.
+        Values by name, defaults included; names that the broker does not know are left out. None if the broker does not
+        support the request.
 
     Raises:
-        DriverError: it refuses, or what it answers can't be read; the connection is as good as before.
+        DriverError: the broker refuses, or its answer can't be read; the connection can still be used.
         OSError, EOFError, FormatError: the connection broke.
     """
     lowest, highest = connection.ranges.get(DESCRIBE_CONFIGS, (1, 0))
@@ -60,5 +61,5 @@ async def settings_of(
 
 
 def _at_its_start(config: DescribeConfigsResourceResult) -> str | None:
-    """Read off the value that is left without dynamic configuration. Synonyms come in the order in which they count."""
+    """Return the value without dynamic configuration. Synonyms are in the order of their precedence."""
     return next((each.value for each in config.synonyms if each.source in (_STATIC, _DEFAULT)), config.value)

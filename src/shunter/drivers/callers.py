@@ -1,4 +1,4 @@
-"""Requests that wait for an answer of the core: each goes in with a token, and its answer comes out by a future."""
+"""Requests that wait for an answer of the core: each is posted with a token, and its answer sets a future."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from shunter.errors import ErrorCode, RequestRejected
 class Callers:
     """Waiting callers by token.
 
-    A caller that gave up (its connection closed, its time ran out) leaves no trace, and a reply to it is dropped: what
-    it asked for happens all the same, as in Kafka.
+    A caller that gave up (its connection closed, or it timed out) leaves no trace, and a reply to it is dropped. Its
+    request is still carried out, as in Kafka.
     """
 
     def __init__(self, post: Callable[[Event, str | None], None]) -> None:
@@ -22,11 +22,11 @@ class Callers:
         self._waiting: dict[ReplyToken, asyncio.Future[Reply]] = {}
         self._last: ReplyToken = 0
         self.asked: dict[str, Event] = {}
-        """Requests of the callers that wait, by the cause of their event."""
+        """Events of the waiting callers, by cause."""
         self.refuse: Callable[[Event], str | None] = lambda _: None
-        """Says why an event is not to be posted; None: it may be."""
+        """Returns why an event may not be posted; None: it may be posted."""
         self.bugs = 0
-        """Requests that were refused because their handler met a bug of ours."""
+        """Number of requests that were refused because their handler met a bug."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -34,10 +34,11 @@ class Callers:
     async def submit(
         self, make_event: Callable[[ReplyToken], Event], timeout_ms: int, origin: str | None = None
     ) -> Reply:
-        """Post an event and wait for the reply to it. `origin` says for people whose request it is.
+        """Post an event and wait for the reply to it. `origin` describes the request's sender for people.
 
         Raises:
-            RequestRejected: as the core refuses it, for a bug that it met; REQUEST_TIMED_OUT after `timeout_ms`, NOT_CONTROLLER when we resigned meanwhile.
+            RequestRejected: the core refuses the request, or it met a bug; REQUEST_TIMED_OUT after `timeout_ms`,
+                NOT_CONTROLLER if the controller resigned meanwhile.
         """
         self._last += 1
         token = self._last
@@ -65,13 +66,13 @@ class Callers:
         return reply
 
     def resolve(self, token: ReplyToken, reply: Reply) -> None:
-        """Hand a reply to the caller that waits for it, if it still does."""
+        """Hand a reply to the caller that waits for it, if it still waits."""
         future = self._waiting.get(token)
         if future is not None and not future.done():
             future.set_result(reply)
 
     def fail_all(self, error: ErrorCode, message: str) -> None:
-        """Refuse everybody who waits: on resignation, nothing more may be answered as controller."""
+        """Refuse all waiting callers: after a resignation, no request may be answered as the controller."""
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(RequestRejected(error, message))

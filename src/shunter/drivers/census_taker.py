@@ -1,4 +1,4 @@
-"""Counts partitions for the metrics in turns, so that a scrape of a great cluster holds nobody up."""
+"""Counts partitions for the metrics in turns, so that a scrape of a large cluster does not block the loop."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class CensusTaker:
     """Keeps the last count, and counts again when something may have changed.
 
     Args:
-        state: gives the state of the moment.
-        moment: a number that changes with every event that was handled.
+        state: returns the current state.
+        moment: returns a number that changes with every event that is handled.
     """
 
     def __init__(self, state: Callable[[], ControllerState], moment: Callable[[], int]) -> None:
@@ -26,7 +26,7 @@ class CensusTaker:
         self.census = Census()
 
     async def take(self) -> None:
-        """Count, in turns of the event loop; what comes and goes meanwhile is counted as it is met."""
+        """Count in turns of the event loop. A topic that changes meanwhile is counted as it is in its turn."""
         moment = self._moment()
         if moment == self._taken_at:
             return

@@ -1,4 +1,4 @@
-"""What the channels have done so far, in plain numbers, for the metrics."""
+"""Counters of the channels to brokers, for the metrics."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class ChannelStats:
     errors: dict[tuple[int, str, str], int] = field(default_factory=dict)
     """By API key, error name, and "request" or "partition": errors in answers."""
     superseded: int = 0
-    """Metadata updates that were never sent because a newer one stood for them."""
+    """Metadata updates that were never sent because a newer one superseded them."""
     queued: dict[int, Durations] = field(default_factory=dict)
     """By broker: how long requests waited until they were sent, repeats included."""
     dropped: int = 0
-    """Requests thrown away with the queue of a broker that went or bounced, or that was not known at all."""
+    """Requests dropped with the queue of a broker that left or bounced, or sent to an unknown broker."""
 
     def sent(self, broker: int, waited_s: float) -> None:
         """Count a request that leaves its queue."""
@@ -60,7 +60,7 @@ class ChannelStats:
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """One broker's queue now. `oldest_seconds` is the age of the oldest request that is not answered."""
+    """The present queue of one broker. `oldest_seconds` is the age of the oldest request that is not answered."""
 
     broker: int
     connected: bool
@@ -68,4 +68,4 @@ class QueueStats:
     in_flight: int
     oldest_seconds: float
     resident: int
-    """Bytes of encoded bodies that it holds, most of them shared with others."""
+    """Bytes of encoded bodies that the queue holds; most of these are shared with other queues."""

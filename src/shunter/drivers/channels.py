@@ -1,13 +1,13 @@
-"""Ordered, non-blocking ways to all brokers: one connection and one queue each.
+"""Ordered, non-blocking channels to all brokers: one connection and one queue for each broker.
 
-Requests go out in the order in which they were decided (see `backlog` for the one exception), a few at a time ahead of
-their answers; a broker works on them one after another, so answers come back in that order too. When a connection is
-lost, what was sent and not answered is sent again, in order, on the next one: control requests are fenced by their
-epochs, so hearing one twice changes nothing. A broker that is gone or has bounced loses its queue, which was decided for
-the one before.
+Requests are sent in the order in which they were decided (`backlog` has the one exception), a few at a time ahead of
+their answers. A broker handles them one after another, so answers come back in that order too. When a connection is
+lost, requests that were sent and not answered are sent again, in order, on the next one. Control requests are fenced by
+their epochs, so a request that a broker gets twice changes nothing. The queue of a broker that left or bounced is
+dropped, because it was decided for the former registration.
 
-Sockets are written with `sock_sendall`, which keeps a view of the shared body; asyncio's transports (on 3.11) copy
-what a socket does not take at once, and 200 brokers times 5 MB would be a gigabyte.
+Sockets are written with `sock_sendall`, which keeps a view of the shared body. asyncio's transports (in 3.11) would
+copy what a socket does not accept at once, and 200 brokers times 5 MB would be a gigabyte.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ _LOG = logging.getLogger(__name__)
 RETRY_SECONDS = 0.075
 """A broker refuses connections for 0.3-0.5 s after it registered."""
 GONE_AFTER_SECONDS = 1.0
-"""A broker without a connection for so long is reported as unreachable: nothing waits for its answers any more."""
+"""A broker without a connection for so long is reported as unreachable. Then nothing waits for its answers."""
 REQUEST_SECONDS = 30.0
 """How long a broker may take for one request (Apache: `controller.socket.timeout.ms`)."""
 EAGER_RETRIES = 20
 RETRY_SECONDS_AT_MOST = 2.0
-"""After the eager retries the pause doubles up to this: hundreds of brokers may be out of reach for hours."""
+"""After `EAGER_RETRIES` the pause doubles up to this: hundreds of brokers may be unreachable for hours."""
 
 
 def retry_pause(attempt: int) -> float:
-    """Seconds to wait after the failed attempt number `attempt`, counted from 0."""
+    """Return the seconds to wait after failed attempt number `attempt`, counted from 0."""
     doubled = max(0, attempt - EAGER_RETRIES)
     return min(RETRY_SECONDS_AT_MOST, RETRY_SECONDS * 2.0 ** min(doubled, 10))
 
 
 def _report_itself(task: asyncio.Task[Any]) -> None:
-    """Make a bug heard where nobody supervises."""
+    """Report a bug of a task that no supervisor watches."""
     task.add_done_callback(_report)
 
 
@@ -76,17 +76,17 @@ class Channels:
     """Implements `seams.BrokerChannels`.
 
     Args:
-        controller_id: goes into every control request.
-        post: takes the `RequestAnswered` events.
-        listener: name of the inter-broker listener; None for each broker's first that we can use.
-        inter_broker_protocol: no newer versions than this release has; None for what all brokers take, and are set to.
+        controller_id: for the field of this name in every control request.
+        post: takes the events.
+        listener: name of the brokers' listener to use; None: the one for controllers, or the first usable one.
+        inter_broker_protocol: the newest release to use; None: the newest that all brokers support and are set to.
         in_flight: requests sent to one broker ahead of their answers.
         backlog: unsent incremental metadata updates that a slow broker may have before they are merged.
-        request_seconds: how long a request may be unanswered, those before it answered, before its connection is given
-            up; it is sent again on the next one.
-        access: how we come in at brokers.
-        own_listeners: names of the listeners at which brokers find us. Without any, no broker is asked for its names.
-        supervise: gets each channel's task, which ends by being cancelled, never by itself.
+        request_seconds: how long the oldest request may be unanswered before its connection is closed; the request is
+            sent again on the next connection.
+        access: connects and logs in to brokers.
+        own_listeners: names of this controller's listeners. If empty, no broker is asked for its listener's name.
+        supervise: gets each channel's task, which only ends by being cancelled.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Channels:
         self.access = access
         self.listener = listener
         self.preferred_listener: str | None = None
-        """If `listener` is None: the listener that brokers name for their controller, if we can use it."""
+        """If `listener` is None: the listener that brokers use for their controller; None: not known yet."""
         self._own_listeners = own_listeners
         self.in_flight = in_flight
         self.backlog = backlog
@@ -125,25 +125,25 @@ class Channels:
 
     @property
     def brokers(self) -> tuple[Broker, ...]:
-        """The brokers that channels are kept to."""
+        """The brokers that have channels."""
         return self._brokers
 
     def endpoint(self, broker: Broker) -> Endpoint:
-        """Choose where to connect to a broker.
+        """Choose the endpoint to connect to at a broker.
 
         Raises:
-            FormatError: it has no listener that we can use.
+            FormatError: the broker has no usable listener.
         """
         told = () if self.preferred_listener is None else (self.preferred_listener,)
         return self.access.likely_endpoint(broker, self.listener, (*told, *self._own_listeners))
 
     @property
     def asks_for_listeners(self) -> bool:
-        """Whether nobody has told yet what brokers call their listeners: there was none before we were elected."""
+        """Whether brokers have to be asked for their listeners' names: none could be asked before the election."""
         return self.preferred_listener is None and bool(self._own_listeners)
 
     def on_listeners_told(self, told: Listeners) -> None:
-        """Take in what a broker calls its listeners; we resign where it would not find us."""
+        """Take in a broker's listener names. If brokers could not find this controller by them, it resigns."""
         self.preferred_listener = told.names[0]
         in_the_way = unfindable(told, self._own_listeners)
         if in_the_way is not None:
@@ -164,42 +164,42 @@ class Channels:
                 channel.queue(QueuedRequest(body, (request.request_id,), now))
 
     def api_ranges(self) -> dict[BrokerId, ApiRanges]:
-        """Tell what each connected broker said that it serves: API key -> (lowest, highest) version."""
+        """Return the APIs of each connected broker: API key -> (lowest, highest) version."""
         return {
             broker: channel.ranges for broker, channel in self._channels.items() if channel.connected and channel.ranges
         }
 
     def protocol(self) -> Protocol | None:
-        """Tell the least inter-broker protocol that a live broker has told; None while one was not asked, or none told."""
+        """Return the oldest inter-broker protocol of live brokers; None until all were asked, and if none is known."""
         channels = self._channels.values()
         told = [channel.release.protocol for channel in channels if channel.release is not None]
         return min(told) if told and all(channel.asked for channel in channels) else None
 
     def defaults(self) -> dict[BrokerId, Mapping[str, str | None]]:
-        """Tell which defaults each broker was started with, as it said when its channel was opened."""
+        """Return the defaults that each broker was started with, as read when its channel was opened."""
         channels = self._channels.items()
         return {broker: channel.release.defaults for broker, channel in channels if channel.release is not None}
 
     def queues(self) -> tuple[QueueStats, ...]:
-        """Look at every broker's queue."""
+        """Return figures of every broker's queue."""
         return tuple(self._channels[broker].queue_stats() for broker in sorted(self._channels))
 
     def cache_size(self) -> CacheSize:
-        """Count what is kept of encoded metadata. Cost: O(topics)."""
+        """Return the size of the cache of encoded metadata. Cost: O(topics)."""
         return self._encoder.cache.size()
 
     def resident(self) -> int:
-        """Count the bytes of all encoded bodies that are held, each once."""
+        """Return the bytes of all encoded bodies that are held, each counted once."""
         bodies = {id(entry.body): entry.body for channel in self._channels.values() for entry in channel.waiting()}
         return sum(body.resident for body in bodies.values())
 
     async def close(self) -> None:
-        """Close every connection and throw the queues away."""
+        """Close every connection and drop the queues."""
         self._connect(())
         await asyncio.gather(*self._closing, return_exceptions=True)
 
     def merged(self, bodies: tuple[SharedBody, ...]) -> SharedBody:
-        """Give the body that stands for several metadata updates; brokers that lag alike share it."""
+        """Return the body that replaces several metadata updates; brokers with the same unsent updates share it."""
         updates = tuple(body.request for body in bodies if isinstance(body.request, SendUpdateMetadata))
         key = tuple(update.request_id for update in updates)
         body = self._merged.get(key)
@@ -229,11 +229,11 @@ class Channels:
 
 
 class _LoginDue(Exception):
-    """The broker wants us to log in again, and nothing is on its way."""
+    """The login has to be renewed now, and no request is unanswered."""
 
 
 class _Channel:
-    """One broker in one of its lives."""
+    """The channel to one broker, from one registration to the next."""
 
     def __init__(self, broker: Broker, owner: Channels) -> None:
         self.broker = broker
@@ -242,7 +242,7 @@ class _Channel:
         self._tells_release = True
         self._tells_listeners = True
         self.asked = False
-        """Whether it was asked for its release."""
+        """Whether the broker was asked for its release."""
         self.connected = False
         self._owner = owner
         self._backlog = Backlog(owner.backlog, owner.merged)
@@ -276,13 +276,14 @@ class _Channel:
         self._flying.clear()
         self._forget_patience()
         task = self._task
-        # How it ends refers to us, and to what we sent last: with it we would be a cycle as large as a cluster's state.
+        # The task's error refers to this object and to the last requests. Without this `del` they would be a cycle as
+        # large as a cluster's state.
         del self._task
         task.cancel()
         return task
 
     def _wait_for_it(self) -> None:
-        """There is no connection: tell so if there is none for a while."""
+        """Report the broker as unreachable if there is no connection for a while."""
         self._forget_patience()
         self._patience = asyncio.get_running_loop().call_later(GONE_AFTER_SECONDS, self._tell_reachable, False)
 
@@ -315,16 +316,16 @@ class _Channel:
                 connection.close()
             self._backlog.restore(self._flying)
             self._flying.clear()
-            # A broker that closes at each request, or answers rubbish, is not asked a thousand times a second.
+            # So a broker that closes at each request, or answers nonsense, is not asked a thousand times a second.
             fruitless = 0 if self._answers > answers else fruitless + 1
             if fruitless > 1:
                 await asyncio.sleep(retry_pause(fruitless))
 
     async def _serve(self, connection: BrokerConnection) -> None:
-        """Send and receive; before the broker's session with us ends, log in again on the same connection (KIP-368).
+        """Send and receive; before the login's session ends, log in again on the same connection (KIP-368).
 
         Raises:
-            OSError, EOFError, FormatError: the connection is lost, or the broker does not let us go on.
+            OSError, EOFError, FormatError: the connection is lost, or the broker refuses the login.
         """
         ways = self._write, self._read, self._time, self._wake
         while True:
@@ -333,12 +334,12 @@ class _Channel:
             await connection.log_in()
 
     async def _wake(self, connection: BrokerConnection) -> None:
-        """Have the writer look when it is time to log in again."""
+        """Wake the writer when it is time to log in again."""
         await connection.until_renewal()
         self._work.set()
 
     async def _open(self) -> BrokerConnection:
-        """Connect and agree on versions, however often it takes."""
+        """Connect and agree on versions; try again until it succeeds."""
         told = ""
         for attempt in count():
             try:
@@ -361,7 +362,7 @@ class _Channel:
         raise AssertionError("the count never ends")
 
     async def _ask_release(self, connection: BrokerConnection) -> None:
-        """Learn the broker's release; one that does not answer is not asked a second time."""
+        """Ask for the broker's release. A broker that does not answer is not asked a second time."""
         if not self._tells_release:
             return
         try:
@@ -374,10 +375,11 @@ class _Channel:
             self.asked = True
 
     async def _connection(self, endpoint: Endpoint) -> BrokerConnection:
-        """Connect.
+        """Connect once.
 
         Raises:
-            FormatError: it serves none of the versions that we speak: that is no way to it.
+            OSError, EOFError, TimeoutError: the connection failed.
+            FormatError: the broker has no usable listener, or supports no common versions.
         """
         connection = await BrokerConnection.open(endpoint, access=self._owner.access)
         self.ranges = connection.ranges
@@ -393,7 +395,7 @@ class _Channel:
         return await self._connection(self._owner.endpoint(self.broker))
 
     async def _is_meant_for_us(self, connection: BrokerConnection) -> bool:
-        """Whether this listener is the broker's one for its controller; where nobody has told yet, it is asked."""
+        """Whether this connection is to the broker's listener for its controller. If necessary, ask the broker."""
         if self._owner.asks_for_listeners and self._tells_listeners:
             try:
                 told = await listeners_told(connection, self.broker.id)
@@ -406,10 +408,10 @@ class _Channel:
         return connection.endpoint == self._owner.endpoint(self.broker)
 
     def _versions(self) -> ControlVersions:
-        """What this broker takes, by its software and by its own setting.
+        """Return the versions that this broker supports by its software and by its own setting.
 
         Raises:
-            FormatError: nothing that we speak.
+            FormatError: no release that Shunter knows.
         """
         versions = common_control_versions((self.ranges,))
         if versions is None:
@@ -441,7 +443,7 @@ class _Channel:
         """Whether nothing can be sent now.
 
         Raises:
-            _LoginDue: everything that was sent is answered, and it is time to log in again.
+            _LoginDue: all requests are answered, and it is time to log in again.
         """
         if connection.is_renewal_due:
             if not self._flying:
@@ -450,13 +452,13 @@ class _Channel:
         return len(self._flying) >= self._owner.in_flight or not self._backlog.may_send(self._flying)
 
     async def _time(self, connection: BrokerConnection) -> None:
-        """Give the connection up when the oldest request on it is not answered in time.
+        """Watch the time of the oldest request.
 
-        TCP does not see a peer that acknowledges and never answers: a proxy whose other end is gone. And what vanishes
-        on its way, TCP repeats for a quarter of an hour.
+        TCP does not notice a peer that acknowledges but never answers, as a proxy whose other end is gone. And TCP
+        repeats lost segments for a quarter of an hour.
 
         Raises:
-            TimeoutError: that is so.
+            TimeoutError: the oldest request was not answered in time.
         """
         bound = self._owner.request_seconds
         while True:
@@ -488,7 +490,7 @@ class _Channel:
         self._flying.popleft()
         self._answers += 1
         if self._flying:
-            # It works on one after another: until now it had no time for this one.
+            # The broker handles requests one after another, so the time of the next one begins now.
             self._flying[0].sent_at = time.monotonic()
         self._work.set()
         self._owner.stats.answered(entry.body.api_key, entry.error, entry.partition_errors.values())
@@ -501,5 +503,5 @@ class _Channel:
 
 
 def _code(code: ErrorCode | int) -> ErrorCode:
-    """Name a broker's error; those that Kafka gave no name that we know are server errors to us."""
+    """Return a broker's error; a code without a name in `ErrorCode` becomes UNKNOWN_SERVER_ERROR."""
     return code if isinstance(code, ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,4 +1,4 @@
-"""Who drives a cluster: as it says of itself, and as others are refused. The claim itself is in `cluster_claim`."""
+"""The description of an executor that drives a cluster, for other executors. The claim itself is in `cluster_claim`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shunter.errors import DriverError
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """Who drives a cluster: as it says of itself. `since_ms` is its host's clock; `journal` names the host of a file."""
+    """An executor's description of itself. `since_ms` is by its host's clock; `journal` names the host of a file."""
 
     user: str
     host: str
@@ -30,7 +30,7 @@ class Claimant:
 
 
 def this_claimant(journal: str) -> Claimant:
-    """This process, as it claims a cluster."""
+    """Describe this process."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):

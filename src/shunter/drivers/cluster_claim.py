@@ -1,8 +1,8 @@
-"""One executor per cluster, whatever host and user it runs as: a claim in the cluster itself (decision 0207).
+"""One executor per cluster, on whatever host and as whatever user: a claim in the cluster itself (decision 0207).
 
-The claim is membership in one of Kafka's groups, which consumes nothing. Its coordinator shows it to everybody who may
-read the group, with host, user, process, since when and under which journal; it goes when the executor leaves, or is not
-heard of for `SESSION_MS`. The first member of the group has the claim.
+The claim is membership in a consumer group of Kafka that consumes nothing. The coordinator shows it to every client
+that may read the group: host, user, process, start time and journal. The claim ends when the executor leaves, or sends
+no heartbeat for `SESSION_MS`. The first member of the group has the claim.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ LEAVES = 5
 LEAVE_WITHIN_S = 1.0
 BEAT_S = 3.0
 JOINS = 10
-"""Attempts to join while others join and leave."""
+"""Attempts to join while other members join and leave."""
 SEEN_WITHIN_S = 10.0
 GROUPS_TOPIC = "__consumer_offsets"
-"""Brokers make it when somebody asks for a group's coordinator for the first time."""
+"""Brokers create it when a client asks for a group's coordinator for the first time."""
 COORDINATOR_WITHIN_S = 20.0
-"""The group's coordinator is asked again for so long while it is not there, or moves."""
+"""How long requests to the group's coordinator are repeated while it is not available, or moves."""
 
 _LEFT_OUT = (kafka_errors.UnknownMemberIdError, kafka_errors.IllegalGenerationError)
 
@@ -51,13 +51,13 @@ class ClusterClaim:
         take_over: bool = False,
         presence: Presence | None = None,
     ) -> None:
-        """Claim nothing yet.
+        """Prepare; nothing is claimed yet.
 
         Args:
-            client: An Admin client of kafka-python, for us alone.
-            mine: What others are told of us; we have the lease of its journal.
-            take_over: Another executor loses its claim to us, dead or alive.
-            presence: Where and as what we run; None: this process.
+            client: An Admin client of kafka-python that is used for the claim only.
+            mine: The description of this executor, which has the lease of the named journal.
+            take_over: Take the claim from another executor, dead or alive.
+            presence: Host and process of this executor; None: this process.
         """
         self._mine = mine
         self._presence = this_process() if presence is None else presence
@@ -67,20 +67,20 @@ class ClusterClaim:
         self._granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._heard_s = -1e9
         self.unclaimed = ""
-        """Why we go on without a claim, where that was asked for."""
+        """Why the executor goes on without a claim; empty if it has one."""
 
     @classmethod
     async def connect(cls, configuration: Mapping[str, Any], mine: Claimant, *, take_over: bool) -> ClusterClaim:
-        """Connect by a client of its own, whose name tells who claims, also where nothing else of a member is shown."""
+        """Connect by a separate client. Its name names the claimant, also where nothing else of a member is shown."""
         client = await asyncio.to_thread(connected, {**configuration, "client_id": _client_id(mine)})
         return cls(client, mine, take_over=take_over)
 
     async def look(self) -> None:
-        """Remove what dead executors and our own former process left of a claim; refuse where a live one has it.
+        """Remove claims of dead executors and of former processes of this journal.
 
         Raises:
-            ClusterClaimed: somebody else drives the cluster.
-            DriverError: the coordinator does not answer, or does not let us.
+            ClusterClaimed: a live executor drives the cluster.
+            DriverError: the coordinator does not answer, or a right is missing.
         """
         try:
             for member in await self._coordinated(self._member.members):
@@ -97,11 +97,11 @@ class ClusterClaim:
             self._granted.set_result(None)
 
     def _is_gone(self, holder: Claimant | None) -> bool:
-        """Whether the holder can't drive any more: we have its journal's lease, or it was a process here that is dead."""
+        """Whether the holder can't drive: its journal's lease is held here, or it is a dead process of this host."""
         return is_ours_or_dead(holder, self._mine.journal, self._presence)
 
     async def _coordinated(self, work: Callable[[], Any]) -> Any:
-        """Ask the coordinator, and again while it is not there."""
+        """Send a request to the coordinator, and repeat it while the coordinator is not available."""
         until = time.monotonic() + COORDINATOR_WITHIN_S
         while True:
             try:
@@ -121,7 +121,7 @@ class ClusterClaim:
             await asyncio.sleep(0.5)
 
     async def keep(self) -> None:
-        """Join the group and send heartbeats until cancelled; ends where the claim is lost, and `granted` then raises."""
+        """Join the group and send heartbeats until cancelled. If the claim is lost, this call and `granted` raise."""
         if self.unclaimed:
             return
         try:
@@ -141,7 +141,7 @@ class ClusterClaim:
         if self._granted.done():
             self._granted = asyncio.get_running_loop().create_future()
         self._granted.set_exception(error)
-        self._granted.exception()  # A caller that asks gets the error; nobody has to ask.
+        self._granted.exception()  # Marks the error as retrieved: it is no bug if no caller awaits `granted`.
 
     async def _join(self) -> None:
         leader = await self._joined()
@@ -154,7 +154,7 @@ class ClusterClaim:
             self._granted.set_result(None)
 
     async def _joined(self) -> str:
-        """Join, and again where others join at the same time, or where we were left out meanwhile."""
+        """Join; repeat it if others join at the same time, or if this member was removed meanwhile."""
         for _attempt in range(JOINS):
             try:
                 return str(await self._coordinated(self._member.join))
@@ -173,20 +173,20 @@ class ClusterClaim:
         except _LEFT_OUT:
             await self._claim_again()
         except (kafka_errors.KafkaError, OSError, RuntimeError):
-            pass  # A coordinator that moves or does not answer takes nothing from us; it is asked again.
+            pass  # A coordinator that moves or does not answer does not take the claim away. The next beat asks again.
 
     async def _claim_again(self) -> None:
-        """We were left out: for having stood still, or because somebody took the cluster over."""
+        """Claim again after the group removed this member: it stood still, or another executor took over."""
         for member in await self._coordinated(self._member.members):
             raise ClusterClaimed(f"the claim was lost: {_told(_claimant(member), member)}", retriable=False)
         self._member.member_id = ""
         await self._join()
 
     async def granted(self) -> None:
-        """Wait until the claim is ours.
+        """Wait until this executor has the claim.
 
         Raises:
-            DriverError: somebody else has it, or it can't be had.
+            DriverError: another executor has the claim, or the coordinator does not grant it.
         """
         granted = self._granted.done() and self._granted.exception() is None and not self.unclaimed
         if granted and time.monotonic() - self._heard_s > SESSION_MS / 2000:
@@ -194,25 +194,25 @@ class ClusterClaim:
         await asyncio.shield(self._granted)
 
     async def _still_ours(self) -> None:
-        """Ask the coordinator at once: after a long silence, as of a suspended process, the claim may be another's."""
+        """Ask the coordinator at once: after a long pause of this process, another executor may have the claim."""
         try:
             await asyncio.to_thread(self._member.beat)
             self._heard_s = time.monotonic()
         except _LEFT_OUT as error:
             raise ClusterClaimed("the claim was lost while this process stood still", retriable=False) from error
         except (kafka_errors.KafkaError, OSError, RuntimeError):
-            pass  # If the cluster can't be reached, nothing can be asked of it either.
+            pass  # If the cluster can't be reached, no request can be sent to it either.
 
     async def leave(self) -> None:
-        """Give the claim back, so that the next one need not wait."""
+        """Give the claim back, so that the next executor need not wait."""
         for _attempt in range(LEAVES):
             if not self._member.member_id or await self._left():
                 break
-            await asyncio.sleep(0.3)  # The claim runs out by itself, but the next executor would have to wait for that.
+            await asyncio.sleep(0.3)  # The claim would expire by itself, but the next executor would have to wait.
         await asyncio.to_thread(self._client.close)
 
     async def _left(self) -> bool:
-        """Leave; says whether that is done, for a coordinator may just be moving."""
+        """Leave; return whether that succeeded, because the coordinator may just be moving."""
         try:
             async with asyncio.timeout(LEAVE_WITHIN_S):
                 await asyncio.to_thread(self._member.remove, self._member.member_id)
@@ -222,23 +222,23 @@ class ClusterClaim:
 
 
 def is_ours_or_dead(holder: Claimant | None, journal: str, presence: Presence) -> bool:
-    """Whether a claim is of this journal, whose lease says who drives it, or of a process of this host that is dead."""
+    """Whether a claim is of this journal (whose lease decides), or of a dead process of this host."""
     if holder is None:
         return False
     return holder.journal == journal or (holder.host == presence.host and not presence.alive(holder.process))
 
 
 class SeenClaim(NamedTuple):
-    """Who drives a cluster, in words ("": nobody), and the codes of what we may do to the claim's group (None: not told)."""
+    """The executor that drives a cluster, in words ("": none), and this client's rights on the group, if known."""
 
     claimant: str = ""
     operations: frozenset[int] | None = None
 
 
 def claim_seen_by(client: Any, journal: str, presence: Presence) -> SeenClaim:
-    """Who drives a cluster under another journal than ours. Blocks; raises kafka-python's errors.
+    """Return which executor drives a cluster under another journal. Blocks; raises kafka-python's errors.
 
-    Nothing is changed: asking for the coordinator of a cluster that never had a group would make Kafka's topic of groups.
+    Nothing is changed. That is why the topic of groups is checked first: asking for a coordinator would create it.
     """
     (groups,) = client.describe_topics([GROUPS_TOPIC])
     if kafka_errors.for_code(groups["error_code"]) is kafka_errors.UnknownTopicOrPartitionError:
@@ -249,14 +249,14 @@ def claim_seen_by(client: Any, journal: str, presence: Presence) -> SeenClaim:
 
 
 async def see_claim(configuration: Mapping[str, Any], journal: str) -> SeenClaim:
-    """Look who drives a cluster under another journal, by a client of its own.
+    """Find out which executor drives a cluster under another journal, by a separate client.
 
     Args:
         configuration: Of an Admin client.
-        journal: Ours, as a claim names it.
+        journal: This executor's, as claims name it.
 
     Raises:
-        DriverError: the coordinator does not answer within `SEEN_WITHIN_S`, or does not let us.
+        DriverError: the coordinator does not answer within `SEEN_WITHIN_S`, or a right is missing.
     """
     client = await asyncio.to_thread(connected, {**configuration})
     try:
@@ -272,12 +272,12 @@ async def see_claim(configuration: Mapping[str, Any], journal: str) -> SeenClaim
 
 
 def _client_id(claimant: Claimant) -> str:
-    """The name of a claim's connection: it is shown also while others join, when nothing else of a member is."""
+    """Return the client id of a claim's connection. It is shown even while members join, when nothing else is."""
     return "|".join((GROUP, claimant.user, claimant.host, str(claimant.process)))
 
 
 def _claimant(member: Member) -> Claimant | None:
-    """A member as it describes itself; by the name of its connection where that is not shown."""
+    """Return a member's own description; if that is not shown, what its client id says."""
     try:
         return Claimant(**orjson.loads(member.told))
     except (orjson.JSONDecodeError, TypeError):

@@ -1,7 +1,7 @@
-"""Reads what ZooKeeper knows of a cluster: by multi-read, several portions in flight, each decoded as it comes.
+"""Reads a cluster from ZooKeeper: by multi-reads, several portions in flight, each decoded as it comes.
 
-Raw bytes live for one portion alone, and a portion is small enough not to hold up the event loop.
-A znode that can't be read is named by its path and skipped; the rest is served.
+Raw bytes are kept only for one portion at a time, and a portion is small enough not to block the event loop. A znode
+that can't be read is skipped, and named by its path.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ _Decoded = TypeVar("_Decoded")
 
 @dataclass(slots=True)
 class Seen:
-    """What was last read or written of znodes that others write too, by the transaction that wrote them.
+    """The last known transactions of znodes that other processes write too.
 
-    So that news of our own writes is told from news of others'. Owned by the event loop.
+    They distinguish news of this controller's own writes from news of other writes. Use it on the event loop only.
     """
 
     topics: dict[str, int] = field(default_factory=dict)
     deleted: dict[str, int] = field(default_factory=dict)
-    """Topics that we have deleted since the read that is under way began."""
+    """Topics that this controller has deleted since the read under way began."""
     legacy: int = 0
-    """0: there is none."""
+    """Of `/admin/reassign_partitions`; 0: it does not exist."""
     extra: int = 0
-    """Likewise."""
+    """Of `/admin/reassign_partitions_extra`; 0: it does not exist."""
 
 
 class TopicsFound(NamedTuple):
-    """Topics as they are; `gone` are those of the asked that are not there; `written` their last transactions."""
+    """Topics that were read. `gone`: requested topics that do not exist. `written`: last transactions of the others."""
 
     topics: tuple[TopicSnapshot, ...]
     gone: tuple[str, ...]
@@ -71,11 +71,11 @@ class TopicsFound(NamedTuple):
 
     @property
     def unreadable(self) -> frozenset[str]:
-        """Topics that are there and can't be read."""
+        """Topics that exist and can't be read."""
         return frozenset(self.written).difference(each.topic.name for each in self.topics)
 
     def without(self, names: Collection[str]) -> TopicsFound:
-        """Leave these topics out, as if nobody had asked for them."""
+        """Leave these topics out, as if they had not been requested."""
         return TopicsFound(
             tuple(each for each in self.topics if each.topic.name not in names),
             tuple(name for name in self.gone if name not in names),
@@ -84,7 +84,7 @@ class TopicsFound(NamedTuple):
 
 
 class BrokersFound(NamedTuple):
-    """All registrations at one moment; `zxid` is no later than that moment; `unreadable` are paths."""
+    """All registrations at one moment. `zxid` is not later than that moment; `unreadable` has paths."""
 
     brokers: tuple[Broker, ...]
     zxid: int
@@ -92,7 +92,7 @@ class BrokersFound(NamedTuple):
 
 
 class ClusterFound(NamedTuple):
-    """Everything, and the transaction that it is not older than."""
+    """The whole cluster; `zxid` is a transaction that it includes."""
 
     snapshot: ClusterSnapshot
     zxid: int
@@ -102,7 +102,7 @@ class ClusterFound(NamedTuple):
 
 
 class Unreadable:
-    """Collects what can't be read, and says so in the log."""
+    """Collects znodes that can't be read, and logs them."""
 
     def __init__(self) -> None:
         self._found: dict[str, str] = {}
@@ -110,7 +110,7 @@ class Unreadable:
     def attempt(
         self, decode: Callable[_Arguments, _Decoded], *arguments: _Arguments.args, **named: _Arguments.kwargs
     ) -> _Decoded | None:
-        """Decode; None, and a note, where that fails."""
+        """Decode; if that fails, note it and return None."""
         try:
             return decode(*arguments, **named)
         except FormatError as refusal:
@@ -119,7 +119,7 @@ class Unreadable:
             return None
 
     def note(self, path: str, why: str) -> None:
-        """Say of a path why it can't be read."""
+        """Note why the znode of a path can't be read."""
         self._found[path] = why
         logger.warning("skipped a znode that can't be read: %s: %s", path, why)
 
@@ -130,20 +130,20 @@ class Unreadable:
 
 
 class ClusterReader:
-    """Reads through one client. Replica lists that are equal become one object, over all reads."""
+    """Reads through one client. Equal replica lists become one object, over all reads."""
 
     def __init__(self, client: ZooKeeperClient) -> None:
         self._client = client
         self._shared: SharedReplicas = {}
         self._topics_read = 0
         self._registered: dict[str, Broker] = {}
-        """Registrations as they were read last, by name: one that is overwritten is still there."""
+        """Registrations as last read, by name: a broker whose registration becomes unreadable still counts."""
 
     async def cluster(self) -> ClusterFound:
-        """Read everything. Arm the watches before: a change in between would be missed."""
+        """Read everything. Arm the watches before, otherwise a change in between would be missed."""
         unreadable = Unreadable()
         (cluster_id,), zxid = await self._client.get_many((znodes.CLUSTER_ID,))
-        # Before the topics: whatever it names and they don't have is no topic any more, and not one that is too new.
+        # Read before the topics: then a name in the queue without a topic is a deleted topic, not a new one.
         deleting = await self.deleting_topics()
         listed = await self._client.children(znodes.TOPICS)
         names = listed[0] if listed is not None else ()
@@ -155,7 +155,7 @@ class ClusterReader:
             telling.cancel()
 
     async def _tell_progress(self, topics: int) -> None:
-        """Say how far we are, where it takes so long that somebody may wonder."""
+        """Log the progress at intervals, because a large cluster takes long."""
         seconds = 0
         while True:
             await asyncio.sleep(TELL_EVERY_S)
@@ -235,7 +235,7 @@ class ClusterReader:
         )
 
     async def states(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LeaderAndIsr]:
-        """Read partitions' states; what is absent or can't be read is left out."""
+        """Read partitions' states; those that do not exist or can't be read are left out."""
         unreadable = Unreadable()
         states: dict[TopicPartition, LeaderAndIsr] = {}
         for portion in chunks(sorted(set(partitions)), CHUNK):
@@ -250,11 +250,11 @@ class ClusterReader:
     async def brokers(self, unreadable: Unreadable | None = None, *, watch: bool = False) -> BrokersFound:
         """Read all registrations of ONE moment: a maximum over a torn read of the epochs would break the fence (0007).
 
-        Another Shunter's registration, which a controller that was deposed may keep for a while, is left out: it holds
-        no data, and would be given some.
+        Another Shunter's registration, which a deposed controller may keep for a while, is left out: it holds no data,
+        and would get replicas.
 
-        ZooKeeper does not promise that a multi-read is of one moment. Here it also carries the parent's stat as first
-        and as last: if no child came or went between the two, it was.
+        ZooKeeper does not guarantee that a multi-read is of one moment. So the parent's stat is read first and last: if
+        no child came or went between the two, the multi-read was of one moment.
         """
         unreadable = unreadable if unreadable is not None else Unreadable()
         while True:
@@ -276,7 +276,7 @@ class ClusterReader:
             if broker is None:
                 broken.append(f"{znodes.BROKER_IDS}/{name}")
                 former = self._registered.get(name)
-                # 0: the znode may not be read, so it can't be told whether it is the one that was read before.
+                # czxid 0: the znode may not be read, so it may or may not be the one that was read before.
                 broker = former if former is not None and znode.czxid in {0, former.epoch} else None
             if broker is not None:
                 known[name] = broker
@@ -294,11 +294,11 @@ class ClusterReader:
             return False
 
     async def legacy(self, unreadable: Unreadable | None = None) -> tuple[LegacyReassignments | None, int]:
-        """Read `/admin/reassign_partitions`, and the transaction that wrote it; (None, 0) where there is none."""
+        """Read `/admin/reassign_partitions`, and the transaction that wrote it; (None, 0) if it does not exist."""
         return await self._list_of_targets(znodes.LEGACY_REASSIGNMENTS, unreadable)
 
     async def extra_reassignments(self, unreadable: Unreadable | None = None) -> tuple[LegacyReassignments | None, int]:
-        """Read `/admin/reassign_partitions_extra` likewise (KIP-236)."""
+        """Read `/admin/reassign_partitions_extra` in the same way (KIP-236)."""
         return await self._list_of_targets(znodes.EXTRA_REASSIGNMENTS, unreadable)
 
     async def _list_of_targets(
@@ -312,12 +312,12 @@ class ClusterReader:
         return (None if found is None else found._replace(czxid=znode.czxid)), znode.mzxid
 
     async def cancel(self) -> int | None:
-        """Read the czxid of `/admin/reassign_cancel`; None where there is none. What is in it does not matter."""
+        """Read the czxid of `/admin/reassign_cancel`; None if it does not exist. Its data has no meaning."""
         znode = await self._client.get(znodes.CANCEL)
         return None if znode is None else znode.czxid
 
     async def requests(self, unreadable: Unreadable | None = None) -> tuple[ReassignmentRequest, ...]:
-        """Read the requests of `/admin/reassignment_requests`, by name; what can't be read stays where it is."""
+        """Read the requests of `/admin/reassignment_requests`, by name; those that can't be read are left out."""
         unreadable = unreadable if unreadable is not None else Unreadable()
         found: list[ReassignmentRequest] = []
         for name, znode in await self.children_with_data(znodes.REASSIGNMENT_REQUESTS):
@@ -332,7 +332,7 @@ class ClusterReader:
         return () if listed is None else tuple(sorted(listed[0]))
 
     async def configs(self, entity_type: str, names: Iterable[str]) -> dict[str, Mapping[str, str]]:
-        """Read entities' configurations; an absent one is empty, one that can't be read is left out."""
+        """Read entities' configurations; an absent one is empty, and one that can't be read is left out."""
         unreadable = Unreadable()
         configs: dict[str, Mapping[str, str]] = {}
         for portion in chunks(sorted(set(names)), CHUNK):
@@ -391,7 +391,7 @@ class ClusterReader:
     async def _reassignments(
         self, unreadable: Unreadable
     ) -> tuple[dict[TopicPartition, Reassignment], frozenset[TopicPartition]]:
-        """Read all moves' records, and tell the partitions whose record can't be read."""
+        """Read all moves' records; return also the partitions whose record can't be read."""
         listed = await self._client.children(znodes.REASSIGNMENTS)
         names = sorted(listed[0]) if listed is not None else []
         wanted: list[tuple[str, str]] = []
@@ -419,7 +419,7 @@ class ClusterReader:
     async def _owed_deletions(
         self, unreadable: Unreadable
     ) -> tuple[dict[BrokerId, OwedDeletions], frozenset[BrokerId]]:
-        """Read what brokers owe, and tell the brokers whose list can't be read."""
+        """Read brokers' owed deletions; return also the brokers whose list can't be read."""
         owed: dict[BrokerId, OwedDeletions] = {}
         broken: set[BrokerId] = set()
         for name, znode in await self.children_with_data(znodes.OWED_DELETIONS):
@@ -433,7 +433,7 @@ class ClusterReader:
         return owed, frozenset(broken)
 
     async def _owed_replicas(self, unreadable: Unreadable) -> tuple[dict[str, OwedReplicas], frozenset[str]]:
-        """Read what topics' partitions miss, and tell the topics whose list can't be read."""
+        """Read topics' owed replicas; return also the topics whose list can't be read."""
         owed: dict[str, OwedReplicas] = {}
         broken: set[str] = set()
         for name, znode in await self.children_with_data(znodes.OWED_REPLICAS):
@@ -445,7 +445,7 @@ class ClusterReader:
         return owed, frozenset(broken)
 
     async def _controller_ids(self, unreadable: Unreadable) -> frozenset[BrokerId]:
-        """Read the ids of Shunters that have been the controller; what can't be read is left out."""
+        """Read the ids of Shunters that have been the controller; those that can't be read are left out."""
         children = await self.children_with_data(znodes.CONTROLLERS)
         found = (unreadable.attempt(decode_controller_id, name, znode.data) for name, znode in children)
         return frozenset(id_ for id_ in found if id_ is not None)
@@ -471,12 +471,12 @@ class ClusterReader:
         if znode is None:
             return 0, -1
         if not znode.data:
-            return 0, znode.version  # made together with Kafka's other paths; nobody ever claimed a block
+            return 0, znode.version  # Created together with Kafka's other paths; no block was ever claimed.
         block = unreadable.attempt(decode_producer_id_block, znode.data)
         return None if block is None else (block.last + 1, znode.version)
 
     async def children_with_data(self, parent: str) -> list[tuple[str, Znode]]:
-        """Read a znode's children with their data, by name; those that vanish meanwhile are left out."""
+        """Read a znode's children with their data, by name; those that are deleted meanwhile are left out."""
         listed = await self._client.children(parent)
         children: list[tuple[str, Znode]] = []
         for portion in chunks(sorted(listed[0]) if listed is not None else [], CHUNK):

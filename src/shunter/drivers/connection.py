@@ -1,7 +1,7 @@
 """One connection of a client, a tool or a broker: frames in, answers out, in the order of the requests.
 
-While a request waits for its turn nothing more is read from its connection, so what is not worked on waits in the
-peer's memory and not in ours. An answer is written as fast as the peer reads it, and no faster.
+While a request waits for its turn, nothing more is read from its connection, so that further requests wait in the
+peer's memory and not in this process. An answer is written only as fast as the peer reads it.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ OF_LOGINS = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
 TLS_HELLO = b"\x16\x03"
 """The first bytes of a client that speaks TLS."""
 _HUNG_UP: int = getattr(select, "POLLRDHUP", select.POLLHUP)
-"""Elsewhere than on Linux only a peer that has closed both ways is seen."""
+"""On systems other than Linux, only a peer that has closed both directions is noticed."""
 ALLOWANCE_BYTES = 16_384
-"""Bytes that each connection may have unread without room in the pool; only a mass submission needs more."""
+"""Bytes of requests that each connection may hold without room in the pool; only a mass submission needs more."""
 WRITE_BYTES = 262_144
-"""Bytes that one connection is given at a time if its peer reads as fast as we write."""
+"""Bytes that are written to one connection in a turn if its peer reads them at once."""
 PRESSED_SECONDS = 5.0
-"""How long a client may read nothing of its answer while others wait for the room that it takes."""
+"""How long a client may read nothing of its answer while others wait for the room that the answer takes."""
 SLOWEST_IN = 1_048_576
 SLOWEST_OUT = 65_536
-"""Bytes a second that add to the time a request may take to come and an answer may take to go."""
+"""Bytes per second: the time allowed for a request, or for an answer, is longer by its size divided by this rate."""
 
 
 def hung_up(sockets: Iterable[int]) -> list[int]:
-    """Tell whose peers are gone or say nothing more, whatever they said before."""
+    """Return the sockets whose peers have closed the connection, or at least their sending side."""
     poll = select.poll()
     for fd in sockets:
         poll.register(fd, _HUNG_UP)
@@ -70,7 +70,7 @@ def hung_up(sockets: Iterable[int]) -> list[int]:
 
 
 class _Slot:
-    """A request that was begun; answers go out in the order of the slots."""
+    """A begun request. Answers are sent in the order of the slots."""
 
     __slots__ = ("answer", "broker", "failure", "held", "login", "reserved", "share", "task")
 
@@ -86,7 +86,7 @@ class _Slot:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One peer."""
+    """The connection to one peer."""
 
     def __init__(self, house: House, gate: ListenerGate, fd: int, peer: str, address: str, kind: GuestKind) -> None:
         self.address = address
@@ -106,28 +106,28 @@ class Connection(asyncio.BufferedProtocol):
         self.opened = self.last_active
         self._buffer = bytearray()
         self._reserved = 0
-        """Bytes that its share has reserved for the request that is being read."""
+        """Bytes that are reserved in its share for the request that is being read."""
         self._wanted: int | None = None
-        """Bytes of the frame that comes next, size included; None while that is not known."""
+        """Bytes of the next frame, size included; None while that is not known."""
         self._partial_since: float | None = None
         self._heard = False
         self._back = False
-        """It waits for its turn to be read, as clients do."""
+        """Whether its socket waits for its turn to be read, as clients' sockets do."""
         self._tried = False
         self._queued = False
         self._decoding = False
-        """A large request is being decoded: nothing behind it may overtake it."""
+        """Whether a large request is being decoded: no later request may overtake it."""
         self._reading = True
         self._closed = False
         self._last_word: str | None = None
-        """Why its login failed; it is told, and goes."""
+        """Why its login failed; the connection is closed after the answer."""
         self._slots: deque[_Slot] = deque()
         self._chunks: Iterator[bytes | memoryview] | None = None
         self._sending: Answer | None = None
         self._lent_to = self.share
         self._send_by = 0.0
         self._taken_at = 0.0
-        """When the peer's kernel last took something of it."""
+        """When the kernel last accepted a part of the answer."""
         self._writable = True
 
     @property
@@ -137,27 +137,27 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def gone(self) -> bool:
-        """Whether it is closed, by us or by its peer."""
+        """Whether it is closed, by this process or by its peer."""
         return self._closed or bool(hung_up([self.fd]))
 
     @property
     def unread(self) -> int | None:
-        """The socket, while it is not read from: nobody would tell that its peer is gone."""
+        """The socket while it is not read from, else None: only `hung_up` notices that such a socket's peer is gone."""
         return None if self._reading or self._closed else self.fd
 
-    # What the transport tells us.
+    # Calls of the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.Protocol`."""
         self._transport = cast("asyncio.Transport", transport)
-        # We are told as soon as the kernel does not take everything: what it does not take is not copied ahead.
+        # `pause_writing` is called as soon as the kernel does not accept all bytes, so no more than that is buffered.
         tls = self._transport.get_extra_info("ssl_object")
         self._transport.set_write_buffer_limits(high=0 if tls is None else 1)
         if self._closed:
             self._transport.abort()
             return
         if tls is not None:
-            # The handshake waited for its turns; whether it stands back from now on, its first request tells.
+            # The handshake was in the second tier. The first request decides whether the connection returns to it.
             self._house.set_forward(self.fd)
         try:
             self._be(self._gate.principal(tls))
@@ -165,7 +165,7 @@ class Connection(asyncio.BufferedProtocol):
             self.leave("login", str(stranger), logging.WARNING)
 
     def _be(self, principal: Principal) -> None:
-        """It is known whose connection it is: it counts to that principal from now on."""
+        """Count the connection to a principal from now on."""
         if principal == self.principal or self._closed:
             return
         lack = self._house.door.become_known(self, principal, time.monotonic())
@@ -179,7 +179,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, _reason: Exception | None) -> None:
         """See `asyncio.Protocol`."""
         self._depart()
-        # A transport that speaks TLS has 256 KiB, and refers to us: the next look for cycles may be ten minutes away.
+        # A TLS transport has 256 KiB, and refers to this object. The next garbage collection may be ten minutes away.
         self._transport = None
 
     def get_buffer(self, _sizehint: int) -> memoryview:
@@ -198,7 +198,7 @@ class Connection(asyncio.BufferedProtocol):
         self._go_on()
 
     def eof_received(self) -> None:
-        """See `asyncio.Protocol`: a peer that says nothing more does not wait for answers either."""
+        """See `asyncio.Protocol`. The transport closes: a peer that sends nothing more does not wait for answers."""
 
     def pause_writing(self) -> None:
         """See `asyncio.Protocol`."""
@@ -210,22 +210,22 @@ class Connection(asyncio.BufferedProtocol):
         self._taken_at = time.monotonic()
         self.write_on()
 
-    # What the house tells us.
+    # Calls of the house.
 
     def leave(self, reason: str, told: str, level: int = logging.INFO) -> None:
-        """Close the connection, and say why."""
+        """Close the connection, and log why."""
         if not self._closed:
             of = told if reason in {"login", "handshake"} else ""
             self._house.stats.close(reason, f"{self._peer}: connection closed: {told}", level, of=of)
             self.hang_up()
 
     def hang_up(self) -> None:
-        """Close the connection without a word."""
+        """Close the connection without a log line."""
         self._depart()
         if self._transport is None:
             return
-        # asyncio never closes a TLS connection whose peer hung up while we did not read from it: its `eof_received` begins
-        # to flush, and `close` takes that for a shutdown that goes on.
+        # asyncio never closes a TLS connection whose peer closed while this side did not read: its `eof_received`
+        # begins to flush, and `close` takes that for a shutdown under way. So such a connection is aborted.
         if self._transport.get_write_buffer_size() or hung_up([self.fd]):
             self._transport.abort()
         else:
@@ -236,9 +236,9 @@ class Connection(asyncio.BufferedProtocol):
         self._go_on()
 
     def overdue(self, now: float) -> tuple[str, str] | None:
-        """Tell why the connection has to be closed by now, and in which words; None: it has not.
+        """Return why the connection has to be closed now, as (reason, message); None: it need not.
 
-        Where others wait for the room that answers take, whoever does not read its answer goes sooner.
+        If others wait for the room that answers take, a peer that does not read its answer is closed sooner.
 
         Args:
             now: monotonic, in seconds.
@@ -269,7 +269,7 @@ class Connection(asyncio.BufferedProtocol):
     # Requests.
 
     def _go_on(self) -> None:
-        """Look at what has been read: begin what may be begun, queue what has to wait, or read on."""
+        """Handle the bytes that have been read: begin a request, queue it if it has to wait, or read on."""
         while not self._closed and not self._queued and not self._decoding:
             try:
                 complete = self._complete()
@@ -292,7 +292,7 @@ class Connection(asyncio.BufferedProtocol):
             if not self._let_in(api_key):
                 return
             if self.kind is GuestKind.NEWCOMER and api_key in BROKERS_ASK and not self._tried:
-                # Others come while it waits, and it would have to go for them before it could prove anything.
+                # It is begun at once: while it waits, other newcomers could push it out before it has proved anything.
                 self._tried = True
                 self._begin(broker=False)
                 continue
@@ -309,10 +309,10 @@ class Connection(asyncio.BufferedProtocol):
             self._go_on()
 
     def _complete(self) -> bool:
-        """Tell whether a whole frame has been read.
+        """Whether a whole frame has been read.
 
         Raises:
-            FormatError: a size that can't be.
+            FormatError: the frame's size is invalid, or the peer speaks TLS to a listener without it.
         """
         if self._wanted is None and len(self._buffer) >= SIZE_BYTES:
             longest = self._house.limits.frame_bytes
@@ -345,13 +345,13 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.pause_reading()
 
     def _unread(self) -> int:
-        """Bytes that count against the pool."""
+        """Return the bytes that count against the pool."""
         return max(0, len(self._buffer) - ALLOWANCE_BYTES)
 
     def _wait_in_turn(self, *, complete: bool) -> None:
-        """Let a client's socket wait for its turn from now on, unless it may be a broker with a new connection.
+        """Let a client's socket wait for its turn from now on, unless it may be a new connection of a broker.
 
-        A broker says its id as the client id, asks for versions first, and proves whose it is with its second request.
+        A broker sends its id as the client id, asks for versions first, and proves its identity by its second request.
         """
         if self.kind is not GuestKind.CLIENT or self._back or not self._buffer:
             return
@@ -365,7 +365,7 @@ class Connection(asyncio.BufferedProtocol):
         self._house.set_back(self.fd)
 
     def _let_in(self, api_key: int) -> bool:
-        """Look at a newcomer's first request: a client needs room among the clients."""
+        """Judge a newcomer's first request: a client needs room among the clients. Return whether it may stay."""
         self._heard = True
         if self.kind is not GuestKind.NEWCOMER or api_key in BROKERS_ASK or self._speaks_as_broker():
             return True
@@ -389,7 +389,7 @@ class Connection(asyncio.BufferedProtocol):
         }
 
     def _begin(self, *, broker: bool) -> None:
-        """Begin the request that has been read, as a task of its own."""
+        """Begin the request that has been read, in a new task."""
         pool = self._house.pool_of(self.kind)
         before = self._unread()
         end = self._wanted or SIZE_BYTES
@@ -412,7 +412,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._login is not None and not self._login.done
 
     def _is_login(self, frame: bytes) -> bool:
-        """Tell whether a request is a part of a login."""
+        """Whether a request is a part of a login."""
         login = self._login
         if login is None:
             return False
@@ -421,10 +421,10 @@ class Connection(asyncio.BufferedProtocol):
         return not login.done
 
     async def _log_in(self, frame: bytes, login: Login) -> Answer:
-        """Answer a part of a login, and hang up behind the answer where it fails.
+        """Answer a part of a login. If the login fails, the connection is closed after the answer.
 
         Raises:
-            FormatError: it is none.
+            FormatError: the request is not a part of a login, or the login does not expect it now.
         """
         if login.raw:
             token = await login.token(frame)
@@ -471,14 +471,14 @@ class Connection(asyncio.BufferedProtocol):
         self._house.stats.answered(parsed.api_key, time.perf_counter() - began, str(self.principal))
 
     def _recognise(self, parsed: ParsedRequest) -> None:
-        """See whether a request proves that a broker sent it: by the epoch of its registration, which brokers alone have."""
+        """Check whether a request proves that a broker sent it: by the registration's epoch, unknown to clients."""
         if self.kind is GuestKind.BROKER or self._closed or parsed.api_key not in BROKERS_ASK:
             return
         message: Any = parsed.message
         epoch = getattr(message, "broker_epoch", -1)
         view = self._house.node.view
         broker = view.brokers.get(message.broker_id)
-        # Our own registration proves nothing: its epoch is no secret, and we send ourselves no requests.
+        # This controller's own registration proves nothing: its epoch is not secret, and it sends itself no requests.
         if broker is None or broker.id == view.controller_id or broker.epoch != epoch or epoch <= 0:
             return
         pools = self._house.pool_of(self.kind), self._house.pool_of(GuestKind.BROKER)
@@ -490,7 +490,7 @@ class Connection(asyncio.BufferedProtocol):
         self._house.set_forward(self.fd)
 
     def _served(self, slot: _Slot, task: asyncio.Task[None]) -> None:
-        """A request is answered, or can't be."""
+        """Finish a request whose task has ended: it is answered, or can't be."""
         self._house.desk.ended(slot.share, broker=slot.broker)
         if self._closed:
             return
@@ -507,7 +507,7 @@ class Connection(asyncio.BufferedProtocol):
     # Answers.
 
     def _flush(self) -> None:
-        """Send what is answered, in the order in which it was asked."""
+        """Send the answers that are ready, in the order of the requests."""
         while self._slots and self._sending is None and not self._closed:
             slot = self._slots[0]
             if slot.failure is not None:
@@ -529,7 +529,7 @@ class Connection(asyncio.BufferedProtocol):
         self._write()
 
     def write_on(self) -> None:
-        """Write some more of an answer, and what is answered behind it."""
+        """Write the next part of an answer, and the answers behind it."""
         if not self._closed:
             self._write()
             self._flush()
@@ -576,7 +576,7 @@ class Connection(asyncio.BufferedProtocol):
         self._house.door.active(self)
 
     def _depart(self) -> None:
-        """Leave nothing behind."""
+        """Free everything that the connection holds: room, reservations, tasks and places."""
         if self._closed:
             return
         self._closed = True

@@ -1,4 +1,4 @@
-"""Looks at a cluster for `shunter controller --check`: reads, asks each broker, and changes nothing."""
+"""Examines a cluster for `shunter controller --check`: reads ZooKeeper, asks each broker, and changes nothing."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ NEEDED = {
     znodes.PRODUCER_ID_BLOCK: _FILE,
     znodes.FEATURE: _FILE,
 }
-"""Rights that a controller needs, by path. ZooKeeper asks a znode's parent for creating and deleting it."""
+"""Path -> rights that a controller needs. The rights to create and delete a znode are those of its parent."""
 TOPICS_LOOKED_AT = 500
-"""Topics whose rights are looked at; a cluster has them alike."""
+"""Number of topics whose rights are checked; they are usually the same for all topics of a cluster."""
 
 
 async def look(
@@ -55,15 +55,15 @@ async def look(
     name: str | None,
     access: BrokerAccess = PLAIN_ACCESS,
 ) -> Facts:
-    """Gather what decides whether a controller could do its work.
+    """Gather the facts that decide whether a controller could do its work.
 
     Args:
         client: connected, and writes nothing.
-        broker_id: ours.
-        listeners: where we would listen.
-        endpoints: what others would be told.
-        name: of the brokers' listener that we would use; None for any that we can.
-        access: how we come in at brokers.
+        broker_id: of the controller.
+        listeners: of the controller.
+        endpoints: the addresses of these listeners that brokers and clients would use.
+        name: of the brokers' listener that the controller would use; None: any usable one.
+        access: connects and logs in to brokers.
 
     Raises:
         DriverError: ZooKeeper can't be read.
@@ -101,7 +101,7 @@ async def look(
 
 
 async def _leaders(client: ZooKeeperClient) -> tuple[str | None, str | None]:
-    """Who leads, and who of a KRaft quorum has a hand in it."""
+    """Return the controller, and the KRaft controller that controls or migrates this cluster."""
     (held, migration), _ = await client.get_many((znodes.CONTROLLER, znodes.MIGRATION))
     try:
         controller = None if held is None else decode_controller(held.data)
@@ -153,7 +153,7 @@ async def _ask(
 
 
 def _why_closed(listener: Listener) -> str | None:
-    """Open a listener for a moment."""
+    """Try to bind a listener's address; return why that fails, or None."""
     try:
         found = socket.getaddrinfo(
             listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -168,7 +168,7 @@ def _why_closed(listener: Listener) -> str | None:
 
 
 async def way_back(listener: Listener, endpoint: Endpoint) -> WayBack:
-    """Listen for a moment, and connect to where others would be told to find us."""
+    """Listen for a moment, and connect to the address that brokers and clients would use."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
@@ -212,7 +212,7 @@ async def _owners(client: ZooKeeperClient) -> tuple[str, ...]:
     try:
         return await client.owners(znodes.TOPICS)
     except ZooKeeperRefused:
-        return ()  # It is not there, or ZooKeeper tells such things to owners alone; then other findings say enough.
+        return ()  # The znode is missing, or ZooKeeper shows ACLs only to owners; then other findings report it.
 
 
 async def _refused(client: ZooKeeperClient, found: ClusterSnapshot) -> tuple[tuple[str, str], ...]:

@@ -1,7 +1,7 @@
-"""Carries out what the controller's machine decides: the only place that calls it, one event at a time.
+"""Carries out the decisions of the controller's machine: the only place that calls it, one event at a time.
 
-Order (see `Ready`): requests are queued to their channels before a reply is sent. Both follow from durable writes only,
-because the machine hands them out no earlier. The next batch is sent to ZooKeeper after both.
+Order (see `Ready`): requests are queued to their channels before a reply is sent. Both follow only from durable writes,
+because the machine returns them no earlier. The next batch is sent to ZooKeeper after both.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from shunter.model.notice import Notice
 LOG = logging.getLogger(__name__)
 NOTICES = logging.getLogger("shunter.notices")
 ERROR_AT_MOST = 500
-"""Characters of a bug's own words that are kept."""
+"""Characters of a bug's error message that are kept."""
 TURN_SECONDS = 0.02
-"""How long events are handled in one go before sockets get a turn."""
+"""How long events are handled without a break before sockets get a turn."""
 
 
 class ControllerLoop:
     """Feeds events to the machine and carries out its `Ready`.
 
     Args:
-        on_resigned: called with the controller epoch of the term that the machine has resigned from, and the reason.
+        on_resigned: called with the controller epoch of a term that the machine has resigned from, and the reason.
         on_notice: called with each notice, after it was logged.
     """
 
@@ -52,7 +52,7 @@ class ControllerLoop:
         self.on_resigned = on_resigned
         self.on_notice = on_notice
         self.on_handled: Callable[[Envelope, Ready], None] | None = None
-        """Called with each event that was handled and all that it led to; must not take long."""
+        """Called with each handled event and its `Ready`; must not take long."""
         self.stats = LoopStats()
         self._events: deque[tuple[Event, str, float]] = deque()
         self._arrived = asyncio.Event()
@@ -61,42 +61,42 @@ class ControllerLoop:
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
         self.crash: Crash | None = None
-        """What ended this controller; see `core.controller.suspects`."""
+        """The crash that ended this controller; see `core.controller.suspects`."""
         self._causes = 0
         self._store: ControllerStore | None = None
         self._channels: BrokerChannels | None = None
         self.callers = Callers(self.post)
 
     def attach(self, store: ControllerStore, channels: BrokerChannels) -> None:
-        """Give the loop the drivers that carry out; they in turn were given `post`."""
+        """Give the loop the drivers that carry out its decisions; they post their outcomes by `post`."""
         self._store = store
         self._channels = channels
 
     def post(self, event: Event, cause: str | None = None) -> None:
-        """Hand over an event; it is handled in turn. `cause` names what it came from, for logs and timelines."""
+        """Queue an event. `cause` names its origin, for logs and timelines."""
         if cause is None:
             self._causes += 1
             cause = f"{type(event).__name__}#{self._causes}"
         if isinstance(event, SessionExpired):
-            # Whatever else is waiting was for a controller that is none any more.
+            # It is handled first: the other waiting events were for a controller whose term is over.
             self._events.appendleft((event, cause, time.monotonic()))
         else:
             self._events.append((event, cause, time.monotonic()))
         self._arrived.set()
 
     def waiting(self) -> int:
-        """Count the events that were not looked at yet."""
+        """Return the number of events that wait."""
         return len(self._events)
 
     def oldest_s(self) -> float:
-        """Tell how long the oldest event has waited, in seconds."""
+        """Return how long the oldest event has waited, in seconds."""
         return time.monotonic() - self._events[0][2] if self._events else 0.0
 
     async def run(self) -> None:
         """Handle events until cancelled.
 
         Raises:
-            InvariantViolation: our bug; the process must not go on as the controller.
+            InvariantViolation: a bug; the process must not go on as the controller.
         """
         loop = asyncio.get_running_loop()
         while True:
@@ -126,18 +126,18 @@ class ControllerLoop:
             self.crash = self._crash_of(event, cause, bug)
             raise
         if isinstance(event, ClusterLoaded) or self.machine.view.active > was_active:
-            # Objects of the start-up stay for long and have no cycles: the collector need not look at them again.
+            # Objects of the start-up live long and have no cycles: the collector need not examine them again.
             gc.freeze()
         self.stats.handled(type(event).__name__, loop.time() - started, len(self._events))
         self._carry_out(ready, cause)
         if self.on_handled is not None:
             self.on_handled(envelope, ready)
         if ready.resigned and self.on_resigned is not None:
-            # The seat does not know yet that the machine resigned; after a lost election it does nothing.
+            # The seat does not know yet that the machine has resigned. If its term is over already, it does nothing.
             self.on_resigned(epoch, ready.resigned)
 
     def _crash_of(self, event: Event, cause: str, bug: Exception) -> Crash:
-        """Name what was handled: what the machine knows of it, the requests behind it, else the event."""
+        """Name the suspects: those that the machine knows and those of the requests behind them, else the event's."""
         suspects = [*self.machine.suspects]
         for its_cause in self.machine.suspected_causes:
             asked = self.callers.asked.get(its_cause)
@@ -153,8 +153,8 @@ class ControllerLoop:
             if self.on_notice is not None:
                 self.on_notice(notice)
         if ready.writes is not None:
-            # This only schedules the write. It starts at the loop's next turn, after the requests and replies below were
-            # handed over; channels encode requests later still, while ZooKeeper is at work.
+            # This only schedules the write. It starts in the loop's next pass, after the requests and replies below
+            # were handed over. Channels encode requests still later, while ZooKeeper works.
             self._spawn(self._write(ready.writes, cause))
         if self._channels is not None:
             for request in ready.requests:
@@ -217,7 +217,7 @@ class ControllerLoop:
                 self.post(SessionExpired(f"reading the cluster failed: {error}"))
 
     async def close(self) -> None:
-        """Cancel what is under way."""
+        """Cancel the writes and reads under way."""
         self._set_timer(None)
         for task in tuple(self._tasks):
             task.cancel()

@@ -1,7 +1,7 @@
 """The controller's seat on ZooKeeper: client, election, store and watches, joined.
 
-`app` gives it a registration and a `post`; it gives back a `ControllerStore` and events, the first of each term being
-`Elected` and the last `SessionExpired`.
+`app` gives it a registration and a `post`. The seat has a `ControllerStore`, and posts events: the first of each term
+is `Elected` and the last is `SessionExpired`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shunter.model.settings import Takeover
 
 
 class ControllerSeat:
-    """What one controller process needs of ZooKeeper. Used from one event loop."""
+    """One controller process's access to ZooKeeper. Use it from one event loop."""
 
     def __init__(
         self,
@@ -38,12 +38,12 @@ class ControllerSeat:
 
         Args:
             client: Not yet started.
-            registration: What we register as while we are the controller.
-            post: Where events go; called on the event loop.
+            registration: The registration of this process while it is the controller.
+            post: Takes the events; called on the event loop.
             takeover: When `/controller` may be taken.
             cool_down_seconds: See `Election`.
-            survey: See `Election`; gets what reads the registrations.
-            supervisor: Is told of each task that must not end, should it end.
+            survey: See `Election`; gets a reader of registrations.
+            supervisor: Watches the tasks that must not end.
         """
         self._post = post
         self.client = client
@@ -77,12 +77,12 @@ class ControllerSeat:
             self._supervisor.watch(task)
 
     def give_back(self, controller_epoch: int, reason: str) -> None:
-        """The core has resigned from this term: `/controller` must not stay ours without anybody behind it."""
+        """Give up `/controller`, because the core has resigned from this term and no longer acts as the controller."""
         self.election.give_back(controller_epoch, reason)
 
     @property
     def troubles(self) -> tuple[str, ...]:
-        """What keeps us from hearing of changes, or from being elected; each a sentence."""
+        """Reasons why this process may miss changes, or can't be elected; each is a sentence."""
         told: list[str] = []
         if not self.client.connected:
             told.append("no connection to ZooKeeper")
@@ -96,7 +96,7 @@ class ControllerSeat:
         return tuple(told)
 
     async def close(self) -> None:
-        """Give the controllership back, if it is ours, and end the session."""
+        """Give the controllership back, if this process has it, and end the session."""
         await self.election.resign()
         self._watches.stop()
         await self.client.close()

@@ -1,4 +1,4 @@
-"""How a controller of Shunter's stands, asked of its metrics port: one GET, bounded in size and time."""
+"""Asks a controller of Shunter for its status at its metrics port: one GET, bounded in size and time."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ WAYS = {
 
 @dataclass(frozen=True, slots=True)
 class ControllersPlace:
-    """Where all controllers of one cluster serve metrics, as `http://HOST:PORT`, and what it takes to ask them."""
+    """Metrics addresses of all controllers of one cluster, as `http://HOST:PORT`, and the token for them."""
 
     urls: tuple[str, ...]
     token_file: Path | None = None
     ca_file: Path | None = None
-    """PEM with the authorities of an https URL; None: the system's."""
+    """PEM file with the CA certificates for an https URL; None: the system's."""
 
 
 def ask_controller(url: str, place: ControllersPlace) -> ControllerStatus:
-    """Ask one of them. Blocks for a few seconds at the most.
+    """Ask one controller. Blocks for a few seconds at the most.
 
     Raises:
-        DriverError: it does not answer, or does not let us read.
-        FormatError: what answers is no controller of Shunter's, or a file can't be read.
+        DriverError: the controller does not answer, or refuses the token.
+        FormatError: the answer is not that of a controller of Shunter, or a file can't be read.
     """
     headers = {} if place.token_file is None else {"Authorization": f"Bearer {_token(place.token_file)}"}
     connection = _connection(url, place.ca_file)

@@ -1,9 +1,10 @@
-"""The crash-loop guard: what brought a controller down is kept from the next one for a while.
+"""The crash-loop guard: input that brought a controller down is kept from the next controllers for a while.
 
-Before a process ends by a bug it writes into `/admin/shunter/crashes` what it handled. Whoever is elected next, here or
-on another machine, reads that before the cluster, and treats those znodes like ones that it may not read (0035): what
-belongs to them is left alone, and they are read again when the time is over. A caller's request with the same content is
-refused meanwhile. Each time the same suspects bring a controller down, they are set aside for twice as long.
+Before a process ends by a bug, it writes the input that it handled (the suspects) into `/admin/shunter/crashes`. The
+next elected controller, on this machine or another, reads the suspects before the cluster. It treats their znodes like
+znodes that it may not read (0035): it leaves what belongs to them alone, and reads them again when the time is over. A
+caller's request with the same content is refused meanwhile. Each time the same suspects bring a controller down, they
+are set aside for twice as long.
 
 Source: docs/decisions/0061-crash-loops.md.
 """
@@ -30,11 +31,11 @@ from shunter.model.partition import TopicPartition
 
 LOG = logging.getLogger(__name__)
 WRITING_SECONDS = 3.0
-"""How long the end of a process waits until its crash is remembered."""
+"""How long an ending process waits for its crash to be written."""
 
 
 class GuardedZooKeeper(ZooKeeperClient):
-    """A client that gives `SET_ASIDE` for the data of znodes that are set aside, until their time is over."""
+    """A client that returns `SET_ASIDE` as the data of znodes that are set aside, until their time is over."""
 
     set_aside: Mapping[str, int] = {}
     """By path: until when, in milliseconds of `clock`."""
@@ -55,13 +56,13 @@ class GuardedZooKeeper(ZooKeeperClient):
         until_ms = self.set_aside.get(path)
         if until_ms is None or self.clock is None or self.clock.now_ms() >= until_ms:
             return znode
-        # What is withheld is asked for again every ten seconds, and taken for changed when it can be read.
+        # Withheld znodes are read again every ten seconds, and are treated as changed when they can be read.
         self.withheld.add(path)
         return (NOT_READ if znode is None else znode)._replace(data=SET_ASIDE)
 
 
 class CrashGuard:
-    """Remembers what brought this process down, and recalls what brought others down."""
+    """Writes down what brought this process down, and reads what brought other controllers down."""
 
     def __init__(self, client: GuardedZooKeeper, store: ZooKeeperStore, clock: Clock) -> None:
         """Join the parts; nothing is read yet."""
@@ -70,10 +71,10 @@ class CrashGuard:
         self._clock = clock
         client.clock = clock
         self._refused: dict[str, tuple[int, str]] = {}
-        """By a request's digest: until when it is refused, and what it did."""
+        """By a request's digest: until when the request is refused, and the crash that it may have caused."""
 
     async def recall(self) -> None:
-        """Read what is remembered, and set it aside; called with each election, before the cluster is read."""
+        """Read the remembered crashes and set their suspects aside: at each election, before the cluster is read."""
         now_ms = self._clock.now_ms()
         self._client.set_aside, self._refused = {}, {}
         try:
@@ -107,7 +108,7 @@ class CrashGuard:
         return f"this request is not tried again for {seconds} s, for {told}" if seconds > 0 else None
 
     async def remember(self, crash: Crash) -> None:
-        """Write down what brought us down, if that can be done soon; the process ends afterwards, whatever comes of it."""
+        """Write down what brought this process down, if that is possible in time. The process ends in any case."""
         now_ms = self._clock.now_ms()
         suspects = tuple(map(_remembered, crash.suspects))
         new = RememberedCrash(now_ms, now_ms, 1, crash.cause[:500] or "an event", crash.error or "a bug", suspects)
@@ -133,19 +134,19 @@ class CrashGuard:
 
 
 def _remembered(suspect: Suspect) -> tuple[str, str]:
-    """A request may hold anything, and be large: its digest is kept."""
+    """Return (kind, name) of a suspect. A request may be large and contain anything, so its name is a digest."""
     if suspect.kind is SuspectKind.CALLER:
         return suspect.kind.value, digest_of(suspect.name)
     return suspect.kind.value, suspect.name
 
 
 def digest_of(content: str) -> str:
-    """Give a short name to a request's content."""
+    """Return a short name for a request's content."""
     return hashlib.sha256(content.encode()).hexdigest()[:32]
 
 
 def path_of(kind: str, name: str) -> str | None:
-    """Where a suspect is; None for one that is no znode, or that a later version of ours has named."""
+    """Return the path of a suspect; None if it is not a znode, or if only a later version of Shunter knows its kind."""
     match kind:
         case SuspectKind.PARTITION.value:
             topic, _, number = name.rpartition("-")

@@ -1,16 +1,17 @@
-"""Whose request is next. Brokers' requests never wait here: this is the queue of everybody else.
+"""The order in which clients' requests are begun. Requests of proven brokers never wait here.
 
-One request of each principal (of each address, where nobody logs in) is begun in turn, and of these one of each
-connection, so that neither ten thousand requests on one connection nor a thousand connections of one client keep others
-waiting; and none of them may have more than its share of what is begun (`shares`). In one pass of the event loop
-only as many are begun as take about `PASS_SECONDS`, found by measuring.
+Requests are begun in turns: one of each principal (or of each address, if clients do not log in), and among a
+principal's connections one of each. So neither ten thousand requests on one connection nor a thousand connections of
+one client keep others waiting. No client may have more than its share of the begun requests (`shares`). One pass of the
+event loop begins only as many requests as take about `PASS_SECONDS`, which is found by measuring.
 
-When a broker's request comes, clients are left alone for a while: nothing of theirs is read, begun or written until it is
-answered, or for `ALONE_SECONDS`. After that they have a third of that for themselves, so that they keep a quarter of the time
-however much brokers ask; a broker that waits meanwhile lets few of them be looked at, and one be begun, in each pass.
+When a broker's request comes, clients are held back: no client's request is read, begun or written until the broker's
+is answered, or for `ALONE_SECONDS`. After that, clients have the loop for a third of that time, so that they keep a
+quarter of all time however much brokers ask. If a broker's request waits in that time, each pass reads only a few
+clients' sockets, and begins one request.
 
-Clients that don't read their answers can fill the room for answers, and clients that ask much can fill the bound of
-requests that are begun. Neither holds up a quick request: its answer is small, and a broker's first one is among them.
+Clients that don't read their answers can fill the room for answers, and clients that send much can reach the bound of
+begun requests. Neither delays a quick request: its answer is small, and a broker's first request is a quick one.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ from shunter.drivers.fair_selector import AT_MOST, FairSelector
 from shunter.drivers.shares import Share
 
 PASS_SECONDS = 0.001
-"""An ISR change takes some six passes: read, decide, write to ZooKeeper, hear of it, answer."""
+"""An ISR change takes some six passes: read, decide, write to ZooKeeper, hear the outcome, answer."""
 MOST_IN_A_PASS = 16
 HURRIED_SOCKETS = 2
 ALONE_SECONDS = 0.02
-"""Some six times what an ISR change takes where nobody else asks for anything."""
+"""Some six times the duration of an ISR change without other requests."""
 CLIENTS_PART = 1 / 3
-"""How long clients have us to themselves after brokers had, as a part of how long these had: a quarter of all time."""
+"""The clients' time after a time of brokers only, as a part of the latter: so clients have a quarter of all time."""
 MOST_QUICK = 100
-"""Quick requests that may be begun beyond the bound for all."""
+"""Quick requests that may be begun beyond the bound of all requests."""
 
 
 class Asker(Protocol):
-    """A connection, as the desk sees it."""
+    """The desk's view of a connection."""
 
     share: Share
 
@@ -46,15 +47,16 @@ class Asker(Protocol):
         ...
 
     def write_on(self) -> None:
-        """Write some more of an answer."""
+        """Write the next part of an answer."""
         ...
 
 
 class _Lane:
-    """Connections that have a request ready, by whose they are; each of these has its turn, then each of its connections.
+    """Connections with a request that is ready, by share. Shares have turns, and so have the connections of a share.
 
     Args:
-        may: tells whether one of a share may be begun. Few can be out of room at a time: each holds a great part of it.
+        may: whether a request of a share may be begun. Few shares can be full at a time: each holds a great part of all
+            room.
     """
 
     def __init__(self, may: Callable[[Share], bool]) -> None:
@@ -70,7 +72,7 @@ class _Lane:
         self.length += 1
 
     def next(self) -> Share | None:
-        """Tell whose turn it is; None where no share that waits has room."""
+        """Return the share whose turn it is; None if no waiting share may begin a request."""
         return next((share for share in self._rings if self._may(share)), None)
 
     def pop(self, share: Share) -> Asker:
@@ -86,9 +88,9 @@ class Desk:
     """Begins clients' requests in turns.
 
     Args:
-        most: requests of clients that may be begun and not yet answered.
-        room: tells whether there is room for answers.
-        selector: is told to look at no clients, or at fewer, while brokers wait.
+        most: how many requests of clients may be begun and not yet answered.
+        room: whether there is room for answers.
+        selector: is set to report no clients' sockets, or fewer of them, while brokers wait.
     """
 
     def __init__(self, most: int, room: Callable[[], bool], selector: FairSelector | None = None) -> None:
@@ -106,38 +108,38 @@ class Desk:
         self._share = MOST_IN_A_PASS
         self._scheduled_at: float | None = None
         self._alone_since: float | None = None
-        """Since when brokers have us for themselves."""
+        """Since when clients are held back; None: they are not."""
         self._shared_until = 0.0
         self._alarm: asyncio.TimerHandle | None = None
         self._patient: list[asyncio.Future[None]] = []
-        """Clients' requests that go on when brokers do not have us for themselves any more."""
+        """Begun requests of clients that go on when clients are no longer held back."""
 
     @property
     def waiting(self) -> int:
-        """Count the connections whose request waits for its turn."""
+        """The number of connections whose request waits for its turn."""
         return self._quick.length + self._ordinary.length
 
     @property
     def brokers_alone(self) -> bool:
-        """Whether clients are left alone now."""
+        """Whether clients are held back now."""
         return self._alone_since is not None
 
     def waits(self, share: Share) -> bool:
-        """Tell whether a request of somebody waits for its turn."""
+        """Whether an ordinary request of a share waits for its turn."""
         return share in self._ordinary
 
     def queue(self, asker: Asker, *, quick: bool) -> None:
-        """A connection has a request; `quick` ones (versions, and what brokers ask) don't wait behind the others."""
+        """Queue a connection that has a request. A `quick` one (ApiVersions, brokers' APIs) doesn't wait for others."""
         (self._quick if quick else self._ordinary).append(asker)
         self.wake()
 
     def write_later(self, asker: Asker) -> None:
-        """A connection has written its share of a long answer."""
+        """Queue a connection that has written its part of a long answer, to write on in its turn."""
         self._writers.append(asker)
         self.wake()
 
     def began(self, share: Share, *, broker: bool) -> None:
-        """A request is begun."""
+        """Note that a request is begun."""
         if broker:
             self.brokers += 1
             self._hurry()
@@ -147,7 +149,7 @@ class Desk:
             share.begun += 1
 
     def ended(self, share: Share, *, broker: bool) -> None:
-        """A request is answered, or its connection is gone."""
+        """Note that a request is answered, or its connection is closed."""
         if broker:
             self.brokers -= 1
             self._hurry()
@@ -159,7 +161,7 @@ class Desk:
             self.wake()
 
     def wake(self) -> None:
-        """Go on, if there is something to go on with."""
+        """Schedule a pass, if there is something to begin or to write."""
         if self._alone_since is not None or self._scheduled_at is not None:
             return
         if self._writers or self._next_quick() or self._next_ordinary():
@@ -177,7 +179,7 @@ class Desk:
             self._selector.at_most = HURRIED_SOCKETS if self.brokers else AT_MOST
 
     async def give_way(self) -> None:
-        """Let others have a turn in the middle of a client's request, and brokers as long as they have us for themselves."""
+        """Let other tasks run in the middle of a client's request, and wait as long as clients are held back."""
         await asyncio.sleep(0)
         while self._alone_since is not None:
             waiting = asyncio.get_running_loop().create_future()
@@ -214,7 +216,7 @@ class Desk:
             return
         began = time.perf_counter()
         if self._scheduled_at is not None:
-            # Requests begun in the last pass have run in this one, before us.
+            # Requests that the last pass began have run before this callback.
             slow = began - self._scheduled_at > PASS_SECONDS
             self._share = max(1, self._share // 2) if slow else min(MOST_IN_A_PASS, self._share + 1)
         self._scheduled_at = None

@@ -1,6 +1,6 @@
-"""SASL's mechanism DIGEST-MD5 (RFC 2831), the client's side of it, as ZooKeeper speaks it: authentication alone.
+"""The client's side of SASL DIGEST-MD5 (RFC 2831) as ZooKeeper uses it: authentication only (qop `auth`).
 
-kazoo would leave this to pure-sasl, which had its last release in 2019 (see docs/decisions/0085-zookeeper-secured.md).
+kazoo needs pure-sasl for this, whose last release was in 2019 (see docs/decisions/0085-zookeeper-secured.md).
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ _PAIR: Final = re.compile(r'([a-z-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^",\s]+))')
 _PLACE: Final = "challenge of SASL DIGEST-MD5"
 _COUNT: Final = "00000001"
 URI: Final = "zookeeper/zk-sasl-md5"
-"""ZooKeeper's servers take this for their name, wherever they are. Source: ZooKeeper's `SecurityUtils`."""
+"""The name of every ZooKeeper server, whatever its host. Source: ZooKeeper's `SecurityUtils`."""
 
 
 class DigestMd5:
     """One login.
 
     Args:
-        user: who logs in.
-        password: proves it; it is not sent.
-        uri: the service's.
-        own_nonce: for tests; else it is random.
+        user: the user's name.
+        password: the user's password; it is not sent.
+        uri: of the service.
+        own_nonce: for tests; None: random.
     """
 
     def __init__(self, user: str, password: str, uri: str = URI, own_nonce: str | None = None) -> None:
@@ -41,7 +41,7 @@ class DigestMd5:
         """Answer the server's challenge.
 
         Raises:
-            FormatError: it is none of this mechanism, or it wants what we don't do.
+            FormatError: not a challenge of this mechanism, or it requires options that are not implemented.
         """
         said = _pairs(challenge)
         nonce, realm = said.get("nonce"), said.get("realm", "")
@@ -68,7 +68,7 @@ class DigestMd5:
         return ",".join(parts).encode()
 
     def server_proved(self, last: bytes) -> bool:
-        """Tell whether the server's last word proves that it knows the password as well."""
+        """Whether the server's last message proves that it knows the password."""
         said = _pairs(last).get("rspauth", "")
         return bool(self._expected) and hmac.compare_digest(said.encode(), self._expected.encode())
 
@@ -83,7 +83,7 @@ def _quoted(text: str) -> str:
 
 
 def _octets(text: str) -> bytes:
-    """In ISO 8859-1 where that can be: so says section 2.1.2.1, although everything else is UTF-8."""
+    """Encode in ISO 8859-1 if possible (section 2.1.2.1 requires it here), else in UTF-8 as all other texts."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:

@@ -1,19 +1,21 @@
-"""Who is let in: room for clients, and room of their own for brokers, which clients can't take.
+"""Admission of connections: there is room for clients, and separate room for brokers, which clients can't take.
 
 A connection is a client's until it proves to be a broker's: by a request that only brokers send, with the id of a live
-broker and the epoch of its registration. That is the one thing that a client does not know, whatever address or client
-id it has. Until then:
+broker and the epoch of its registration. A client does not know the epoch, whatever its address or client id is. Until
+the proof:
 
-- While clients have room, everybody is let in as a client.
-- Where they have none, a newcomer is let into the **anteroom** and may send one request. A connection that speaks as a
-  broker (its client id is the id of a live broker, or it asks what only brokers ask) may stay there until it has proved
-  to be one. Any other takes the place of the client that has been idle for the longest, or is turned away.
-- As many clients as the anteroom has places may be read before other clients for a moment, if they speak as a broker.
-- The anteroom is small. Where it is full, the oldest connection from an address that no broker has registered is closed;
-  if there is none, the oldest of all. So a broker always gets in, also where it shares an address with clients, or comes
-  from another one than it registered.
+- While clients have room, every connection is let in as a client.
+- If clients have no room, a newcomer is let into the **anteroom** and may send one request. A connection that speaks as
+  a broker (its client id is the id of a live broker, or its request is one that only brokers send) may stay there until
+  it has proved to be one. Any other connection takes the place of the client that has been idle for the longest, or is
+  turned away.
+- Clients that speak as a broker may be read before other clients for a moment; at most as many as the anteroom has
+  places.
+- The anteroom is small. If it is full, the oldest connection from an address that no broker has registered is closed.
+  If there is none, and the newcomer's address is registered, the oldest connection of all is closed. So a broker gets
+  in even if it shares an address with clients, or connects from another address than the registered one.
 
-A connection that has proved to be a broker's is never closed to make room for others; of each broker the latest
+A connection that has proved to be a broker's is never closed to make room for others. Of each broker the latest
 `CONNECTIONS_PER_BROKER` are kept.
 """
 
@@ -31,18 +33,18 @@ from shunter.model.settings import WireLimits
 
 _Key = TypeVar("_Key", str, Principal)
 CONNECTIONS_PER_BROKER = 8
-"""A broker has three: for ISR changes, for producer ids, and one to shut down."""
+"""A broker opens three: for ISR changes, for producer ids, and for its controlled shutdown."""
 ANTEROOM = 64
 ANTEROOM_SECONDS = 5.0
 """How long a newcomer in the anteroom has for its first request."""
 IDLE_SECONDS = 1.0
-"""A client that has asked something more recently than that is not idle."""
+"""A client is idle if it was not active for so long."""
 _LOOKED_AT = 64
-"""How many of the idlest clients are looked at when room is needed."""
+"""How many of the idlest clients are examined when room is needed."""
 
 
 class GuestKind(Enum):
-    """Whose room a connection takes."""
+    """The kind of room that a connection takes."""
 
     CLIENT = "client"
     NEWCOMER = "newcomer"
@@ -50,14 +52,14 @@ class GuestKind(Enum):
 
 
 class Guest(Protocol):
-    """A connection, as the door sees it."""
+    """The door's view of a connection."""
 
     address: str
     principal: Principal
-    """Who logged in, or showed a certificate."""
+    """The principal by the login or the certificate."""
     kind: GuestKind
     broker: BrokerId | None
-    """Whose connection it is, once it has proved to be a broker's."""
+    """The broker's id, once the connection has proved to be a broker's."""
     opened: float
     last_active: float
 
@@ -67,7 +69,7 @@ class Guest(Protocol):
         ...
 
     def leave(self, reason: str, told: str) -> None:
-        """Close it, and say why."""
+        """Close the connection, and log why."""
         ...
 
 
@@ -76,7 +78,7 @@ class Door:
 
     Args:
         limits: how many connections there may be.
-        registered: tells whether a live broker has registered an address.
+        registered: whether a live broker has registered an address.
     """
 
     def __init__(self, limits: WireLimits, registered: Callable[[str], bool]) -> None:
@@ -90,18 +92,18 @@ class Door:
         self._claiming: set[Guest] = set()
 
     def everybody(self) -> list[Guest]:
-        """List all connections."""
+        """Return all connections."""
         brokers = (guest for guests in self._brokers.values() for guest in guests)
         return [*self._clients, *self._newcomers, *brokers]
 
     def count(self, kind: GuestKind) -> int:
-        """Count those of a kind."""
+        """Return the number of connections of a kind."""
         if kind is GuestKind.BROKER:
             return sum(map(len, self._brokers.values()))
         return len(self._clients if kind is GuestKind.CLIENT else self._newcomers)
 
     def kind_for(self, address: str) -> GuestKind | None:
-        """Tell which room a newcomer gets, and make room in the anteroom; None: it is turned away."""
+        """Return the room that a new connection gets, and make room in the anteroom; None: it is turned away."""
         if self._lack(address, ANONYMOUS) is None:
             return GuestKind.CLIENT
         if len(self._newcomers) < ANTEROOM:
@@ -116,7 +118,7 @@ class Door:
         return GuestKind.NEWCOMER
 
     def enter(self, guest: Guest) -> None:
-        """Take in a connection of the kind that was told."""
+        """Count a connection in the room of its kind."""
         if guest.kind is GuestKind.NEWCOMER:
             self._newcomers[guest] = None
         else:
@@ -125,10 +127,10 @@ class Door:
             self._by_principal.setdefault(guest.principal, OrderedDict())[guest] = None
 
     def become_client(self, guest: Guest, now: float) -> str | None:
-        """Let a newcomer into the clients' room, in the place of the idlest client if need be.
+        """Let a newcomer into the clients' room, if necessary in place of the idlest client.
 
         Returns:
-            The bound that it meets, where no client is idle enough to be closed for it; None if it is in.
+            The bound that it exceeds, if no client is idle enough to be closed for it; None if it is in.
         """
         for _ in range(3):
             lack = self._lack(guest.address, guest.principal)
@@ -146,10 +148,10 @@ class Door:
         return None
 
     def become_known(self, guest: Guest, principal: Principal, now: float) -> str | None:
-        """The principal of a connection is known: it takes the place of that principal's idlest client if need be.
+        """Count a connection to its principal, if necessary in place of that principal's idlest connection.
 
         Returns:
-            The bound that it meets, where no client is idle enough to be closed for it; None if it may stay.
+            The bound that it exceeds, if no connection is idle enough to be closed for it; None if it may stay.
         """
         counted = guest.kind is GuestKind.CLIENT and guest in self._clients
         if counted and self._lack_of(principal) and not self.make_room(now, self._by_principal[principal]):
@@ -161,7 +163,7 @@ class Door:
         return None
 
     def become_broker(self, guest: Guest, broker: BrokerId) -> None:
-        """A connection has proved to be this broker's."""
+        """Move a connection into the brokers' room: it has proved to be this broker's."""
         self.depart(guest)
         guest.kind, guest.broker = GuestKind.BROKER, broker
         guests = self._brokers.setdefault(broker, OrderedDict())
@@ -171,18 +173,18 @@ class Door:
             oldest.leave("room", f"broker {broker} has {CONNECTIONS_PER_BROKER} connections that are more recent")
 
     def may_claim(self, guest: Guest, now: float) -> bool:
-        """Tell whether a client that speaks as a broker may still be read before others: for a moment, and only a few."""
+        """Whether a client that speaks as a broker may still be read before others: a few may, for a moment."""
         if now > guest.opened + ANTEROOM_SECONDS or (guest not in self._claiming and len(self._claiming) >= ANTEROOM):
             return False
         self._claiming.add(guest)
         return True
 
     def stop_claiming(self, guest: Guest) -> None:
-        """A client is read in its ordinary turn from now on."""
+        """Read a client in its ordinary turn from now on."""
         self._claiming.discard(guest)
 
     def active(self, guest: Guest) -> None:
-        """A connection has said or heard something."""
+        """Note that a connection has sent or received something."""
         if guest.kind is GuestKind.CLIENT:
             self._clients.move_to_end(guest)
             self._by_address[guest.address].move_to_end(guest)
@@ -191,7 +193,7 @@ class Door:
             self._brokers[guest.broker].move_to_end(guest)
 
     def depart(self, guest: Guest) -> None:
-        """A connection is closed, or changes its room."""
+        """Stop counting a connection that is closed, or changes its room."""
         self._claiming.discard(guest)
         self._newcomers.pop(guest, None)
         if guest.kind is GuestKind.BROKER and guest.broker is not None:
@@ -205,10 +207,10 @@ class Door:
             self._forget(self._by_principal, guest.principal, guest)
 
     def make_room(self, now: float, of: Iterable[Guest] | None = None, count: int = 1) -> int:
-        """Close the idlest clients' connections.
+        """Close connections of the idlest clients.
 
         Returns:
-            How many were closed.
+            The number of connections closed.
         """
         idlest = islice(self._clients if of is None else of, _LOOKED_AT)
         going = [guest for guest in idlest if not guest.busy and now - guest.last_active >= IDLE_SECONDS][:count]
@@ -223,12 +225,12 @@ class Door:
             del counted[key]
 
     def _lack_of(self, principal: Principal) -> bool:
-        """Tell whether a principal has all its places; a client that has not logged in is counted by address alone."""
+        """Whether a principal has all its places. A client that has not logged in is counted by its address only."""
         taken = len(self._by_principal.get(principal, ()))
         return principal != ANONYMOUS and taken >= self.limits.max_connections_per_principal
 
     def _lack(self, address: str, principal: Principal) -> str | None:
-        """Tell which bound another client from an address would meet."""
+        """Return the bound that another client from an address would exceed; None: no bound."""
         if self._lack_of(principal):
             return "max.connections.per.principal"
         if len(self._by_address.get(address, ())) >= self.limits.max_connections_per_ip:

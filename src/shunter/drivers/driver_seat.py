@@ -1,7 +1,8 @@
-"""One executor per cluster and host: a locked file beside the journals, which the kernel unlocks whatever ends us.
+"""One executor per cluster and host: a locked file beside the journals. The kernel unlocks it however the process ends.
 
-A journal's lease keeps a second executor off the journal; this keeps off one that was given another journal for the
-same cluster. On another host nothing can: its executor finds our moves under way, and leaves them alone.
+A journal's lease keeps a second executor off the journal. This lock keeps off an executor that was given another
+journal for the same cluster. No file can keep off an executor on another host, but it finds this executor's moves under
+way and leaves them alone.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ class DriverSeat:
     """The right to drive one cluster from this host; kept until `leave`, or until the process ends."""
 
     def __init__(self, folder: Path, cluster_id: str, journal: str) -> None:
-        """Take it.
+        """Take the seat.
 
         Args:
-            folder: Where journals live by default, the same for all executors of one user.
+            folder: The default folder of journals, the same for all executors of one user.
             cluster_id: Of the cluster.
-            journal: Ours, named to whoever comes second.
+            journal: This executor's journal; an executor that finds the seat taken names it in its error.
 
         Raises:
-            SeatTaken: Somebody else has it; says who, and under which journal.
+            SeatTaken: Another process has the seat; the message names the process and its journal.
         """
         folder.mkdir(parents=True, exist_ok=True)
         try:
@@ -39,5 +40,5 @@ class DriverSeat:
             raise SeatTaken(told, retriable=False) from None
 
     def leave(self) -> None:
-        """Give it back."""
+        """Give the seat back."""
         self._lock.leave()

@@ -1,9 +1,9 @@
-"""Being the controller: standing for it, winning it in one multi, noticing its loss, giving it back.
+"""The election of the controller: to stand for it, win it in one multi, notice its loss, and give it back.
 
-Winning creates `/brokers/ids/N` and `/controller` and raises `/controller_epoch`, all or nothing: no broker can have
-our id then. The core withdraws the registration as soon as no broker needs it; a standby is never registered (Apache
-would place replicas on it). What an earlier session of ours, or a process of ours that is provably
-dead, left behind is removed in the same multi.
+The multi creates `/brokers/ids/N` and `/controller` and raises `/controller_epoch`, all or nothing: so no broker can
+have this controller's id then. The core removes the registration as soon as no broker needs it. A standby is never
+registered, because Apache would place replicas on it. Znodes left by an earlier session of this process, or by a
+Shunter process with this id that is provably dead, are removed in the same multi.
 """
 
 from __future__ import annotations
@@ -53,38 +53,38 @@ from shunter.model.settings import Takeover
 logger = logging.getLogger(__name__)
 
 MENDED_WITHIN_S = 5.0
-"""How often to look whether somebody put right what can't be read; not all of it is watched."""
+"""How often unreadable znodes are read again; not all of them are watched."""
 _MIGRATION_BEGUN = (
     f"{znodes.MIGRATION} is there: this cluster migrates to KRaft, whose controllers wait until every id in"
     f" {znodes.BROKER_IDS} has registered with them, and ours never does; delete {znodes.MIGRATION} if that was reverted"
 )
 OVERTAKEN_WITHIN_S = 2.0
-"""How long after a fenced write to wait for news of who was elected."""
+"""How long after a fenced write to wait for the news that another controller was elected."""
 UNFIT_FOR_S = 1.0
-"""How often to look again whether we could do the work: what it depends on is not watched."""
+"""How often the survey is repeated while it finds an obstacle: its result can't be watched."""
 SCOUT_EVERY_S = 15.0
-"""How often a standby looks whether it could do the work if it were elected."""
+"""How often a standby checks whether it could do the work if it were elected."""
 NOTED_WITHIN_S = 1.0
-"""How often to try again to note our id durably, while we lead without that."""
+"""How often to try again to note this controller's id durably, while it leads without the note."""
 PAUSE_S = 0.25
 PAUSE_AT_MOST_S = 30.0
-"""After a refusal of ZooKeeper's, or a term that our own core ended, the pause doubles from the one up to the other."""
+"""The pause after ZooKeeper's refusal, or a term that the core ended: it doubles from the first to the second."""
 LEAP_AT_MOST = 10
-"""After each term that was given back the next election raises the epoch by twice as much, up to 2 to this power.
+"""After each failure (as of `_pause`) the next election raises the epoch by twice as much, up to 2 to this power.
 
-Where somebody deleted `/controller_epoch`, brokers refuse every epoch up to the one that they know, which may be in the
-thousands; any epoch that nobody has had will do.
+If somebody deleted `/controller_epoch`, brokers refuse every epoch up to the one that they know, which may be in the
+thousands. Any epoch that no controller has had serves.
 """
 SETTLED_AFTER_S = 60.0
-"""A term that lasted this long was a good one: the next pause begins small again."""
+"""After a term that lasted this long, pauses begin with the shortest again."""
 
 
 _LOST_RACE = frozenset({NO_NODE, BAD_VERSION, NODE_EXISTS})
-"""How ZooKeeper refuses an election that somebody else has won meanwhile."""
+"""ZooKeeper's refusals of an election that another process has won meanwhile."""
 
 
 class Scene(NamedTuple):
-    """What an election looks at."""
+    """The znodes that decide whether to stand."""
 
     controller: Znode | None
     registration: Znode | None
@@ -93,7 +93,7 @@ class Scene(NamedTuple):
 
 
 class Election:
-    """Stands for the controllership until `resign`. Losing it is no end: it stands again as `takeover` allows."""
+    """Stands for the controllership until `resign`. After a loss it stands again, as `takeover` allows."""
 
     def __init__(
         self,
@@ -110,14 +110,14 @@ class Election:
 
         Args:
             client: A started client.
-            registration: What to register as; its epoch does not matter.
+            registration: The broker to register as; its epoch is not used.
             takeover: When `/controller` may be taken.
-            on_elected: Called at once when it was won.
-            on_lost: Called at once when it was lost, with the reason.
-            cool_down_seconds: With `preempt`: how long a controller that came while we watched is left in peace, so
-                that two that preempt don't depose one another for ever.
-            survey: Says why we could not do a controller's work, where that is so; asked before each election, and
-                now and then while somebody else is the controller.
+            on_elected: Called at once after an election was won.
+            on_lost: Called at once when the controllership is lost, with the reason.
+            cool_down_seconds: With `preempt`: how long a controller that was elected meanwhile is left alone, so that
+                two preempting candidates don't depose one another for ever.
+            survey: Returns why this process could not do a controller's work, or None; called before each election,
+                and now and then while another process is the controller.
         """
         self._client = client
         self._registration = registration
@@ -150,38 +150,38 @@ class Election:
 
     @property
     def epoch_version(self) -> int | None:
-        """The fence of the current term; None while we are not the controller."""
+        """The fence of the current term; None while this process is not the controller."""
         return None if self._elected is None else self._elected.epoch_version
 
     @property
     def obstacle(self) -> str | None:
-        """Why we are not the controller, in a sentence; None when nothing is known to be in the way."""
+        """Why this process is not the controller, in a sentence; None if no obstacle is known."""
         return self._told
 
     @property
     def refused(self) -> bool:
-        """Whether `obstacle` is something that keeps us from being elected though nobody else is the controller."""
+        """Whether `obstacle` prevents the election of this process though no other process is the controller."""
         return self._refused
 
     @property
     def unfit(self) -> str | None:
-        """Why a standby could not do a controller's work if it were elected now; None where nothing is known."""
+        """Why this standby could not do a controller's work if it were elected now; None if no reason is known."""
         return self._unfit if self._elected is None else None
 
     @property
     def tasks(self) -> tuple[asyncio.Task[None], ...]:
-        """What stands and holds, and what looks around meanwhile; none ends by itself."""
+        """The task of the election, and the task that surveys meanwhile; neither ends by itself."""
         return tuple(task for task in (self._task, self._scouting) if task is not None)
 
     def change_takeover(self, takeover: Takeover) -> None:
-        """Settings changed."""
+        """Take in a changed setting."""
         self._takeover = takeover
         self._changed.set()
 
     def fenced(self) -> None:
-        """A write of ours met another controller epoch: if we don't hear soon who was elected, nobody was.
+        """Note that a write met another controller epoch. If no other controller shows up soon, none was elected.
 
-        Somebody has written the epoch by hand. `/controller` is ours as before, and nothing that we write happens.
+        Then somebody has written the epoch by hand: `/controller` still belongs to this session, but its writes fail.
         """
         if self._elected is not None:
             asyncio.get_running_loop().call_later(OVERTAKEN_WITHIN_S, self._stand_anew, self._elected)
@@ -192,25 +192,25 @@ class Election:
             self._changed.set()
 
     def give_back(self, controller_epoch: int, reason: str) -> None:
-        """Our core does not act as the controller of this epoch any more: nobody may be kept waiting by our znode.
+        """Give up the term of this epoch, because the core has resigned: other candidates must not have to wait.
 
-        Nothing happens where that term is over already. We stand again after a pause, in which others may come first.
+        Nothing happens if that term is over already. This process stands again after a pause; others may be first.
         """
         if self._elected is not None and self._elected.controller_epoch == controller_epoch:
             self._given_up = reason
             self._changed.set()
 
     def start(self) -> None:
-        """Begin to stand."""
+        """Start the tasks."""
         loop = asyncio.get_running_loop()
         self._task = loop.create_task(self.run(), name="election")
         if self._survey is not None:
             self._scouting = loop.create_task(self._scout(self._survey), name="scout")
 
     async def _scout(self, survey: Callable[[], Awaitable[str | None]]) -> None:
-        """While somebody else is the controller: say in time that we could not take over.
+        """While another process is the controller, log early that this one could not take over.
 
-        A task of its own, because asking brokers takes seconds where they are slow, and an election must not wait.
+        It is a separate task because asking slow brokers takes seconds, and an election must not wait for that.
         """
         while True:
             if self._elected is None and self._client.connected:
@@ -224,7 +224,7 @@ class Election:
         self._unfit = unfit
 
     async def resign(self) -> None:
-        """Stop standing; if we are the controller, give it back at once."""
+        """Stop standing. If this process is the controller, give that up at once."""
         for task in self.tasks:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -239,7 +239,7 @@ class Election:
             logger.info("resigning left it to the end of the session: %s", refusal)
 
     async def run(self) -> None:
-        """Stand, hold, stand again, for ever."""
+        """Stand, hold, and stand again, for ever."""
         while True:
             try:
                 await self._stand()
@@ -259,7 +259,7 @@ class Election:
                 await asyncio.sleep(self._not_before_s - _monotonic_seconds())
 
     def _pause(self, why: str) -> None:
-        """Stand again later, and later each time; where somebody else comes first, so much the better."""
+        """Stand again after a pause, which is longer each time. Another candidate may be elected meanwhile."""
         pause = min(PAUSE_AT_MOST_S, PAUSE_S * 2.0 ** min(self._failures, 10))
         self._failures += 1
         self._not_before_s = _monotonic_seconds() + pause
@@ -272,7 +272,7 @@ class Election:
             self._told = obstacle
 
     async def _vacate(self) -> None:
-        """Remove what makes us the controller, where it still is our own; the fence keeps us off somebody else's."""
+        """Remove `/controller` and the registration if this session still owns them; the epoch's version is checked."""
         paths = (znodes.CONTROLLER_EPOCH, znodes.CONTROLLER, self._path)
         (epoch, controller, registration), _ = await self._client.get_many(paths)
         ours = [
@@ -282,11 +282,11 @@ class Election:
         ]
         if epoch is None or not ours:
             return
-        with contextlib.suppress(ConnectionLost):  # The next look finds what is left, and takes it for our own.
+        with contextlib.suppress(ConnectionLost):  # The next `_look` finds the znodes that are left, with this owner.
             await self._client.multi((CheckVersion(znodes.CONTROLLER_EPOCH, epoch.version), *ours))
 
     async def _stand(self) -> None:
-        """Wait for a chance and take it; back when we are the controller."""
+        """Wait for a chance, and take it. Return when this process is the controller."""
         while self._elected is None:
             self._changed.clear()
             await self._client.wait_connected()
@@ -310,17 +310,17 @@ class Election:
             ours = scene.registration is not None and scene.registration.owner == self._client.session_id
             if ours and scene.registration is not None and not await self._deregister(scene.registration):
                 again_in = MENDED_WITHIN_S if again_in is None else min(again_in, MENDED_WITHIN_S)
-            # Not `wait_for`: up to Python 3.11 it swallows a cancellation that comes together with the event, and
-            # a candidate that resigned would stand again.
+            # Not `wait_for`: up to Python 3.11 it loses a cancellation that comes together with the event, and a
+            # candidate that resigned would stand again.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(again_in):
                     await self._changed.wait()
 
     async def _look(self) -> Scene:
-        """Watch and read all that decides."""
+        """Watch and read the znodes that decide."""
         for path in (znodes.CONTROLLER, self._path, znodes.MIGRATION):
             await self._client.exists(path, watch=True)
-        # The epoch comes first: if another is elected while this is read, our multi fails on the epoch's version.
+        # The epoch is read first: if another process is elected meanwhile, the multi fails on the epoch's version.
         paths = (znodes.CONTROLLER_EPOCH, znodes.CONTROLLER, self._path, znodes.MIGRATION)
         (epoch, controller, registration, migration), _ = await self._client.get_many(paths)
         if epoch is None:
@@ -328,13 +328,13 @@ class Election:
             return await self._look()
         czxid = 0 if controller is None else controller.czxid
         if self._first_seen is None or self._first_seen[0] != czxid:
-            # A controller that was there before us may be preempted at once; one that came later is left in peace first.
+            # A controller that was there at the first look may be preempted at once; a later one only after a while.
             self._first_seen = (czxid, _monotonic_seconds() if self._looked else -1.0 - self._cool_down)
         self._looked = True
         return Scene(controller, registration, epoch, migration)
 
     def _obstacle(self, scene: Scene) -> tuple[str | None, float | None]:
-        """Say what is in the way, if anything, and in how many seconds to look again without being told to."""
+        """Return what is in the way, or None, and in how many seconds to look again if no watch fires."""
         if self._takeover is Takeover.NEVER:
             return "takeover is 'never'", None
         try:
@@ -352,7 +352,7 @@ class Election:
         return self._controller_in_the_way(scene, stale=stale)
 
     def _id_taken(self, registration: Znode) -> str:
-        """Say what holds our id: a live broker, or a process of ours whose session may not have ended yet."""
+        """Say what holds this id: a live broker, or a Shunter process whose session may not have ended yet."""
         id_ = self._registration.id
         session = f"session 0x{registration.owner:x}"
         try:
@@ -403,14 +403,14 @@ class Election:
         return None, None
 
     def _is_stale(self, registration: Znode) -> bool:
-        """Whether a registration under our id is of this session, or of a process of ours that is dead."""
+        """Whether a registration under this id is of this session, or of a Shunter process that is dead."""
         if registration.owner == self._client.session_id:
             return True
         process = decode_process(registration.data, self._path)
         return process is not None and is_dead(process)
 
     async def _take(self, scene: Scene) -> None:
-        """Try to win. After a lost connection the next look finds our own session's znodes, and takes them again."""
+        """Try to win. After a lost connection the next look finds this session's znodes, and replaces them."""
         now_ms = time.time_ns() // 1_000_000
         epoch = decode_controller_epoch(scene.epoch.data) + (1 << min(self._failures, LEAP_AT_MOST))
         operations: list[Operation] = [
@@ -434,7 +434,7 @@ class Election:
         except ZooKeeperRefused as refusal:
             if refusal.code in _LOST_RACE and not self._failures:
                 logger.info("the controllership was not won: %s", refusal)
-                self._failures = 1  # The next look shows who was faster.
+                self._failures = 1  # The next look shows which process was faster.
             else:
                 self._pause(f"nobody is the controller, and our election is refused: {refusal}")
             return
@@ -453,10 +453,10 @@ class Election:
             self._noted = await self._note_our_id(self._elected)
 
     async def _win(self, operations: list[Operation]) -> tuple[Committed, bool]:
-        """Write an election, and with it that our id is a controller's; whether that was written, too.
+        """Write an election and the note that this id is a controller's; return also whether the note was written.
 
-        Brokers may place replicas on our id as soon as it is registered, and we may lose the seat a moment later. Where the
-        note can't be written, or is there already, we are elected without it.
+        Brokers may place replicas on this id as soon as it is registered, and the controllership may be lost a moment
+        later. If the note can't be written, or exists already, the election is written without it.
         """
         try:
             return await self._client.multi((*operations, self._note())), True
@@ -469,19 +469,19 @@ class Election:
         return Create(znodes.controller_id(self._registration.id), encode_controller_id())
 
     async def _note_our_id(self, term: Elected) -> bool:
-        """Note durably that our id is a controller's, where the election could not: a successor has to know.
+        """Note durably that this id is a controller's, if the election could not: a successor has to know.
 
-        Fenced by this term. We lead without it, too, and False says that it has to be tried again.
+        The write is fenced by this term. If it fails, this process leads without the note, and False says to try again.
         """
         operations = (CheckVersion(znodes.CONTROLLER_EPOCH, term.epoch_version), self._note())
         while self._elected is term:
             try:
                 await self._client.multi(operations)
             except ConnectionLost:
-                continue  # Nobody knows whether it happened.
+                continue  # The note may have been written or not.
             except ZooKeeperRefused as refusal:
                 if refusal.code == BAD_VERSION:
-                    break  # Somebody else was elected.
+                    break  # Another process was elected.
                 if refusal.code != NODE_EXISTS:
                     self._could_not_note(str(refusal))
                     if refusal.code == NO_NODE and refusal.index > 0:
@@ -493,7 +493,7 @@ class Election:
         return True
 
     async def _make_the_folder(self) -> None:
-        """Make the folder of controllers' ids anew: the client makes it when it connects, and somebody has deleted it."""
+        """Create the folder of controllers' ids again: the client creates it when it connects, but it was deleted."""
         with contextlib.suppress(ConnectionLost, ZooKeeperRefused):
             await self._client.ensure((znodes.CONTROLLERS,))
 
@@ -508,7 +508,7 @@ class Election:
         self._not_noted = refusal
 
     async def _hold(self) -> str:
-        """Wait until we are not the controller any more; say why."""
+        """Wait until this process is no longer the controller; return why."""
         while True:
             self._changed.clear()
             if self._expired:
@@ -531,7 +531,7 @@ class Election:
             await self._wait_for_a_change()
 
     async def _wait_for_a_change(self) -> None:
-        """Wait until something may have changed, and until our id is noted, write that meanwhile."""
+        """Wait until something may have changed. Until this id is noted, try to write the note meanwhile."""
         while self._elected is not None and not self._noted:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(NOTED_WITHIN_S):
@@ -542,7 +542,7 @@ class Election:
         await self._changed.wait()
 
     async def _why_leave(self) -> str | None:
-        """Say why we must not be the controller though nobody has taken it from us; None where we may."""
+        """Return why this process must give the controllership up though it still has it; None if it may keep it."""
         if await self._client.exists(znodes.MIGRATION, watch=True) is not None:
             return _MIGRATION_BEGUN
         registration = await self._client.exists(self._path, watch=True)
@@ -551,7 +551,7 @@ class Election:
         return None
 
     async def _deregister(self, registration: Znode) -> bool:
-        """Take our registration away, for a standby has none; whether that was done. What is refused is tried again."""
+        """Remove the registration, because a standby must not have one; return whether that was done."""
         try:
             await self._client.multi((Remove(self._path, registration.version),))
         except (ConnectionLost, ZooKeeperRefused) as refusal:
@@ -561,7 +561,7 @@ class Election:
 
     def _lose(self, reason: str) -> None:
         if self._elected is None:
-            return  # We gave up before ZooKeeper could tell.
+            return  # `_give_up` was faster than ZooKeeper's news.
         self._elected = None
         self._first_seen = None
         if _monotonic_seconds() - self._elected_s > SETTLED_AFTER_S:
@@ -581,7 +581,7 @@ class Election:
         self._changed.set()
 
     def _give_up(self) -> None:
-        """ZooKeeper can't tell us that our session ended while we can't reach it: count the time ourselves."""
+        """Count the session as ended: while ZooKeeper can't be reached, it can't report the session's end."""
         self._expired = True
         self._lose(f"ZooKeeper was out of reach for {self._client.session_timeout_s:g} s, as long as our session lasts")
 
@@ -591,5 +591,5 @@ class Election:
 
 
 def _monotonic_seconds() -> float:
-    """The event loop's time, which a simulation can make its own."""
+    """Return the event loop's time, which a simulation can replace."""
     return asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""Drives the executor's core: carries out each `Ready` in its order, and brings back what came of it."""
+"""Drives the executor's core: carries out each `Ready` in its order, and returns the outcomes as events."""
 
 from __future__ import annotations
 
@@ -40,48 +40,49 @@ Answer = TypeVar("Answer")
 BUSY_S = 1.0
 """How long to wait before a locked journal is tried again."""
 HELD_MS = 1_000
-"""How long the lease counts as ours without looking again.
+"""How long the lease counts as held without another check.
 
-Far within its duration: of two that found it free at once, the later one takes it from the earlier at any moment.
+This is far shorter than the lease: if two executors found it free at the same time, the later one takes it from the
+earlier one at any moment.
 """
 RENEW_S = 4.0
 """How often the lease is renewed when nothing is written."""
 
 
 class Journal(Protocol):
-    """Where entries become durable. Calls block; each raises `DriverError`."""
+    """The durable store of entries. Calls block; each raises `DriverError`."""
 
     def load(self) -> tuple[JournalEntry, ...]:
-        """All entries."""
+        """Return all entries."""
         ...
 
     def append(self, entries: Sequence[JournalEntry], now_ms: int) -> None:
-        """Make entries durable, all or none, if we may."""
+        """Make entries durable, all or none, if this executor has the lease."""
         ...
 
     def renew(self, now_ms: int) -> None:
-        """Keep the lease."""
+        """Renew the lease."""
         ...
 
     def check(self) -> None:
-        """Raise if the lease is another's."""
+        """Raise if another executor has the lease."""
         ...
 
 
 class Claim(Protocol):
-    """The right to drive the cluster, which others see."""
+    """The right to drive the cluster, which other executors see."""
 
     async def granted(self) -> None:
-        """Wait for it; raise `DriverError` where somebody else has it."""
+        """Wait for the claim; raise `DriverError` if another executor has it."""
         ...
 
 
 class ExecutorEnded(DriverError):
-    """The executor ended before it looked at what was asked."""
+    """The executor ended before it answered a request."""
 
 
 def refused(error: DriverError, batch_id: int = 0) -> ev.JournalRefused:
-    """The event that tells the core that the journal or the claim was lost."""
+    """Make the event for the core that the journal or the claim was lost."""
     if isinstance(error, JournalFenced | ClusterClaimed):
         kind = ev.Fatal.TAKEN
     else:
@@ -90,7 +91,7 @@ def refused(error: DriverError, batch_id: int = 0) -> ev.JournalRefused:
 
 
 class ExecutionDriver:
-    """One executor at work. `listener` hears notices; it must not block."""
+    """Runs one executor. `listener` gets the notices; it must not block."""
 
     def __init__(
         self,
@@ -101,7 +102,7 @@ class ExecutionDriver:
         listener: Callable[[Notice], None],
         claim: Claim | None = None,
     ) -> None:
-        """Put the parts together; nothing runs yet. Without a `claim` the journal's lease alone is looked at."""
+        """Put the parts together; nothing runs yet. Without a `claim` only the journal's lease is checked."""
         self.core = core
         self.clock = clock
         self._journal = journal
@@ -118,27 +119,27 @@ class ExecutionDriver:
         self._bug: BaseException | None = None
 
     def post(self, event: ev.Event, cause: str) -> None:
-        """Hand an event to the core. `cause` names what it came from."""
+        """Hand an event to the core. `cause` names its origin."""
         self._queue.put_nowait((cause, event))
 
     def backlog(self) -> int:
-        """Events that wait for the core."""
+        """Return the number of events that wait for the core."""
         return self._queue.qsize()
 
     def under_way(self) -> int:
-        """Questions and requests whose answer is waited for."""
+        """Return the number of reads and requests that are not answered yet."""
         return len(self._tasks)
 
     def lease_seen_ms(self) -> int:
-        """When the journal's lease was looked at last and was ours, by this process's clock; 0: not yet."""
+        """Return when the last successful check of the lease began, by this process's clock; 0: never."""
         return self._held_ms
 
     def unanswered(self) -> int:
-        """Callers that wait for an answer."""
+        """Return the number of callers that wait for an answer."""
         return len(self._waiting)
 
     async def ask(self, cause: str, make: Callable[[ev.ReplyToken], ev.Event]) -> Reply:
-        """Hand in an event that is answered, and wait for the answer, which comes once it is durable."""
+        """Hand in an event that has an answer, and wait for the answer, which comes once the event is durable."""
         self._last_token += 1
         token = self._last_token
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
@@ -147,19 +148,19 @@ class ExecutionDriver:
         return await answer
 
     async def submit(self, plan_id: str, moves: Sequence[MoveOrder], options: ExecutionOptions) -> PlanReply:
-        """Hand in a plan; answered once it is durable."""
+        """Hand in a plan; return when it is durable."""
         reply = await self.ask("plan", lambda token: ev.PlanSubmitted(plan_id, tuple(moves), options, token))
         assert isinstance(reply, PlanReply)
         return reply
 
     async def command(self, command: Command) -> CommandReply:
-        """Hand in an order; answered once it is durable."""
+        """Hand in an order; return when it is durable."""
         reply = await self.ask("command", lambda token: ev.CommandReceived(command, token))
         assert isinstance(reply, CommandReply)
         return reply
 
     async def with_journal(self, work: Callable[[], Answer]) -> Answer:
-        """Do something with the journal in a thread, one at a time; try again while other processes keep it locked."""
+        """Use the journal in a thread, one use at a time; try again while another process keeps it locked."""
         while True:
             try:
                 async with self._journal_lock:
@@ -172,7 +173,7 @@ class ExecutionDriver:
             await asyncio.sleep(BUSY_S)
 
     async def run(self, *, forever: bool = False) -> Finish:
-        """Work until everything is done (or, `forever`, until something fatal), and say how it ended."""
+        """Work until everything is done (or, if `forever`, until a fatal error), and return how it ended."""
         renewing = asyncio.create_task(self._renew())
         try:
             while True:
@@ -190,7 +191,7 @@ class ExecutionDriver:
     _wake_at_ms: int | None = None
 
     async def _turn(self) -> Finish | None:
-        """One event, and everything that follows from it at once."""
+        """Handle one event, and the outcomes of its writes."""
         cause, event = await self._next()
         if self._bug is not None:
             raise self._bug
@@ -208,7 +209,7 @@ class ExecutionDriver:
             if ready.requests and not isinstance(outcome, ev.JournalRefused):
                 outcome = await self._check(written=written) or outcome
             if isinstance(outcome, ev.JournalRefused):
-                ready = replace(ready, requests=())  # An executor that lost its journal asks for nothing.
+                ready = replace(ready, requests=())  # An executor that lost its journal sends no requests.
             self._carry_out(ready)
             self._wake_at_ms = ready.wake_at_ms
             if ready.finish is not None and self._queue.empty():
@@ -235,13 +236,13 @@ class ExecutionDriver:
         return ev.JournalWritten(batch.batch_id)
 
     async def _hold(self, work: Callable[[], None]) -> None:
-        """Do something that fails if the lease is not ours, and remember when it was ours."""
+        """Do something that fails if another executor has the lease, and remember when this executor had it."""
         began_ms = self.clock.now_ms()
         await self.with_journal(work)
         self._held_ms = began_ms
 
     async def _check(self, *, written: bool) -> ev.JournalRefused | None:
-        """See that the lease is still ours before anything is asked for; `written`: a write of this turn has shown it."""
+        """Check the lease before requests are sent; `written`: a write of this turn has shown that it is held."""
         try:
             await self._still_ours(known=written)
         except DriverError as error:
@@ -249,12 +250,12 @@ class ExecutionDriver:
         return None
 
     async def _still_ours(self, *, known: bool = False) -> None:
-        """See that the lease is ours now. Also called between the requests of one change of settings, which take long.
+        """Check that this executor has the lease now; also between the requests of a change of settings, which is slow.
 
-        If the process stood still since the lease was seen, another may have it by now: then it is looked at again.
+        If the process stood still since the last check, another executor may have the lease: then it is checked again.
 
         Raises:
-            JournalFenced: somebody else drives.
+            JournalFenced: another executor drives the journal.
         """
         if self._claim is not None:
             await self._claim.granted()
@@ -262,7 +263,7 @@ class ExecutionDriver:
             await self._hold(self._journal.check)
         enough_ms = HELD_MS
         while (age_ms := self.clock.now_ms() - self._held_ms) > enough_ms:
-            enough_ms = age_ms  # Where each look takes so long, none would ever be fresh enough.
+            enough_ms = age_ms  # If each check takes this long, no check would ever be fresh enough.
             await self._hold(self._journal.check)
 
     def _carry_out(self, ready: Ready) -> None:
@@ -281,7 +282,7 @@ class ExecutionDriver:
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """End the executor if one of its questions ended in a bug of ours: the core would wait for the answer for ever."""
+        """End the executor if a read or request ended in a bug: the core would wait for its answer for ever."""
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             self._bug = task.exception()

@@ -1,10 +1,10 @@
-"""A selector with tiers: of the sockets of clients, only a few are told of at a time, and at times none.
+"""A selector with tiers: it reports only a few of the clients' sockets at a time, and at times none.
 
-asyncio runs everything that is ready in one pass, and looks at sockets before and after it. Three thousand clients that
+asyncio handles all ready sockets in one pass, and asks the selector only between passes. Three thousand clients that
 write at once would make one pass of 100 ms, in which a broker's AlterPartition is not even read. So the sockets of
-clients stand in an epoll of their own, which stands in the first one as a single socket: of what is ready in it, a pass
-takes at most `at_most`, the rest in the passes after. The kernel hands them out in turns. While `hold` is in force, neither
-clients nor those who come in are told of.
+clients are in a second epoll, which is in the first one as a single socket. A pass takes at most `at_most` ready
+sockets from it, and later passes take the rest. The kernel returns them in turns. During `hold`, neither clients'
+sockets nor new connections are reported.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from select import EPOLLIN, EPOLLOUT, epoll
 from typing import Any
 
 AT_MOST = 5
-"""Sockets of clients in one pass: each is read (64 KiB at most) or written to (64 KiB), some 50 µs."""
+"""Sockets of clients in one pass. Each is read or written once (64 KiB at most), which takes some 50 µs."""
 
 
 class FairSelector(selectors.BaseSelector):
-    """Give it to an event loop; then `set_back` what shall wait for its turn. Needs Linux's epoll."""
+    """A selector for an event loop; `set_back` puts a socket into the second tier. Needs Linux's epoll."""
 
     def __init__(self) -> None:
         self.at_most = AT_MOST
         self._first = selectors.EpollSelector()
         self._second = epoll()
         self._doors = epoll()
-        """Where clients come in: not told of while the second tier is held, and never bounded."""
+        """Listening sockets: not reported while the second tier is held, and never bounded."""
         self._gates = {tier.fileno(): tier for tier in (self._doors, self._second)}
-        """The tiers as they stand in the first one, in the order in which they are told of."""
+        """The tiers by their numbers in the first tier, in the order in which they are reported."""
         self._held = True
         self.hold(held=False)
         self._keys: dict[int, selectors.SelectorKey] = {}
         self._tiers: dict[int, epoll] = {}
-        """Where each socket of `_keys` is registered."""
+        """The tier in which each socket of `_keys` is registered."""
         self._behind: dict[int, epoll] = {}
-        """Where sockets are to be registered."""
+        """The tier in which a socket is to be registered; sockets that are not here belong to the first tier."""
 
     def set_back(self, fd: int) -> None:
-        """Let a socket stand in the second tier from now on, or from its registration on, until `forget`."""
+        """Put a socket into the second tier, from now or from its registration on, until `forget`."""
         self._put(fd, self._second)
 
     def set_aside(self, fd: int) -> None:
-        """Let a listening socket be told of, unless the second tier is held, from its registration on until `forget`."""
+        """Report a listening socket only while the second tier is not held, until `forget`."""
         self._put(fd, self._doors)
 
     def _put(self, fd: int, tier: epoll) -> None:
@@ -54,7 +54,7 @@ class FairSelector(selectors.BaseSelector):
             self.register(key.fileobj, key.events, key.data)
 
     def set_forward(self, fd: int) -> None:
-        """Let a socket stand in the first tier from now on."""
+        """Put a socket into the first tier from now on."""
         self._behind.pop(fd, None)
         key = self._keys.get(fd)
         if key is not None:
@@ -62,7 +62,7 @@ class FairSelector(selectors.BaseSelector):
             self._first.register(key.fileobj, key.events, key.data)
 
     def hold(self, *, held: bool) -> None:
-        """Tell of no client's socket, and of nobody who comes, while it is held. Cost: two calls of the kernel."""
+        """While held, report no client's socket and no new connection. Cost: two system calls."""
         if held is self._held:
             return
         self._held = held
@@ -73,7 +73,7 @@ class FairSelector(selectors.BaseSelector):
                 self._first.register(gate, selectors.EVENT_READ)
 
     def forget(self, fd: int) -> None:
-        """The socket is closed; its number may be given to another."""
+        """Forget a socket that was closed: the kernel may give its number to another socket."""
         self._behind.pop(fd, None)
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
@@ -106,7 +106,7 @@ class FairSelector(selectors.BaseSelector):
         return key
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """See `selectors`; what is left over for want of a turn is told the next time."""
+        """See `selectors`. Sockets beyond `at_most` are reported the next time."""
         ready = self._first.select(timeout)
         told = [each for each in ready if each[0].fd not in self._gates]
         if len(told) < len(ready):

@@ -1,4 +1,4 @@
-"""Keeps `/feature` valid while we are the controller, and changes it when asked to."""
+"""Keeps `/feature` valid while this process is the controller, and changes it on request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FeatureKeeper:
     Args:
         client: reads it.
         store: writes it.
-        protocol: tells the cluster's inter-broker protocol, the least of all live brokers'; None while that is unknown.
+        protocol: returns the oldest inter-broker protocol of all live brokers; None while that is unknown.
     """
 
     def __init__(self, client: ZooKeeperClient, store: ZooKeeperStore, protocol: Callable[[], Protocol | None]) -> None:
@@ -34,7 +34,7 @@ class FeatureKeeper:
         self._kept: tuple[int, Protocol] | None = None
 
     async def keep(self, controller_epoch: int) -> None:
-        """Make or mend `/feature`, once for each election and protocol; what ZooKeeper refuses is tried the next time."""
+        """Create or correct `/feature`, once for each election and protocol; after a refusal again at the next call."""
         protocol = self._protocol()
         if protocol is None or self._kept == (controller_epoch, protocol):
             return
@@ -47,7 +47,7 @@ class FeatureKeeper:
         try:
             await self._store.amend(decide)
         except RequestRejected:
-            return  # Somebody else is the controller now, and keeps it.
+            return  # Another process is the controller now.
         except FormatError as unreadable:
             _LOG.warning("left alone until somebody mends it: %s", unreadable)
         except DriverError as failure:
@@ -61,10 +61,10 @@ class FeatureKeeper:
         """Change finalized levels, durably.
 
         Returns:
-            Why an update was refused, or None, by feature.
+            By feature: why its update was refused, or None.
 
         Raises:
-            RequestRejected: none can be changed.
+            RequestRejected: no feature can be changed.
             FormatError: the znode can't be read.
             DriverError: ZooKeeper refuses.
         """
@@ -74,7 +74,7 @@ class FeatureKeeper:
             found = await self._client.get(znodes.FEATURE)
             kept = None if found is None else decode_features(found.data)
             protocol = self._protocol()
-            # `keep` may not have been here yet: an update finds what it will leave.
+            # `keep` may not have run yet, so the update starts from the levels that `keep` would write.
             valid = kept if protocol is None else kept_valid(kept, protocol)
             if valid is None or not valid.enabled:
                 raise RequestRejected(ErrorCode.INVALID_REQUEST, "Feature versioning system is disabled.")

@@ -1,4 +1,4 @@
-"""How many files this process may have open: each connection is one."""
+"""The limit on this process's open files: each connection is one."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import resource
 from typing import NamedTuple
 
 SPARE_FILES = 1_024
-"""Files kept for brokers' connections to us, ours to each broker (one, and up to four for requests passed on), ZooKeeper, logs."""
+"""Files kept for brokers' connections, connections to brokers (one each, the relay's up to four), ZooKeeper, logs."""
 LEAST_CONNECTIONS = 16
 
 
 class FileLimit(NamedTuple):
-    """What was found: the limit in force now, whether it was raised, and the connections that fit below it."""
+    """The present limit, the limit before (the same if it was not raised), and the connections that fit below it."""
 
     files: int
     raised_from: int
@@ -19,13 +19,13 @@ class FileLimit(NamedTuple):
 
 
 def make_room(connections: int) -> FileLimit:
-    """Raise the limit on open files as far as it takes and may be done without rights.
+    """Raise the limit on open files as far as necessary, and as far as an unprivileged process may.
 
     Args:
-        connections: how many are wanted for clients.
+        connections: the wanted number of clients' connections.
 
     Returns:
-        The connections that fit: those that are wanted, or fewer. At least 16.
+        The limits, and the connections that fit: the wanted number or fewer, at least 16.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + SPARE_FILES

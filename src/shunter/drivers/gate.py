@@ -1,4 +1,4 @@
-"""What secures one listener of ours: TLS, and a login."""
+"""The security of one listener: TLS and a login."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def _nobody(_user: str, _mechanism: str) -> ScramCredential | None:
 
 
 def kafkas_address(address: str) -> str:
-    """Write an address as Java does, and as permissions name it: of IPv6 all eight groups, without a scope."""
+    """Write an address as Java does, and as ACLs have it: an IPv6 address with all eight groups, without a scope."""
     try:
         known = ip_address(address.partition("%")[0])
     except ValueError:
@@ -33,10 +33,10 @@ class ListenerGate:
 
     Args:
         name: as clients and brokers know it.
-        security: what secures it.
-        tls: where TLS is spoken.
-        credential_of: where SCRAM's users are.
-        validator: of tokens, where OAUTHBEARER is served.
+        security: its settings.
+        tls: its contexts, if it has TLS.
+        credential_of: reads the credentials of SCRAM's users.
+        validator: of tokens, if OAUTHBEARER is served.
     """
 
     def __init__(
@@ -55,24 +55,24 @@ class ListenerGate:
 
     @property
     def asks(self) -> bool:
-        """Whether a TLS handshake or a login comes first, and costs us something before we know the client."""
+        """Whether a connection begins with a TLS handshake or a login, which cost time before the client is known."""
         return self.security.protocol is not SecurityProtocol.PLAINTEXT
 
     @property
     def tls(self) -> ssl.SSLContext | None:
-        """For connections to this listener; None where it does not speak TLS."""
+        """The context for connections to this listener; None if it does not use TLS."""
         return None if self._tls is None else self._tls.server
 
     def login(self) -> Login | None:
-        """Begin a connection's login; None where this listener asks for none."""
+        """Begin a connection's login; None if this listener has no login."""
         sasl = self.security.sasl
         return None if sasl is None else Login(sasl, self._credential_of, self._validator)
 
     def principal(self, tls_object: Any) -> Principal:
-        """Tell whose certificate was shown; ANONYMOUS without TLS, and where SASL is to tell it.
+        """Return the principal of the client's certificate; ANONYMOUS without TLS, or if the login decides it.
 
         Raises:
-            FormatError: no rule makes a principal of its subject.
+            FormatError: no rule maps the certificate's subject to a principal.
         """
         if self._tls is None or self.security.sasl is not None:
             return ANONYMOUS

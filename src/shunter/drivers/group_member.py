@@ -1,6 +1,6 @@
-"""A member of one of Kafka's groups, by hand: what a client library's consumer does, for a group that consumes nothing.
+"""A member of a consumer group of Kafka that consumes nothing, by the requests that a consumer would send.
 
-The coordinator keeps a member as long as it hears of it, and shows to all who ask where it is and what it said of itself.
+The coordinator keeps a member as long as it sends heartbeats, and shows the member's host and metadata to clients.
 Source: KIP-394 (the member's id comes first), the classic group protocol of Kafka 2.4 to 4.1.
 """
 
@@ -16,7 +16,7 @@ from kafka.protocol.consumer import HeartbeatRequest, JoinGroupRequest, LeaveGro
 PROTOCOL_TYPE = "shunter"
 PROTOCOL = "executor"
 REBALANCE_MS = 10_000
-"""A member that does not join again within this, when another one joins, is left out."""
+"""When a member joins, members that do not join again within this time are removed."""
 JOINED_WITHIN_MS = 30_000
 
 _MOVED = (
@@ -27,7 +27,7 @@ _MOVED = (
 
 
 class Member(NamedTuple):
-    """A member as the coordinator shows it. `told`: what it says of itself; b"" while others join."""
+    """A member as the coordinator shows it. `told`: its metadata; b"" while members join."""
 
     member_id: str
     client_id: str
@@ -39,13 +39,13 @@ class GroupMember:
     """One membership. Calls block; each raises kafka-python's errors."""
 
     def __init__(self, client: Any, group: str, told: bytes, session_ms: int) -> None:
-        """Begin outside of the group.
+        """Prepare; the group is not joined yet.
 
         Args:
             client: An Admin client of kafka-python.
-            group: Its name.
-            told: What the coordinator is to show of us.
-            session_ms: The coordinator removes a member that it has not heard of for so long.
+            group: The group's name.
+            told: The member's metadata, which the coordinator shows.
+            session_ms: The coordinator removes a member that sends no heartbeat for so long.
         """
         self._client = client
         self.group = group
@@ -55,11 +55,11 @@ class GroupMember:
         self.generation = -1
 
     def _ask(self, make: Callable[[], Any], *, within_ms: int | None = None) -> Any:
-        """Ask the coordinator. The caller looks at the answer's error; only "not the coordinator" is dealt with here."""
+        """Ask the coordinator. The caller checks the answer's error; only "not the coordinator" is handled here."""
         response = self._client._manager.run(self._send, make(), within_ms)  # noqa: SLF001
         error = kafka_errors.for_code(getattr(response, "error_code", 0))
         if error in _MOVED:
-            self._client._manager.cluster._coordinators.clear()  # noqa: SLF001  it remembers one that moved for ever
+            self._client._manager.cluster._coordinators.clear()  # noqa: SLF001  it would keep a moved one for ever
             raise error(f"group {self.group}")
         return response
 
@@ -68,11 +68,11 @@ class GroupMember:
         return await self._client._manager.send(request, coordinator, request_timeout_ms=within_ms)  # noqa: SLF001
 
     def members(self) -> list[Member]:
-        """Who is in the group now."""
+        """Return the present members of the group."""
         return self.described()[0]
 
     def described(self) -> tuple[list[Member], frozenset[int] | None]:
-        """Who is in the group now, and the codes of Kafka's operations that we may do to it; None: it is not told."""
+        """Return the present members, and the codes of this client's operations on the group (None: not known)."""
         response = self._ask(lambda: DescribeGroupsRequest(groups=[self.group], include_authorized_operations=True))
         (found,) = response.groups
         error = kafka_errors.for_code(found.error_code)
@@ -88,7 +88,7 @@ class GroupMember:
         return members, None if told is None else frozenset(int(code) for code in told)
 
     def join(self) -> str:
-        """Join, or join again; returns the leader's member id, who is the first that joined and is still there."""
+        """Join, or join again; return the leader's member id: the first member that joined and is still there."""
         response = self._join()
         if kafka_errors.for_code(response.error_code) is kafka_errors.MemberIdRequiredError:
             self.member_id = response.member_id
@@ -124,11 +124,11 @@ class GroupMember:
         )
 
     def beat(self) -> None:
-        """Say that we are there.
+        """Send a heartbeat.
 
         Raises:
-            RebalanceInProgressError: another one joins: join again.
-            UnknownMemberIdError, IllegalGenerationError: we were left out.
+            RebalanceInProgressError: another member joins: join again.
+            UnknownMemberIdError, IllegalGenerationError: the group has removed this member.
         """
         self._check(
             self._ask(
@@ -139,7 +139,7 @@ class GroupMember:
         )
 
     def remove(self, member_id: str) -> None:
-        """Take a member out, ourselves or another; nothing where it is not there."""
+        """Remove a member, this one or another. Nothing happens if the group does not have it."""
         response = self._ask(lambda: LeaveGroupRequest(group_id=self.group, member_id=member_id, max_version=2))
         if kafka_errors.for_code(response.error_code) is not kafka_errors.UnknownMemberIdError:
             self._check(response)

@@ -1,7 +1,7 @@
-"""Whose TLS handshake or login begins next: so many in a second, one of each address in turn.
+"""The order in which TLS handshakes and logins begin: a bounded number per second, one of each address in turn.
 
-A handshake costs the event loop a millisecond or two before anybody knows who comes. Addresses that live brokers have
-registered have a line of their own, of the same speed, so that no flood from elsewhere keeps a broker waiting.
+A handshake costs the event loop a millisecond or two before the peer's identity is known. Addresses that live brokers
+have registered have a separate queue with the same rate, so that a flood from other addresses does not delay a broker.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 BURST_SECONDS = 0.1
-"""What was not used in this time may be used at once."""
+"""Turns that were not used within this time may be used at once."""
 
 
 class _Waiter(NamedTuple):
-    """Somebody who waits."""
+    """A connection that waits for its turn."""
 
     future: asyncio.Future[None]
     gone: Callable[[], bool]
 
 
 class _Line:
-    """Connections that wait, by address; and how many may begin now."""
+    """Waiting connections by address, and the number of handshakes that may begin now."""
 
     def __init__(self, per_second: int, now: float) -> None:
         self._rings: OrderedDict[str, deque[_Waiter]] = OrderedDict()
@@ -33,7 +33,7 @@ class _Line:
         self._counted_at = now
 
     def take(self, now: float) -> bool:
-        """Use one turn, if there is one by now."""
+        """Use one turn, if one is available; return whether one was."""
         self._left = min(self._most, self._left + (now - self._counted_at) * self._per_second)
         self._counted_at = now
         if self._left < 1.0:
@@ -43,14 +43,14 @@ class _Line:
 
     @property
     def wait_seconds(self) -> float:
-        """How long until there is a turn."""
+        """Seconds until a turn is available."""
         return max(0.0, (1.0 - self._left) / self._per_second)
 
     def append(self, address: str, waiter: _Waiter) -> None:
         self._rings.setdefault(address, deque()).append(waiter)
 
     def __bool__(self) -> bool:
-        """Whether a connection still waits; those that are gone are forgotten."""
+        """Whether a connection still waits; closed connections are dropped."""
         while self._rings:
             address, ring = next(iter(self._rings.items()))
             while ring and (ring[0].future.done() or ring[0].gone()):
@@ -63,7 +63,7 @@ class _Line:
         return False
 
     def pop(self) -> _Waiter:
-        """Give the next, which has to be there."""
+        """Return the next waiting connection; there has to be one."""
         address, ring = self._rings.popitem(last=False)
         waiter = ring.popleft()
         if ring:
@@ -75,8 +75,8 @@ class Handshakes:
     """Lets handshakes begin.
 
     Args:
-        per_second: how many, of registered addresses and of all others, each.
-        registered: tells whether a live broker has registered an address.
+        per_second: the rate of registered addresses, and that of all other addresses.
+        registered: whether a live broker has registered an address.
         now: a monotonic clock, in seconds.
     """
 
@@ -87,7 +87,7 @@ class Handshakes:
         self._timers: dict[bool, asyncio.TimerHandle] = {}
 
     async def turn(self, address: str, gone: Callable[[], bool]) -> None:
-        """Wait for the turn of a connection from this address; one that is `gone` uses no turn, and need not wait."""
+        """Wait for the turn of a connection from this address. A connection that is `gone` uses no turn."""
         of_brokers = self._registered(address)
         line = self._lines[of_brokers]
         if not line and line.take(self._now()):

@@ -1,4 +1,4 @@
-"""What all connections share: room, turns, memory, and who decodes."""
+"""The resources that all connections share: room, turns, memory, and threads that decode."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from shunter.model.settings import WireLimits
 from shunter.wire.requests import ParsedRequest, decode_request
 
 DECODED_HERE_BYTES = 16_384
-"""A larger request is decoded beside the event loop: kio takes some milliseconds for each thousand elements."""
+"""A larger request is decoded in a thread: kio takes some milliseconds for each thousand elements."""
 
 
 class House:
-    """Shared by the connections of one server."""
+    """The resources that the connections of one server share."""
 
     def __init__(self, node: Node, limits: WireLimits, selector: FairSelector | None) -> None:
         self.node = node
@@ -43,16 +43,16 @@ class House:
         return self.answers.full and self.desk.waiting > 0
 
     def pool_of(self, kind: GuestKind) -> MemoryPool:
-        """Give the memory for requests of a kind: brokers have their own."""
+        """Return the memory pool for requests of a kind: brokers have a separate pool."""
         return self._pools[1 if kind is GuestKind.BROKER else 0]
 
     def lend(self, answer: Answer, share: Share) -> None:
-        """Count the memory of an answer that is about to be sent, for everybody and for who gets it."""
+        """Count the memory of an answer that is about to be sent: in total, and for its receiver."""
         self.answers.lend(answer)
         share.answers.lend(answer)
 
     def give_back(self, answer: Answer, share: Share) -> None:
-        """An answer is sent, or will never be."""
+        """Stop counting an answer that was sent, or never will be."""
         self.answers.give_back(answer)
         share.answers.give_back(answer)
         self.desk.wake()
@@ -62,12 +62,12 @@ class House:
         return self.pressed or (share.answers.full and self.desk.waits(share))
 
     async def decode(self, frame: bytes, peer: str, *, broker: bool) -> ParsedRequest:
-        """Decode a request; a large one in a thread, which shares nothing with us.
+        """Decode a request; a large one in a thread, which shares no state with the event loop.
 
         Args:
             frame: the request without its size.
-            peer: what errors name.
-            broker: whether a broker sent it: brokers don't wait for what clients sent.
+            peer: named in errors.
+            broker: whether a broker sent it: brokers' requests don't wait for those of clients.
 
         Raises:
             FormatError: malformed.
@@ -76,13 +76,13 @@ class House:
         if len(frame) <= DECODED_HERE_BYTES:
             return decode_request(frame, self.limits, peer)
         if broker not in self._decoders:
-            # One thread each: with more the event loop would wait for its turn behind all of them.
+            # One thread for brokers and one for clients: with more, the event loop would wait for all of them.
             self._decoders[broker] = ThreadPoolExecutor(1, "decoder")
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._decoders[broker], decode_request, frame, self.limits, peer)
 
     def turn_away(self, peer: str, bound: str) -> None:
-        """Count and log a connection that was not taken."""
+        """Count and log a connection that was turned away."""
         allowed = {
             "max.connections": self.limits.max_connections,
             "max.connections.per.ip": self.limits.max_connections_per_ip,
@@ -102,21 +102,21 @@ class House:
             self._selector.set_forward(fd)
 
     def set_aside(self, fd: int) -> None:
-        """Let nobody come in by a listening socket while brokers have us for themselves."""
+        """Accept no connections from a listening socket while clients are held back."""
         if self._selector is not None:
             self._selector.set_aside(fd)
 
     def forget_door(self, fd: int) -> None:
-        """A listening socket is closed."""
+        """Forget a listening socket that is closed."""
         if self._selector is not None:
             self._selector.forget(fd)
 
     def forget(self, fd: int, guest: Guest) -> None:
-        """A connection is closed."""
+        """Forget the socket of a connection that is closed."""
         if self._selector is not None and guest.kind is not GuestKind.BROKER:
             self._selector.forget(fd)
 
     def close(self) -> None:
-        """End the threads, if there are any."""
+        """End the threads that decode."""
         for decoder in self._decoders.values():
             decoder.shutdown(wait=False, cancel_futures=True)

@@ -1,8 +1,8 @@
-"""Looks for reference cycles while nothing else is to be done.
+"""Runs Python's garbage collector in quiet moments.
 
-Python looks at all objects when enough new ones were made, that is in the middle of the most work: with 100,000
-partitions and their requests each look holds the event loop for 100 ms and more. Here only young objects are looked at
-in between, and all of them in a quiet moment.
+Python itself collects all objects when enough new ones were made, that is during the most work: with 100,000 partitions
+and their requests each such collection blocks the event loop for 100 ms and more. Here only young objects are collected
+during work, and all objects in a quiet moment.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from collections.abc import Callable
 from shunter.drivers.supervision import Supervise
 
 YOUNG_THRESHOLDS = (1_000, 5, 1_000_000_000)
-"""How many new objects make Python look at the youngest; how many of these looks, at all young ones; never at all.
-Each object is looked at twice, whatever the numbers; smaller ones make more and shorter looks. With ten times as many, a
-look took 48 ms while thousands of clients came and went: what they leave behind is full of cycles."""
+"""Thresholds of `gc`: new objects until generation 0 is collected; such collections until generation 1 is; generation 2
+never is. Each object is examined twice, whatever the numbers; smaller numbers make more and shorter collections. With
+ten times as many, one took 48 ms while thousands of clients came and went, because closed connections leave cycles."""
 QUIET_SECONDS = 1.0
 INTERVAL_SECONDS = 60.0
 PATIENCE_SECONDS = 600.0
 
 
 class IdleCollector:
-    """Collects at most once in a minute, when nothing happened for a second; after ten minutes all the same.
+    """Collects at most once a minute, when nothing happened for a second; after ten minutes in any case.
 
-    What a controller reads when its term begins is frozen: Python looks at it no more. In the first quiet moment of
-    another term it is looked at once again, since a cycle may hold what was known in the term before.
+    The objects that a controller reads at the start of its term are frozen: Python examines them no more. In the first
+    quiet moment of the next term they are examined once, since a cycle may hold objects of the former term.
 
     Args:
-        activity: counts what happens; equal counts mean that nothing did.
-        term: names the term that this process is in; another name is another term.
+        activity: returns a count of what happened; equal counts mean that nothing did.
+        term: returns a number of the present term; another number is another term.
     """
 
     def __init__(self, activity: Callable[[], int], term: Callable[[], int] = lambda: 0) -> None:
@@ -43,13 +43,13 @@ class IdleCollector:
         self.longest_s = 0.0
 
     def start(self, supervise: Supervise = lambda _: None) -> None:
-        """Take over from Python's own collector, on the running loop; `supervise` gets the task that does."""
+        """Limit Python's own collector, and collect on the running loop; `supervise` gets the task."""
         gc.set_threshold(*YOUNG_THRESHOLDS)
         self._task = asyncio.get_running_loop().create_task(self._run(), name="idle-collector")
         supervise(self._task)
 
     async def close(self) -> None:
-        """End."""
+        """Stop the task."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

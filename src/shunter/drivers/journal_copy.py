@@ -1,7 +1,8 @@
-"""The entries of a SQLite journal once more, as lines of text beside it: what can be read when the file can't.
+"""A copy of a SQLite journal's entries as lines of text beside it, to be read if the journal itself can't be read.
 
-One line an entry: its number, its checksum, its JSON, with spaces between. Lines are written after the journal's own
-commit and are not synced, so the copy may lack the last entries after a loss of power; it is never read but for damage.
+Each entry is one line: its number, its checksum and its JSON, separated by spaces. Lines are written after the
+journal's own commit and are not synced, so the copy may lack the last entries after a loss of power. The copy is read
+only if the journal is damaged.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from shunter.formats.journal import VERSION, JournalRow, decode_line
 from shunter.model.execution import JournalEntry
 
 _TAIL_BYTES = 1_000_000
-"""So much of its end is looked at to find the last entry: an entry is smaller by far."""
+"""Bytes at the end of the copy that are read to find its last entry, which is far smaller."""
 
 
 class JournalCopy:
-    """The copy beside one journal. Where it can't be written, the journal goes on without it."""
+    """The copy beside one journal. If it can't be written, the journal goes on without it."""
 
     def __init__(self, journal: Path) -> None:
-        """Name it; nothing is read yet."""
+        """Choose the copy's path; nothing is read yet."""
         self.path = journal.with_name(f"{journal.name}.copy")
         self.lacks_some = False
-        """Entries could not be written: what is added behind the gap would be of no use. `make_whole` ends this."""
+        """Whether entries could not be written. Entries after such a gap can't be used, until `make_whole` succeeds."""
 
     def append(self, rows: Sequence[JournalRow]) -> None:
         """Add entries that are durable."""
@@ -37,7 +38,7 @@ class JournalCopy:
             self.lacks_some = True
 
     def make_whole(self, rows: Sequence[JournalRow]) -> None:
-        """Write all entries, where the copy does not end with the last of them."""
+        """Write all entries anew, unless the copy ends with the last of them."""
         if rows and not self.lacks_some and self._last() == _line(rows[-1]):
             return
         beside = self.path.with_name(f"{self.path.name}.new")
@@ -59,7 +60,7 @@ class JournalCopy:
             return b""
 
     def read(self) -> tuple[JournalEntry, ...]:
-        """Entries from the first on, as far as they are whole and follow one another."""
+        """Return the entries from the first on, up to the first that is damaged or missing."""
         readable: list[JournalEntry] = []
         try:
             with self.path.open("rb") as stream:
@@ -70,7 +71,7 @@ class JournalCopy:
                         break
                     readable.append(entry)
         except (OSError, ValueError, FormatError):
-            pass  # What comes before it is worth having.
+            pass  # The entries before the damage are returned.
         return tuple(readable)
 
 

@@ -1,10 +1,10 @@
 """The journal in one SQLite file per cluster: WAL mode, every batch one transaction, synced before it is answered.
 
-Beside it lies a copy of the entries as lines of text (`journal_copy`), for the day when the file itself can't be read.
+Beside the file is a copy of the entries as lines of text (`journal_copy`), in case the file itself can't be read.
 
-Tables: `about` (version, cluster), `entries` (sequence, body, checksum), `lease` (who drives it), `orders` (what other
-shells ask of whoever drives it). SQLite's own checksums end a torn write at the last whole transaction; a damaged file
-is refused, with what can still be read of it.
+Tables: `about` (version, rebuilt), `entries` (sequence, body, checksum), `lease` (the executor that drives it),
+`orders` (other shells' orders to that executor). SQLite's own checksums end a torn write at the last whole transaction.
+A damaged file is refused; the error has the entries that can still be read.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CREATE TABLE IF NOT EXISTS orders (
 
 
 class SqliteJournal:
-    """One journal file. Not thread-safe: one thread at a time, as `to_its_end` under a lock does."""
+    """One journal file. Not thread-safe: use it in one thread at a time, by `to_its_end` under a lock."""
 
     def __init__(
         self,
@@ -62,15 +62,15 @@ class SqliteJournal:
         """Open or create the file.
 
         Args:
-            path: Where the journal is; its folder is made.
-            owner: Names this process for the lease; no two have the same.
-            presence: Where and as what we run; None: this process.
-            database: Stands in for the file at `path`.
+            path: Of the journal; its folder is created.
+            owner: Names this process in the lease; it has to be unique.
+            presence: Host and process for the lease; None: this process.
+            database: Replaces the file at `path`.
 
         Raises:
-            JournalDamaged: it is no SQLite file, or its tables can't be read.
+            JournalDamaged: it is not a SQLite file, or its tables can't be read.
             JournalBusy: another process keeps it locked.
-            FormatError: it is of a version that is not understood.
+            FormatError: it has a version that is not understood.
         """
         self.path = path
         self.owner = owner
@@ -85,7 +85,7 @@ class SqliteJournal:
             with whole_batch(self._connection):
                 make_tables(self._connection, _SCHEMA)
                 if not self._connection.execute("SELECT 1 FROM entries LIMIT 1").fetchone():
-                    # New, or torn before anything was ever answered: a journal that says nothing is a new one.
+                    # A journal without entries counts as new, also after a torn first write: nothing was answered yet.
                     self._connection.execute("INSERT OR IGNORE INTO about VALUES ('version', ?)", (str(VERSION),))
             self.version = self._read_version()
             if self.version < VERSION:
@@ -101,21 +101,21 @@ class SqliteJournal:
             _sync_folder(path.parent)
         self._identity = None if database is not None else _identity(path)
         self._size, self._written_ns = (0, 0) if database is not None else _shape(path)
-        """Bytes that the file had at least: a journal never becomes smaller. When it was written last: in WAL mode that is
-        seldom, when SQLite takes over what is in the log beside it; and then it is read once, as another shell would."""
+        """Size of the file, which never shrinks, and when it was last written. In WAL mode that is seldom: when SQLite
+        copies the write-ahead log into it. After that, the file is read once as another process would read it."""
 
     def _rebuild(self) -> None:
-        """A journal that is gone while its copy is there was lost, or moved away for being damaged: it is made anew."""
+        """Write a new file's entries from the copy: the former file was lost, or moved away because it was damaged."""
         entries = () if self._copy is None else self._copy.read()
         rows = [encode_line(entry) for entry in entries]
         with self._guarded(), whole_batch(self._connection):
             if not rows or self._connection.execute("SELECT 1 FROM entries LIMIT 1").fetchone():
-                return  # Nothing is to be made, or somebody else was quicker.
+                return  # There is nothing to write, or another process has written it already.
             self._connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
             self._connection.execute("INSERT OR REPLACE INTO about VALUES ('rebuilt', ?)", (str(len(rows)),))
 
     def take_rebuilt(self) -> int:
-        """How many entries came from the copy because the file was gone; told once, whichever process made it anew."""
+        """Return how many entries came from the copy because the file was lost; only the first call returns them."""
         with self._guarded(), whole_batch(self._connection):
             row = self._connection.execute("SELECT value FROM about WHERE name = 'rebuilt'").fetchone()
             self._connection.execute("DELETE FROM about WHERE name = 'rebuilt'")
@@ -131,7 +131,7 @@ class SqliteJournal:
         return version
 
     def _upgrade(self) -> None:
-        """Rewrite the rows of the version before in one transaction, so that both never stand side by side."""
+        """Rewrite the rows of an older version in one transaction, so that a file never has rows of both versions."""
         rows = self._connection.execute("SELECT sequence, body FROM entries ORDER BY sequence").fetchall()
         entries = [
             decode_line(JournalRow(sequence, body, None), self.version, str(self.path)) for sequence, body in rows
@@ -151,7 +151,7 @@ class SqliteJournal:
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
-        """SQLite's errors as ours."""
+        """Convert SQLite's errors to the journal's."""
         try:
             yield
         except sqlite3.IntegrityError as error:
@@ -190,16 +190,16 @@ class SqliteJournal:
         return tuple(readable)
 
     def _damaged(self, place: str, rule: str, readable: Sequence[JournalEntry]) -> JournalDamaged:
-        """The damage, with what can be read: of the file before it, or more of the copy beside it."""
+        """Make the error, with the readable entries: of the file before the damage, or of the copy if it has more."""
         copied = () if self._copy is None else self._copy.read()
         return JournalDamaged(place, rule, copied if len(copied) > len(readable) else tuple(readable))
 
     def append(self, entries: Sequence[JournalEntry], now_ms: int) -> None:
-        """Make entries durable, all or none, if the lease is still ours; it is renewed by the way.
+        """Make entries durable, all or none, if this executor still has the lease, which is renewed too.
 
         Raises:
-            JournalFenced: somebody else has the lease, or wrote since.
-            DriverError: the disk refuses.
+            JournalFenced: another executor has the lease, or wrote since.
+            DriverError: the file can't be written.
         """
         rows = [encode_line(entry) for entry in entries]
         self._still_there()
@@ -218,7 +218,7 @@ class SqliteJournal:
         """Take the lease.
 
         Raises:
-            JournalHeld: another executor has it, and it is neither expired nor of a dead process on this host.
+            JournalHeld: another executor has the lease, which is neither expired nor of a dead process on this host.
         """
         with self._guarded(), whole_batch(self._connection):
             holder = self._holder()
@@ -232,20 +232,20 @@ class SqliteJournal:
             self._copy.make_whole(rows)
 
     def renew(self, now_ms: int) -> None:
-        """Keep the lease.
+        """Renew the lease.
 
         Raises:
-            JournalFenced: somebody else has it.
+            JournalFenced: another executor has it.
         """
         self._still_there()
         with self._guarded(), whole_batch(self._connection):
             self._renew(now_ms)
 
     def check(self) -> None:
-        """See whether the lease is still ours.
+        """Check that this executor still has the lease.
 
         Raises:
-            JournalFenced: somebody else has it.
+            JournalFenced: another executor has it.
         """
         self._still_there()
         with self._guarded():
@@ -261,10 +261,10 @@ class SqliteJournal:
         return [JournalRow(int(sequence), str(body), checksum) for sequence, body, checksum in found]
 
     def _still_there(self) -> None:
-        """See that the file which we drive is the one of that name; what was deleted is written again from what we have.
+        """Check that the open file still has its name. If it was deleted, write it again from the open one.
 
         Raises:
-            JournalRestored: it was deleted, or replaced by one that says nothing, and is there again: try again.
+            JournalRestored: it was deleted, or replaced by an empty journal, and was written again: try again.
             JournalFenced: another journal has its name.
         """
         if self._identity is None:
@@ -281,7 +281,7 @@ class SqliteJournal:
                 beside.unlink(missing_ok=True)
                 with contextlib.closing(_open_file(beside)) as whole:
                     self._connection.backup(whole)
-                    whole.execute("PRAGMA journal_mode=DELETE")  # Nothing of it may lie in a file of another name.
+                    whole.execute("PRAGMA journal_mode=DELETE")  # So that all of it is in this one file.
                 for suffix in ("-wal", "-shm"):
                     self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
                 beside.replace(self.path)
@@ -305,11 +305,13 @@ class SqliteJournal:
             self._copy.make_whole(self._rows())
 
     def _still_whole(self) -> None:
-        """See that the file was not cut off or written over: SQLite goes on with what it remembers, and no other process can read it.
+        """Check that the file was not truncated or overwritten.
+
+        SQLite would go on with the pages that it has in memory, and no other process could read the file.
 
         Raises:
-            JournalRestored: it was damaged, and is whole again: try again.
-            JournalUnusable: it was damaged, and can't be made whole.
+            JournalRestored: it was damaged, and was written again: try again.
+            JournalUnusable: it was damaged, and can't be written again.
         """
         size, written_ns = _shape(self.path)
         if size < self._size:
@@ -337,20 +339,20 @@ class SqliteJournal:
         raise JournalRestored(f"{told}: it was written again, whole", retriable=True)
 
     def _reads_whole(self) -> bool:
-        """Whether somebody else finds every entry in the file as it was written, and the tables beside them whole."""
+        """Whether a new connection finds every entry in the file intact, and all tables too."""
         try:
             with contextlib.closing(_open_file(self.path)) as fresh:
                 rows = fresh.execute("SELECT sequence, body, checksum FROM entries ORDER BY sequence")
                 found = sum(JournalRow(*row).fits for row in rows)
                 whole = fresh.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
         except sqlite3.DatabaseError as error:
-            return _is_locked(error)  # Somebody works on it; the next look tells.
+            return _is_locked(error)  # Another process uses the file; the next check decides.
         except (TypeError, AttributeError):
-            return False  # What stands there is no text any more.
+            return False  # A column has a value of another type.
         return whole and found >= self._last_sequence
 
     def _remembered(self) -> list[JournalRow] | None:
-        """All entries that were ever written, as SQLite remembers them or as the copy has them; None: neither has all."""
+        """Return all entries that were ever written, from SQLite's memory or from the copy; None if neither has all."""
         last = self._last_sequence
         with contextlib.suppress(DriverError):
             rows = self._rows()
@@ -360,7 +362,7 @@ class SqliteJournal:
         return [encode_line(entry) for entry in copied] if len(copied) == last else None
 
     def _write_anew(self, database: sqlite3.Connection, rows: Sequence[JournalRow]) -> None:
-        """Write a journal of these entries that we drive. Orders without an answer are not in it."""
+        """Write a journal with these entries and this executor's lease. Orders are lost."""
         database.execute("BEGIN IMMEDIATE")
         for statement in _SCHEMA.split(";\n"):
             if statement.strip():
@@ -380,12 +382,12 @@ class SqliteJournal:
             raise JournalFenced(f"{self.path} is driven by {holder or 'nobody'} now, not by us", retriable=False)
 
     def release(self) -> None:
-        """Give the lease back, if it is ours."""
+        """Give the lease back, if this executor has it."""
         with self._guarded(), whole_batch(self._connection):
             self._connection.execute("DELETE FROM lease WHERE owner = ?", (self.owner,))
 
     def holder(self, now_ms: int) -> LeaseHolder | None:
-        """Which executor drives the journal now; None when none does."""
+        """Return the executor that drives the journal now; None if no executor does."""
         with self._guarded():
             holder = self._holder()
         return None if holder is None or self._presence.lapsed(holder, now_ms) else holder
@@ -395,7 +397,7 @@ class SqliteJournal:
         return None if row is None else LeaseHolder(str(row[0]), str(row[1]), int(row[2]), int(row[3]))
 
     def order(self, kind: str, document: object, now_ms: int) -> int:
-        """Ask something of the executor that drives the journal; returns the order's number."""
+        """Send an order to the executor that drives the journal; return the order's number."""
         body = orjson.dumps(document).decode()
         with self._guarded(), whole_batch(self._connection):
             row = self._connection.execute(
@@ -404,7 +406,7 @@ class SqliteJournal:
         return int(row[0])
 
     def orders(self) -> tuple[OrderRow, ...]:
-        """Orders without an answer, in the order in which they came."""
+        """Return the orders without an answer, oldest first."""
         with self._guarded():
             rows = self._connection.execute(
                 "SELECT number, at_ms, kind, body, answer FROM orders WHERE answer IS NULL ORDER BY number"
@@ -417,13 +419,13 @@ class SqliteJournal:
             self._connection.execute("UPDATE orders SET answer = ? WHERE number = ?", (text, number))
 
     def answer_to(self, number: int) -> str | None:
-        """The answer to an order; None as long as there is none."""
+        """Return the answer to an order; None if there is none yet."""
         with self._guarded():
             row = self._connection.execute("SELECT answer FROM orders WHERE number = ?", (number,)).fetchone()
         return None if row is None or row[0] is None else str(row[0])
 
     def withdraw(self, number: int, now_ms: int) -> bool:
-        """Take back an order without an answer, if no executor drives the journal; says whether that is done."""
+        """Withdraw an order without an answer, if no executor drives the journal; return whether it was withdrawn."""
         with self._guarded(), whole_batch(self._connection):
             holder = self._holder()
             if holder is not None and not self._presence.lapsed(holder, now_ms):
@@ -437,7 +439,7 @@ class SqliteJournal:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Which file has this name; None: there is none."""
+    """Return the device and inode of the file with this name; None if there is none."""
     try:
         found = path.stat()
     except OSError:
@@ -446,13 +448,13 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _shape(path: Path) -> tuple[int, int]:
-    """Bytes of a file, and when it was written last, in nanoseconds."""
+    """Return a file's size in bytes, and when it was last written, in nanoseconds."""
     found = path.stat()
     return found.st_size, found.st_mtime_ns
 
 
 def _is_replaceable(path: Path, ours: Sequence[JournalRow]) -> bool:
-    """Whether this is only what a shell made that looked for the journal meanwhile: empty or from its copy, without a lease."""
+    """Whether another shell created this file when it looked for the journal: from the copy or empty, and no lease."""
     try:
         with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
             found = database.execute("SELECT sequence, checksum FROM entries ORDER BY sequence").fetchall()
@@ -467,19 +469,19 @@ def _open_file(path: Path) -> sqlite3.Connection:
 
 
 def _is_new(path: Path) -> bool:
-    """Whether there is no file yet; its folder is there in any case afterwards."""
+    """Whether there is no file yet; its folder is created if necessary."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return not path.exists() or path.stat().st_size == 0
 
 
 def _kind(error: sqlite3.DatabaseError) -> int | None:
-    """SQLite's kind of the error, without its details. What the library raises by itself has none."""
+    """Return SQLite's primary error code; None for an error that Python's library raised by itself."""
     code = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
 
 
 def _is_locked(error: sqlite3.DatabaseError) -> bool:
-    """Whether it is a matter of waiting."""
+    """Whether another process has locked the file for now."""
     return _kind(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
@@ -492,14 +494,14 @@ _READ_FAILED = (
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:
-    """Whether the file itself is the reason: not a lock, a missing right, or a disk that takes no more writes."""
+    """Whether the file itself is the reason: not a lock, a missing right, or a disk that can't be written."""
     if _kind(error) == sqlite3.SQLITE_IOERR:
         return error.sqlite_errorcode in _READ_FAILED
     return not _is_locked(error) and _kind(error) not in (*_NO_ACCESS, sqlite3.SQLITE_FULL)
 
 
 def _way_out(error: sqlite3.DatabaseError, path: Path) -> str:
-    """What keeps us from writing, and what to do about it; "" where SQLite's own words have to do."""
+    """Return an explanation of why the file can't be written, and what to do; "" if SQLite's message has to suffice."""
     if _kind(error) in _NO_ACCESS:
         return f"; this needs a file, and a folder, that this account may write to ({path.parent})"
     if _kind(error) == sqlite3.SQLITE_FULL or (_kind(error) == sqlite3.SQLITE_IOERR and not _is_damage(error)):

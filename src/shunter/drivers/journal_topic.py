@@ -1,9 +1,9 @@
-"""The journal in the cluster itself, for executors that must outlive their host: one compacted topic.
+"""The journal in the cluster itself, for executions that must outlive the executor's host: one compacted topic.
 
-Keys: `entry-N` (an entry, with its checksum), `lease` (who drives it), `order-ID` (what other shells ask) and
-`answer-N`. The topic has one partition, so there is one order. Every batch is a transaction under one transactional
-id: whoever takes the lease fences the producer before, whose transaction then fails as a whole. Readers see committed
-transactions alone.
+Keys: `entry-N` (an entry, with its checksum), `lease` (the executor that drives it), `order-ID` (orders of other
+shells) and `answer-N`. The topic has one partition, so its records have one order. Every batch is a transaction under
+one transactional id: an executor that takes the lease fences the former executor's producer, whose transaction then
+fails as a whole. Readers see only committed transactions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ REPLICAS = 3
 ANSWERED_WITHIN_S = 20.0
 POLL_MS = 500
 ATTEMPTS = 60
-"""Polls without a record until reading is given up."""
+"""Polls in a row without a record after which reading fails."""
 
 _FENCED = (
     kafka_errors.ProducerFencedError,
@@ -43,7 +43,7 @@ _FENCED = (
 
 
 class Clients(NamedTuple):
-    """What connects, so that others can stand in for it; consumers and producers are the library's classes."""
+    """Makers of the clients, so that tests can replace them; consumer and producer are the library's classes."""
 
     admin: Any = connected
     consumer: Any = KafkaConsumer
@@ -52,7 +52,7 @@ class Clients(NamedTuple):
 
 @dataclass(slots=True)
 class _Seen:
-    """What the topic holds, as far as it was read."""
+    """The topic's contents, as far as they were read."""
 
     rows: dict[int, JournalRow] = field(default_factory=dict[int, JournalRow])
     lease: LeaseHolder | None = None
@@ -62,7 +62,7 @@ class _Seen:
 
 
 def topic_exists(configuration: Mapping[str, Any], topic: str) -> bool:
-    """Whether there is such a topic."""
+    """Whether a topic exists."""
     admin = connected(configuration)
     try:
         return topic in admin.list_topics()
@@ -71,7 +71,7 @@ def topic_exists(configuration: Mapping[str, Any], topic: str) -> bool:
 
 
 class TopicJournal:
-    """One journal topic. One thread at a time."""
+    """One journal topic. Use it in one thread at a time."""
 
     def __init__(
         self,
@@ -82,17 +82,17 @@ class TopicJournal:
         presence: Presence | None = None,
         clients: Clients | None = None,
     ) -> None:
-        """Connect; the topic is made if it is not there.
+        """Connect; the topic is created if it does not exist.
 
         Args:
             configuration: kafka-python's names, as for the Admin client.
-            topic: The journal's topic, for this cluster alone.
-            owner: Names this process for the lease; no two have the same.
-            presence: Where and as what we run; None: this process.
-            clients: Stand in for kafka-python's.
+            topic: The journal's topic, for this cluster only.
+            owner: Names this process in the lease; it has to be unique.
+            presence: Host and process for the lease; None: this process.
+            clients: Replace kafka-python's.
 
         Raises:
-            DriverError: the cluster does not answer, or does not let us.
+            DriverError: the cluster does not answer, or a right is missing.
         """
         self.topic = topic
         self.owner = owner
@@ -146,7 +146,7 @@ class TopicJournal:
             raise DriverError(f"{what} {self._place}: {type(error).__name__}: {error}", retriable=True) from error
 
     def _catch_up(self) -> None:
-        """Read what was committed since."""
+        """Read the records that were committed since the last call."""
         end = int(self._consumer.end_offsets([self._partition])[self._partition])
         idle = 0
         while int(self._consumer.position(self._partition)) < end:
@@ -195,11 +195,11 @@ class TopicJournal:
         return tuple(readable)
 
     def append(self, entries: Sequence[JournalEntry], now_ms: int) -> None:
-        """Make entries durable in one transaction, which renews the lease by the way.
+        """Make entries durable in one transaction, which also renews the lease.
 
         Raises:
-            JournalFenced: somebody else took the journal over.
-            DriverError: the cluster does not take it.
+            JournalFenced: another executor took the journal over.
+            DriverError: the cluster does not accept the transaction.
         """
         values: list[tuple[str, bytes | None]] = []
         for entry in entries:
@@ -229,7 +229,7 @@ class TopicJournal:
         """Take the lease, and fence the executor that had it.
 
         Raises:
-            JournalHeld: another executor has it, and it is neither expired nor of a dead process on this host.
+            JournalHeld: another executor has the lease, which is neither expired nor of a dead process on this host.
         """
         holder = self.holder(now_ms)
         if holder is not None and holder.owner != self.owner:
@@ -247,18 +247,18 @@ class TopicJournal:
         self._producer.init_transactions()
 
     def renew(self, now_ms: int) -> None:
-        """Keep the lease.
+        """Renew the lease.
 
         Raises:
-            JournalFenced: somebody else took the journal over.
+            JournalFenced: another executor took the journal over.
         """
         self._guarded("writing to", lambda: self._write([self._lease(now_ms)]))
 
     def check(self) -> None:
-        """See whether the lease is still ours, without a transaction.
+        """Check that this executor still has the lease, without a transaction.
 
         Raises:
-            JournalFenced: somebody else took the journal over.
+            JournalFenced: another executor took the journal over.
         """
         self._guarded("reading", self._catch_up)
         lease = self._seen.lease
@@ -266,19 +266,19 @@ class TopicJournal:
             raise JournalFenced(f"{self._place} is driven by {lease or 'nobody'} now, not by us", retriable=False)
 
     def release(self) -> None:
-        """Give the lease back, if it is ours."""
+        """Give the lease back, if this executor has it."""
         if self._producer is not None:
             with suppress(JournalFenced):
                 self._guarded("releasing", lambda: self._write([(LEASE_KEY, None)]))
 
     def holder(self, now_ms: int) -> LeaseHolder | None:
-        """Which executor drives the journal now; None when none does."""
+        """Return the executor that drives the journal now; None if no executor does."""
         self._guarded("reading", self._catch_up)
         lease = self._seen.lease
         return None if lease is None or self._presence.lapsed(lease, now_ms) else lease
 
     def order(self, kind: str, document: object, now_ms: int) -> int:
-        """Ask something of the executor that drives the journal; returns the order's number, which is its offset."""
+        """Send an order to the executor that drives the journal; return the order's number, which is its offset."""
         value = orjson.dumps({"kind": kind, "body": orjson.dumps(document).decode(), "at_ms": now_ms})
 
         def send() -> int:
@@ -291,12 +291,12 @@ class TopicJournal:
         return self._guarded("ordering through", send)
 
     def orders(self) -> tuple[OrderRow, ...]:
-        """Orders without an answer, in the order in which they came."""
+        """Return the orders without an answer, oldest first."""
         self._guarded("reading", self._catch_up)
         return tuple(self._seen.orders[number] for number in sorted(self._seen.orders))
 
     def answer(self, number: int, text: str) -> None:
-        """Answer an order; compaction then takes the order away."""
+        """Answer an order; compaction then removes the order."""
         values: list[tuple[str, bytes | None]] = [(f"answer-{number}", text.encode())]
         key = self._seen.order_keys.pop(number, None)
         if key is not None:
@@ -305,14 +305,14 @@ class TopicJournal:
         self._seen.orders.pop(number, None)
 
     def answer_to(self, number: int) -> str | None:
-        """The answer to an order; None as long as there is none."""
+        """Return the answer to an order; None if there is none yet."""
         self._guarded("reading", self._catch_up)
         return self._seen.answers.get(number)
 
     def withdraw(self, number: int, now_ms: int) -> bool:
-        """Take back an order without an answer, if no executor drives the journal; says whether that is done.
+        """Withdraw an order without an answer, if no executor drives the journal; return whether it was withdrawn.
 
-        Kafka has no compare-and-set: an executor that takes the journal at this very moment may still see the order.
+        Kafka has no compare-and-set: an executor that takes the journal at the same moment may still see the order.
         """
         key = self._seen.order_keys.get(number)
         if self.holder(now_ms) is not None or key is None or number not in self._seen.orders:
@@ -332,5 +332,5 @@ class TopicJournal:
 
 
 def _known(client: Any, configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """What this client knows of an Admin client's configuration."""
+    """Return the part of an Admin client's configuration that this client knows."""
     return {name: value for name, value in configuration.items() if name in client.DEFAULT_CONFIG}

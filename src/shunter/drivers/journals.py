@@ -1,4 +1,4 @@
-"""What every journal has in common: the lease of the executor that drives it, its errors, other shells' orders to it."""
+"""The common part of all journals: the lease of the executor that drives one, errors, and other shells' orders."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ class JournalHeld(DriverError):
 
 
 class JournalUnusable(DriverError):
-    """The journal's file can't be written or read any more: a full disk, a file that was damaged while we drove it."""
+    """The journal's file can no longer be written or read: a full disk, or damage while this executor drove it."""
 
 
 class JournalFenced(DriverError):
-    """We drove this journal, and somebody else does now: nothing may be sent any more."""
+    """This executor drove the journal, and another one does now: this one may send nothing more."""
 
 
 class JournalBusy(DriverError):
-    """Somebody else holds the journal's lock for now; nothing was written."""
+    """Another process has locked the journal for now; nothing was written."""
 
 
 class JournalRestored(JournalBusy):
-    """The journal had been deleted and was written again; what was to be done with it is to be tried again."""
+    """The journal was deleted or damaged, and was written again: the caller has to try its work again."""
 
 
 class OrderRow(NamedTuple):
-    """What another shell asks: kind is 'command' or 'plan'; body is JSON; answer is None until it is answered."""
+    """Another shell's order: `kind` is 'command' or 'plan'; `body` is JSON; `answer` is None until it is answered."""
 
     number: int
     at_ms: int
@@ -66,39 +66,39 @@ class LeasedJournal(Protocol):
     """A journal that one process drives at a time. Calls block; each raises `DriverError`."""
 
     def load(self, after: int = 0) -> tuple[JournalEntry, ...]:
-        """All entries after the one of this sequence; `JournalDamaged` if one of them is damaged or missing."""
+        """Return all entries after this sequence number; `JournalDamaged` if one is damaged or missing."""
         ...
 
     def append(self, entries: Sequence[JournalEntry], now_ms: int) -> None:
-        """Make entries durable, all or none; `JournalFenced` if we may not."""
+        """Make entries durable, all or none; `JournalFenced` if another executor has the lease."""
         ...
 
     def acquire(self, now_ms: int) -> None:
-        """Take the lease; `JournalHeld` if another has it."""
+        """Take the lease; `JournalHeld` if another executor has it."""
         ...
 
     def renew(self, now_ms: int) -> None:
-        """Keep the lease; `JournalFenced` if another has it."""
+        """Renew the lease; `JournalFenced` if another executor has it."""
         ...
 
     def check(self) -> None:
-        """See that the lease is ours; `JournalFenced` if another has it."""
+        """Check that this executor has the lease; `JournalFenced` if another one has it."""
         ...
 
     def release(self) -> None:
-        """Give the lease back, if it is ours."""
+        """Give the lease back, if this executor has it."""
         ...
 
     def holder(self, now_ms: int) -> LeaseHolder | None:
-        """Which executor drives it now."""
+        """Return the executor that drives the journal now; None if no executor does."""
         ...
 
     def order(self, kind: str, document: object, now_ms: int) -> int:
-        """Ask something of the executor that drives it; returns the order's number."""
+        """Send an order to the executor that drives the journal; return the order's number."""
         ...
 
     def orders(self) -> tuple[OrderRow, ...]:
-        """Orders without an answer, in the order in which they came."""
+        """Return the orders without an answer, oldest first."""
         ...
 
     def answer(self, number: int, text: str) -> None:
@@ -106,11 +106,11 @@ class LeasedJournal(Protocol):
         ...
 
     def answer_to(self, number: int) -> str | None:
-        """The answer to an order; None as long as there is none."""
+        """Return the answer to an order; None if there is none yet."""
         ...
 
     def withdraw(self, number: int, now_ms: int) -> bool:
-        """Take back an order without an answer, if no executor drives the journal; says whether that is done."""
+        """Withdraw an order without an answer, if no executor drives the journal; return whether it was withdrawn."""
         ...
 
     def close(self) -> None:
@@ -119,25 +119,25 @@ class LeasedJournal(Protocol):
 
 
 class Presence(NamedTuple):
-    """The host and the number of a process; `alive` tells whether a process of the same host still runs."""
+    """The host and the number of a process; `alive` returns whether a process of the same host runs."""
 
     host: str
     process: int
     alive: Callable[[int], bool]
 
     def lapsed(self, holder: LeaseHolder, now_ms: int) -> bool:
-        """Whether the holder is gone: its lease ran out, or it was a process of this host that is no more."""
+        """Whether the holder's lease does not count: it has expired, or its process was of this host and has ended."""
         if holder.expires_at_ms <= now_ms:
             return True
         return holder.host == self.host and not self.alive(holder.process)
 
     def lease(self, owner: str, now_ms: int) -> LeaseHolder:
-        """The lease that this process would take now."""
+        """Return the lease that this process would take now."""
         return LeaseHolder(owner, self.host, self.process, now_ms + LEASE_MS)
 
 
 def this_process() -> Presence:
-    """The process that we are."""
+    """Return the presence of this process."""
     return Presence(socket.gethostname(), os.getpid(), _alive)
 
 

@@ -1,6 +1,6 @@
-"""How commands on the same host reach the service: a UNIX socket. Its file's mode says who may ask, the kernel who asks.
+"""The service's UNIX socket for commands on the same host. The file's mode says who may ask; the kernel says who asks.
 
-One request and one answer for each connection, each a line of JSON.
+Each connection has one request and one answer; each is a line of JSON.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ import orjson
 from shunter.errors import DriverError
 
 MOST_BYTES = 64 * 1024 * 1024
-"""An answer is at most so long: the moves of a great plan."""
+"""The longest answer: the moves of a large plan."""
 ASKED_WITHIN_S = 10.0
 MOST_PATH = 107
-"""Linux has room for so many bytes and a zero (`sun_path`, unix(7))."""
+"""The longest path of a socket on Linux, without its zero byte (`sun_path`, unix(7))."""
 
 Answering = Callable[[Any, str], Awaitable[Any]]
-"""(request, the user's name) to the answer."""
+"""(request, name of the user) -> answer."""
 
 
 @contextlib.asynccontextmanager
 async def open_door(path: Path, answering: Answering) -> AsyncIterator[None]:
-    """Answer requests that come by this socket, whose file only its owner may open. Pre: no other process serves this folder.
+    """Answer requests by this socket, whose file only its owner may open. Pre: no other process serves this folder.
 
     Raises:
-        DriverError: the socket can't be made there.
+        DriverError: the socket can't be created there.
     """
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -66,7 +66,7 @@ async def open_door(path: Path, answering: Answering) -> AsyncIterator[None]:
 
 
 def _user(writer: asyncio.StreamWriter) -> str:
-    """Who asks, as the kernel says."""
+    """Return the user at the other end, from the kernel."""
     link: socket.socket = writer.get_extra_info("socket")
     _process, user, _group = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     try:
@@ -79,11 +79,11 @@ async def ask_at_door(path: Path, request: object, within_s: float = 60.0) -> An
     """Ask the service that serves from this folder.
 
     Raises:
-        DriverError: nobody serves there, we are not let in, or there is no answer.
+        DriverError: no service serves there, it belongs to another user, or there is no answer.
     """
     try:
         asked = orjson.dumps(request) + b"\n"
-    except TypeError as error:  # The command line had bytes that are no UTF-8.
+    except TypeError as error:  # The command line had bytes that are not UTF-8.
         raise DriverError(f"this can't be asked: {error}", retriable=False) from error
     try:
         async with asyncio.timeout(within_s):

@@ -1,4 +1,4 @@
-"""A file that one process of this host locks: the kernel unlocks it, whatever ends its holder."""
+"""A file that one process of this host locks. The kernel unlocks it however the process ends."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ _MOST_TOLD = 4096
 
 
 class FileTaken(DriverError):
-    """Another process has the lock; the message is what that one says of itself."""
+    """Another process has the lock; the message is the text that the process wrote into the file."""
 
 
 class LockedFile:
     """The lock, kept until `leave`, or until the process ends."""
 
     def __init__(self, path: Path, holder: str) -> None:
-        """Take it.
+        """Take the lock.
 
         Args:
-            path: Made, 0600, if it is not there; its folder is.
-            holder: What whoever comes second is told of us.
+            path: Created with mode 0600 if it does not exist; its folder must exist.
+            holder: A text about this process, for the error of a process that finds the lock taken.
 
         Raises:
-            FileTaken: somebody else has it.
+            FileTaken: another process has the lock.
             OSError: the file can't be opened.
         """
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -40,5 +40,5 @@ class LockedFile:
         os.pwrite(self._descriptor, holder.encode(), 0)
 
     def leave(self) -> None:
-        """Give it back. The file stays: a name that goes away could be locked twice."""
+        """Release the lock. The file is not deleted: otherwise two processes could each lock a file of this name."""
         os.close(self._descriptor)

@@ -1,8 +1,8 @@
-"""Logs that programs read, as files: written by a thread, in batches, rotated, and never in the controller's way.
+"""Log files for programs: written by a thread, in batches, rotated, and without blocking the controller.
 
-The event loop hands values over and goes on; the thread makes lines of them. What the thread can't keep up with, or
-can't write (a disk that is full, a folder that is gone), is counted, told once, and noted in the log itself (`gap`) as
-soon as it can be written again. Rotation is that of the standard library.
+The event loop hands values over and goes on; the thread makes lines of them. Values that the thread can't keep up with
+or can't write (the disk is full, the folder was deleted) are counted. This is logged once, and noted in the file itself
+(`gap`) as soon as the file can be written again. Rotation is that of the standard library.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from shunter.model.log_line import LogLine
 
 LOG = logging.getLogger(__name__)
 BATCH_ITEMS = 1_000
-"""Items whose lines are written together, if so many wait."""
+"""The most items whose lines are written together."""
 LINGER_SECONDS = 0.1
-"""How long the first of them waits for company: a write costs as much as ten lines."""
+"""How long items are gathered before they are written: a write costs as much as ten lines."""
 WAITING_AT_MOST = 200_000
-"""Lines that may wait to be written, about."""
+"""About the number of lines that may wait to be written."""
 CLOSING_SECONDS = 2.0
 _Item = TypeVar("_Item")
 
 
 class _Rotating(RotatingFileHandler):
-    """The standard handler, which keeps its last failure instead of printing it."""
+    """The standard handler, but it keeps its last failure instead of printing it."""
 
     failure: BaseException | None = None
 
@@ -63,11 +63,11 @@ class LogFile(Generic[_Item]):
         """Describe the log; nothing is opened yet.
 
         Args:
-            path: of the newest file; older ones have `.1`, `.2` … behind it.
+            path: of the newest file; older files have `.1`, `.2` … after it.
             lines_of: makes the lines of an item; called by the thread.
-            clock: tells when a gap ended.
-            file_bytes: a file that would grow beyond is put by.
-            files: how many are kept, the newest included; at least 2.
+            clock: gives the time when a gap ended.
+            file_bytes: a file that would grow beyond this is rotated.
+            files: how many files are kept, the newest included; at least 2.
         """
         self.path = path
         self.lines = 0
@@ -85,11 +85,11 @@ class LogFile(Generic[_Item]):
         self._thread = threading.Thread(target=self._run, name=path.name, daemon=True)
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start the thread."""
         self._thread.start()
 
     def post(self, item: _Item, weight: int = 1) -> None:
-        """Hand an item over; never waits. `weight`: how many lines it will come to, about."""
+        """Hand an item over; never blocks. `weight`: about the number of its lines."""
         if self._posted - self._done > WAITING_AT_MOST:
             self.lost += 1
             return
@@ -97,7 +97,7 @@ class LogFile(Generic[_Item]):
         self._items.put((item, weight))
 
     def close(self) -> None:
-        """Write what waits, if that is soon done, and end."""
+        """Write the waiting items, and end; give up after `CLOSING_SECONDS`."""
         self._closing.set()
         self._items.put(None)
         self._thread.join(CLOSING_SECONDS)
@@ -143,7 +143,7 @@ class LogFile(Generic[_Item]):
             yield encode_line(line, at)
 
     def _append(self, lines: list[bytes]) -> BaseException | None:
-        """Write lines as a whole, or leave the file as it was; returns why it could not."""
+        """Write all of the lines, or leave the file as it was and return why."""
         lost = self.lost
         if lost > self._told_lost:
             gap = LogLine(self._clock.now_ms(), "gap", {"lost": lost - self._told_lost})
@@ -169,10 +169,10 @@ class LogFile(Generic[_Item]):
         return failure
 
     def _open(self) -> None:
-        """See that the folder is there, and that no other process writes this log.
+        """Create the folder if necessary, and lock the log against other processes.
 
         Raises:
-            OSError: neither can be had now; it is tried again with the next batch.
+            OSError: that is not possible now; it is tried again with the next batch.
         """
         if self._lock is not None:
             return

@@ -1,6 +1,6 @@
-"""Who somebody is that comes by a listener with SASL: versions, handshake, tokens, and then a principal.
+"""The login of a client at a listener with SASL: versions, handshake, tokens; the result is a principal.
 
-Before that nothing else is answered, as with Apache's brokers (`SaslServerAuthenticator`), and in the same words.
+Until the login is done no other request is answered, and errors have Kafka's texts (`SaslServerAuthenticator`).
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from shunter.wire.sasl import SaslRefused, ScramServer, check_plain, read_bearer
 _LOG = logging.getLogger(__name__)
 
 FAILED_SECONDS = 0.1
-"""The answer to a failed login is held back for so long (`connection.failed.authentication.delay.ms`)."""
+"""How long the answer to a failed login is held back (`connection.failed.authentication.delay.ms`)."""
 _NONCE_BYTES = 24
 
 CredentialOf = Callable[[str, str], Awaitable[ScramCredential | None]]
-"""Gives the credential of a user for a mechanism; None: there is none.
+"""Returns the credential of (user, mechanism); None if there is none.
 
-Raises DriverError, FormatError where it can't be known.
+Raises DriverError or FormatError if the credential can't be read.
 """
 
 
 class LoginState(Enum):
-    """What may come next."""
+    """How far a login is: it decides which request may come next."""
 
     BEGUN = "begun"
     HANDSHAKE = "handshake"
@@ -49,8 +49,8 @@ class Login:
 
     Args:
         settings: of the listener.
-        credential_of: where SCRAM's users are.
-        validator: of tokens, where OAUTHBEARER is served.
+        credential_of: reads the credentials of SCRAM's users.
+        validator: of tokens, if OAUTHBEARER is served.
     """
 
     def __init__(
@@ -58,26 +58,26 @@ class Login:
     ) -> None:
         self.state = LoginState.BEGUN
         self.failure = ""
-        """Why it failed, for our log."""
+        """Why the login failed, for the log."""
         self.raw = False
-        """Tokens come as they are, not within requests (SaslHandshake 0)."""
+        """Tokens come without a request around them (SaslHandshake 0)."""
         self.principal: Principal | None = None
         self.ends_at: float | None = None
-        """When the session ends, monotonic; None: never."""
+        """When the session ends, in seconds of the monotonic clock; None: never."""
         self._settings = settings
         self._credential_of = credential_of
         self._validator = validator
         self._invalid: SaslRefused | None = None
-        """Why a token is not good: the client is told, answers, and is refused."""
+        """Why a token is not valid. It was sent to the client; the client's answer to it is refused with this error."""
         self._token_ends: float | None = None
-        """Wall clock, seconds."""
+        """When the token ends, in seconds of the wall clock."""
         self._mechanism = ""
         self._scram: ScramServer | None = None
         self._before: tuple[str, Principal] | None = None
 
     @property
     def frame_bytes(self) -> int:
-        """Largest request before it is done."""
+        """The size of the largest request that is accepted before the login is done."""
         return self._settings.frame_bytes
 
     @property
@@ -87,11 +87,11 @@ class Login:
 
     @property
     def expired(self) -> bool:
-        """Whether the session is over: the client has to log in again."""
+        """Whether the session has ended: the client has to log in again."""
         return self.ends_at is not None and time.monotonic() > self.ends_at
 
     def begins_again(self, api_key: int) -> bool:
-        """Tell whether a request of a session begins a new login, where sessions end; then take it for that."""
+        """Whether a request in a session that has an end begins a new login. If so, the login starts anew."""
         if self.state is not LoginState.DONE or self.ends_at is None or api_key != SASL_HANDSHAKE:
             return False
         assert self.principal is not None
@@ -103,7 +103,7 @@ class Login:
         """Answer SaslHandshake or SaslAuthenticate.
 
         Raises:
-            FormatError: it is not the turn of such a request; as in Kafka, that ends the connection.
+            FormatError: the login does not expect this request now. As in Kafka, the connection is closed then.
         """
         if parsed.api_key == SASL_HANDSHAKE and self.state in {LoginState.BEGUN, LoginState.HANDSHAKE}:
             return await self._shake_hands(parsed)
@@ -113,20 +113,20 @@ class Login:
         raise FormatError("login", self.failure)
 
     def hear_versions(self) -> None:
-        """Versions were asked for, which everybody may do once.
+        """Note that the client asked for versions, which it may do once.
 
         Raises:
-            FormatError: it is not the turn of that.
+            FormatError: the login does not expect this request now.
         """
         if self.state is not LoginState.BEGUN:
             raise FormatError("login", f"API {API_VERSIONS} came where its login was expected")
         self.state = LoginState.HANDSHAKE
 
     async def token(self, token: bytes) -> bytes:
-        """Answer a token that came as it is.
+        """Answer a token that came without a request around it.
 
         Raises:
-            FormatError: the login failed; there is no place to tell it.
+            FormatError: the login failed; this form of answer has no field for an error.
         """
         try:
             return await self._evaluated(token)
@@ -167,14 +167,14 @@ class Login:
         return filled(response_entity(parsed), values)
 
     def _lifetime_ms(self) -> int | None:
-        """How long a session may last: as its token, and no longer than sessions of this listener; None: for ever."""
+        """How long the session may last: no longer than its token, nor than the listener allows; None: for ever."""
         bounds = [self._settings.max_reauth_ms] if self._settings.max_reauth_ms else []
         if self._token_ends is not None:
             bounds.append(max(0, int((self._token_ends - time.time()) * 1000)))
         return min(bounds, default=None)
 
     async def _evaluated(self, token: bytes) -> bytes:
-        """Take a token and give the answer to it.
+        """Evaluate a token, and return the answer to it.
 
         Raises:
             SaslRefused: the login fails.
@@ -197,10 +197,10 @@ class Login:
         return answer
 
     async def _evaluated_bearer(self, response: bytes) -> bytes:
-        """Take a client's response with a token.
+        """Evaluate a client's response with a token of OAUTHBEARER, and return the answer to it.
 
         Raises:
-            SaslRefused: it is none, or the client has heard that its token is not good.
+            SaslRefused: the response is malformed, asks for another authorization id, or follows an invalid token.
         """
         if self._invalid is not None:
             raise self._invalid

@@ -1,4 +1,4 @@
-"""How long the event loop keeps others waiting: a probe that asks to be called, and looks how late it was."""
+"""Measures how long callbacks wait for the event loop: a timer fires at intervals, and notes how late it was."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ SPAN_SECONDS = 60.0
 
 
 class LoopLag:
-    """Measures while it is started. Something that holds the loop is seen if it is longer than the interval."""
+    """Measures between `start` and `stop`. A callback that blocks the loop longer than the interval is always seen."""
 
     def __init__(self) -> None:
         self.last_s = 0.0
         self.longest_s = 0.0
         self._worst_s = 0.0
         self._spans: tuple[float, float] = (0.0, 0.0)
-        """The worst of the span of a minute that ended last, and of the one that goes on."""
+        """The worst lag of the last complete minute, and of the minute under way."""
         self._span_ends = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin, on the running loop."""
+        """Begin to measure, on the running loop."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         if now >= self._span_ends:
@@ -30,19 +30,19 @@ class LoopLag:
         self._timer = loop.call_at(due, self._probe, loop, due)
 
     def stop(self) -> None:
-        """End."""
+        """Stop measuring."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def take_worst(self) -> float:
-        """Give the longest lag since this was last asked, in seconds."""
+        """Return the longest lag since the last call, in seconds."""
         worst, self._worst_s = self._worst_s, 0.0
         return worst
 
     @property
     def lately_s(self) -> float:
-        """The longest lag of the last minute, or of up to two; whoever asks takes nothing away from others."""
+        """The longest lag of the last one to two minutes, in seconds. Reading it resets nothing."""
         return max(self._spans)
 
     def _probe(self, loop: asyncio.AbstractEventLoop, due: float) -> None:

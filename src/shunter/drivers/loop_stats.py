@@ -1,4 +1,4 @@
-"""What the controller's loop has done so far: plain counters that a front end may read at any time."""
+"""Counters of the controller's loop, which a front end may read at any time."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections import deque
 from dataclasses import dataclass, field
 
 RECENT = 256
-"""Durations that are kept of each kind, for quantiles."""
+"""Number of durations of each kind that are kept for quantiles."""
 
 
 @dataclass(slots=True)
 class Durations:
-    """How long something took, each time: how often and how long together since the start, and the latest of them."""
+    """Durations of one kind: their number and sum since the start, and the latest ones."""
 
     count: int = 0
     seconds: float = 0.0
     recent: deque[float] = field(default_factory=lambda: deque[float](maxlen=RECENT))
 
     def add(self, seconds: float) -> None:
-        """Count one more."""
+        """Count one duration."""
         self.count += 1
         self.seconds += seconds
         self.recent.append(seconds)
@@ -30,11 +30,11 @@ class LoopStats:
 
     events: dict[str, Durations] = field(default_factory=dict)
     waits: Durations = field(default_factory=Durations)
-    """From an event's arrival until it was looked at."""
+    """Times from an event's arrival until it was handled."""
     notices: dict[str, int] = field(default_factory=dict)
-    """By kind."""
+    """Number of notices by kind."""
     count: int = 0
-    """Of all events: while it stays the same, nothing of the cluster changes."""
+    """Number of all events: while it stays the same, the state of the cluster does not change."""
     handling_s: float = 0.0
     longest_s: float = 0.0
     queue_depth: int = 0

@@ -1,7 +1,7 @@
-"""Bytes that peers make us hold, counted against one bound.
+"""Counts the bytes that are held for peers against one bound.
 
-Source: Apache Kafka 3.9, SimpleMemoryPool: a request may be begun while anything is left, so one request more than the
-bound is held at the most, and no request can wait for ever for lack of room that it takes itself.
+Source: Apache Kafka 3.9, SimpleMemoryPool: a request may be begun while any room is left. So at most one request more
+than the bound is held, and no request can wait for ever for room that it takes itself.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from collections import OrderedDict
 from typing import Protocol
 
 READ_BYTES = 65_536
-"""The most that is taken from a socket at a time."""
+"""The most bytes that are read from a socket at a time."""
 
 
 class Holder(Protocol):
-    """Who may have to wait for room."""
+    """A user of the pool that may have to wait for room."""
 
     def room_again(self) -> None:
-        """There may be room now."""
+        """Try again: there may be room now."""
         ...
 
 
 class MemoryPool:
-    """Counts what is held. Beyond the bound one holder at a time may go on, so that somebody always comes to an end."""
+    """Counts held bytes. Beyond the bound one holder at a time may go on, so that one request always gets complete."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -32,22 +32,22 @@ class MemoryPool:
 
     @property
     def full(self) -> bool:
-        """Whether nothing more should be taken on."""
+        """Whether no more bytes should be taken."""
         return self.held >= self.limit
 
     @property
     def waiting(self) -> int:
-        """Count those who wait for room."""
+        """The number of holders that wait for room."""
         return len(self._waiting)
 
     def take(self, count: int) -> None:
-        """Count bytes that are held from now on; negative: that are not held any more."""
+        """Count bytes that are held from now on; a negative count is for bytes that are no longer held."""
         self.held += count
         if count < 0:
             self._wake()
 
     def may_go_on(self, holder: Holder) -> bool:
-        """Tell whether a holder may take in more; where it may not, `room_again` calls it later."""
+        """Whether a holder may take more bytes. If not, its `room_again` is called later."""
         if not self.full or self._first is holder:
             return True
         if self._first is None:
@@ -57,14 +57,14 @@ class MemoryPool:
         return False
 
     def done(self, holder: Holder) -> None:
-        """A holder has come to an end with what it took in."""
+        """Note that a holder's request is complete."""
         self._waiting.pop(holder, None)
         if self._first is holder:
             self._first = None
             self._wake()
 
     def _wake(self) -> None:
-        # Each that goes on takes in as much as one read gives before it asks again.
+        # Each holder that goes on takes the bytes of one read before it asks again.
         for _ in range(max(0, self.limit - self.held) // READ_BYTES + 1):
             if not self._waiting or (self.full and self._first is not None):
                 return

@@ -1,7 +1,7 @@
-"""What Metadata is answered with: pieces that are kept from one answer to the next, and shared by all who ask.
+"""Answers to Metadata, made of pieces that are kept from one answer to the next and shared by all clients.
 
-A client asks for the whole cluster in thirty bytes. However many ask at once, the cluster is gone over once for all
-of them, in turns of a few milliseconds, and not at all while nothing has happened.
+A client asks for all topics in thirty bytes. However many clients ask at once, one pass over the cluster serves all of
+them, in turns of a few milliseconds. While nothing has changed, no pass is made.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from shunter.model.partition import BrokerId
 from shunter.wire.metadata import NOTHING_FAILED, Audience, Failed, MetadataPieces, listening_brokers
 
 TURN_SECONDS = 0.002
-"""How long pieces are gathered before others have a turn."""
+"""How long pieces are gathered before other tasks have a turn."""
 AUDIENCES = 4
-"""Kinds of clients for which pieces are kept; of more, those that asked last."""
+"""Number of audiences for which pieces are kept: those that asked last."""
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 class Topics(NamedTuple):
-    """So many topics as they stand in an answer. `pieces` may be shared by all answers of one moment."""
+    """The encoded topics of an answer; `served` is their number. All answers of one moment may share `pieces`."""
 
     served: int
     pieces: tuple[bytes, ...]
@@ -38,25 +38,25 @@ class _Building(NamedTuple):
 
 
 class MetadataAnswers:
-    """Keeps the pieces.
+    """Makes the topics of answers, and keeps the pieces.
 
     Args:
-        moment: a number that is another one whenever anything of the cluster may have changed.
+        moment: returns a number that changes whenever anything of the cluster may have changed.
     """
 
     def __init__(self, moment: Callable[[], int]) -> None:
         self._moment = moment
         self.give_way: Callable[[], Awaitable[None]] = partial(asyncio.sleep, 0)
-        """Lets others have a turn."""
+        """Lets other tasks have a turn."""
         self._pieces: dict[Audience, MetadataPieces] = {}
         self._whole: dict[Audience, tuple[int, Topics]] = {}
         self._building: dict[Audience, _Building] = {}
         self._listening: dict[str, tuple[int, dict[BrokerId, bool]]] = {}
         self.builds = 0
-        """How often the cluster was gone over."""
+        """The number of passes over the whole cluster."""
 
     async def everything(self, view: ClusterView, audience: Audience) -> Topics:
-        """Give all topics but those that are being deleted, as they are now or a little later."""
+        """Return all announced topics except those that are being deleted, as they are now or a little later."""
         began = self.builds
         while True:
             known = self._whole.get(audience)
@@ -70,7 +70,7 @@ class MetadataAnswers:
                 return found
 
     async def some(self, view: ClusterView, audience: Audience, names: Iterable[str]) -> dict[str, bytes]:
-        """Give topics by name; those that are not there, or not any more, are left out."""
+        """Return encoded topics by name, without those that do not exist, are being deleted or are not announced."""
         found: dict[str, bytes] = {}
         turn_ends = time.perf_counter() + TURN_SECONDS
         pieces = self._at_hand(view, audience)
@@ -96,7 +96,7 @@ class MetadataAnswers:
             self._whole[audience] = (moment, topics)
             return topics
         finally:
-            # A caller that waited for an answer that was given up builds it itself.
+            # If this build was cancelled, a caller that waits for it gets None and builds the answer itself.
             del self._building[audience]
             building.done.set_result(topics)
 
@@ -120,7 +120,7 @@ class MetadataAnswers:
         return Topics(served, tuple(found), sum(map(len, found)))
 
     def _at_hand(self, view: ClusterView, audience: Audience) -> MetadataPieces:
-        """Give the pieces of an audience, in the light of the brokers that live now."""
+        """Return the pieces of an audience, for the brokers that are live now."""
         pieces = self._pieces.pop(audience, None)
         if pieces is None:
             pieces = MetadataPieces(audience, INTERNAL_TOPICS)
@@ -140,9 +140,10 @@ class MetadataAnswers:
 
 
 def _is_announced(topic: TopicState) -> bool:
-    """Whether brokers have heard of a topic: they hear of a partition when it gets its first leader.
+    """Whether brokers know a topic: they hear of a partition when it gets its first leader.
 
-    Tools list topics at one node and describe them at another: a topic that we alone know would fail the whole list.
+    Tools list topics at one node and describe them at another. A topic that only the controller knows would make the
+    whole listing fail.
     """
     return any(leadership is not None for _, leadership in topic.partitions.values())
 

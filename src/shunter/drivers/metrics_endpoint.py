@@ -1,6 +1,7 @@
-"""Metrics and probes over HTTP: GET /metrics, /status, /ready and /health, one answer to a connection, nothing else.
+"""Metrics and probes over HTTP: GET /metrics, /status, /ready and /health, one answer per connection, nothing else.
 
-It is on the loopback unless clients have to show a certificate; reading is all that anybody can do here. It runs on the event loop whose numbers it tells, so that they are read between two events and need no lock.
+The endpoint is on the loopback by default; on another address clients have to show a certificate. Clients can only
+read. The endpoint runs on the event loop whose figures it shows: it reads them between two events, without a lock.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ HEAD_SECONDS = 5.0
 
 
 class MetricsEndpoint:
-    """Serves what `render` gives, (content type, page), and what `ready` says: (whether we are, lines that say why).
+    """Serves the page of `render`, (content type, page), and the answer of `ready`: (whether it is ready, reasons).
 
-    `prepare` may take its time before each page of metrics. `failure` says why the process has to end; None while every
-    task of it lives. `may_read` judges a token, where one has to be shown; None: nobody has to. /health is for everybody,
-    since whoever probes it has no token. `status` gives a few figures as JSON; None: there is no /status.
+    `prepare` is awaited before each page of metrics. `failure` returns why the process has to end; None while all its
+    tasks run. `may_read` checks a client's token; None: no token is needed. /health never needs a token, because the
+    programs that probe it have none. `status` returns a few figures as JSON; None: there is no /status.
     """
 
     def __init__(
@@ -43,10 +44,10 @@ class MetricsEndpoint:
         self._server: asyncio.Server | None = None
 
     async def start(self, port: int, host: str = LOOPBACK, tls: ssl.SSLContext | None = None) -> int:
-        """Listen on a port; 0 takes one of the kernel's, which is returned. `tls` says who may come.
+        """Listen on a port, and return it; for 0 the kernel chooses one. `tls` decides which clients may connect.
 
         Raises:
-            OSError: the port is taken, or the address is none of this machine's.
+            OSError: the port is taken, or the address does not belong to this machine.
         """
         patience = {} if tls is None else {"ssl_handshake_timeout": HEAD_SECONDS}
         self._server = await asyncio.start_server(
@@ -79,7 +80,7 @@ class MetricsEndpoint:
             writer.write(told.encode("ascii") + page)
             await writer.drain()
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
-            pass  # A malformed request, or one whose client has gone, gets no answer.
+            pass  # A malformed request is not answered, nor one whose client has gone.
         finally:
             writer.close()
 
@@ -107,7 +108,7 @@ class MetricsEndpoint:
 
 
 def _token(head: bytes) -> str:
-    """Take the token out of a request's head; empty: it has none."""
+    """Return the token in a request's head; empty if there is none."""
     for line in head.split(b"\r\n")[1:]:
         name, _, value = line.partition(b":")
         scheme, _, token = value.strip().partition(b" ")

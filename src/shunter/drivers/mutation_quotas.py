@@ -1,4 +1,4 @@
-"""Quotas on changes of topics, read from ZooKeeper for each request: they are few, and so no change is ever missed."""
+"""Quotas on changes of topics, read from ZooKeeper for each request: such requests are few, and no change is missed."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class MutationQuotas:
     """Finds the quota of a request.
 
     Args:
-        client: gives the session of ZooKeeper's; None while there is none.
-        burst_s: seconds of a rate that a bucket holds.
-        default_partitions: of a topic that is created without a number.
+        client: returns the ZooKeeper client; None while there is none.
+        burst_s: returns how many seconds of a rate a bucket holds.
+        default_partitions: returns the number of partitions of a topic that is created without a number.
         now_s: a clock that never goes back.
     """
 
@@ -40,7 +40,7 @@ class MutationQuotas:
         self._buckets = Buckets()
 
     async def allowance(self, principal: Principal, client_id: str | None, *, strict: bool) -> Allowance:
-        """Tell what a request may change. Where quotas can't be read, nothing is refused for them."""
+        """Return what a request may change. If quotas can't be read, they refuse nothing."""
         entities = quota_entities(principal.name, client_id or "")
         client = self._client()
         if client is None:

@@ -1,4 +1,4 @@
-"""One notification to one receiver: a webhook, Slack, Alertmanager, or a command of the operator's. Blocks, for a while at most."""
+"""Sends a notification to a receiver: a webhook, Slack, Alertmanager, or an operator's command. Blocks for seconds."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from shunter.model.service import HistoryEvent, Notifier, NotifierKind
 
 WITHIN_S = 10.0
 MOST_VARIABLE = 30_000
-"""Characters, of at most four bytes each."""
+"""Characters of one environment variable, of at most four bytes each."""
 _SAFE = "!#$%&'()*+,/:;=?@[]~"
-"""What a URL's path and query may have as it is; anything else is percent-encoded."""
+"""Characters that a URL's path and query may contain; all others are percent-encoded."""
 _OVER = ("condition-over", "cluster-back", "resume-all", "proposal-done")
-"""Kinds that end what they are about: Alertmanager resolves its alert."""
+"""Kinds of events that end a condition: Alertmanager resolves the alert."""
 
 
 def notify(receiver: Notifier, event: HistoryEvent, left_out: int) -> None:
-    """Send an event. `left_out`: so many before it were never sent.
+    """Send an event. `left_out` is the number of events before it that were never sent.
 
     Raises:
-        DriverError: it did not get there; `.retriable` says whether trying again makes sense.
+        DriverError: the receiver did not accept it; `.retriable` says whether trying again makes sense.
     """
     if receiver.kind is NotifierKind.COMMAND:
         _run(receiver, event, left_out)
@@ -37,7 +37,7 @@ def notify(receiver: Notifier, event: HistoryEvent, left_out: int) -> None:
 
 
 def message(kind: NotifierKind, event: HistoryEvent, left_out: int) -> Any:
-    """What is posted, as each receiver wants it."""
+    """Make the document to post, in the form of the receiver's kind."""
     at = _told_time(event.at_ms)
     text = f"[{event.cluster or 'fleet'}] {event.text}"
     if left_out:
@@ -55,7 +55,7 @@ def message(kind: NotifierKind, event: HistoryEvent, left_out: int) -> Any:
 
 
 def _about(event: HistoryEvent) -> str:
-    """The kind that begins what an event ends, so that both have the same labels."""
+    """Return the kind of the event that this event ends, so that both have the same labels."""
     begins = {"condition-over": "condition", "cluster-back": "cluster-unreachable", "resume-all": "pause-all"}
     return begins.get(event.kind, event.kind)
 
@@ -68,7 +68,7 @@ def _post(url: str, document: Any) -> None:
     parts = urlsplit(url)
     path = quote(parts._replace(scheme="", netloc="").geturl() or "/", safe=_SAFE)
     host, port = parts.hostname or "", parts.port
-    # Not the whole URL: what comes before and after the host is often a secret.
+    # Errors do not show the whole URL: the parts before and after the host often contain a secret.
     place = f"{parts.scheme}://{host}" + ("" if port is None else f":{port}")
     link: http.client.HTTPConnection
     if parts.scheme == "https":
@@ -89,8 +89,8 @@ def _post(url: str, document: Any) -> None:
 
 
 def _run(receiver: Notifier, event: HistoryEvent, left_out: int) -> None:
-    """Run a command: the event as JSON on its standard input, and its parts in the environment."""
-    # The kernel takes no zeros there, and of one variable no more than 128 KiB.
+    """Run a command, with the event as JSON on its standard input and in variables of its environment."""
+    # An environment variable can't contain a zero byte, nor more than 128 KiB.
     told = {
         f"SHUNTER_{name.upper()}": str(getattr(event, name)).replace("\0", "")[:MOST_VARIABLE]
         for name in ("cluster", "kind", "text", "subject")

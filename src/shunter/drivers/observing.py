@@ -1,7 +1,7 @@
-"""Drivers that carry nothing out, for `shunter controller --observe`: what would be written or sent is taken as done.
+"""Drivers for `shunter controller --observe` that carry nothing out: writes and requests to brokers count as done.
 
-`ReadOnlyZooKeeper` raises for each request that is not a reading one before it reaches the connection. There is nothing
-here that could open a connection to a broker.
+`ReadOnlyZooKeeper` raises an error for each request that does not only read, before the request reaches the connection.
+No code in this module can open a connection to a broker.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from shunter.model.partition import BrokerId, LeaderAndIsr, TopicPartition
 
 
 class ReadOnlyZooKeeper(ZooKeeperClient):
-    """A session that can't write. `reads` counts what it has asked, `refused` what it would not."""
+    """A session that can't write. `reads` counts the requests that were sent, `refused` those that were not."""
 
     def __init__(
         self, connect_string: str, *, session_timeout_ms: int = 18_000, access: ZooKeeperAccess = PLAIN_ZOOKEEPER_ACCESS
@@ -52,7 +52,7 @@ class ReadOnlyZooKeeper(ZooKeeperClient):
 
 
 class Leading(NamedTuple):
-    """Who leads the cluster. `shunter`: it is one of ours."""
+    """The controller that leads the cluster. `shunter`: whether it is Shunter's."""
 
     broker: BrokerId
     epoch: int
@@ -69,9 +69,9 @@ class UnwrittenStore:
 
         Args:
             client: a started client.
-            machine: whose batches these are: its tasks know what they come from.
-            observation: is told of all news and all batches.
-            post: hands an event, with what it came from, to the machine.
+            machine: the machine that decides the batches; its tasks know their causes.
+            observation: gets all events and all batches.
+            post: hands an event with its cause to the machine.
         """
         self._client = client
         self._machine = machine
@@ -86,7 +86,7 @@ class UnwrittenStore:
             self._post(told, cause)
 
     async def write(self, batch: WriteBatch) -> BatchWritten:
-        """Note what would be written."""
+        """Note a batch that would be written, and return the outcome of a successful write."""
         outstanding = self._machine.outstanding
         causes = dict.fromkeys(task.cause for task in outstanding.tasks if task.cause) if outstanding else {}
         self._observation.decided(batch.records, "; ".join(causes))
@@ -114,10 +114,10 @@ class UnwrittenStore:
         )
 
     async def leading(self) -> Leading | None:
-        """Which controller leads now; None where there is none, or where a KRaft controller takes part (a migration).
+        """Which controller leads now; None if there is none, or if the cluster migrates to KRaft.
 
         Raises:
-            FormatError: it can't be read.
+            FormatError: a znode can't be read.
         """
         (held, epoch, migration), _ = await self._client.get_many(
             (znodes.CONTROLLER, znodes.CONTROLLER_EPOCH, znodes.MIGRATION)
@@ -131,21 +131,21 @@ class UnwrittenStore:
         return Leading(found.broker, decode_controller_epoch(epoch.data), ours)
 
     def stop(self) -> None:
-        """Hear nothing more."""
+        """Stop watching."""
         self._watches.stop()
 
 
 class UnsentRequests:
-    """Implements `drivers.seams.BrokerChannels` without a connection: each broker has done what it would be told."""
+    """Implements `drivers.seams.BrokerChannels` without a connection: every request is answered without an error."""
 
     def __init__(self, machine: ControllerMachine, post: Callable[..., None]) -> None:
-        """Prepare; `machine` knows what its last requests came from."""
+        """Prepare; `machine` knows the cause of its last requests."""
         self._machine = machine
         self._post = post
         self.count = 0
 
     def send(self, request: Request) -> None:
-        """Answer at once, for each broker that it is for."""
+        """Post an answer at once, for each broker that the request is for."""
         if isinstance(request, ConnectBrokers):
             return
         brokers = request.brokers if isinstance(request, SendUpdateMetadata) else (request.broker,)

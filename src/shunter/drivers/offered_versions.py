@@ -1,4 +1,4 @@
-"""What ApiVersions is answered with, made anew only when a broker comes, goes or upgrades: every client asks it first."""
+"""Answers to ApiVersions, which every client asks first. They are made anew only when brokers come, go or upgrade."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class OfferedVersions:
         self._bodies: dict[int, bytes] = {}
 
     def body(self, version: int, brokers: Mapping[BrokerId, ApiRanges]) -> bytes:
-        """Give the answer's body: what we serve, and what every live broker takes of what is passed on."""
+        """Return the answer's body: the APIs served here, and the relayed APIs in versions that all brokers support."""
         if self._brokers != brokers:
             self._brokers = dict(brokers)
             self._ranges = relayed_ranges(brokers)

@@ -1,7 +1,7 @@
-"""Orders from other shells: they come through the journal, are handed to the core, and are answered there.
+"""Orders from other shells: they come through the journal, are handed to the core, and are answered in the journal.
 
-Who gives an order waits for its answer, and is told when there is none: then it is refused whoever drives the journal
-later. A rollback that nobody waits for any more would hit the next plan.
+A shell waits for the answer to its order, and reports it if there is none in time. Such an order is refused later, by
+any executor that drives the journal: a rollback that no shell waits for could hit the next plan.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from shunter.formats.reassignment_json import decode_plan
 
 ORDERS_EVERY_S = 0.25
 ANSWER_WITHIN_S = 30.0
-"""How long who gives an order waits for its answer."""
+"""How long a shell waits for the answer to its order."""
 
 
 async def take_orders(driver: ExecutionDriver, journal: LeasedJournal) -> None:
-    """Carry out what other shells ask through the journal, until cancelled.
+    """Carry out orders from the journal, until cancelled.
 
-    Each is waited for by itself: a plan waits until the cluster was seen, and a stop that comes after it must not.
+    Each order is awaited in a separate task: a plan waits until the cluster was seen, and a later stop must not wait
+    for the plan.
     """
     came_since_ms: int | None = None
     handed_in = 0
@@ -53,19 +54,21 @@ async def _take(driver: ExecutionDriver, journal: LeasedJournal, order: OrderRow
     try:
         text = _too_late(driver.clock.now_ms(), order, came_since_ms) or await _answer(driver, order)
     except ExecutorEnded:
-        return  # The shell that asked sees that nobody drives any more, takes its order back, and carries it out itself.
+        return  # The shell sees that no executor drives the journal, withdraws its order, and carries it out itself.
     await driver.with_journal(lambda: journal.answer(order.number, text))
 
 
 def _too_late(now_ms: int, order: OrderRow, came_since_ms: int | None) -> str | None:
-    """The answer to an order whose shell has stopped waiting; None for one that is to be carried out.
+    """Return the answer to an order whose shell has stopped waiting; None for an order that is to be carried out.
 
-    The shell that asked may have another clock than we, and ours is as wrong as the system's was when this process
-    started. An order that was not there when we looked a moment ago is therefore new, whatever its date; for any other
-    there is nothing but its date to go by.
+    The shell's clock may differ from this process's clock, which is as wrong as the system's was when this process
+    started. So an order that was not there at a look a moment ago counts as new, whatever its time. For any other order
+    only its time decides.
 
     Args:
-        came_since_ms: When it was not there yet; None: nobody has looked.
+        now_ms: The time by this process's clock.
+        order: The order.
+        came_since_ms: When a look did not find the order yet; None: this is the first look.
     """
     within_ms = ANSWER_WITHIN_S * 1000
     if came_since_ms is not None and now_ms - came_since_ms <= within_ms:

@@ -1,7 +1,7 @@
-"""Our own node's dynamic configuration, as tools set it: kept in memory.
+"""This node's dynamic configuration, as tools set it: kept in memory.
 
-Tools set and clear replication throttles on EVERY node, ours too, and fail if that is refused. We move no bytes
-ourselves, so the values mean nothing here: they are remembered to be shown, and forgotten at the end of the process.
+Tools set and clear replication throttles on EVERY node, this one too, and fail if that is refused. This node copies no
+data, so the values have no effect here: they are kept to be shown, and are lost at the end of the process.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class OwnConfigs:
     values: dict[str, str] = field(default_factory=dict)
 
     def replace(self, values: dict[str, str]) -> None:
-        """Take exactly these."""
+        """Replace all values by these."""
         self.values = dict(values)
 
     def apply(self, name: str, operation: int, value: str | None) -> None:

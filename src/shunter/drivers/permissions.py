@@ -20,24 +20,24 @@ _CHANGES = (acl_znodes.LITERAL_CHANGES, acl_znodes.PREFIXED_CHANGES)
 
 
 class Permissions:
-    """Keeps an authorizer up to date; while that can't be done, it says why, and only super users may do anything.
+    """Keeps an authorizer up to date. Before the first read only super users may do anything.
 
     Args:
-        authorizer: gets what is read.
+        authorizer: gets the ACLs that are read.
     """
 
     def __init__(self, authorizer: AclAuthorizer) -> None:
         self.authorizer = authorizer
         authorizer.unknown = True
         self.trouble: str | None = "permissions have not been read yet"
-        """Why permissions are not known; None: they are."""
+        """Why permissions are not known, or may be out of date; None: they are known."""
         self._woken = asyncio.Event()
         self._everything = True
         self._last: dict[str, tuple[int, str]] = {}
-        """By folder of announcements: which transaction made it, and the last of them that was read."""
+        """By folder of announcements: the transaction that created it, and the last announcement that was read."""
 
     def begin(self, client: ZooKeeperClient) -> asyncio.Task[None]:
-        """Read and watch from now on; the task ends by being cancelled only."""
+        """Read and watch from now on. The task only ends by being cancelled."""
         client.listen(states=self._on_state, watches=self._on_watch)
         self._woken.set()
         return asyncio.create_task(self._work(client), name="permissions")
@@ -46,7 +46,7 @@ class Permissions:
         if state is SessionState.CONNECTED:
             self._woken.set()
         elif state is SessionState.EXPIRED:
-            # Watches went with the session.
+            # The watches ended with the session.
             self._everything = True
 
     def _on_watch(self, event: WatchEvent) -> None:
@@ -58,7 +58,7 @@ class Permissions:
             await self._woken.wait()
             self._woken.clear()
             if not client.connected:
-                continue  # Its coming back wakes us.
+                continue  # `_on_state` wakes this task when the client is connected again.
             try:
                 await self._read(client)
             except DriverError as failure:
@@ -84,7 +84,7 @@ class Permissions:
             _LOG.info("permissions have changed: %s now has %d ACLs", acl_znodes.path(pattern), len(acls))
 
     async def _announced(self, client: ZooKeeperClient, folder: str) -> set[ResourcePattern]:
-        """Name what was announced since the last look; the watch is armed before anything is read."""
+        """Return the patterns announced since the last look; the watch is armed before anything is read."""
         new = await self._new_names(client, folder)
         patterns: set[ResourcePattern] = set()
         for portion in chunks(sorted(new), CHUNK):
@@ -92,7 +92,7 @@ class Permissions:
             found, _ = await client.get_many(paths)
             for path, znode in zip(paths, found, strict=True):
                 if znode is None:
-                    continue  # It was purged: whoever purges has waited a quarter of an hour.
+                    continue  # It was purged. Brokers purge an announcement after a quarter of an hour.
                 try:
                     patterns.add(acl_znodes.decode_change(path, znode.data))
                 except FormatError as unreadable:
@@ -102,7 +102,7 @@ class Permissions:
         return patterns
 
     async def _new_names(self, client: ZooKeeperClient, folder: str) -> list[str]:
-        """Name the announcements since the last look, and watch; in a folder that was made anew all of them are new."""
+        """Return the announcements since the last look, and watch. If the folder was created again, all are new."""
         listed = await client.children(folder, watch=True)
         names, made = ((), 0) if listed is None else (listed[0], listed[1].czxid)
         before, last = self._last.get(folder, (0, ""))
@@ -111,7 +111,7 @@ class Permissions:
         return new
 
     async def _read_all(self, client: ZooKeeperClient) -> None:
-        """Watch first, then read: what changes meanwhile is announced, and read again."""
+        """Arm the watches first, then read: a change meanwhile is announced, and read again."""
         for folder in _CHANGES:
             await self._new_names(client, folder)
         patterns: list[ResourcePattern] = []
@@ -130,7 +130,7 @@ class Permissions:
     async def _acls(
         self, client: ZooKeeperClient, patterns: Iterable[ResourcePattern]
     ) -> dict[ResourcePattern, frozenset[Acl]]:
-        """Read the ACLs of patterns. One that can't be read may deny something: it is taken to deny everything."""
+        """Read the ACLs of patterns. An unreadable list may deny something, so it is taken to deny everything."""
         acls: dict[ResourcePattern, frozenset[Acl]] = {}
         for portion in chunks(sorted(patterns, key=acl_znodes.path), CHUNK):
             found, _ = await client.get_many([acl_znodes.path(pattern) for pattern in portion])
@@ -146,6 +146,6 @@ class Permissions:
         return acls
 
     def _look_again(self) -> None:
-        """Nothing tells when what can't be read can be."""
+        """Read everything again after a while: no watch fires when an unreadable ACL becomes readable."""
         self._everything = True
         asyncio.get_running_loop().call_later(UNREADABLE_SECONDS, self._woken.set)

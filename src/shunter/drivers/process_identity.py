@@ -1,9 +1,8 @@
-"""Which process we are, and whether another one still lives.
+"""The identity of this process, and whether another process is still running.
 
-A controller that was killed leaves its ephemeral znodes behind until its session expires. A successor need not wait
-for that where it can PROVE that the writer of a registration is dead: same boot of the same kernel, same pid
-namespace, and no process with that pid and start time. Where that can't be proven (another machine, another
-container, no Linux), it waits.
+A controller that was killed leaves its ephemeral znodes behind until its session expires. A successor need not wait for
+that if it can PROVE that the writer of a registration is dead: same boot of the same kernel, same pid namespace, and no
+process with that pid and start time. If that can't be proven (another machine, another container, no Linux), it waits.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _GONE = {"Z", "X"}
 
 
 def this_process() -> ProcessIdentity | None:
-    """Who we are; None where the system does not tell."""
+    """Return the identity of this process; None if the system does not show it."""
     try:
         boot_id, namespace = _surroundings()
         return ProcessIdentity(boot_id, namespace, os.getpid(), int(_stat(os.getpid())[_STARTED]))
@@ -28,10 +27,10 @@ def this_process() -> ProcessIdentity | None:
 
 
 def is_dead(process: ProcessIdentity, proc: Path = _PROC) -> bool:
-    """Whether a process is certainly dead; False where it lives or nobody here can know.
+    """Whether a process is certainly dead; False if it runs, or if that can't be known here.
 
-    `/proc` may hide other users' processes (mount option `hidepid`, gVisor, some containers), so that a missing
-    `/proc/PID` proves nothing by itself: the kernel is asked by signal 0, which nothing hides.
+    `/proc` may hide other users' processes (mount option `hidepid`, gVisor, some containers). So a missing `/proc/PID`
+    is no proof: the kernel is also asked by signal 0, for which no process is hidden.
     """
     try:
         if _surroundings(proc) != (process.boot_id, process.pid_namespace):
@@ -48,7 +47,7 @@ def is_dead(process: ProcessIdentity, proc: Path = _PROC) -> bool:
 
 
 def is_alive_here(process: ProcessIdentity, proc: Path = _PROC) -> bool:
-    """Whether a process certainly lives, and where we can send it signals; False where nobody here can know."""
+    """Whether a process certainly runs, in this pid namespace; False if that can't be known here."""
     try:
         stat = _stat(process.pid, proc)
         here = _surroundings(proc) == (process.boot_id, process.pid_namespace)
@@ -59,7 +58,7 @@ def is_alive_here(process: ProcessIdentity, proc: Path = _PROC) -> bool:
 
 def _no_such_process(pid: int) -> bool:
     if pid <= 0:
-        return False  # Such a number means groups of processes, and was written by no process of ours.
+        return False  # Such a number means a group of processes, and no Shunter process writes it.
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -75,5 +74,5 @@ def _surroundings(proc: Path = _PROC) -> tuple[str, str]:
 
 
 def _stat(pid: int, proc: Path = _PROC) -> list[str]:
-    """Fields of `/proc/PID/stat` after the command, which may hold blanks and brackets of its own."""
+    """Return the fields of `/proc/PID/stat` after the command, which may itself contain blanks and brackets."""
     return (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()

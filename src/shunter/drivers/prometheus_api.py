@@ -1,4 +1,4 @@
-"""Prometheus' HTTP API: one range query, with a bearer token where one is asked for. No redirection learns the token."""
+"""Prometheus' HTTP API: one range query, with a bearer token if there is one. No redirection is followed."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from shunter.errors import DriverError, FormatError
 from shunter.formats.text_files import without_mark
 
 MOST_POINTS = 11_000
-"""Prometheus refuses a query that asks for more points of each series."""
+"""Prometheus refuses a query for more points than this of each series."""
 PATH = "/api/v1/query_range"
 
 
 @dataclass(frozen=True, slots=True)
 class PrometheusServer:
-    """A server, or what answers like one (Thanos, Mimir). `url` is what `/api/v1` comes behind."""
+    """A server, or one with the same API (Thanos, Mimir). `url` is the part of its URLs before `/api/v1`."""
 
     url: str
     token_file: Path | None = None
@@ -31,7 +31,7 @@ class PrometheusServer:
 
 @dataclass(frozen=True, slots=True)
 class RangeAnswer:
-    """What a range query answered, as it came; `warnings` say that it may not be all."""
+    """The unchanged answer to a range query. If there are `warnings`, it may be incomplete."""
 
     raw: bytes
     series: int
@@ -41,11 +41,11 @@ class RangeAnswer:
 def query_range(server: PrometheusServer, query: str, start: int, end: int, step: int) -> RangeAnswer:
     """Ask for all points of a query from `start` to `end` (seconds since 1970, both included), `step` seconds apart.
 
-    The query goes in the body, as the API takes it too: selectors grow longer than some proxies take URLs.
+    The query is sent in the body: a selector may be longer than the URLs that some proxies accept.
 
     Raises:
-        DriverError: the server does not answer, or refuses: with its own words.
-        FormatError: the URL is none, or a file can't be read.
+        DriverError: the server does not answer, or refuses; the message has the server's text.
+        FormatError: the URL is malformed, or a file can't be read.
     """
     status, raw = _posted(server, {"query": query, "start": str(start), "end": str(end), "step": str(step)})
     try:
@@ -62,7 +62,7 @@ def query_range(server: PrometheusServer, query: str, start: int, end: int, step
 
 
 def _refused(server: PrometheusServer, status: int, told: dict[str, Any], raw: bytes) -> DriverError:
-    # A proxy in between answers with a page of HTML: one line of it says enough.
+    # A proxy in between may answer with a page of HTML: its first characters are enough.
     words = " ".join(str(told.get("error") or raw[:300].decode(errors="replace")).split()) or "nothing"
     ways: dict[int, str] = {
         http.client.UNAUTHORIZED: "; it asks for a token: give --token-file",

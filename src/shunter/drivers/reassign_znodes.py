@@ -1,4 +1,4 @@
-"""ZooKeeper as KIP-236's tool uses it: the znodes by which reassignments are asked for and cancelled. Blocking."""
+"""ZooKeeper for KIP-236's tool: the znodes by which reassignments are requested and cancelled. Its calls block."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _ATTEMPTS = 5
 
 
 class ReassignZnodes:
-    """One session, for as long as a command takes."""
+    """One session, for the duration of a command."""
 
     def __init__(self, connect: str, access: ZooKeeperAccess = PLAIN_ZOOKEEPER_ACCESS) -> None:
         """Connect to `HOST:PORT[,…][/CHROOT]`.
 
         Raises:
-            DriverError: nobody lets us in within ten seconds.
+            DriverError: no server accepts the connection within ten seconds.
         """
         self._client: Any = access.opened(connect, CONNECT_SECONDS)
 
@@ -38,7 +38,7 @@ class ReassignZnodes:
         self._client.close()
 
     def _asked(self, verb: str, path: str, *arguments: Any, **options: Any) -> Any:
-        """Ask ZooKeeper. What a caller can go on with is raised as kazoo has it."""
+        """Send a request. Errors that callers handle are raised as kazoo's; others as DriverError."""
         try:
             return getattr(self._client, verb)(path, *arguments, **options)
         except (NodeExistsError, NoNodeError, BadVersionError):
@@ -50,11 +50,11 @@ class ReassignZnodes:
             raise DriverError(f"ZooKeeper did not {verb} {path}: {failure!r}", retriable=True) from None
 
     def cancelling(self) -> bool:
-        """Whether `/admin/reassign_cancel` is there."""
+        """Whether `/admin/reassign_cancel` exists."""
         return self._asked("exists", znodes.CANCEL) is not None
 
     def create_cancel(self) -> bool:
-        """Create `/admin/reassign_cancel`; False when it was there."""
+        """Create `/admin/reassign_cancel`; False if it exists already."""
         try:
             self._asked("create", znodes.CANCEL, b"", makepath=True)
         except NodeExistsError:
@@ -62,7 +62,7 @@ class ReassignZnodes:
         return True
 
     def remove_cancel(self) -> bool:
-        """Remove `/admin/reassign_cancel`; False when it was not there."""
+        """Remove `/admin/reassign_cancel`; False if it did not exist."""
         try:
             self._asked("delete", znodes.CANCEL)
         except NoNodeError:
@@ -70,15 +70,15 @@ class ReassignZnodes:
         return True
 
     def legacy(self) -> LegacyReassignments | None:
-        """What `/admin/reassign_partitions` holds."""
+        """Read `/admin/reassign_partitions`; None if it does not exist."""
         return self._targets(znodes.LEGACY_REASSIGNMENTS)
 
     def extra(self) -> LegacyReassignments | None:
-        """What `/admin/reassign_partitions_extra` holds."""
+        """Read `/admin/reassign_partitions_extra`; None if it does not exist."""
         return self._targets(znodes.EXTRA_REASSIGNMENTS)
 
     def create_legacy(self, targets: dict[TopicPartition, Replicas], originals: dict[TopicPartition, Replicas]) -> bool:
-        """Write `/admin/reassign_partitions`; False when it is there: it ignores further writes."""
+        """Create `/admin/reassign_partitions`; False if it exists already: controllers ignore later writes to it."""
         try:
             data = encode_legacy_reassignments(sorted(targets.items()), originals)
             self._asked("create", znodes.LEGACY_REASSIGNMENTS, data, makepath=True)
@@ -87,10 +87,10 @@ class ReassignZnodes:
         return True
 
     def add_extra(self, targets: dict[TopicPartition, Replicas]) -> None:
-        """Add to `/admin/reassign_partitions_extra`; entries that wait there already stay.
+        """Add to `/admin/reassign_partitions_extra`; entries that are there already stay.
 
         Raises:
-            DriverError: others write it all the time.
+            DriverError: other processes changed it at each attempt.
         """
         for _ in range(_ATTEMPTS):
             try:
@@ -108,7 +108,7 @@ class ReassignZnodes:
         raise DriverError(told, retriable=True)
 
     def moves(self) -> dict[TopicPartition, Reassignment]:
-        """Shunter's durable records of moves that are not over."""
+        """Read Shunter's records of moves that are not over."""
         found: dict[TopicPartition, Reassignment] = {}
         for topic in self._children(znodes.REASSIGNMENTS):
             for child in self._children(znodes.topic_reassignments(topic)):
@@ -123,7 +123,7 @@ class ReassignZnodes:
         return dict(sorted(found.items()))
 
     def assignments(self, topic: str) -> dict[TopicPartition, ReplicaAssignment] | None:
-        """A topic's assignment as ZooKeeper has it; None where there is no such topic."""
+        """Read a topic's assignment; None if there is no such topic."""
         try:
             data, stat = self._asked("get", znodes.topic(topic))
         except NoNodeError:

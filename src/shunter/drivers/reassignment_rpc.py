@@ -1,4 +1,4 @@
-"""RPC 45 and 46 over one short connection, with the tagged fields and nulls that no shipped client can send."""
+"""RPC 45 and 46 over one short connection, with the tagged fields and nulls that no published client can send."""
 
 from __future__ import annotations
 
@@ -36,17 +36,19 @@ def alter_reassignments(
     """Send RPC 45 to the controller at `host`:`port`.
 
     Raises:
-        DriverError: it can't be reached, did not answer within `timeout_s`, or answered nonsense.
+        DriverError: it can't be reached, did not answer within `timeout_s`, or its answer's header can't be read.
+        FormatError: its answer's body can't be read.
     """
     answer = _ask(host, port, ALTER_PARTITION_REASSIGNMENTS, encode_alter_request(request), timeout_s)
     return decode_alter_response(answer)
 
 
 def list_reassignments(host: str, port: int, *, timeout_s: float = 30.0) -> ListReassignmentsResult:
-    """Ask the controller at `host`:`port` for all moves (RPC 46), with what only Shunter's tells of them.
+    """Ask the controller at `host`:`port` for all moves (RPC 46), with the fields that only Shunter's controller sends.
 
     Raises:
-        DriverError: as `alter_reassignments`.
+        DriverError: as `alter_reassignments`, or the controller answered with an error.
+        FormatError: as `alter_reassignments`.
     """
     everything = encode_list_request(ListReassignmentsRequest(None, detailed=True))
     answer = _ask(host, port, LIST_PARTITION_REASSIGNMENTS, everything, timeout_s)

@@ -1,8 +1,8 @@
-"""Passes on what any node may answer to a live broker: raw frames, only their correlation ids are rewritten.
+"""Relays requests that any node may answer to a live broker: as raw frames whose correlation ids are rewritten.
 
-Controller-only requests are never passed on, and neither is what changes the state of a connection (SASL). What is
-meant for a leader or a coordinator never belongs here, for we are neither; should it come all the same, the broker
-that gets it says so in the form of that API.
+Requests that only a controller answers are never relayed, nor requests that change the state of a connection (SASL).
+Requests for a leader or a coordinator should not come here, because this node is neither. If one comes, the broker that
+gets it answers with the error of that API.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from shunter.wire.framing import restamp_request, restamp_response
 _LOG = logging.getLogger(__name__)
 
 RELAY_SECONDS = 35.0
-"""A little more than a client's default request timeout: it gives up first, and says so in its own words."""
+"""A little more than a client's default request timeout, so that the client times out first, with its own message."""
 CONNECTIONS_PER_BROKER = 4
 ADDRESSES: Final = frozenset({10})
-"""APIs whose answers hold addresses of the listener that they came in on (FindCoordinator)."""
+"""APIs whose answers have addresses of the listener by which they were asked (FindCoordinator)."""
 
 PASSED_ON: Final[Mapping[int, tuple[int, int]]] = {
     0: (0, 11), 1: (0, 17), 2: (0, 9), 8: (0, 9), 9: (0, 9), 10: (0, 6), 11: (0, 9), 12: (0, 4), 13: (0, 5),
@@ -34,11 +34,11 @@ PASSED_ON: Final[Mapping[int, tuple[int, int]]] = {
     29: (0, 3), 30: (0, 3), 31: (0, 3), 32: (0, 4), 33: (0, 2), 38: (0, 3), 39: (0, 2), 40: (0, 2), 41: (0, 3),
     42: (0, 2), 44: (0, 1), 47: (0, 0), 48: (0, 1), 49: (0, 1), 50: (0, 0), 61: (0, 0), 65: (0, 0), 66: (0, 1),
 }  # fmt: skip
-"""API key -> versions of Kafka 3.9: what is offered while no broker is connected, and what is ever passed on."""
+"""API key -> versions of Kafka 3.9: the APIs that may be relayed; their versions while no broker is connected."""
 
 
 def relayed_ranges(brokers: Mapping[BrokerId, ApiRanges]) -> dict[int, tuple[int, int]]:
-    """Tell which versions every live broker takes of what is passed on: API key -> (lowest, highest)."""
+    """Return the versions of relayed APIs that every live broker supports: API key -> (lowest, highest)."""
     ranges: dict[int, tuple[int, int]] = dict(PASSED_ON)
     for known in brokers.values():
         for key, (lowest, highest) in tuple(ranges.items()):
@@ -52,11 +52,11 @@ def relayed_ranges(brokers: Mapping[BrokerId, ApiRanges]) -> dict[int, tuple[int
 
 
 class Relay:
-    """Connections to live brokers for other people's requests.
+    """Connections to live brokers for clients' requests.
 
     Args:
-        brokers: gives the live brokers of the moment, ourselves left out.
-        access: how we come in at brokers.
+        brokers: returns the brokers that are live now, without this node.
+        access: connects and logs in to brokers.
     """
 
     def __init__(self, brokers: Callable[[], tuple[Broker, ...]], access: BrokerAccess = PLAIN_ACCESS) -> None:
@@ -70,13 +70,13 @@ class Relay:
 
         Args:
             frame: the request without its size.
-            listener: the name of the listener on which it came in; None: any will do, whatever its answer names.
+            listener: the name of the listener that the request came by; None: the answer may be about any listener.
 
         Returns:
-            The broker's answer with size, under the request's own correlation id.
+            The broker's answer with size, under the request's correlation id.
 
         Raises:
-            DriverError: no broker is there, or the one asked went away or did not answer in time.
+            DriverError: no broker can be asked, or the broker closed the connection or did not answer in time.
         """
         api_key = int.from_bytes(frame[:2], "big")
         connection = self._connection(*self._choose(api_key, listener))
@@ -106,7 +106,7 @@ class Relay:
             known = [endpoint for endpoint in broker.endpoints if self._access.usable(endpoint)]
             same = [endpoint for endpoint in known if endpoint.listener == listener]
             ours = [endpoint for endpoint in known if endpoint.listener == self._access.brokers_listener]
-            # On the listener that we were told to use, brokers know who we are.
+            # Brokers know Shunter's identity on the listener that is configured for connections to brokers.
             usable = same if api_key in ADDRESSES and listener is not None else ours or same or known
             if usable:
                 found.append((self._load(broker, usable[0]), broker.id, broker, usable[0]))
@@ -139,7 +139,7 @@ class Relay:
 
 
 class _RelayConnection:
-    """One connection; answers find their callers by correlation id."""
+    """One connection; answers are matched to callers by correlation id."""
 
     def __init__(self, endpoint: Endpoint, access: BrokerAccess) -> None:
         self._endpoint = endpoint
@@ -162,7 +162,7 @@ class _RelayConnection:
 
     @property
     def ending(self) -> bool:
-        """Whether the broker's session with us ends soon: nothing more is to be asked here."""
+        """Whether the login's session ends soon: no new request may be sent on this connection."""
         return self._connection is not None and self._connection.is_renewal_due
 
     async def ask(self, frame: bytes) -> bytes:
@@ -203,10 +203,10 @@ class _RelayConnection:
                     future.set_exception(EOFError(str(reason)))
 
     async def _leave(self, connection: BrokerConnection) -> None:
-        """End before the broker's session with us does, when nobody waits for an answer any more.
+        """End the connection before the login's session ends, as soon as no caller waits for an answer.
 
         Raises:
-            EOFError: then.
+            EOFError: always, at that time.
         """
         await connection.until_renewal()
         await self._idle.wait()

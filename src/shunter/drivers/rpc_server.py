@@ -1,9 +1,8 @@
 """The listener for clients, tools and brokers.
 
-Requests of one connection are begun in the order in which they come and answered in that order; waiting for the core
-or for a broker holds up that connection alone. Whatever a peer sends that is no request closes its connection, and its
-connection alone. However many clients come, brokers have room (`door`), memory (`house`) and turns (`desk`) that
-clients can't take.
+Requests of one connection are begun and answered in the order in which they come. A request that waits for the core or
+for a broker delays only its own connection. Bytes that are not a request close only the connection on which they came.
+However many clients connect, brokers have room (`door`), memory (`house`) and turns (`desk`) that clients can't take.
 """
 
 from __future__ import annotations
@@ -32,31 +31,31 @@ from shunter.model.settings import WireLimits
 _LOG = logging.getLogger(__name__)
 _LISTENER = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)://(?P<host>\[[0-9a-fA-F:.]+\]|[^:/\[\]]*):(?P<port>\d{1,5})")
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - an empty host means that, as in Kafka
-"""One address family only: with two, the kernel would give port 0 a different port in each."""
+"""Only one address family: with two, the kernel would choose a different port for each if the port is 0."""
 
 BACKLOG = 4_096
-"""Newcomers that the kernel holds for us; it takes net.core.somaxconn at the most. A broker's must not be lost there:
-its kernel would try again after a second, three, seven."""
+"""Connections that the kernel queues before they are accepted; net.core.somaxconn limits it. A broker's connection must
+not be lost there: its kernel would try again only after 1, 3 and 7 seconds."""
 ACCEPTED_AT_ONCE = 4
-"""Each takes some 150 µs until it can be read from."""
+"""Connections accepted in one pass. Each takes some 150 µs until it can be read from."""
 SWEEP_SECONDS = 1.0
 SWEEPS = 40
-"""In how many parts connections are looked at: three thousand at once hold the event loop for 10 ms."""
+"""In how many parts connections are checked: three thousand at once would block the event loop for 10 ms."""
 BRIEFLY_SECONDS = 0.005
 HANDSHAKE_SECONDS = 15.0
 """How long a TLS handshake may take."""
 FAREWELL_SECONDS = 2.0
-"""How long we wait for a peer to close its side after we have closed ours."""
+"""How long to wait for a peer to close its side after this side was closed."""
 NO_FILES_SECONDS = 0.25
 NO_FILES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 SEND_BUFFER_BYTES = 262_144
-"""What the kernel holds for one peer."""
+"""Size of the kernel's send buffer for one peer."""
 KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6))
-"""A peer whose machine is gone is found after two minutes; Kafka's brokers leave the times to the kernel."""
+"""A peer whose machine is down is noticed after two minutes; Kafka's brokers use the kernel's times."""
 
 
 class Listener(NamedTuple):
-    """Where to listen: `NAME://host:port`; port 0 is given by the kernel."""
+    """An address to listen on: `NAME://host:port`; for port 0 the kernel chooses one."""
 
     name: str
     host: str
@@ -67,7 +66,7 @@ def parse_listener(text: str) -> Listener:
     """Read `NAME://host:port`.
 
     Raises:
-        SettingsError: of another form, or a port above 65535.
+        SettingsError: `text` has another form, or a port above 65535.
     """
     found = _LISTENER.fullmatch(text.strip())
     if found is None or int(found["port"]) > 65_535:
@@ -81,9 +80,9 @@ class RpcServer:
     """Serves `node` on listeners.
 
     Args:
-        limits: what a peer may ask before its connection is closed, and how many may come.
-        selector: that of the running loop, if it can let clients' sockets wait for their turn.
-        gate_of: gives what secures a listener, by its name.
+        limits: bounds of requests and connections.
+        selector: the selector of the running loop, if it is one with tiers.
+        gate_of: returns the gate of a listener, by the listener's name.
     """
 
     def __init__(
@@ -100,16 +99,16 @@ class RpcServer:
         self._greetings: set[asyncio.Task[object]] = set()
         self._sweeper: asyncio.TimerHandle | None = None
         self._unswept: list[list[Connection]] = []
-        """Connections that are still to be looked at in this second, in `SWEEPS` parts."""
+        """Parts of the connections that are still to be checked in this second."""
         self._handshakes = Handshakes(
             self.house.limits.handshakes_per_second, self.house.addresses.__contains__, time.monotonic
         )
 
     async def listen(self, listeners: Sequence[Listener]) -> tuple[Listener, ...]:
-        """Open the listeners and tell them with the ports that they got.
+        """Open the listeners, and return them with their actual ports.
 
         Raises:
-            DriverError: an address can't be had.
+            DriverError: a listener can't be opened.
         """
         opened: list[Listener] = []
         for listener in listeners:
@@ -155,7 +154,7 @@ class RpcServer:
             asyncio.get_running_loop().add_reader(bound, self._accept, bound, gate)
 
     def _accept(self, bound: socket.socket, gate: ListenerGate) -> None:
-        """Take in some who wait at the door; the others in the next pass, when these have their transports."""
+        """Accept some of the waiting connections. The next pass accepts others, when these have their transports."""
         for _ in range(ACCEPTED_AT_ONCE):
             try:
                 accepted, address = bound.accept()
@@ -165,12 +164,12 @@ class RpcServer:
                 if failure.errno in NO_FILES:
                     self._wait_for_files(bound, gate, failure)
                     return
-                # Anything else concerns this one connection: its peer is gone again.
+                # Any other error is about this connection: its peer has closed it already.
                 continue
             self._greet(accepted, address, gate)
 
     def _wait_for_files(self, bound: socket.socket, gate: ListenerGate, failure: OSError) -> None:
-        """The system gives us no more sockets: let idle clients go, and try again soon."""
+        """Close idle clients' connections, and accept again soon: the system gives this process no more sockets."""
         went = self.house.door.make_room(time.monotonic(), count=16)
         told = (
             f"nobody more can be taken in for {NO_FILES_SECONDS} s: {failure.strerror}; {went} idle clients were closed"
@@ -197,7 +196,7 @@ class RpcServer:
         connection = Connection(self.house, gate, fd, peer, host, kind)
         self.house.door.enter(connection)
         if gate.tls is not None and host not in self.house.addresses:
-            # A handshake waits for its turn too, unless it comes from where a broker lives.
+            # A handshake waits for its turn too, unless it comes from a registered broker's address.
             self.house.set_back(fd)
         taking = self._take_in(connection, accepted, gate)
         greeting = asyncio.get_running_loop().create_task(taking, name=f"greet-{peer}")
@@ -205,7 +204,7 @@ class RpcServer:
         greeting.add_done_callback(partial(self._greeted, connection, gate))
 
     async def _take_in(self, connection: Connection, accepted: socket.socket, gate: ListenerGate) -> None:
-        """Begin to read from a newcomer; where it has to say who it is, in its turn."""
+        """Begin to read from a new connection; if it begins with a handshake or a login, in its turn."""
         loop = asyncio.get_running_loop()
         patience: dict[str, float] = {}
         try:
@@ -222,7 +221,7 @@ class RpcServer:
         await loop.connect_accepted_socket(lambda: connection, accepted, ssl=tls, **patience)
 
     async def _has_turn(self, connection: Connection) -> bool:
-        """Wait until its handshake may begin; False where it has gone, or waited for too long."""
+        """Wait until a handshake may begin; return False if the peer has gone, or the wait was too long."""
         try:
             async with asyncio.timeout(self.house.limits.peer_timeout_ms / 1000):
                 await self._handshakes.turn(connection.address, lambda: connection.gone)
@@ -238,13 +237,13 @@ class RpcServer:
         if failure is not None and gate.tls is not None:
             told = f"no TLS came about on listener {gate.name}: {_handshake_failure(failure)}"
             connection.leave("handshake", told, logging.WARNING)
-            # Its frames refer to the connection, and so to itself; see `Connection.connection_lost`.
+            # The traceback's frames refer to the connection: a reference cycle; see `Connection.connection_lost`.
             failure.__traceback__ = None
         elif greeting.cancelled() or failure is not None:
             connection.hang_up()
 
     def _sweep(self) -> None:
-        """Close those whose time is up: each connection is looked at every second, or a little later."""
+        """Check one part of the connections; each connection is checked about once a second."""
         if self.house.desk.brokers_alone:
             self._sweeper = asyncio.get_running_loop().call_later(BRIEFLY_SECONDS, self._sweep)
             return
@@ -261,7 +260,7 @@ class RpcServer:
         return [guest for guest in self.house.door.everybody() if isinstance(guest, Connection)]
 
     def _close_overdue(self, connections: Sequence[Connection], now: float) -> None:
-        """Close those of some connections whose time is up."""
+        """Close those of some connections that have exceeded a time, or whose peer has gone."""
         unread = {each.unread: each for each in connections if each.unread is not None}
         for fd in hung_up(unread):
             unread[fd].hang_up()
@@ -271,12 +270,12 @@ class RpcServer:
                 each.leave(*overdue, logging.DEBUG if overdue[0] == "idle" else logging.WARNING)
 
     def count(self, kind: GuestKind) -> int:
-        """Count the connections of a kind that are open."""
+        """Return the number of open connections of a kind."""
         return self.house.door.count(kind)
 
 
 def _handshake_failure(failure: BaseException) -> str:
-    """Say why TLS did not come about, in words that help."""
+    """Explain why a TLS handshake failed."""
     reason = getattr(failure, "reason", None) or str(failure) or type(failure).__name__
     meaning = {
         "WRONG_VERSION_NUMBER": "it speaks plaintext",
@@ -289,10 +288,10 @@ def _handshake_failure(failure: BaseException) -> str:
 
 
 async def _bound(listener: Listener) -> list[socket.socket]:
-    """Open a listening socket for each address of the listener's host, all on one port.
+    """Open a listening socket for each address of the listener's host, all on the same port.
 
     Raises:
-        OSError: an address can't be had.
+        OSError: an address can't be used.
     """
     loop = asyncio.get_running_loop()
     host = listener.host or EVERYWHERE
@@ -322,7 +321,7 @@ def _set_options(accepted: socket.socket, peer_timeout_ms: int) -> None:
     accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
     accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    # The last is later than our own look at the time, which is told and counted.
+    # TCP_USER_TIMEOUT is longer than this server's own time limit, whose closures are logged and counted.
     for name, value in (*KEEPALIVE, ("TCP_USER_TIMEOUT", 2 * peer_timeout_ms + 5_000)):
         option = getattr(socket, name, None)
         if option is not None:
@@ -331,7 +330,7 @@ def _set_options(accepted: socket.socket, peer_timeout_ms: int) -> None:
 
 
 def _cannot_open(listener: Listener, failure: OSError) -> str:
-    """Say why a listener can't be opened, and what to do."""
+    """Explain why a listener can't be opened, and what to do."""
     ways_out = {
         errno.EADDRINUSE: "another process listens there; give --listener another port, or stop that process"
         f" (`ss -ltnp 'sport = :{listener.port}'` names it)",

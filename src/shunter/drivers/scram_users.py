@@ -1,4 +1,4 @@
-"""SCRAM's users, where Kafka keeps them: in ZooKeeper, read at each login, so that a change counts at once."""
+"""SCRAM's users in ZooKeeper, where Kafka stores them: read at each login, so that a change takes effect at once."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _REMEMBERED = 1_000
 
 
 class ScramUsers:
-    """Gives credentials; those of a user who logged in before also while ZooKeeper is out of reach."""
+    """Reads credentials. While ZooKeeper can't be reached, users who logged in before are checked by their last one."""
 
     def __init__(self) -> None:
         self.client: ZooKeeperClient | None = None
         self._known: OrderedDict[tuple[str, str], ScramCredential] = OrderedDict()
 
     async def credential(self, user: str, mechanism: str) -> ScramCredential | None:
-        """Give what a login is checked against; None: the user has none of this mechanism.
+        """Return the credential to check a login against; None if the user has none for this mechanism.
 
         Raises:
-            DriverError: ZooKeeper can't be asked, and the user is not known from before.
+            DriverError: ZooKeeper can't be asked, and no credential of the user is remembered.
             FormatError: the user's znode can't be read.
         """
         if user in {".", ".."}:
-            return None  # ZooKeeper has no znode of that name.
+            return None  # A znode can't have this name.
         try:
             found = await self._read(user, mechanism)
         except DriverError as failure:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Protocol
 
 if (
     TYPE_CHECKING
-):  # An executor's clock is described here too, and a controller's events take a tenth of a second to import.
+):  # The executor imports this module too, and importing the controller's events takes a tenth of a second.
     from shunter.core.controller.events import BatchRefused, BatchWritten
     from shunter.core.controller.ready import Read, Request, WriteBatch
 
 
 class Clock(Protocol):
-    """Where time comes from."""
+    """The source of time."""
 
     def now_ms(self) -> int:
         """Milliseconds since the Unix epoch."""
@@ -20,22 +20,22 @@ class Clock(Protocol):
 
 
 class ProcessClock(Clock, Protocol):
-    """What an executor's process knows of time, and of what it costs."""
+    """A clock that also knows the process's processor time and the local time zone."""
 
     def processor_s(self) -> float:
-        """Processor time that this process has used, seconds: only differences mean anything."""
+        """Processor time that this process has used, in seconds: only differences between two values have a meaning."""
         ...
 
     def utc_offset_minutes(self, now_ms: int) -> int:
-        """How far local time was ahead of UTC at a moment."""
+        """Minutes by which local time was ahead of UTC at a moment."""
         ...
 
 
 class ControllerStore(Protocol):
-    """ZooKeeper as the controller needs it: fenced batches, and reads that end in events."""
+    """The controller's access to ZooKeeper: fenced batches, and reads whose answers are events."""
 
     async def write(self, batch: WriteBatch) -> BatchWritten | BatchRefused:
-        """Carry out one atomic, fenced batch; after a lost connection, read back what happened before answering."""
+        """Carry out one atomic, fenced batch; after a lost connection, first read back whether it was written."""
         ...
 
     async def read(self, read: Read) -> None:
@@ -44,7 +44,7 @@ class ControllerStore(Protocol):
 
 
 class BrokerChannels(Protocol):
-    """Ordered, non-blocking ways to all brokers; answers come back as `RequestAnswered` events."""
+    """Ordered, non-blocking channels to all brokers; answers come back as `RequestAnswered` events."""
 
     def send(self, request: Request) -> None:
         """Queue a request; never blocks, never raises for a dead broker."""

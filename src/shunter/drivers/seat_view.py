@@ -1,4 +1,4 @@
-"""Which process is the controller, and what its moves have left behind: asked when a cluster is handed back to Apache's."""
+"""The process that is the controller, and znodes that its moves have left; read to hand a cluster back to Apache's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REQUESTS = (znodes.LEGACY_REASSIGNMENTS, znodes.EXTRA_REASSIGNMENTS, znodes.CAN
 
 
 class SeatHolder(NamedTuple):
-    """Who has `/controller`. `process` is known where a Shunter wrote it, on a system that tells processes apart."""
+    """The holder of `/controller`. `process` is known if a Shunter wrote it, on a system that shows its identity."""
 
     broker: BrokerId
     shunter: bool
@@ -31,13 +31,13 @@ class SeatHolder(NamedTuple):
 
 
 class SeatView:
-    """A ZooKeeper session that only reads. Close it."""
+    """A ZooKeeper session that only reads. The caller has to close it."""
 
     def __init__(self, connect_string: str, access: ZooKeeperAccess = PLAIN_ZOOKEEPER_ACCESS) -> None:
         """Connect.
 
         Raises:
-            DriverError: no server lets us in.
+            DriverError: no server accepts the connection.
         """
         self._client = access.opened(connect_string, CONNECT_SECONDS)
 
@@ -47,10 +47,10 @@ class SeatView:
         self._client.close()
 
     def holder(self) -> SeatHolder | None:
-        """Who is the controller; None where nobody is.
+        """Return the controller; None if there is none.
 
         Raises:
-            FormatError, DriverError: it can't be read.
+            FormatError, DriverError: `/controller` can't be read.
         """
         data = self._data(znodes.CONTROLLER)
         if data is None:
@@ -61,7 +61,7 @@ class SeatView:
         return SeatHolder(broker, process is not None or known, process)
 
     def left(self) -> tuple[str, ...]:
-        """What Apache's controller would not know how to end: moves, requests, and what brokers owe."""
+        """Return znodes whose work Apache's controller can't finish: moves, requests, owed deletions and replicas."""
         found = [path for path in _REQUESTS if self._data(path) is not None]
         for queue in _QUEUES:
             for name in self._children(queue):
@@ -73,7 +73,7 @@ class SeatView:
         return tuple(found)
 
     def under_replicated(self) -> frozenset[str]:
-        """Partitions whose ISR lacks a replica, or that have no leader. Cost: one read for each topic and partition."""
+        """Return partitions whose ISR lacks a replica, or without a leader. Cost: one read per topic and partition."""
         found: set[str] = set()
         shared: SharedReplicas = {}
         for name in self._children(znodes.TOPICS):
@@ -87,7 +87,7 @@ class SeatView:
                     if led is None or led.leader < 0 or len(led.isr) < len(assignment.replicas):
                         found.add(f"{name}-{number}")
             except FormatError:
-                continue  # It was left alone before, and is so now.
+                continue  # Shunter's controller left such a topic alone too.
         return frozenset(found)
 
     def _data(self, path: str) -> bytes | None:
@@ -109,7 +109,7 @@ class SeatView:
 
 
 def end_here(process: ProcessIdentity) -> bool:
-    """Tell a controller of this machine to give the controllership back and end; False where it is none of ours."""
+    """Make a controller process of this machine give the controllership back and end; False if it is not on it."""
     if not is_alive_here(process):
         return False
     try:

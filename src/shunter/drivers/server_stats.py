@@ -1,4 +1,4 @@
-"""What the listener counts, and what it logs of those whom it turns away."""
+"""Counters of the listener, and its log lines about refused and closed connections."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from dataclasses import dataclass, field
 _LOG = logging.getLogger(__name__)
 
 QUIET_SECONDS = 10.0
-"""At most one line is logged for a reason in this time; it says how many refusals there were since the last one."""
+"""At most one line per reason is logged in this time; it says how many lines were left out since the last one."""
 _KINDS_REMEMBERED = 1_000
 
 PRINCIPALS_AT_MOST = 1_000
-"""Pairs of API and principal that are counted apart."""
+"""Pairs of API and principal that are counted separately."""
 OTHERS = "(others)"
 
 
 @dataclass(slots=True)
 class ServerStats:
-    """Counters since the start, but for what is told as now. One writer: the event loop."""
+    """Counters since the start. One writer: the event loop."""
 
     refused: dict[str, int] = field(default_factory=dict)
     """Connections that were turned away, by reason."""
     closed: dict[str, int] = field(default_factory=dict)
-    """Connections that were taken and then closed by us, by reason."""
+    """Connections that were accepted and then closed by this server, by reason."""
     denied: dict[str, int] = field(default_factory=dict)
-    """What was refused for want of a permission, by operation."""
+    """Operations that were refused because of a missing right, by operation."""
     requests: dict[int, int] = field(default_factory=dict)
-    """Answered, by API key."""
+    """Answered requests by API key."""
     handling_seconds: dict[int, float] = field(default_factory=dict)
-    """From the first look at it to the answer, by API key: waiting for core and brokers included, for a turn not."""
+    """Seconds from a request's begin to its answer, by API key: with waits for core and brokers, not for a turn."""
     by_principal: dict[tuple[int, str], int] = field(default_factory=dict)
-    """Answered, by API key and principal."""
+    """Answered requests by API key and principal."""
     bytes_in: int = 0
     bytes_out: int = 0
     _logged: dict[str, tuple[float, int]] = field(default_factory=dict)
@@ -52,12 +52,12 @@ class ServerStats:
         self._log(reason, told, logging.WARNING)
 
     def close(self, reason: str, told: str, level: int = logging.WARNING, *, of: str = "") -> None:
-        """Count and log a connection that we closed; `of` is a finer reason, each of which is logged for itself."""
+        """Count and log a connection that this server closed. Lines with different `of` are limited separately."""
         self.closed[reason] = self.closed.get(reason, 0) + 1
         self._log(f"{reason} {of}", told, level)
 
     def deny(self, operation: str, told: str) -> None:
-        """Count and log something that somebody may not do."""
+        """Count and log an operation that a principal may not do."""
         self.denied[operation] = self.denied.get(operation, 0) + 1
         self._log(told, told, logging.INFO)
 
@@ -68,7 +68,7 @@ class ServerStats:
             self._logged[reason] = last, silent + 1
             return
         if len(self._logged) > _KINDS_REMEMBERED:
-            self._logged.clear()  # Reasons hold names that strangers choose.
+            self._logged.clear()  # Bounded, because reasons contain names that any client can choose.
         self._logged[reason] = now, 0
         more = f" ({silent} more of the kind were not logged)" if silent else ""
         _LOG.log(level, "%s%s", told, more)

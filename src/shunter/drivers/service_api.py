@@ -1,4 +1,4 @@
-"""A service's HTTP API, as a client: one request, one JSON answer. No redirection learns the token."""
+"""A client of a service's HTTP API: one request, one JSON answer. No redirection is followed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WITHIN_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ServiceServer:
-    """Where a service is: `http://HOST:PORT`, and a file with the token, where it wants one."""
+    """The address of a service, `http://HOST:PORT`, and a file with the token, if the service requires one."""
 
     url: str
     token_file: Path | None = None
@@ -31,9 +31,10 @@ def call_service(server: ServiceServer, method: str, path: str, body: object = N
     """Call a route of `/api/v1`. Blocks.
 
     Raises:
-        OrderRefused: the service refuses, with its own words.
-        DriverError: it does not answer, does not let us in, or is no service.
-        SettingsError, FormatError: the URL is none; a file can't be read.
+        OrderRefused: the service refuses; the message is the service's.
+        DriverError: the server does not answer, refuses the token, or is not a service of Shunter.
+        SettingsError, FormatError: the URL is malformed; the token file can't be read.
+        OSError: the CA file can't be read.
     """
     parts = urlsplit(server.url)
     if parts.scheme not in ("http", "https") or not parts.hostname:

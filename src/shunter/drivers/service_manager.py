@@ -1,9 +1,9 @@
-"""What a service manager is told, by systemd's protocol: that we serve, that we are alive, that we stop.
+"""Notifies a service manager by systemd's protocol: the process serves, is alive, or stops.
 
-Datagrams go to the unix socket that `NOTIFY_SOCKET` names. They are sent by a timer of the event loop itself, so a loop
-that hangs sends none, and systemd restarts the process (`WatchdogSec=`). Without the variable nothing is sent.
+Datagrams go to the UNIX socket that `NOTIFY_SOCKET` names. A timer of the event loop sends them, so a loop that hangs
+sends none, and systemd restarts the process (`WatchdogSec=`). Without the variable nothing is sent.
 
-Source: sd_notify(3) and sd_watchdog_enabled(3), whose protocol is stable and takes no library.
+Source: sd_notify(3) and sd_watchdog_enabled(3), whose protocol is stable and needs no library.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from collections.abc import Callable, Mapping
 
 LOG = logging.getLogger(__name__)
 TURN_SECONDS = 1.0
-"""How often it is looked whether we serve, and what to tell of it."""
+"""How often readiness is checked and reported."""
 PATIENCE_MICROSECONDS = 30_000_000
-"""We ask systemd to wait so much longer while we are not ready: a restart would not cure what is in the way."""
+"""How much longer systemd is asked to wait while the process is not ready: a restart would not remove the reason."""
 
 
 class ServiceManager:
-    """Tells the service manager how we are. Used from one event loop."""
+    """Notifies the service manager. Use it from one event loop."""
 
     def __init__(
         self, environment: Mapping[str, str], pid: int, ready: Callable[[], tuple[bool, tuple[str, ...]]]
     ) -> None:
-        """Look who wants to be told; nothing is sent yet.
+        """Read the environment; nothing is sent yet.
 
         Args:
             environment: with `NOTIFY_SOCKET`, `WATCHDOG_USEC` and `WATCHDOG_PID`, as systemd sets them.
-            pid: ours; a watchdog of another process is not served.
-            ready: whether we serve, and in lines what we do or what is in the way.
+            pid: of this process; a watchdog for another process is ignored.
+            ready: returns whether the process serves, and lines that say what it does or what is in the way.
         """
         self._address = environment.get("NOTIFY_SOCKET", "")
         self._ready = ready
@@ -41,7 +41,7 @@ class ServiceManager:
             told = environment.get("WATCHDOG_USEC", "")
             if told.isascii() and told.isdigit() and int(told) > 0:
                 self._watched = True
-                # A third of what is allowed, so that a turn that is late by as much is not taken for a hang.
+                # A third of the allowed time, so that a turn that is late by as much is not taken for a hang.
                 self._seconds = min(TURN_SECONDS, int(told) / 3_000_000)
         self._socket: socket.socket | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -50,7 +50,7 @@ class ServiceManager:
         self._failed = False
 
     def start(self) -> None:
-        """Begin to tell, on the running loop."""
+        """Begin to send notifications, on the running loop."""
         if not self._address:
             return
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
@@ -58,11 +58,11 @@ class ServiceManager:
         self._turn()
 
     def stop(self) -> None:
-        """Tell that we stop. Turns go on until `close`, for stopping may take some seconds."""
+        """Report that the process stops. Turns go on until `close`, because stopping may take some seconds."""
         self._tell("STOPPING=1")
 
     def close(self) -> None:
-        """Tell nothing any more."""
+        """Send nothing more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -84,15 +84,15 @@ class ServiceManager:
         if self._watched:
             told.append("WATCHDOG=1")
         if told and self._tell(*told):
-            # A message that could not be sent is sent again with the next turn.
+            # Noted only after a success: a message that could not be sent is sent again in the next turn.
             self._served, self._status = serves, status
         self._timer = asyncio.get_running_loop().call_later(self._seconds, self._turn)
 
     def _tell(self, *lines: str) -> bool:
-        """Send one datagram; whether it went."""
+        """Send one datagram; return whether it was sent."""
         if self._socket is None:
             return False
-        # A name that begins with @ is in Linux' abstract namespace, which a zero byte stands for.
+        # A name that begins with @ is in Linux's abstract namespace; such an address begins with a zero byte.
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
         try:
             self._socket.sendto("\n".join(lines).encode(), address)

@@ -1,8 +1,8 @@
-"""The service's own memory: one SQLite file, WAL mode, every batch one transaction, synced before anything follows from it.
+"""The service's store: one SQLite file in WAL mode. Every batch is one transaction, synced before anything follows it.
 
-What executions did is not here: the journal of each cluster knows. What is here says what was proposed, decided, wanted
-and seen. Tables: `about` (version), `proposals`, `plans` (what proposals change), `events`, `intents`, `switches`, `memories`,
-`looks`, `answers`.
+The store has proposals, decisions, intents and looks. What executions did is in the journal of each cluster. Tables:
+`about` (version), `proposals`, `plans` (the partitions that proposals change), `events`, `intents`, `switches`,
+`memories`, `looks`, `answers`.
 """
 
 from __future__ import annotations
@@ -68,19 +68,19 @@ EVENTS_KEPT_MS = 400 * DAY_MS
 ANSWERS_KEPT_MS = 7 * DAY_MS
 PLANS_KEPT_MS = 30 * DAY_MS
 PLANS_KEPT = 20
-"""Of proposals that are over: the partitions of the latest so many of a cluster are kept, for as long as that."""
+"""Plans of closed proposals that are kept of one cluster, for at most `PLANS_KEPT_MS`."""
 PROPOSALS_KEPT = 2_000
-"""Proposals that are over, of one cluster; as long as events."""
+"""Closed proposals that are kept of one cluster, for at most `EVENTS_KEPT_MS`."""
 _OPEN = orjson.dumps([state.value for state in OPEN]).decode()
 _IS_OVER = "state NOT IN (SELECT value FROM json_each(?))"
 
 
 class StoreFailed(DriverError):
-    """The store can't be written or read now: the disk is full, or it refuses."""
+    """The store can't be written or read now: the disk is full, or returns errors."""
 
 
 class StoreDamaged(FormatError):
-    """What is in the file can't be trusted."""
+    """The file's contents can't be trusted."""
 
 
 class ServiceTaken(DriverError):
@@ -88,14 +88,14 @@ class ServiceTaken(DriverError):
 
 
 class ServiceSeat:
-    """The right to serve from a folder; kept until `leave`, or until the process ends, for the kernel unlocks the file."""
+    """The right to serve from a folder; kept until `leave`, or until the process ends: the kernel unlocks the file."""
 
     def __init__(self, folder: Path) -> None:
-        """Take it.
+        """Take the seat.
 
         Raises:
-            ServiceTaken: somebody else has it; says who.
-            StoreFailed: the folder can't be made or written to.
+            ServiceTaken: another process has the seat; the message names it.
+            StoreFailed: the folder can't be created or written to.
         """
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -108,7 +108,7 @@ class ServiceSeat:
             ) from error
 
     def leave(self) -> None:
-        """Give it back."""
+        """Give the seat back."""
         self._lock.leave()
 
 
@@ -120,7 +120,7 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Which file has this name; None: there is none."""
+    """Return the device and inode of the file with this name; None if there is none."""
     try:
         found = path.stat()
     except OSError:
@@ -129,14 +129,14 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 class ServiceStore:
-    """One store. Not thread-safe: one thread at a time, as the service's `Records` do."""
+    """One store. Not thread-safe: use it in one thread at a time, as the service's `Records` does."""
 
     def __init__(self, path: Path) -> None:
-        """Open or create the file, and see that it is whole.
+        """Open or create the file, and check that it is intact.
 
         Raises:
-            StoreDamaged: it is no such file, it is damaged, or of a version that is not understood.
-            StoreFailed: the disk refuses.
+            StoreDamaged: the file is not a store, is damaged, or has a version that is not understood.
+            StoreFailed: the file can't be opened.
         """
         self.path = path
         try:
@@ -162,7 +162,7 @@ class ServiceStore:
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
-        """SQLite's errors as ours."""
+        """Convert SQLite's errors to the store's."""
         try:
             yield
         except (sqlite3.OperationalError, OSError) as error:
@@ -174,8 +174,8 @@ class ServiceStore:
         """Make a batch durable, all or none.
 
         Raises:
-            StoreFailed: the disk refuses; nothing was written.
-            StoreDamaged: the file can't be trusted any more.
+            StoreFailed: the file can't be written; nothing was written.
+            StoreDamaged: the file can no longer be trusted.
         """
         with self._guarded():
             self._stay_in_place()
@@ -212,10 +212,10 @@ class ServiceStore:
                 self._write_answer(batch.answer)
 
     def _stay_in_place(self) -> None:
-        """See that the next service will find what is written: a file that was removed is made anew from what is still open.
+        """Check that the open file still has its name. A file that was removed is written again from the open one.
 
         Raises:
-            StoreFailed: another file has its name.
+            StoreFailed: another file has the name.
         """
         found = _identity(self.path)
         if found == self._file:
@@ -226,14 +226,14 @@ class ServiceStore:
         copy = self.path.with_name(self.path.name + ".new")
         copy.unlink(missing_ok=True)
         self._connection.execute("VACUUM INTO ?", (str(copy),))
-        # SQLite removes the write-ahead log by its name when it closes, so the new file gets its name after that.
+        # SQLite removes the write-ahead log by its name when it closes, so the new file gets the name only after that.
         self._connection.close()
         copy.replace(self.path)
         self._connection = _connected(self.path)
         self._file = _identity(self.path)
 
     def _let_go(self, cluster: str, now_ms: int) -> None:
-        """Forget old proposals that are over, and before that the partitions of their plans."""
+        """Delete old closed proposals, and earlier than these the partitions of their plans."""
         run = self._connection.execute
         over = f"SELECT id FROM proposals WHERE cluster = ? AND {_IS_OVER}"  # noqa: S608 - no value in it
         latest = f"{over} ORDER BY changed_at_ms DESC LIMIT ?"
@@ -282,7 +282,7 @@ class ServiceStore:
         run("DELETE FROM answers WHERE at_ms < ?", (answer.at_ms - ANSWERS_KEPT_MS,))
 
     def proposals(self, cluster: str, *, ended: bool, most: int = 200) -> tuple[KeptProposal, ...]:
-        """Gists of a cluster's proposals, the latest first. Those that are open are never left out."""
+        """Return a cluster's proposals without their partitions, the latest first; open ones are never left out."""
         with self._guarded():
             rows = self._connection.execute(
                 "SELECT body FROM proposals WHERE cluster = ? AND state IN (SELECT value FROM json_each(?))",
@@ -298,11 +298,11 @@ class ServiceStore:
         return tuple(sorted(found, key=lambda each: each.made_at_ms, reverse=True))
 
     def opened(self, cluster: str) -> tuple[KeptProposal, ...]:
-        """Proposals that are open, with the partitions that they change."""
+        """Return the open proposals, with the partitions that they change."""
         return self._whole("state IN (SELECT value FROM json_each(?))", cluster, _OPEN)
 
     def proposal(self, cluster: str, proposal: str) -> KeptProposal | None:
-        """One proposal with the partitions that it changes, as far as they are still kept; None: it is not known."""
+        """Return a proposal with the partitions that it changes, if they are still kept; None if it is not known."""
         return next(iter(self._whole("id = ?", cluster, proposal)), None)
 
     def _whole(self, which: str, *values: str) -> tuple[KeptProposal, ...]:
@@ -314,7 +314,7 @@ class ServiceStore:
         return tuple(decode_proposal(str(body), str(self.path), changes or "[]") for body, changes in rows)
 
     def declined(self, cluster: str, since_ms: int) -> tuple[KeptProposal, ...]:
-        """Gists of proposals that somebody declined since."""
+        """Return the proposals that were declined since then, without their partitions."""
         with self._guarded():
             rows = self._connection.execute(
                 "SELECT body FROM proposals WHERE cluster = ? AND state = ? AND changed_at_ms >= ? ORDER BY id",
@@ -323,7 +323,7 @@ class ServiceStore:
         return tuple(decode_proposal(str(body), str(self.path)) for (body,) in rows)
 
     def events(self, cluster: str, since_ms: int, until_ms: int | None, most: int) -> tuple[HistoryEvent, ...]:
-        """The latest `most` events of [since_ms, until_ms), the oldest first; cluster "": of all clusters."""
+        """Return the latest `most` events of [since_ms, until_ms), the oldest first; cluster "": of all clusters."""
         with self._guarded():
             rows = self._connection.execute(
                 "SELECT number, cluster, at_ms, kind, text, subject, who, cause, until_ms, facts FROM events "
@@ -333,7 +333,7 @@ class ServiceStore:
         return tuple(_event(row) for row in reversed(rows))
 
     def intents(self) -> dict[str, tuple[KeptIntent, ...]]:
-        """Intents by cluster."""
+        """Return the intents by cluster."""
         with self._guarded():
             rows = self._connection.execute(
                 "SELECT cluster, kind, about, value, who, at_ms, comment FROM intents ORDER BY cluster, kind, about"
@@ -344,7 +344,7 @@ class ServiceStore:
         return found
 
     def switches(self) -> dict[str, KillSwitch]:
-        """Kill switches by cluster; "": the fleet's."""
+        """Return the kill switches by cluster; "": the fleet's."""
         with self._guarded():
             rows = self._connection.execute("SELECT * FROM switches").fetchall()
         return {
@@ -353,7 +353,7 @@ class ServiceStore:
         }
 
     def told_empty(self, cluster: str) -> tuple[int, ...]:
-        """Brokers that were told to be empty, and of which nothing else was said or asked for since."""
+        """Return the brokers that were reported to be empty, and about which no other event was written since."""
         with self._guarded():
             rows = self._connection.execute(
                 "SELECT DISTINCT CAST(substr(told.subject, 8) AS INTEGER) FROM events AS told "
@@ -365,13 +365,13 @@ class ServiceStore:
             return tuple(sorted(broker for (broker,) in rows))
 
     def memory(self, cluster: str) -> Memory | None:
-        """What the last look left."""
+        """Return the memory that the last look left."""
         with self._guarded():
             row = self._connection.execute("SELECT body FROM memories WHERE cluster = ?", (cluster,)).fetchone()
         return None if row is None else decode_memories(bytes(row[0]), str(self.path)).get(cluster)
 
     def looks(self, cluster: str, since_ms: int) -> tuple[LookGist, ...]:
-        """Gists of looks, the oldest first."""
+        """Return the gists of looks, the oldest first."""
         with self._guarded():
             rows = self._connection.execute(
                 "SELECT at_ms, body FROM looks WHERE cluster = ? AND at_ms >= ? ORDER BY at_ms", (cluster, since_ms)
@@ -379,7 +379,7 @@ class ServiceStore:
         return tuple(decode_look(int(at_ms), str(body), str(self.path)) for at_ms, body in rows)
 
     def answer(self, key: str) -> KeyedAnswer | None:
-        """What an order with this key was answered; None: there was none."""
+        """Return the answer to the order with this key; None if there was no such order."""
         with self._guarded():
             row = self._connection.execute(
                 "SELECT key, body, at_ms, text, proposal FROM answers WHERE key = ?", (key,)

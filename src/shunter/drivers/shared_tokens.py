@@ -1,4 +1,4 @@
-"""The token by which all connections of ours log in: one asks for it at a time, and nobody waits while there is one."""
+"""The token for the logins of all connections: one request for it at a time, and no wait while a valid one is kept."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from shunter.model.security import BearerLogin
 _LOG = logging.getLogger(__name__)
 
 REFUSED_FOR_S = 1.0
-"""How long an issuer that gave no token is not asked again: hundreds of connections are tried at once."""
+"""How long an issuer is not asked again after a failure: hundreds of connections may try at the same time."""
 
 
 class SharedTokens:
     """Tokens of one login.
 
     Args:
-        login: where they come from.
-        now: the wall clock, in seconds, which tokens' lives are told in.
+        login: says where the tokens come from.
+        now: the wall clock, in seconds; tokens' times are in it.
     """
 
     def __init__(self, login: BearerLogin, now: Callable[[], float] = time.time) -> None:
@@ -32,10 +32,10 @@ class SharedTokens:
         self._told = ""
 
     async def token(self) -> str:
-        """Give a token that is good now. One that ends soon is given while another is asked for.
+        """Return a valid token. If it ends soon, a new one is requested in the background.
 
         Raises:
-            DriverError: there is none to be had, now or a moment ago.
+            DriverError: no token could be fetched, now or a moment ago.
         """
         held = self._tokens.held
         if held and not self._tokens.is_due:
@@ -43,7 +43,7 @@ class SharedTokens:
         asking = self._another()
         if held:
             return held
-        found = await asyncio.shield(asking)  # Whoever stops waiting leaves the issuer's answer to the others.
+        found = await asyncio.shield(asking)  # A caller that is cancelled leaves the request to the other callers.
         if isinstance(found, DriverError):
             raise found
         return found
@@ -54,7 +54,7 @@ class SharedTokens:
         return self._asking
 
     async def _ask(self) -> str | DriverError:
-        """Ask in a thread. A refusal is given, not raised: perhaps nobody waits for it any more."""
+        """Request a token in a thread. A refusal is returned, not raised: perhaps no caller waits for it any longer."""
         try:
             token = await asyncio.to_thread(self._tokens.token)
         except DriverError as refusal:

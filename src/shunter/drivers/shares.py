@@ -1,7 +1,7 @@
-"""What one client may take of the room that all clients share.
+"""Limits how much of the clients' common room one client may take.
 
-A client that logs in is counted by its principal, from however many addresses it comes; any other by its address.
-Brokers that have proved to be brokers are not counted (`door`).
+A client that logs in is counted by its principal, whatever its addresses; any other client by its address. Connections
+that have proved to be brokers' are not counted (`door`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from shunter.model.settings import WireLimits
 
 
 class AnswerRoom:
-    """Bytes of answers that peers have not read yet; pieces that several answers share are counted once."""
+    """Counts bytes of answers that peers have not read yet. Pieces that several answers share are counted once."""
 
     def __init__(self, limit: int) -> None:
         self._pool = MemoryPool(limit)
@@ -22,21 +22,21 @@ class AnswerRoom:
 
     @property
     def held(self) -> int:
-        """Bytes that are held."""
+        """The number of bytes held."""
         return self._pool.held
 
     @property
     def full(self) -> bool:
-        """Whether no further request should be begun."""
+        """Whether the room is full, so that no further request should be begun."""
         return self._pool.full
 
     @property
     def sharers(self) -> tuple[int, ...]:
-        """How many answers share each group of pieces."""
+        """The number of answers that share each group of pieces."""
         return tuple(self._lent.values())
 
     def lend(self, answer: Answer) -> None:
-        """An answer is about to be sent."""
+        """Count an answer that is about to be sent."""
         if answer.pieces:
             users = self._lent.get(id(answer.pieces), 0)
             self._lent[id(answer.pieces)] = users + 1
@@ -45,7 +45,7 @@ class AnswerRoom:
         self._pool.take(answer.own)
 
     def give_back(self, answer: Answer) -> None:
-        """An answer is sent, or will never be."""
+        """Stop counting an answer that was sent, or never will be."""
         if answer.pieces:
             users = self._lent.pop(id(answer.pieces)) - 1
             if users:
@@ -59,31 +59,31 @@ class Share:
     """The share of one client.
 
     Args:
-        key: the principal, or the address.
+        key: the client's principal, or its address.
         limits: of all clients together.
     """
 
     def __init__(self, key: str, limits: WireLimits) -> None:
         self.key = key
         self.users = 0
-        """Connections."""
+        """Number of connections."""
         self.begun = 0
-        """Requests that are begun and not answered."""
+        """Number of requests that are begun and not answered."""
         self.most = _part(limits.queued_max_requests, limits)
-        """How many requests may be begun and not answered."""
+        """Bound of `begun`."""
         self.answers = AnswerRoom(_part(limits.queued_max_answer_bytes, limits))
         self._most_bytes = _part(limits.queued_max_request_bytes, limits)
         self._reserved = 0
         self._waiting: OrderedDict[Holder, None] = OrderedDict()
 
     def may_begin(self) -> bool:
-        """Tell whether another request may be begun."""
+        """Whether another request may be begun."""
         return self.begun < self.most and not self.answers.full
 
     def reserve(self, holder: Holder, size: int) -> bool:
-        """Reserve room for a large request before it is read; where there is none, `room_again` calls the holder later.
+        """Reserve room for a large request before it is read. If there is none, `room_again` is called later.
 
-        A request is never greater than the room: a client that has nothing reserved may read one of any size.
+        A client that has nothing reserved may always reserve, whatever the size of its request.
         """
         if self._reserved and self._reserved + size > self._most_bytes:
             self._waiting[holder] = None
@@ -93,19 +93,19 @@ class Share:
         return True
 
     def release(self, size: int) -> None:
-        """A large request is answered, or will never be."""
+        """Release the room of a large request that was answered, or never will be."""
         self._reserved -= size
         if size:
             for holder in tuple(self._waiting):
                 holder.room_again()
 
     def forget(self, holder: Holder) -> None:
-        """A holder waits no longer."""
+        """Forget a holder that waits no longer."""
         self._waiting.pop(holder, None)
 
 
 class Shares:
-    """The shares of all who are connected."""
+    """The shares of all connected clients."""
 
     def __init__(self, limits: WireLimits) -> None:
         self._limits = limits
@@ -115,13 +115,13 @@ class Shares:
         return len(self._by_key)
 
     def enter(self, key: str) -> Share:
-        """A connection counts to somebody from now on."""
+        """Count a connection to a client, and return the client's share."""
         share = self._by_key.setdefault(key, Share(key, self._limits))
         share.users += 1
         return share
 
     def leave(self, share: Share) -> None:
-        """A connection does not any more."""
+        """Stop counting a connection to its client."""
         share.users -= 1
         if share.users == 0:
             del self._by_key[share.key]

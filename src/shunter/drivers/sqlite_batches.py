@@ -1,4 +1,4 @@
-"""What every SQLite file of ours does alike: tables that are made once, and batches that are written whole or not at all."""
+"""Functions for all of Shunter's SQLite files: create tables once, and write a batch as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 
 class Executing(Protocol):
-    """A connection in autocommit mode, or what stands in for one."""
+    """A connection in autocommit mode, or its replacement in a test."""
 
     def execute(self, sql: str, parameters: Any = ..., /) -> Any:
         """Run one statement."""
@@ -18,7 +18,7 @@ class Executing(Protocol):
 
 @contextlib.contextmanager
 def whole_batch(connection: Executing) -> Iterator[None]:
-    """A transaction: all that is written within it is durable at its end, or none of it."""
+    """A transaction: at its end, either all of its writes are durable or none is."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -30,6 +30,6 @@ def whole_batch(connection: Executing) -> Iterator[None]:
 
 
 def make_tables(connection: Executing, schema: str) -> None:
-    """Run the statements of a schema, each of which ends a line with `;`."""
+    """Run the statements of a schema. Each statement ends with `;` at the end of a line."""
     for statement in filter(str.strip, schema.split(";\n")):
         connection.execute(statement)

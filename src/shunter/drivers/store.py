@@ -1,8 +1,8 @@
-"""The controller's store on ZooKeeper: fenced atomic batches, and reads that end in events.
+"""The controller's store on ZooKeeper: fenced atomic batches, and reads whose answers are events.
 
-Every multi begins with a check of `/controller_epoch`'s version: a controller that was elected after us has raised it,
-and then every multi of ours fails as a whole. Parent znodes, and what is left below znodes that are to be deleted, are
-looked up before a batch that needs them.
+Every multi begins with a check of `/controller_epoch`'s version. A controller that is elected later raises it, and from
+then on every multi of this controller fails as a whole. Parent znodes, and znodes below those to be deleted, are looked
+up before a batch that needs them.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ NO_FENCE = -2
 
 
 class ZooKeeperStore:
-    """Implements `drivers.seams.ControllerStore`. `begin` gives it the fence of an election, `end` takes it away."""
+    """Implements `drivers.seams.ControllerStore`. `begin` sets the fence of an election, `end` removes it."""
 
     def __init__(
         self,
@@ -79,9 +79,9 @@ class ZooKeeperStore:
         Args:
             client: A started client.
             reader: Reads through the same client.
-            watches: Armed before everything is read, and released after it was posted.
-            seen: Shared with `watches`, which thereby know our own writes.
-            post: Where the answers of reads go.
+            watches: Armed before the cluster is read, and released after it was posted.
+            seen: Shared with `watches`, which recognize this store's writes by it.
+            post: Takes the answers of reads.
             on_fenced: Called when a write meets another controller epoch than its term's.
         """
         self._client = client
@@ -96,14 +96,14 @@ class ZooKeeperStore:
         """Called before the cluster is read."""
 
     def begin(self, elected: Elected) -> None:
-        """We are the controller: every write from now on checks this election's version."""
+        """Begin a term: every write from now on checks this election's version."""
         self.end()
         self._epoch_version = elected.epoch_version
 
     def end(self) -> None:
-        """We are not the controller any more: every write is refused without asking, and nothing more is read.
+        """End the term: every write is refused without asking ZooKeeper, and reads are cancelled.
 
-        A read that is half done would mix two terms, and the next term would take it for its own.
+        A read under way would mix two terms, and the next term would take it for its own.
         """
         self._epoch_version = NO_FENCE
         for task in self._reading:
@@ -111,7 +111,7 @@ class ZooKeeperStore:
         self._reading.clear()
 
     async def read(self, read: Read) -> None:
-        """Carry out a read and post its answer; when the term ends meanwhile there is none."""
+        """Carry out a read and post its answer; if the term ends meanwhile, there is no answer."""
         if self._epoch_version == NO_FENCE:
             return
         task = asyncio.get_running_loop().create_task(self._read(read))
@@ -148,9 +148,9 @@ class ZooKeeperStore:
         self._watches.release(found.zxid, found.snapshot.deleting_topics, unreadable)
 
     async def write(self, batch: WriteBatch) -> BatchWritten | BatchRefused:
-        """Carry out one atomic, fenced batch; after a lost connection, find out what happened before answering.
+        """Carry out one atomic, fenced batch; after a lost connection, first find out whether it was written.
 
-        A batch that is greater than ZooKeeper takes is refused as `too-great`, before anything is sent.
+        A batch that is larger than ZooKeeper accepts is refused as `too-great`, before it is sent.
         """
         fence = self._epoch_version
         if fence == NO_FENCE:
@@ -172,19 +172,19 @@ class ZooKeeperStore:
         except ZooKeeperRefused as refusal:
             # An index below 0 is the check of the fence: then nothing can be written at all.
             forbidden = refusal.code == wire.NO_AUTH and refusal.index >= 0
-            # A notice tells it once; a leader may ask for what is forbidden every second, for as long as it is.
+            # A notice reports a forbidden write once; but a leader may ask for it every second.
             logger.log(logging.DEBUG if forbidden else logging.ERROR, "batch %d failed: %s", batch.batch_id, refusal)
             return BatchRefused(batch.batch_id, "forbidden" if forbidden else "failed", told=str(refusal))
 
     async def amend(self, decide: Callable[[], Awaitable[Sequence[Operation]]]) -> None:
-        """Write what the core does not hold (decision 0050): one multi behind the fence.
+        """Write znodes that the core does not hold (decision 0050): one multi behind the fence.
 
         Args:
-            decide: Reads the znodes and returns the operations. Called again if somebody wrote them meanwhile.
+            decide: Reads the znodes and returns the operations. Called again if another process wrote them meanwhile.
 
         Raises:
-            RequestRejected: We are not the controller (any more).
-            DriverError: ZooKeeper refuses, or others were faster each time.
+            RequestRejected: This process is not the controller, or no longer.
+            DriverError: ZooKeeper refuses, or another process was faster each time.
         """
         fence = self._epoch_version
         try:
@@ -222,12 +222,12 @@ class ZooKeeperStore:
                 if refusal.code not in _CONFLICTS:
                     raise
                 if refusal.code == wire.NO_NODE and type(planned.operations[refusal.index]) is Create:
-                    await self._client.ensure(znodes.PERSISTENT)  # Somebody may have deleted the folder it belongs to.
+                    await self._client.ensure(znodes.PERSISTENT)  # Somebody may have deleted the parent folder.
                     continue
                 if refusal.index in planned.principals:
                     logger.info("batch %d met another version: %s", batch.batch_id, refusal)
                     break
-                continue  # A parent, or what was left below a znode, changed since it was looked up.
+                continue  # A parent, or a znode below one to be deleted, has changed since it was looked up.
             if committed is not None:
                 return self._written(batch, planned, committed, fence)
         return await self._reread(batch, fence)
@@ -249,11 +249,11 @@ class ZooKeeperStore:
         """Carry out one multi behind the fence.
 
         Returns:
-            None when its answer was lost and it did not happen, or nobody can tell any more.
+            None if the answer was lost and the multi was not carried out, or that can no longer be found out.
 
         Raises:
-            _FencedOffError: somebody was elected after us.
-            ZooKeeperRefused: nothing happened; `index` counts without the fence.
+            _FencedOffError: another controller was elected later.
+            ZooKeeperRefused: nothing was changed; `index` counts without the fence.
         """
         fenced = (CheckVersion(znodes.CONTROLLER_EPOCH, fence), *operations)
         try:
@@ -269,7 +269,10 @@ class ZooKeeperStore:
         return Committed(committed.zxid, committed.versions[1:])
 
     async def _look_back(self, operations: Sequence[Operation], fence: int) -> Committed | None:
-        """After a lost connection; a request of the old connection can't be carried out after the new one's sync."""
+        """Find out whether a multi was carried out before its connection was lost.
+
+        After the sync on the new connection, no request of the old one can still be carried out.
+        """
         await self._client.sync()
         epoch = await self._client.get(znodes.CONTROLLER_EPOCH)
         if epoch is None or epoch.version != fence:
@@ -283,10 +286,10 @@ class ZooKeeperStore:
         return Committed(transaction(operations, found), versions)
 
     def _written(self, batch: WriteBatch, planned: MultiPlan, committed: Committed, fence: int) -> BatchWritten:
-        """Note our own writes, so that their watches are not taken for others' news; then the answer.
+        """Note the batch's writes, so that their watches are not taken for other processes' changes; return the answer.
 
         Raises:
-            _FencedOffError: the term has ended meanwhile; the next one has read, or will read, what was written.
+            _FencedOffError: the term has ended meanwhile; the next term has read, or will read, what was written.
         """
         self._still(fence)
         versions: list[int] = []
@@ -315,12 +318,12 @@ class ZooKeeperStore:
         return BatchWritten(batch.batch_id, tuple(versions), tuple(czxids))
 
     def _still(self, fence: int) -> None:
-        """Go on only in the term of `fence`: the next term would take others' news in `_seen` for its own writes."""
+        """Go on only in the term of `fence`: otherwise the next term would find this term's notes in `_seen`."""
         if self._epoch_version != fence:
             raise _FencedOffError
 
     async def _reread(self, batch: WriteBatch, fence: int) -> BatchRefused:
-        """Say what stands there now, for every topic that the batch named.
+        """Read every topic that the batch named again, for the refusal.
 
         Raises:
             _FencedOffError: the term has ended meanwhile.
@@ -345,9 +348,10 @@ class ZooKeeperStore:
         return BatchRefused(batch.batch_id, "version", found.topics, found.gone, legacy, extra, legacy_unreadable)
 
     async def _thin_out(self, record: DeleteTopic, fence: int) -> None:
-        """Delete a great topic's states in portions before the rest.
+        """Delete a large topic's states in portions before the rest.
 
-        This is not atomic, but fenced. The topic stays in the deletion queue until the end, so another controller can go on.
+        This is not atomic, but fenced. The topic stays in the deletion queue until the end, so that another controller
+        can go on.
         """
         for portion in chunks(record.partitions, DELETED_AT_ONCE):
             folders = [f"{znodes.partitions(record.name)}/{number}" for number in portion]
@@ -362,10 +366,10 @@ class ZooKeeperStore:
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Read without looking for cycles, and never look at what was read again in this term.
+    """Pause the garbage collector while the cluster is read, and freeze the objects that were read for this term.
 
-    What is read makes no cycles and lives long. With 100,000 partitions each look costs 30 to 60 ms of standstill, and
-    there are half a dozen of them. What a cycle holds of it when the term is over, `IdleCollector` frees.
+    These objects make no cycles and live long. With 100,000 partitions each collection would block for 30 to 60 ms, and
+    there would be half a dozen of them. `IdleCollector` frees what is left in cycles when the term is over.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -378,7 +382,7 @@ def _collector_paused() -> Iterator[None]:
 
 
 class _FencedOffError(Exception):
-    """Somebody was elected after us."""
+    """Another controller was elected later."""
 
 
 def _new_version(operation: Operation) -> int:

@@ -1,7 +1,7 @@
-"""Turns the core's records into ZooKeeper operations, and finds out afterwards whether they happened.
+"""Turns the core's records into ZooKeeper operations, and finds out afterwards whether they were carried out.
 
-A record names its own znode and the version that it expects; which parents and which remains there are is looked up
-just before, so that nothing has to be remembered here.
+A record names its own znode and the version that it expects. Which parents and which znodes below it exist is looked up
+just before, so that this module has no state.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ from shunter.model.records import (
 
 
 def _queue_entry(record: DeleteQueueEntry) -> str:
-    """Path of an entry of one of the admin queues."""
+    """Return the path of an entry in one of the admin queues."""
     return znodes.deletion(record.name) if record.kind == "delete_topics" else _WHOLE_QUEUES[record.kind]
 
 
 _WHOLE_QUEUES = {"preferred_replica_election": znodes.PREFERRED_ELECTION}
-"""Queues that are one znode."""
+"""Queues that consist of one znode."""
 
 
 def folders_to_list(records: Iterable[Record]) -> tuple[str, ...]:
-    """Paths whose children must be known before the records can be planned."""
+    """Return the paths whose children must be known before the records can be planned."""
     wanted: dict[str, None] = {}
     for record in records:
         if type(record) is DeleteTopic:
@@ -66,7 +66,7 @@ def folders_to_list(records: Iterable[Record]) -> tuple[str, ...]:
 
 
 def paths_to_find(records: Iterable[Record], children: Mapping[str, tuple[str, ...] | None]) -> tuple[str, ...]:
-    """Paths whose existence must be known before the records can be planned."""
+    """Return the paths whose existence must be known before the records can be planned."""
     wanted: dict[str, None] = {}
     for record in records:
         wanted.update(dict.fromkeys(_paths_of(record, children)))
@@ -101,39 +101,39 @@ def _paths_of(record: Record, children: Mapping[str, tuple[str, ...] | None]) ->
 
 @dataclass(slots=True)
 class MultiPlan:
-    """Operations of one multi, without the fence, and for each record the one whose version is its own.
+    """Operations of one multi, without the fence, and for each record the operation that carries its version.
 
-    `present` starts as what was found, and follows the operations.
+    `present` says which paths exist: at first as they were found, then as each planned operation changes it.
     """
 
     present: dict[str, bool]
     children: dict[str, set[str]] = field(default_factory=dict)
     operations: list[Operation] = field(default_factory=list)
     principals: list[int | None] = field(default_factory=list)
-    """Index of the operation that carries a record's version; None where there was nothing to do."""
+    """Index of the operation that carries a record's version; None if there is no such operation."""
     made: Mapping[str, int] = field(default_factory=dict)
-    """In which transaction what was found was created."""
+    """By path: the transaction that created the znode that was found."""
     kept: set[str] = field(default_factory=set)
-    """Topics whose entry in the deletion queue was to be struck off, for there was no such topic; now there is."""
+    """Topics whose entry stays in the deletion queue: its removal was decided, but a topic of that name exists now."""
 
     def add(self, record: Record) -> None:
         """Plan one record."""
         _PLANNERS[type(record)](self, record)
 
     def folder(self, path: str) -> None:
-        """Create a parent, if it is not there."""
+        """Create a parent, if it does not exist."""
         if not self.present.get(path, False):
             self.operations.append(Create(path, None))
             self.present[path] = True
 
     def write(self, path: str, data: bytes, version: int) -> None:
-        """The record's own znode: created at version -1, else set."""
+        """Write the record's own znode: create it if `version` is below 0, else set it."""
         self.principals.append(len(self.operations))
         self.operations.append(Create(path, data) if version < 0 else Put(path, data, version))
         self.present[path] = True
 
     def remove(self, path: str) -> None:
-        """Delete a znode, if it is there."""
+        """Delete a znode, if it exists."""
         if self.present.get(path, False):
             self.operations.append(Remove(path))
             self.present[path] = False
@@ -145,7 +145,7 @@ class MultiPlan:
         self.present[path] = False
 
     def nothing_own(self) -> None:
-        """The record has no znode of its own whose version matters."""
+        """Note that the record has no znode of its own whose version matters."""
         self.principals.append(None)
 
 
@@ -160,8 +160,8 @@ def plan(
     Args:
         records: In the order in which they are to happen.
         present: Which of `paths_to_find` exist.
-        children: Names below `folders_to_list`; None where there is no such folder.
-        made: czxids of those that exist.
+        children: Names below `folders_to_list`; None if there is no such folder.
+        made: czxids of the paths that exist.
     """
     planned = MultiPlan(present, {path: set(names or ()) for path, names in children.items()}, made=made)
     for record in records:
@@ -170,30 +170,30 @@ def plan(
 
 
 def estimate(record: Record) -> int:
-    """Bytes that a record takes in a multi at the most (a topic's deletion: with the partitions that it names)."""
+    """Return the most bytes that a record takes in a multi (a topic's deletion: with the partitions that it names)."""
     names = {znodes.partitions(record.name): tuple(map(str, record.partitions))} if type(record) is DeleteTopic else {}
     paths = paths_to_find((record,), names)
     if type(record) is DeleteQueueEntry:
-        paths = paths[:1]  # Were there a topic of that name, nothing would be removed.
+        paths = paths[:1]  # If the topic's path were present too, nothing would be removed.
     deleting = type(record) in {DeleteTopic, DeleteQueueEntry, DeleteReassignmentRequest, ForgetControllerId}
     operations = plan((record,), dict.fromkeys(paths, deleting), names).operations
     return sum(_size(operation) for operation in operations)
 
 
 def _size(operation: Operation) -> int:
-    """Header 9, path, then version 4; or data, permissions and flags."""
+    """Bound an operation's bytes: header (9), path, and version (4) or data, ACL and flags."""
     data = operation.data if isinstance(operation, Create | Put) else None
     return 64 + len(operation.path.encode()) + len(data or b"")
 
 
 def happened(operations: Sequence[Operation], found: Sequence[Znode | None]) -> bool | None:
-    """Tell from what stands there now whether a multi, whose answer was lost, happened.
+    """Find out from the present znodes whether a multi whose answer was lost was carried out.
 
-    A multi is one transaction: a single operation that certainly did not happen, or did, decides for all. That
-    something stands where the multi would have removed it decides last: somebody may have made it anew.
+    A multi is one transaction: one operation that certainly was carried out, or certainly was not, decides for all. A
+    znode that the multi would have removed and that exists decides last: another process may have created it again.
 
     Returns:
-        None when others wrote over all that could have told it.
+        None if other processes have overwritten everything that could show it.
     """
     pairs = list(zip(operations, found, strict=True))
     verdicts = [_happened(operation, znode) for operation, znode in pairs]
@@ -208,7 +208,7 @@ def happened(operations: Sequence[Operation], found: Sequence[Znode | None]) -> 
 
 
 def transaction(operations: Sequence[Operation], found: Sequence[Znode | None]) -> int:
-    """The zxid of a multi that happened, from one of its znodes that was not written since; 0 if there is none."""
+    """Return the zxid of a multi that was carried out, by one of its znodes not written since; 0 if there is none."""
     for operation, znode in zip(operations, found, strict=True):
         if znode is not None and _happened(operation, znode):
             return znode.mzxid
@@ -221,7 +221,7 @@ def _happened(operation: Operation, znode: Znode | None) -> bool | None:
             return False
         return True if znode.version == operation.version + 1 and znode.data == operation.data else None
     if type(operation) is Create and operation.sequential:
-        return None  # Nobody knows under which name.
+        return None  # The name that ZooKeeper gave the znode is not known.
     if type(operation) is Create:
         if znode is None:
             return False
@@ -247,9 +247,9 @@ def _check_topic(planned: MultiPlan, record: CheckTopic) -> None:
 
 
 def _delete_topic(planned: MultiPlan, record: DeleteTopic) -> None:
-    """Delete a topic together with its entry in the deletion queue; without that entry it is another topic.
+    """Delete a topic together with its entry in the deletion queue. Without that entry it is another topic, and stays.
 
-    That happens when the answer to a first attempt was lost and somebody has created a topic of that name since.
+    That happens if the answer to a first attempt was lost, and another process has created a topic of that name since.
     """
     planned.nothing_own()
     name = record.name
@@ -371,7 +371,7 @@ def _put_producer_id_block(planned: MultiPlan, record: PutProducerIdBlock) -> No
 
 
 def _delete_queue_entry(planned: MultiPlan, record: DeleteQueueEntry) -> None:
-    """Strike an entry off; one that was to name no topic, and was made when there was one by now, stays."""
+    """Remove an entry. It stays if a topic of its name exists now, and the entry was created after that topic."""
     entry, topic = _queue_entry(record), znodes.topic(record.name) if record.name else ""
     if not planned.present.get(topic, False) or planned.made.get(topic, 0) > planned.made.get(entry, 0):
         planned.remove(entry)

@@ -1,7 +1,7 @@
-"""Long-lived tasks, and what happens when one of them ends: the process does, with a reason.
+"""Supervision of long-lived tasks: if one of them ends, the process ends too, with a reason.
 
-A task that ends by an exception nobody looks at leaves a process that seems to run and does not do its work. Every task
-that is meant to live as long as its owner is watched here; who cancels it means it.
+If a task ended by an exception that no code retrieves, the process would seem to run but not do its work. So every task
+that should live as long as its owner is watched here. A cancelled task has ended on purpose.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Supervise: TypeAlias = Callable[[asyncio.Task[Any]], None]
 
 
 class Supervisor:
-    """Waits for the first failure among everything that it was given."""
+    """Waits for the first failure among all tasks that it watches."""
 
     def __init__(self) -> None:
         self._failure: BaseException | None = None
@@ -25,19 +25,19 @@ class Supervisor:
 
     @property
     def failure(self) -> BaseException | None:
-        """Why the process has to end; None while everything lives."""
+        """Why the process has to end; None while all tasks run."""
         return self._failure
 
     def watch(self, task: asyncio.Task[Any]) -> None:
-        """Have the process end when this task ends without having been cancelled."""
+        """End the process when this task ends without being cancelled."""
         task.add_done_callback(self._ended)
 
     def watch_for_errors(self, task: asyncio.Task[Any]) -> None:
-        """Have the process end when this task ends by an exception; it may return."""
+        """End the process when this task ends by an exception; the task may return."""
         task.add_done_callback(self._maybe_failed)
 
     def fail(self, failure: BaseException) -> None:
-        """Have the process end for this reason; the first one counts."""
+        """End the process for this reason; only the first reason is kept."""
         if self._failure is None:
             self._failure = failure
         self._failed.set()
@@ -46,8 +46,8 @@ class Supervisor:
         """Wait for the first failure and raise it.
 
         Raises:
-            ShunterError: the outside failed in a way that its task can't go on after.
-            InvariantViolation: a task ended that never should; a bug of ours.
+            ShunterError: something outside failed, so that its task could not go on.
+            InvariantViolation: a task ended that should not; this is a bug.
         """
         await self._failed.wait()
         assert self._failure is not None

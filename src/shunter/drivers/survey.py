@@ -1,9 +1,10 @@
-"""Whether we could do a controller's work here: reach a broker, and be found by those that look for us.
+"""Whether this process could do a controller's work: whether it can reach a broker, and brokers could find it.
 
-Brokers look for the controller among its listeners by a name of their own configuration: AlterPartition and producer ids
-go to `control.plane.listener.name`, and a controlled shutdown to the inter-broker listener (Apache 3.9:
-`NodeToControllerChannelManager`, `KafkaServer.controlledShutdown`). Whoever lacks that name is elected, and never hears
-of an ISR change. So brokers are asked, by DescribeConfigs, before we stand; what can't be found out is no obstacle.
+Brokers choose the controller's listener by a name in their own configuration: AlterPartition and producer ids go to
+`control.plane.listener.name`, and a controlled shutdown to the inter-broker listener (Apache 3.9:
+`NodeToControllerChannelManager`, `KafkaServer.controlledShutdown`). A controller without a listener of that name would
+never hear of an ISR change. So brokers are asked by DescribeConfigs before this process stands for election. If their
+names can't be found out, it stands all the same.
 """
 
 from __future__ import annotations
@@ -31,24 +32,24 @@ ASKED_AT_ONCE = 5
 
 
 class Listeners(NamedTuple):
-    """What a broker calls the listeners of its traffic with the controller. `control_plane` None: it has none."""
+    """A broker's names of the listeners for its requests to the controller. `control_plane` None: it has none."""
 
     control_plane: str | None
     inter_broker: str
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those that a controller has to have."""
+        """The names of the listeners that a controller needs."""
         return tuple(dict.fromkeys((self.control_plane or self.inter_broker, self.inter_broker)))
 
 
 class Survey:
-    """Looks at the brokers that are registered.
+    """Surveys the registered brokers.
 
     Args:
-        registration: what we would register as.
-        listener: name of the brokers' listener that we were told to use; None for what they say, or any that we can use.
-        access: how we come in at brokers.
+        registration: the registration of this process if it is elected.
+        listener: name of the brokers' listener to use; None: one with the name of an own listener, or any usable one.
+        access: connects and logs in to brokers.
     """
 
     def __init__(self, registration: Broker, listener: str | None, access: BrokerAccess = PLAIN_ACCESS) -> None:
@@ -57,16 +58,16 @@ class Survey:
         self._access = access
         self._said: set[str] = set()
         self.found: Listeners | None = None
-        """What the last broker that could be asked has said."""
+        """The answer of the last broker that could be asked."""
 
     def _say(self, told: str) -> None:
-        """Log it, once: a standby looks again and again."""
+        """Log a message once: a standby repeats the survey."""
         if told not in self._said:
             self._said.add(told)
             _LOG.info("%s", told)
 
     async def obstacle(self, reader: ClusterReader) -> str | None:
-        """Say in a sentence why we should not stand; None where nothing is known to be in the way."""
+        """Return in a sentence why this process should not stand; None if no obstacle is known."""
         registered = await reader.brokers()
         brokers = [broker for broker in registered.brokers if broker.id != self._registration.id]
         usable: list[tuple[BrokerId, Endpoint]] = []
@@ -96,7 +97,7 @@ class Survey:
         return unfindable(answers[0], {endpoint.listener for endpoint in self._registration.endpoints})
 
     async def _ask(self, brokers: Sequence[tuple[BrokerId, Endpoint]]) -> tuple[list[Listeners], list[str]]:
-        """Ask a few at once, until some have answered; tells also why those before could not be connected to."""
+        """Ask brokers, a few at the same time, until some can be reached; return also why the others can't."""
         failures: list[str] = []
         for start in range(0, len(brokers), ASKED_AT_ONCE):
             asked = brokers[start : start + ASKED_AT_ONCE]
@@ -110,7 +111,7 @@ class Survey:
 async def _listeners(
     broker: BrokerId, endpoint: Endpoint, say: Callable[[str], None], access: BrokerAccess
 ) -> Listeners | str | None:
-    """Ask a broker; a sentence where it can't be connected to, None where it does not say."""
+    """Ask a broker; a sentence if it can't be reached, None if it does not answer the question."""
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
             (await connect_to_any(await addresses_of(endpoint))).close()
@@ -129,7 +130,7 @@ async def _listeners(
 
 
 def unfindable(told: Listeners, ours: Collection[str]) -> str | None:
-    """Say in a sentence why brokers would not find us among our listeners; None where they would."""
+    """Return in a sentence why brokers would not find this controller by its listeners; None if they would."""
     missing = [name for name in told.names if name not in ours]
     if not missing:
         return None
@@ -143,7 +144,7 @@ def unfindable(told: Listeners, ours: Collection[str]) -> str | None:
 
 
 async def listeners_told(connection: BrokerConnection, broker: BrokerId) -> Listeners | None:
-    """Ask a broker just connected to what it calls its listeners; None where it does not say.
+    """Ask a broker for its listeners' names, on a new connection; None if the broker does not tell them.
 
     Raises:
         OSError, EOFError, FormatError, TimeoutError: the connection broke, or no answer came.
@@ -160,7 +161,7 @@ async def _describe(connection: BrokerConnection, broker: BrokerId) -> Listeners
     """Ask for the three settings.
 
     Raises:
-        DriverError: it refuses, or what it answers can't be read.
+        DriverError: the broker refuses, or its answer can't be read.
         OSError, EOFError, FormatError: the connection broke.
     """
     values = await settings_of(connection, broker, (CONTROL_PLANE, INTER_BROKER, PROTOCOL))
@@ -168,5 +169,5 @@ async def _describe(connection: BrokerConnection, broker: BrokerId) -> Listeners
 
 
 def listeners_of(values: Mapping[str, str | None]) -> Listeners:
-    """Tell from a broker's settings what it calls the listeners of its traffic with the controller."""
+    """Return the names of the listeners for requests to the controller, from a broker's settings."""
     return Listeners(values.get(CONTROL_PLANE), values.get(INTER_BROKER) or values.get(PROTOCOL) or "PLAINTEXT")

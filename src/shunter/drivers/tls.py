@@ -1,4 +1,4 @@
-"""TLS by the standard library, with keys and certificates as Kafka keeps them; renewed ones count without a restart."""
+"""TLS by the standard library, with keys and certificates in Kafka's stores. Renewed stores take effect at run time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from shunter.model.security import ClientAuth, KeyStore, TlsSettings
 _LOG = logging.getLogger(__name__)
 
 LOOKED_AT_SECONDS = 5.0
-"""How often stores are looked at for being renewed."""
+"""Time between two checks whether stores were renewed."""
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _VERIFY = {
     ClientAuth.NONE: ssl.CERT_NONE,
@@ -31,15 +31,15 @@ _VERIFY = {
     ClientAuth.REQUIRED: ssl.CERT_REQUIRED,
 }
 _NEW_NAMES = ("TLS_AES_", "TLS_CHACHA20_POLY1305_SHA256")
-"""Suites of TLS 1.3, which the library does not let us choose among."""
+"""Suites of TLS 1.3: the library does not allow a choice among them."""
 
 
 class TlsContexts:
-    """TLS of one listener, or of our connections to ZooKeeper: for those who come, and for where we go.
+    """TLS of one listener, or of connections to ZooKeeper: one context for incoming and one for outgoing connections.
 
     Args:
-        settings: how.
-        name: whose it is, for logs and refusals: `listener INTERNAL`.
+        settings: the settings.
+        name: for logs and errors, for instance `listener INTERNAL`.
 
     Raises:
         SettingsError: a store can't be used.
@@ -55,21 +55,21 @@ class TlsContexts:
 
     @property
     def server(self) -> ssl.SSLContext:
-        """For connections to us."""
+        """For incoming connections."""
         self._look()
         return self._server
 
     @property
     def client(self) -> ssl.SSLContext:
-        """For connections of ours to others."""
+        """For outgoing connections."""
         self._look()
         return self._client
 
     def principal(self, certificate: bytes | None) -> Principal:
-        """Tell whose certificate (DER) this is; a client without one is anonymous.
+        """Return the principal of a certificate (DER). A client without a certificate is anonymous.
 
         Raises:
-            FormatError: no rule matches its subject, as Kafka refuses it.
+            FormatError: no rule matches the certificate's subject; Kafka refuses such a client too.
         """
         if certificate is None:
             return ANONYMOUS
@@ -83,7 +83,7 @@ class TlsContexts:
         return tuple(_stamp(store) for store in (self.settings.key_store, self.settings.trust_store))
 
     def _look(self) -> None:
-        """Use renewed stores; what can't be used is told, and the ones from before go on."""
+        """Use renewed stores. If they can't be used, log that and keep the former contexts."""
         now = time.monotonic()
         if now < self._looked_at + LOOKED_AT_SECONDS:
             return
@@ -110,7 +110,7 @@ class TlsContexts:
         context = ssl.SSLContext(side)
         chosen = [_VERSIONS[version] for version in self.settings.versions]
         context.minimum_version, context.maximum_version = min(chosen), max(chosen)
-        # Whatever stands in a trust store is trusted, as in Java, also what is not a root.
+        # Every certificate in a trust store is trusted, as in Java, also if it is not a root.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         self._choose_ciphers(context)
         if self.settings.key_store is not None:
@@ -184,7 +184,7 @@ def _stamp(store: KeyStore | None) -> tuple[int, int] | None:
 
 @contextlib.contextmanager
 def _private_file(content: bytes) -> Iterator[str]:
-    """Lend a file that nobody else can read, for the library reads keys from files only. Its key is encrypted."""
+    """Provide a temporary file that only this user can read, because the library reads keys only from files."""
     descriptor, path = tempfile.mkstemp(prefix="shunter-")  # 0600
     try:
         with os.fdopen(descriptor, "wb") as file:

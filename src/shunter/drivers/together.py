@@ -1,8 +1,8 @@
-"""Several coroutines until the first of them fails.
+"""Runs several coroutines until the first of them fails.
 
-`asyncio.TaskGroup` is not used for it: before Python 3.11.4 it left its caller counted as cancelled when a child failed
-(`Task.cancelling`), and from then on no `asyncio.timeout` of the caller ended in TimeoutError. A channel whose broker
-hung up once, and was slow to answer afterwards, was never opened again.
+`asyncio.TaskGroup` is not used for this. Before Python 3.11.4 it left its caller counted as cancelled after a child
+failed (`Task.cancelling`), and from then on no `asyncio.timeout` of the caller ended in TimeoutError. So a channel
+whose broker closed the connection once, and was slow to answer afterwards, was never opened again.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Coroutine
 
 
 async def run_together(*coroutines: Coroutine[object, object, None]) -> None:
-    """Run coroutines side by side until all have ended or one fails; none is left running.
+    """Run coroutines side by side until all have ended or one fails; then no coroutine is left running.
 
     Raises:
-        Exception: What the first one failed with.
-        asyncio.CancelledError: The caller was cancelled, and all of them with it.
+        Exception: The error of the first coroutine that failed.
+        asyncio.CancelledError: The caller was cancelled, and with it all coroutines.
     """
     tasks = [asyncio.ensure_future(each) for each in coroutines]
     try:
@@ -29,5 +29,5 @@ async def run_together(*coroutines: Coroutine[object, object, None]) -> None:
         for task in sorted(done, key=tasks.index):
             task.result()
     finally:
-        # A failure refers to this frame, and the tasks to their failures: a cycle that only the collector could free.
+        # An error refers to this frame, and the tasks refer to their errors: a cycle that only the collector frees.
         del tasks, done, task

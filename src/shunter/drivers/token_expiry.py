@@ -1,6 +1,6 @@
-"""Deletes delegation tokens that have expired, as Apache's controller does: a broker never deletes one itself.
+"""Deletes delegation tokens that have expired, as Apache's controller does.
 
-In ZooKeeper mode it lets a client log in with any token that it knows.
+In ZooKeeper mode a broker never deletes a token itself, and accepts logins with any token that is still stored.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _LOG = logging.getLogger(__name__)
 
 
 class TokenExpiry:
-    """Looks through all tokens, after each election and once in an interval.
+    """Checks all tokens after each election, and once per interval.
 
     Args:
-        reader: reads them.
-        store: deletes them behind the controller's fence.
-        interval_ms: from one look to the next.
+        reader: reads the tokens.
+        store: deletes expired tokens behind the controller's fence.
+        interval_ms: returns the time from one check to the next.
     """
 
     def __init__(self, reader: ClusterReader, store: ZooKeeperStore, interval_ms: Callable[[], int]) -> None:
@@ -33,7 +33,7 @@ class TokenExpiry:
         self._looked: tuple[int, int] | None = None
 
     async def maybe_look(self, controller_epoch: int, now_ms: int) -> None:
-        """Look if it is time to; what ZooKeeper refuses is tried the next time."""
+        """Check all tokens if a check is due. A deletion that ZooKeeper refuses is tried again in the next check."""
         if self._looked is not None:
             epoch, at_ms = self._looked
             if epoch == controller_epoch and 0 <= now_ms - at_ms < self._interval_ms():
@@ -43,13 +43,13 @@ class TokenExpiry:
                 if _expired(token, znode, now_ms):
                     await self._delete(token, znode)
         except RequestRejected:
-            return  # Somebody else is the controller now.
+            return  # Another process is the controller now.
         except DriverError as failure:
             _LOG.warning("expired delegation tokens are not deleted yet: %s", failure)
         self._looked = (controller_epoch, now_ms)
 
     async def _delete(self, token: str, znode: Znode) -> None:
-        """Delete a token and announce it, unless somebody has renewed it meanwhile."""
+        """Delete a token and announce the deletion, unless a broker has renewed the token meanwhile."""
         announced = Create(TOKEN_CHANGE_PREFIX, encode_token_change(token), sequential=True)
         attempts: list[list[Operation]] = [[Remove(f"{TOKENS}/{token}", znode.version), announced]]
 

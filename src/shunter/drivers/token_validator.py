@@ -1,6 +1,7 @@
-"""Whether a token of OAUTHBEARER is good: signed by a key that the identity provider publishes, and for us, and now.
+"""Validates tokens of OAUTHBEARER: signed by a key of the identity provider, for this audience, not expired.
 
-Source: Apache 3.9, `ValidatorAccessTokenValidator`, `RefreshingHttpsJwks`. The checks are PyJWT's; we only say which.
+Source: Apache 3.9, `ValidatorAccessTokenValidator`, `RefreshingHttpsJwks`. PyJWT makes the checks; this module chooses
+them.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ _LOG = logging.getLogger(__name__)
 ALGORITHMS: Final = (
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
 )  # fmt: skip
-"""Algorithms whose keys can be published: not HS256, whose secret both sides have, and not `none`, which signs nothing."""
+"""Algorithms whose keys can be published: not HS256, whose key is a shared secret, nor `none`, which signs nothing."""
 WITHIN_S: Final = 10.0
 LARGEST_KEYS: Final = 1 << 20
 ASKED_AGAIN_S: Final = 10.0
-"""How often keys are fetched at the most because of tokens that are signed by unknown ones."""
+"""The shortest time between two attempts to fetch keys, for instance for tokens that are signed by unknown keys."""
 
 
 class KnownToken(NamedTuple):
-    """A token that is good."""
+    """A valid token."""
 
     subject: str
     ends_at: float
@@ -42,10 +43,10 @@ class KnownToken(NamedTuple):
 
 
 class TokenValidator:
-    """Validates tokens by the provider's keys, which are fetched when they are needed, and again from time to time.
+    """Validates tokens by the provider's keys, which are fetched when they are first needed, and again after a time.
 
     Args:
-        rules: which tokens are good.
+        rules: which tokens are valid.
         now: a monotonic clock, in seconds.
     """
 
@@ -58,10 +59,11 @@ class TokenValidator:
         self._fetching = asyncio.Lock()
 
     async def validate(self, token: Secret) -> KnownToken:
-        """Give whose a token is, and how long it is good.
+        """Return a token's subject, and when the token ends.
 
         Raises:
-            SaslRefused: it is not good, or nobody can tell; why is for our log, and never has the token in it.
+            SaslRefused: the token is not valid, or the keys can't be fetched. The message is for the log, and never
+                contains the token.
         """
         text = token.reveal()
         try:
@@ -85,7 +87,7 @@ class TokenValidator:
         rules = self._rules
         return jwt.decode(
             text,
-            key.key,  # What the token says that it is signed by has to fit the key.
+            key.key,  # The algorithm that the token names has to fit the key.
             algorithms=list(ALGORITHMS),
             audience=list(rules.audiences) or None,
             issuer=rules.issuer,
@@ -94,15 +96,15 @@ class TokenValidator:
                 "require": ["exp", "iat"],
                 "verify_aud": bool(rules.audiences),
                 "verify_iss": rules.issuer is not None,
-                "verify_sub": False,  # Another claim may be the subject; it is looked at by us.
+                "verify_sub": False,  # The subject may be in another claim; `validate` checks it.
             },
         )
 
     async def _key(self, name: object) -> jwt.PyJWK:
-        """Give the key of a name; where a token names none, the only one.
+        """Return the key of a name; for a token that names no key, the only key.
 
         Raises:
-            DriverError: there is none, or keys can't be had.
+            DriverError: there is no such key, or keys can't be fetched.
         """
         async with self._fetching:
             now = self._now()
@@ -121,7 +123,7 @@ class TokenValidator:
         return self._keys.get(name) if isinstance(name, str) else None
 
     async def _fetch(self, now: float) -> None:
-        """Replace the keys; those from before go on where no others are to be had."""
+        """Replace the keys. If no keys can be fetched, the former keys stay."""
         place = shown(self._rules.jwks_url)
         try:
             text = await asyncio.to_thread(_content, self._rules.jwks_url)

@@ -1,7 +1,7 @@
-"""Turns on the event loop: many tasks that are ready at once don't hold up what comes between them.
+"""Turns on the event loop: many tasks that are ready at the same time don't delay timers and sockets.
 
-One pass of the loop runs everything that is ready, and looks at timers and sockets only before and after. Two hundred
-channels that each encode or copy for a millisecond make one pass of 0.2 s, in which a broker's death would wait.
+One pass of the loop runs everything that is ready, and checks timers and sockets only between passes. Two hundred
+channels that each encode or copy for a millisecond would make one pass of 0.2 s, in which a broker's death would wait.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import asyncio
 import time
 
 TURN_SECONDS = 0.015
-"""How much of one pass the tasks that ask for turns take together: well under the 50 ms that nothing may exceed."""
+"""The part of one pass that all tasks with turns may take together: well under the limit of 50 ms for one pass."""
 
 
 class Turns:
-    """Shared by the tasks that hold the loop for a moment each."""
+    """Turns that are shared by tasks which each block the loop for a moment."""
 
     def __init__(self) -> None:
         self._began: float | None = None
 
     async def mine(self) -> None:
-        """Return at once while this pass of the loop has time left; else in a later one."""
+        """Return at once while this pass of the loop has time left, else in a later pass."""
         while True:
             now = time.perf_counter()
             if self._began is None:

@@ -1,6 +1,6 @@
-"""Users' configuration in ZooKeeper: the controller changes SCRAM credentials in it, and brokers everything else.
+"""Users' configuration in ZooKeeper: the controller changes SCRAM credentials in it, and brokers the other settings.
 
-A change is announced below `/config/changes`, where each broker hears of it. Source: Apache's `AdminZkClient`.
+A change is announced below `/config/changes`, which each broker watches. Source: Apache's `AdminZkClient`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class UserConfigs:
         self._store = store
 
     async def alter_credentials(self, user: str, changes: CredentialChanges) -> None:
-        """Carry out what is asked for one user, durably.
+        """Change one user's credentials durably.
 
         Raises:
-            RequestRejected: It asks for what can't be, or we are not the controller.
+            RequestRejected: The changes are not possible, or this process is not the controller.
             FormatError: The user's znode can't be read.
             DriverError: ZooKeeper refuses.
         """
@@ -37,7 +37,7 @@ class UserConfigs:
         await self._store.amend(decide)
 
     async def _operations(self, user: str, changes: CredentialChanges) -> list[Operation]:
-        """As in Apache, the znode of a user without any configuration goes, if no client of that user has a quota."""
+        """Decide the writes. As in Apache, a user's znode that would be empty is deleted, unless it has children."""
         name = sanitized(user)
         path = znodes.config(USERS, name)
         found = await self._client.get(path)

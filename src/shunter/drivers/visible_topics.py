@@ -1,4 +1,4 @@
-"""Which topics somebody may see: asked of the authorizer once for each name, while permissions stay as they are."""
+"""The topics that a client may see: the authorizer is asked once for each name, until permissions change."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from shunter.core.authorizer import AclAuthorizer, Authorizer, Requester
 from shunter.model.acl import Operation, topic
 
 TURN_SECONDS = 0.002
-"""How long names are looked at before others have a turn."""
+"""How long names are checked before other tasks have a turn."""
 REQUESTERS = 64
-"""So many requesters' answers are remembered: those of the last that asked."""
+"""Number of requesters whose answers are remembered. If there are more, the one remembered first is dropped."""
 
 
 class VisibleTopics:
-    """Remembers answers.
+    """Remembers the authorizer's answers.
 
     Args:
-        authorizer: is asked.
+        authorizer: decides.
     """
 
     def __init__(self, authorizer: Authorizer) -> None:
@@ -29,7 +29,7 @@ class VisibleTopics:
         self._known: OrderedDict[Requester, dict[str, bool]] = OrderedDict()
 
     async def among(self, names: Iterable[str], requester: Requester) -> list[str]:
-        """Give those of the names that somebody may describe, in their order."""
+        """Return those of the names that a requester may describe, in their order."""
         visible: list[str] = []
         turn_ends = time.perf_counter() + TURN_SECONDS
         for name in tuple(names):

@@ -1,8 +1,8 @@
-"""Turns what changes in ZooKeeper into events: a watch fires, its znode is read again, the event says what it is now.
+"""Turns changes in ZooKeeper into events: a watch fires, its znode is read again, and the event has the new content.
 
-Watches are armed before the cluster is read, and held back until that was posted, so that nothing falls between.
-Each concern is one row of a table: a path, how it is armed, how it is read. News of our own writes is told by the
-transaction (`Seen`) and goes nowhere.
+Watches are armed before the cluster is read, and held back until the cluster was posted, so that no change is missed.
+Each concern is one row of a table: its path and the function that reads it. Changes that this controller wrote itself
+are recognized by their transaction (`Seen`) and are not posted.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from shunter.model.partition import TopicPartition
 logger = logging.getLogger(__name__)
 
 _LINGER_SECONDS = 0.02
-"""How long changed topics are gathered: our own writes' answers arrive meanwhile, and one read serves many."""
+"""How long changed topics are gathered: answers to this controller's writes arrive, and one read serves many topics."""
 _TOPIC_PREFIX = f"{znodes.TOPICS}/"
 _BROKER_PREFIX = f"{znodes.BROKER_IDS}/"
 _REQUEST_PREFIX = f"{znodes.REASSIGNMENT_REQUESTS}/"
@@ -53,14 +53,14 @@ _WITHHELD = "what was withheld"
 _FIRST_WATCHES = "the single topics and registrations"
 _DELETED_AT_ONCE = 500
 WITHHELD_SECONDS = 10.0
-"""How often to look whether we may read what ZooKeeper withholds: no watch tells that an ACL was changed."""
+"""How often withheld znodes are read again: no watch fires when an ACL changes."""
 AGAIN_SECONDS = 0.5
 AGAIN_AT_MOST_SECONDS = 30.0
-"""Seconds until a refused request to ZooKeeper is tried again: the first, doubled each time, up to the second."""
+"""Seconds until a refused request is tried again: `AGAIN_SECONDS`, doubled each time, up to `AGAIN_AT_MOST_SECONDS`."""
 
 
 class ClusterWatches:
-    """One worker reads again what changed, brokers first. Owned by the event loop."""
+    """One worker task reads changed znodes again, brokers first. Use it on the event loop only."""
 
     def __init__(
         self,
@@ -77,9 +77,9 @@ class ClusterWatches:
             client: A started client.
             reader: Reads through the same client.
             seen: Shared with the store.
-            post: Where events go.
-            fence: The version of `/controller_epoch` that deletions of announcements check; None: don't delete.
-            supervise: Gets the worker, which must not end while the term lasts.
+            post: Takes the events.
+            fence: Returns the version of `/controller_epoch` that deletions of announcements check; None: don't delete.
+            supervise: Gets the worker task, which must not end while the term lasts.
         """
         self._client = client
         self._reader = reader
@@ -119,12 +119,12 @@ class ClusterWatches:
         self._known_deletions: set[str] = set()
         self._last_config_change = ""
         self._config_folder = 0
-        """The transaction that created the folder of announcements; 0: there is none."""
+        """The transaction that created the folder of announcements; 0 if the folder does not exist."""
         self._last_preferred_election = 0
         client.listen(watches=self._on_watch)
 
     async def arm(self) -> None:
-        """Watch everything but the single topics; what fires is kept until `release`."""
+        """Arm all watches except those of single topics and registrations. What fires is kept until `release`."""
         self.stop()
         self._active = True
         self._last_preferred_election = 0
@@ -137,17 +137,17 @@ class ClusterWatches:
                 await self._children(path)
 
     def release(self, zxid: int, deleting: Iterable[str], unreadable: Iterable[str] = ()) -> None:
-        """The cluster was posted: begin to post what changes, and to watch the single topics and registrations.
+        """The cluster was posted: begin to post changes, and to watch the single topics and registrations.
 
         Args:
-            zxid: The transaction that what was posted is not older than.
+            zxid: A transaction that the posted cluster includes.
             deleting: The deletion queue as posted.
-            unreadable: Paths of what was left out of what was posted.
+            unreadable: Paths of the znodes that the posted cluster leaves out because they can't be read.
         """
         if not self._active:
             return
         self._known_deletions = set(deleting)
-        # These znodes may have been there before us, and are not part of the snapshot.
+        # These znodes may exist already, and are not part of the posted cluster.
         self._dirty |= {znodes.PREFERRED_ELECTION, znodes.LOG_DIR_EVENTS, znodes.ISR_CHANGES}
         if any(path.startswith(znodes.REASSIGNMENT_REQUESTS) for path in unreadable):
             self._dirty.add(znodes.REASSIGNMENT_REQUESTS)
@@ -172,20 +172,21 @@ class ClusterWatches:
 
     @property
     def refused(self) -> tuple[str, ...]:
-        """What could not be read again, or watched, when it was last tried: its changes may not be known."""
+        """Concerns whose last attempt to read or watch was refused: their changes may be unknown."""
         return tuple(sorted(self._refusals))
 
     def watch_new_topics(self, names: Iterable[str]) -> None:
-        """We created these topics: watch them too."""
+        """Watch topics that this controller has created."""
         self._unwatched_topics.update(dict.fromkeys(names))
         if self._unwatched_topics:
             self._mark(_CHANGED_TOPICS)
 
     def look_again(self, deleted: Iterable[str]) -> None:
-        """We deleted these topics with their entries in the deletion queue: what has their names now is another's.
+        """Look again at topics that this controller has deleted together with their entries in the deletion queue.
 
-        Somebody may have made one anew, and queued it again, before we look: by its names the queue is as it was. So
-        both lists are read again, after the batch's outcome was posted, and these names are news.
+        Another process may have created such a topic again and queued it for deletion again: then the names in the
+        queue are the same as before. So both lists are read again after the batch's outcome was posted, and these names
+        count as new.
         """
         names = set(deleted)
         if self._active and names:
@@ -194,7 +195,7 @@ class ClusterWatches:
             self._mark(znodes.DELETE_TOPICS)
 
     def look_again_at_deletions(self, names: Iterable[str]) -> None:
-        """Topics in the deletion queue have become readable, were made anew, or are gone: their entries are looked at."""
+        """Look again at queued deletions of topics that have become readable, were created again, or are gone."""
         known = self._known_deletions.intersection(names)
         if known:
             self._known_deletions -= known
@@ -216,9 +217,10 @@ class ClusterWatches:
             self._hear(znodes.REASSIGNMENT_REQUESTS)
 
     def _hear(self, concern: str) -> None:
-        """Look at it now, unless the last look was refused: its timer looks again, later each time.
+        """Read a concern now, unless its last read was refused: then a timer reads it again, later each time.
 
-        A watch that is armed relative to a time before the change that we may not read fires at once, every time.
+        The timer is needed because a watch on a change that may not be read fires at once whenever it is armed again
+        relative to a transaction before the change.
         """
         if concern not in self._refusals:
             self._mark(concern)
@@ -228,7 +230,7 @@ class ClusterWatches:
         self._woken.set()
 
     async def _work(self, zxid: int) -> None:
-        """Read again what is dirty, in the order of the table; topics that changed wait a little for company."""
+        """Read dirty concerns again, in the order of the table; changed topics are gathered for a short time first."""
         try:
             while True:
                 if await self._tried(_FIRST_WATCHES, lambda: self._watch_all(zxid)):
@@ -247,7 +249,7 @@ class ClusterWatches:
             logger.info("watching ends: the ZooKeeper session is over")
 
     async def _attempt(self, concern: str) -> None:
-        """Read a concern again; what is refused stays dirty, for its watch may not be armed any more."""
+        """Read a concern again. A refused concern is read again later, because its watch may no longer be armed."""
         self._seen.deleted.clear()
         if not await self._tried(concern, self._concerns[concern]):
             self._later(self._again_in(concern), concern)
@@ -293,10 +295,10 @@ class ClusterWatches:
             await self._post_topics(new, gone)
 
     async def _read_changed_topics(self) -> None:
-        """Arm first, then look: what changes after the look fires again.
+        """Arm the watches first, then read: a change after the read fires again.
 
-        A watch is armed relative to the last transaction known of these topics, so that our own writes, which have
-        fired already, don't fire once more.
+        Watches are armed relative to the last known transaction of these topics, so that this controller's own writes,
+        whose watches have fired already, don't fire once more.
         """
         changed, self._changed_topics = self._changed_topics, set()
         unwatched, self._unwatched_topics = self._unwatched_topics, {}
@@ -328,7 +330,7 @@ class ClusterWatches:
     async def _post_topics(self, names: Iterable[str], gone: Sequence[str]) -> None:
         found = await self._reader.topics(names)
         if past := {name for name, zxid in found.written.items() if zxid < self._seen.deleted.get(name, 0)}:
-            # We have deleted these while they were read, and look again for what has their names now.
+            # This controller deleted these topics while they were read. `look_again` reads topics of the same names.
             found = found.without(past)
         lost = sorted({*gone, *(name for name in found.gone if name in self._seen.topics)})
         for name in lost:
@@ -343,7 +345,7 @@ class ClusterWatches:
         self.watch_new_topics(fresh)
 
     async def _read_withheld(self) -> None:
-        """Look whether we may read now what was withheld, and take it for changed then."""
+        """Try to read withheld znodes again. A znode that can be read now is treated as changed."""
         for portion in chunks(sorted(self._client.withheld), CHUNK):
             await self._client.get_many(portion)
             for path in portion:
@@ -353,7 +355,7 @@ class ClusterWatches:
         self._later(WITHHELD_SECONDS, _WITHHELD)
 
     async def _read_at_last(self, path: str) -> None:
-        """A znode that was withheld can be read. Partitions' states the core asks for by itself."""
+        """Read a znode that is no longer withheld. The core itself asks for partitions' states."""
         parent, _, name = path.rpartition("/")
         if parent == znodes.TOPICS:
             self._seen.topics.pop(name, None)
@@ -396,14 +398,14 @@ class ClusterWatches:
             self._post(ExtraReassignmentsFound(extra))
 
     async def _read_requests(self) -> None:
-        """One watch on the folder serves all requests, however many there are; what can't be read has one of its own."""
+        """Read all requests. One watch on the folder serves them; a request that can't be read gets its own watch."""
         await self._children(znodes.REASSIGNMENT_REQUESTS)
         unreadable = Unreadable()
         requests = await self._reader.requests(unreadable)
         if unreadable.found:
             for path, _ in unreadable.found:
                 await self._client.exists(path, watch=True)
-            requests = await self._reader.requests()  # With what was put right before it was watched.
+            requests = await self._reader.requests()  # Some may have been corrected before they were watched.
         self._post(ReassignmentRequestsFound(requests))
 
     async def _read_deletions(self) -> None:
@@ -412,7 +414,7 @@ class ClusterWatches:
         self._known_deletions = names
         if new - self._seen.topics.keys():
             try:
-                await self._read_topics()  # Somebody may have created and deleted a topic since.
+                await self._read_topics()  # Another process may have created a topic and queued its deletion since.
             except ZooKeeperRefused:
                 self._known_deletions -= new
                 raise
@@ -430,7 +432,7 @@ class ClusterWatches:
             self._post(ElectionRequested(partitions, queue_entry=True))
 
     async def _read_config_changes(self) -> None:
-        """Only those announced since we came: older ones are in what was loaded. Brokers purge them, not we."""
+        """Read changes announced since `arm`; older ones are in the loaded cluster. Brokers purge the announcements."""
         names = [name for name in await self._config_changes() if name > self._last_config_change]
         if not names:
             return
@@ -443,12 +445,12 @@ class ClusterWatches:
         brokers = await self._reader.configs(
             "brokers", (each.entity for each in changes if each.entity_type == "brokers")
         )
-        self._last_config_change = max(names)  # Not before: what is refused now is asked for again.
+        self._last_config_change = max(names)  # Set only now, so that a refused read is repeated.
         if topics or brokers:
             self._post(ConfigsRead(topics, brokers))
 
     async def _config_changes(self) -> tuple[str, ...]:
-        """Names of all announcements; where somebody made their folder anew, they are counted from 0 again."""
+        """Names of all announcements. If their folder was created again, they are numbered from 0 again."""
         listed = await self._client.children(znodes.CONFIG_CHANGES, watch=True)
         names, folder = ((), 0) if listed is None else (listed[0], listed[1].czxid)
         if folder != self._config_folder:
@@ -465,7 +467,7 @@ class ClusterWatches:
         await self._delete([path for path, _ in entries])
 
     async def _read_isr_changes(self) -> None:
-        """Brokers below 2.7 write the ISR themselves and announce it here."""
+        """Read ISR changes that brokers below 2.7 wrote themselves and announced here."""
         names = await self._children(znodes.ISR_CHANGES)
         entries = await self._entries(znodes.ISR_CHANGES, names)
         partitions: set[TopicPartition] = set()
@@ -487,7 +489,7 @@ class ClusterWatches:
         return entries
 
     async def _delete(self, paths: Sequence[str]) -> None:
-        """Delete announcements that were taken over; the next controller reads those again that could not be deleted."""
+        """Delete announcements that were read. Those that can't be deleted are read again by the next controller."""
         fence = self._fence()
         if fence is None:
             return

@@ -1,4 +1,4 @@
-"""Calls in a thread that are over when their caller goes on, cancelled or not."""
+"""Calls in a thread that always end before their caller goes on, even if the caller is cancelled."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Answer = TypeVar("Answer")
 
 
 async def to_its_end(work: Callable[Asked, Answer], *asked: Asked.args, **named: Asked.kwargs) -> Answer:
-    """Do something in a thread, as `asyncio.to_thread` does; a caller that is cancelled waits until it is over.
+    """Do something in a thread, as `asyncio.to_thread` does; but a cancelled caller waits until it is done.
 
-    `to_thread` lets a cancelled caller go on while its thread is still at work. Then the next call works on the same thing
-    in another thread: Python itself crashes if that call closes a SQLite file under a statement.
+    `to_thread` lets a cancelled caller go on while its thread still works. Then the next call could use the same object
+    in another thread. Python itself crashes if that call closes a SQLite file during a statement.
 
     Raises:
-        CancelledError: the caller was cancelled; the work was done all the same, or failed.
+        CancelledError: the caller was cancelled; the work was completed, or failed.
     """
     running = asyncio.ensure_future(asyncio.to_thread(work, *asked, **named))
     try:
@@ -28,5 +28,5 @@ async def to_its_end(work: Callable[Asked, Answer], *asked: Asked.args, **named:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait({running})
         if not running.cancelled():
-            running.exception()  # Seen, so that nothing is told of an error that nobody waited for.
+            running.exception()  # Marks the error as retrieved, so that asyncio does not log it.
         raise

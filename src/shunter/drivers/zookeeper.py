@@ -1,9 +1,8 @@
-"""An asyncio face for kazoo: sessions, watches, pipelined reads, atomic writes. kazoo's threads stay behind it.
+"""An asyncio interface to kazoo: sessions, watches, pipelined reads, atomic writes. Callers never see kazoo's threads.
 
-What kazoo does: find a server, keep the session alive, order requests and answers. What it does not: it forgets all
-watches when a connection breaks. Here a watch stays armed until it fires or the session ends: after a reconnect all
-are armed again with one SetWatches, relative to the last transaction seen, so that nothing is missed in between
-(what ZooKeeper's Java client does).
+kazoo finds a server, keeps the session alive, and orders requests and answers. But it forgets all watches when a
+connection breaks. Here a watch stays armed until it fires or the session ends: after a reconnect all watches are armed
+again by SetWatches, relative to the last transaction seen, so that no change in between is missed, as in Java's client.
 """
 
 from __future__ import annotations
@@ -48,21 +47,21 @@ from shunter.formats.znode_json import WITHHELD
 logger = logging.getLogger(__name__)
 
 CHUNK = 1_000
-"""Paths of one multi-read: some 160 KB of states, 5 ms to decode."""
+"""Paths of one multi-read: so many states have some 160 KB, and take 5 ms to decode."""
 
 _SILENT_SECONDS = 2.0
-"""How long a first connection may take before we say what we wait for."""
+"""How long a first connection may take before the log says what is waited for."""
 
 _REARMED_AGAIN_SECONDS = 1.0
-"""How long after a refusal to try again to arm watches."""
+"""Time from a refusal to arm watches again to the next attempt."""
 _THROTTLED_SECONDS = 0.1
-"""How long after a refusal of a server that has too much to do to ask it again."""
+"""Time from the refusal of an overloaded server to the next attempt."""
 
 _Item = TypeVar("_Item")
 
 
 class SessionState(Enum):
-    """What listeners are told."""
+    """The states that listeners are called with."""
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"
@@ -70,7 +69,7 @@ class SessionState(Enum):
 
 
 class WatchKind(IntEnum):
-    """What happened to a watched znode (ZooKeeper's numbers)."""
+    """The kind of change of a watched znode (ZooKeeper's numbers)."""
 
     CREATED = 1
     DELETED = 2
@@ -79,7 +78,7 @@ class WatchKind(IntEnum):
 
 
 class WatchEvent(NamedTuple):
-    """A watch fired; it is not armed any more."""
+    """A watch that fired, and so is no longer armed."""
 
     kind: WatchKind
     path: str
@@ -116,7 +115,7 @@ def chunks(items: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:
 
 
 class _Waiter:
-    """What kazoo's connection thread hands an answer to; nothing of kazoo's own completion threads is used."""
+    """Passes an answer from kazoo's connection thread to the event loop, without kazoo's completion threads."""
 
     __slots__ = ("_future", "_loop")
 
@@ -146,7 +145,7 @@ class _Waiter:
 
 
 class ZooKeeperClient:
-    """One ZooKeeper session after another. Paths are relative to the chroot. Use it from one event loop alone."""
+    """One ZooKeeper session after another. Paths are relative to the chroot. Use a client from one event loop only."""
 
     def __init__(
         self,
@@ -161,10 +160,10 @@ class ZooKeeperClient:
 
         Args:
             connect_string: `host:port,host:port/chroot`.
-            session_timeout_ms: How long ZooKeeper keeps a session that it does not hear from.
-            access: How we come in, and whom what we create belongs to.
-            furnish: Create what must exist, when we start.
-            kazoo_client: Makes what talks to the servers, instead of `access`: the simulation's.
+            session_timeout_ms: How long ZooKeeper keeps a session from which it hears nothing.
+            access: How this client connects and logs in, and which ACLs the znodes that it creates get.
+            furnish: Whether `start` creates the znodes that must exist.
+            kazoo_client: Makes the client that talks to the servers, in place of `access`: the simulation uses it.
         """
         self.session_timeout_s = session_timeout_ms / 1000
         self.supervise: Supervise = lambda _: None
@@ -191,7 +190,7 @@ class ZooKeeperClient:
         self._watch_listeners: list[Callable[[WatchEvent], None]] = []
         self._armed_data: set[str] = set()
         self.withheld: set[str] = set()
-        """Znodes that were there when they were last read, and that ZooKeeper does not let us read."""
+        """Znodes that existed when they were last read, and that ZooKeeper does not let this client read."""
         self._armed_exist: set[str] = set()
         self._armed_children: set[str] = set()
         self._seen_zxid: int | None = None
@@ -202,7 +201,7 @@ class ZooKeeperClient:
 
     @property
     def session_id(self) -> int:
-        """The session's id, as `owner` of its ephemeral znodes shows it; 0 before there is one."""
+        """The session's id, which is also the `owner` of its ephemeral znodes; 0 before the first session."""
         return self._session_id
 
     @property
@@ -212,19 +211,19 @@ class ZooKeeperClient:
 
     @property
     def dead(self) -> bool:
-        """Whether kazoo's thread has ended, though nobody closed us: nothing would ever be answered again."""
-        thread = getattr(self._kazoo._connection, "_connection_routine", None)  # noqa: SLF001 - it tells nobody
+        """Whether kazoo's thread has ended though this client was not closed: no request would ever be answered."""
+        thread = getattr(self._kazoo._connection, "_connection_routine", None)  # noqa: SLF001 - kazoo keeps it private
         return not self._closing and thread is not None and not thread.is_alive()
 
     @property
     def refusal(self) -> str | None:
-        """Why ZooKeeper does not let us in, for good; None where it does, or may yet."""
+        """Why ZooKeeper will never accept this client's login; None if it did accept it, or still may."""
         found: str | None = self._kazoo.refusal
         return found
 
     @property
     def unarmed(self) -> bool:
-        """Whether watches that a lost connection took along are not armed again yet, though there is another one."""
+        """Whether there is a new connection, but the watches of the lost one are not armed again yet."""
         return self._connected.is_set() and self._seen_zxid is not None
 
     def listen(
@@ -233,14 +232,14 @@ class ZooKeeperClient:
         states: Callable[[SessionState], None] | None = None,
         watches: Callable[[WatchEvent], None] | None = None,
     ) -> None:
-        """Call these on the event loop for each change of the session's state, and for each watch that fires."""
+        """Register callbacks on the event loop, for changes of the session's state and for watches that fire."""
         if states is not None:
             self._state_listeners.append(states)
         if watches is not None:
             self._watch_listeners.append(watches)
 
     async def start(self, timeout_seconds: float = 30.0) -> None:
-        """Connect, and create what must exist: the chroot, Kafka's persistent paths, the cluster's id.
+        """Connect, and create the znodes that must exist: the chroot, Kafka's persistent paths, the cluster's id.
 
         Raises:
             DriverError: no server answered in time.
@@ -260,7 +259,7 @@ class ZooKeeperClient:
             except SessionLost:
                 if self._closing:
                     raise
-                await self.wait_connected()  # The next session does as well: nothing here belongs to one.
+                await self.wait_connected()  # The next session goes on: no znode created here belongs to a session.
             else:
                 return
 
@@ -286,7 +285,7 @@ class ZooKeeperClient:
         """Wait for the first connection.
 
         Raises:
-            DriverError: none is to be hoped for.
+            DriverError: no server will ever accept the connection.
         """
         while not self._connected.is_set():
             self._changed.clear()
@@ -301,7 +300,7 @@ class ZooKeeperClient:
         await self._connected.wait()
 
     async def close(self) -> None:
-        """End the session: its ephemeral znodes go at once."""
+        """End the session: ZooKeeper deletes its ephemeral znodes at once."""
         self._closing = True
         self._connected.clear()
         await asyncio.to_thread(self._stop)
@@ -310,10 +309,10 @@ class ZooKeeperClient:
         self._kazoo.stop()
         self._kazoo.close()
 
-    # Reads: asked again after a lost connection
+    # Reads: repeated after a lost connection
 
     async def get(self, path: str, *, watch: bool = False) -> Znode | None:
-        """Read a znode; None where there is none (then a watch is not armed: use `exists` to wait for it)."""
+        """Read a znode; None if it does not exist (then no watch is armed: use `exists` to wait for the znode)."""
         try:
             answer = await self._read(wire.get_request(self._full(path), watch=watch))
         except ZooKeeperRefused as refusal:
@@ -328,7 +327,7 @@ class ZooKeeperClient:
         return wire.decode_get(*answer)
 
     async def _withheld_znode(self, path: str) -> Znode | None:
-        """Ask what a znode is like that we may not read; servers up to 3.9.1 tell that everybody, later ones do not."""
+        """Read the stat of a znode whose data this client may not read: `NOT_READ` from servers later than 3.9.1."""
         try:
             found = await self.exists(path)
         except ZooKeeperRefused as refusal:
@@ -342,16 +341,16 @@ class ZooKeeperClient:
         return found._replace(data=WITHHELD)
 
     async def exists(self, path: str, *, watch: bool = False) -> Znode | None:
-        """Read a znode's stat. A watch fires when it is created, changed or deleted."""
+        """Read a znode's stat. A watch fires when the znode is created, changed or deleted."""
         answer = await self._read(wire.exists_request(self._full(path), watch=watch))
         if watch:
             (self._armed_exist if answer is None else self._armed_data).add(path)
         return None if answer is None else wire.decode_exists(*answer)
 
     async def children(self, path: str, *, watch: bool = False) -> tuple[tuple[str, ...], Znode] | None:
-        """Read the names of a znode's children, in no order, and its own stat.
+        """Read the names of a znode's children, in no order, and the znode's stat; None if it does not exist.
 
-        Where there is no such znode, somebody may have deleted it: a watch then fires when it is there again.
+        A watch on a znode that does not exist fires when the znode is created.
         """
         while True:
             try:
@@ -367,7 +366,7 @@ class ZooKeeperClient:
             return wire.decode_children(*answer)
 
     async def get_many(self, paths: Sequence[str]) -> tuple[list[Znode | None], int]:
-        """Read znodes by one multi-read; None where there is none. Keep it to about `CHUNK` paths.
+        """Read znodes by one multi-read; None for each that does not exist. Pass at most about `CHUNK` paths.
 
         Returns:
             The znodes in the order of `paths`, and the last transaction that the server had applied.
@@ -391,7 +390,7 @@ class ZooKeeperClient:
         return list(await asyncio.gather(*map(self.get, paths))), zxid
 
     async def children_of_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
-        """Read the names of many znodes' children by one multi-read; None where there is no such znode."""
+        """Read the names of many znodes' children by one multi-read; None for each znode that does not exist."""
         if not paths:
             return []
         if self._multi_read:
@@ -405,29 +404,29 @@ class ZooKeeperClient:
         return [None if each is None else each[0] for each in found]
 
     async def owners(self, path: str) -> tuple[str, ...]:
-        """Who may do anything with a znode, as `scheme:id`; ZooKeeper may refuse to tell."""
+        """Return the identities that have all rights on a znode, as `scheme:id`. ZooKeeper may refuse this request."""
         return wire.decode_owners(*await self._read(wire.acl_request(self._full(path))))
 
     async def sync(self) -> None:
-        """Make sure that reads from now on see every write that was acknowledged to anybody before."""
+        """Make sure that reads from now on see every write that was acknowledged to any client before."""
         await self._read(wire.sync_request(self._full("/")))
 
     async def arm_data_watches(self, paths: Iterable[str], since_zxid: int) -> None:
-        """Watch the data of znodes that exist, many in one request; what changed after `since_zxid` fires at once."""
+        """Watch the data of existing znodes, many in one request; one changed after `since_zxid` fires at once."""
         for portion in chunks(tuple(paths), CHUNK):
             self._armed_data.update(portion)
             await self._read(wire.set_watches_request(since_zxid, [*map(self._full, portion)], (), ()))
 
-    # Writes: never repeated by themselves
+    # Writes: `multi` is never repeated
 
     async def multi(self, operations: Sequence[Operation]) -> Committed:
         """Carry out changes, all or none.
 
         Raises:
             ZooKeeperRefused: nothing happened; `index` says which operation was in the way.
-            ConnectionLost: it may have happened or not.
+            ConnectionLost: the changes may have been made or not.
             SessionLost: as above, and the session is over.
-            RequestTooGreat: it is greater than a server takes; whoever composed it has to slice it smaller.
+            RequestTooGreat: the request is larger than a server accepts; the caller has to send fewer operations.
         """
         request = wire.multi_request(operations, self.access.acl_of, self._chroot)
         if len(request.body) > wire.JUTE_LIMIT:
@@ -436,7 +435,7 @@ class ZooKeeperClient:
         return wire.decode_multi(answer.buffer, answer.offset, operations)
 
     async def create_if_absent(self, path: str, data: bytes | None) -> bool:
-        """Create a persistent znode; False where there was one already. Repeated after a lost connection."""
+        """Create a persistent znode; False if it exists already. Repeated after a lost connection."""
         while True:
             try:
                 await self.multi((Create(path, data),))
@@ -449,7 +448,7 @@ class ZooKeeperClient:
             return True
 
     async def ensure(self, paths: Iterable[str]) -> None:
-        """Create persistent znodes without data, and their parents, where they are absent."""
+        """Create those of some persistent znodes, and of their parents, that are absent; without data."""
         wanted: dict[str, None] = {}
         for path in paths:
             names = path.strip("/").split("/")
@@ -468,7 +467,7 @@ class ZooKeeperClient:
         finally:
             self._chroot = chroot
 
-    # Beneath
+    # Internals
 
     def _full(self, path: str) -> str:
         if not self._chroot:
@@ -476,7 +475,7 @@ class ZooKeeperClient:
         return self._chroot if path == "/" else self._chroot + path
 
     async def _read(self, request: ZooKeeperRequest) -> Any:
-        """Ask until there is an answer; None for a znode that `exists` did not find."""
+        """Repeat a request until it is answered; None for a znode that `exists` did not find."""
         while True:
             try:
                 return await self._ask(request)
@@ -503,7 +502,7 @@ class ZooKeeperClient:
             code = getattr(refusal, "code", 0)
             raise ZooKeeperRefused(code, f"a request of type {request.type} ({refusal})") from None
         finally:
-            del future  # It holds its failure, which refers to this frame.
+            del future  # The future holds its exception, which refers to this frame.
         return None if answer is None else ZooKeeperAnswer(*answer)
 
     def _give_multi_read_up(self, refusal: ZooKeeperRefused) -> None:
@@ -513,13 +512,13 @@ class ZooKeeperClient:
         self._multi_read = False
 
     def _take_watch_event(self, buffer: bytes, offset: int) -> None:
-        """Runs on kazoo's thread in the place of its own dispatch."""
+        """Called on kazoo's thread, in place of kazoo's own dispatch."""
         watch, _ = Watch.deserialize(buffer, offset)
         if watch.type in WatchKind.__members__.values():
             self._hand_over(self._on_watch, WatchEvent(WatchKind(watch.type), watch.path.removeprefix(self._chroot)))
 
     def _take_state(self, state: str) -> None:
-        """Runs on kazoo's thread."""
+        """Called on kazoo's thread."""
         client_id = self._kazoo.client_id
         self._hand_over(self._on_state, state, self._kazoo.last_zxid, client_id[0] if client_id else 0)
 
@@ -574,7 +573,7 @@ class ZooKeeperClient:
         task.add_done_callback(self._rearming.discard)
 
     async def _rearm_since(self, zxid: int) -> None:
-        """Arm again all that the lost connection took along; what changed meanwhile fires at once."""
+        """Arm the watches of the lost connection again. The watch of a znode that changed meanwhile fires at once."""
         suspensions = self._suspensions
         kinds = (self._armed_data, self._armed_exist, self._armed_children)
         armed = [(kind, path) for kind, paths in enumerate(kinds) for path in sorted(paths)]
@@ -584,9 +583,9 @@ class ZooKeeperClient:
                     break
                 await asyncio.sleep(_REARMED_AGAIN_SECONDS)
         except (ConnectionLost, SessionLost):
-            return  # the next reconnect begins again from the same transaction; a new session begins anew
+            return  # The next reconnect starts from the same transaction. A new session has no watches to arm again.
         if suspensions == self._suspensions:
-            self._seen_zxid = None  # Else that connection is lost too: we heard of it before the answer had its turn.
+            self._seen_zxid = None  # Otherwise this connection is lost too, and the next one starts from the same zxid.
 
     async def _rearmed(self, armed: Sequence[tuple[int, str]], zxid: int) -> bool:
         try:

@@ -1,10 +1,11 @@
-"""How we come in at ZooKeeper: kazoo's client with TLS by our own stores, with our own login, and with plain refusals.
+"""Access to ZooKeeper: kazoo's client with Shunter's TLS stores, with a login of its own, and with clear refusals.
 
-kazoo is told of a connection only when the login is over. What it does not do by itself:
+This module corrects three habits of kazoo:
 
-- It makes its TLS context of PEM files on disk, and does not wait for what TLS has decrypted beyond what was asked for.
-- It tells that it is connected before it has logged in, and takes a connection that breaks in between for a refusal.
-- It keeps the reason of a failed connection to its log.
+- kazoo makes its TLS context from PEM files on disk, and `select` does not see bytes that TLS has decrypted already.
+- kazoo reports a connection before it has logged in, and takes a connection that breaks during the login for a refusal.
+  Here a connection is reported only when the login is over.
+- kazoo writes the reason of a failed connection only to its log.
 """
 
 from __future__ import annotations
@@ -34,24 +35,24 @@ from shunter.formats import znodes
 from shunter.model.security import PLAIN_ZOOKEEPER, ZooKeeperSecurity
 
 _LOG: Final = logging.getLogger("kazoo.connection")
-# Below a warning kazoo prints its requests, and that of the digest scheme has the password in it.
+# Below this level kazoo logs its requests, and a request of the digest scheme contains the password.
 _LOG.setLevel(logging.WARNING)
 
 _AUTH_FAILED, _SASL_REQUIRED = -115, -124
 _BROKEN_LOGINS: Final = 3
-"""Connections that break in the middle of a login, one after another, are a refusal: servers up to 3.5 say no more."""
+"""So many connections in a row that break during a login are a refusal: servers up to 3.5 refuse a login like this."""
 _POLL_SECONDS: Final = 0.02
 _CHUNK_BYTES: Final = 65_536
 _OPEN, _OURS, _OURS_ALONE = wire.open_acl(), wire.creator_acl(readable=True), wire.creator_acl(readable=False)
 
 for _code in range(-130, 0):
     if _code not in EXCEPTIONS:
-        # kazoo's thread ends, unheard, over an error code that kazoo has no name for; servers since 3.6 send several.
+        # kazoo's thread would end silently at an error code that kazoo does not know; servers since 3.6 send some.
         EXCEPTIONS[_code] = type(f"Error{-_code}", (ZookeeperError,), {"code": _code})
 
 
 class TlsSocket:
-    """A socket as kazoo's loop wants it. It knows what TLS has decrypted already, which `select` can't see."""
+    """A TLS socket for kazoo's loop. It knows which bytes TLS has decrypted already; `select` does not see these."""
 
     def __init__(self, encrypted: ssl.SSLSocket) -> None:
         self._encrypted = encrypted
@@ -59,7 +60,7 @@ class TlsSocket:
         self._ended = False
 
     def fileno(self) -> int:
-        """For `select`."""
+        """See `socket`; used by `select`."""
         return self._encrypted.fileno()
 
     def setblocking(self, blocking: bool) -> None:
@@ -67,11 +68,11 @@ class TlsSocket:
         self._encrypted.setblocking(blocking)
 
     def pending(self) -> int:
-        """Bytes that are there without asking the network; at least one where the other side has hung up."""
+        """Number of bytes that can be read without the network; at least 1 if the other side has closed."""
         return len(self._held) or int(self._ended)
 
     def take_in(self) -> None:
-        """Decrypt what has come, which may be nothing for us to read: TLS has messages of its own."""
+        """Decrypt the bytes that have arrived. There may be nothing to read: TLS has messages of its own."""
         try:
             found = self._encrypted.recv(_CHUNK_BYTES)
         except ssl.SSLWantReadError:
@@ -103,7 +104,7 @@ class TlsSocket:
 
 
 def _polled(rlist: Sequence[Any], wlist: Sequence[Any], timeout: float | None) -> tuple[list[Any], list[Any]]:
-    """Wait as `select` does, by one call of the system: kazoo waits three times for each answer, by five calls each."""
+    """Wait as `select` does, by one system call. kazoo waits three times for each answer, by five system calls each."""
     if timeout is not None and timeout < 0:
         raise ValueError(f"nobody can wait for {timeout} s")
     readers = {each: fileobj_to_fd(each) for each in rlist}
@@ -112,7 +113,7 @@ def _polled(rlist: Sequence[Any], wlist: Sequence[Any], timeout: float | None) -
     for number in {*readers.values(), *writers.values()}:
         events = select.POLLIN if number in readers.values() else 0
         poll.register(number, events | (select.POLLOUT if number in writers.values() else 0))
-    # What is broken is both readable and writable: whoever reads or writes learns why.
+    # A broken socket is both readable and writable: reading or writing raises the reason.
     happened = dict(poll.poll(None if timeout is None else timeout * 1000))
     readable = [each for each, number in readers.items() if happened.get(number, 0) & ~select.POLLOUT]
     writable = [each for each, number in writers.items() if happened.get(number, 0) & ~select.POLLIN]
@@ -120,7 +121,7 @@ def _polled(rlist: Sequence[Any], wlist: Sequence[Any], timeout: float | None) -
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """Opens connections, and waits for them, by TLS where that is wanted."""
+    """Opens connections, with TLS if it is configured, and waits for them."""
 
     def __init__(self, tls: TlsContexts | None) -> None:
         super().__init__()
@@ -139,7 +140,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
             raise
 
     def select(self, rlist: Sequence[Any], wlist: Sequence[Any], _: Sequence[Any], timeout: Any = None) -> Any:
-        """Wait as `select` does; what TLS holds already counts, and what is TLS's own business does not."""
+        """Wait as `select` does. Bytes that TLS has decrypted already count as readable; TLS's own messages do not."""
         secured = [each for each in rlist if isinstance(each, TlsSocket)]
         if not secured:
             return *_polled(rlist, wlist, timeout), []
@@ -157,12 +158,12 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]
-    """Connects, and logs in, before anybody is told that there is a connection."""
+    """Connects and logs in before listeners hear that there is a connection."""
 
     broken_logins = 0
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
-        """Connect to a server and log in; of what fails the client keeps the reason."""
+        """Connect to a server and log in. If this fails, the client keeps the reason."""
         client = self.client
         client.hold_back()
         try:
@@ -177,7 +178,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         return times
 
     def _authenticate_with_sasl(self, _host: str, timeout: float) -> None:
-        """Log in. Replaces kazoo's way, which needs pure-sasl and takes every broken connection for a refusal."""
+        """Log in. Replaces kazoo's method, which needs pure-sasl and takes every broken connection for a refusal."""
         login = self.client.security.sasl
         try:
             self._log_in(DigestMd5(login.user, login.password.reveal()), login.user, timeout)
@@ -216,7 +217,7 @@ def _refused_login(user: str) -> str:
 
 
 class SecuredKazoo(KazooClient):  # type: ignore[misc]
-    """kazoo's client, secured. Close it."""
+    """kazoo's client with TLS and a login. The caller has to close it."""
 
     def __init__(self, security: ZooKeeperSecurity, tls: TlsContexts | None, **options: Any) -> None:
         digest = security.digest
@@ -229,11 +230,11 @@ class SecuredKazoo(KazooClient):  # type: ignore[misc]
         )
         self.security = security
         self.refusal: str | None = None
-        """Why no server will ever let us in; then nothing is tried any more."""
+        """Why no server will ever accept the login; kazoo does not try again then."""
         self.troubles: dict[str, str] = {}
-        """Why the last attempt at a server failed, by its address."""
+        """Why the last attempt to connect to a server failed, by the server's address."""
         self.on_trouble: Callable[[], None] = lambda: None
-        """Called on kazoo's thread when one of the two changed."""
+        """Called on kazoo's thread when `refusal` or `troubles` changed."""
         self._distrusted: set[str] = set()
         self._held_back: KeeperState | None = None
         self._holding = False
@@ -245,7 +246,7 @@ class SecuredKazoo(KazooClient):  # type: ignore[misc]
         )
 
     def hold_back(self) -> None:
-        """Begin to tell nobody of a connection, until the login is over."""
+        """Begin to hold the news of a connection back, until the login is over."""
         self._holding, self._held_back = True, None
 
     def _session_callback(self, state: KeeperState) -> None:
@@ -256,7 +257,7 @@ class SecuredKazoo(KazooClient):  # type: ignore[misc]
         super()._session_callback(state)
 
     def connected_to(self, address: str) -> None:
-        """Tell of the connection: we are logged in."""
+        """Report the connection: the login is over."""
         self.troubles.pop(address, None)
         self._distrusted.discard(address)
         self._holding = False
@@ -264,7 +265,7 @@ class SecuredKazoo(KazooClient):  # type: ignore[misc]
             super()._session_callback(self._held_back)
 
     def failed(self, address: str, failure: Exception) -> None:
-        """Keep why a connection failed."""
+        """Keep the reason of a failed connection."""
         cause = failure.__context__ if isinstance(failure.__context__, OSError) else failure
         if isinstance(cause, ssl.SSLCertVerificationError):
             self._distrusted.add(address)
@@ -274,13 +275,13 @@ class SecuredKazoo(KazooClient):  # type: ignore[misc]
         self.on_trouble()
 
     def refused_for_good(self, told: str) -> None:
-        """Keep why we are not let in; kazoo stops trying."""
+        """Keep the reason of a refused login; kazoo stops trying."""
         self.refusal = told
         self.on_trouble()
 
     @property
     def hopeless(self) -> str | None:
-        """Why it makes no sense to wait for a first connection; None where it does."""
+        """Why waiting for a first connection makes no sense; None if it makes sense."""
         if self.refusal is not None:
             return self.refusal
         everybody = len(self._distrusted) >= len({f"{host}:{port}" for host, port in self.hosts})
@@ -288,12 +289,12 @@ class SecuredKazoo(KazooClient):  # type: ignore[misc]
 
     @property
     def told(self) -> str:
-        """All troubles, in a sentence; empty where there are none."""
+        """All troubles in one line; empty if there are none."""
         return "; ".join(f"{address}: {why}" for address, why in sorted(self.troubles.items()))
 
 
 def trouble_of(failure: BaseException, *, encrypted: bool) -> str:
-    """Say in an operator's words why a connection to ZooKeeper failed."""
+    """Explain to an operator why a connection to ZooKeeper failed."""
     if isinstance(failure, ssl.SSLCertVerificationError):
         return (
             f"its certificate is refused: {failure.verify_message}"
@@ -317,10 +318,10 @@ def trouble_of(failure: BaseException, *, encrypted: bool) -> str:
 
 
 class ZooKeeperAccess:
-    """What all connections of a process to ZooKeeper have in common.
+    """The common part of all of a process's connections to ZooKeeper: TLS, login and ACLs.
 
     Args:
-        security: how.
+        security: the settings.
 
     Raises:
         SettingsError: a store can't be used.
@@ -331,7 +332,7 @@ class ZooKeeperAccess:
         self._tls = None if security.tls is None else TlsContexts(security.tls, "zookeeper.ssl")
 
     def acl_of(self, path: str) -> wire.Acl:
-        """Say who may do what with a znode that we create. Source: Apache 3.9, `ZkData.defaultAcls`.
+        """Return the ACL for a znode that this process creates. Source: Apache 3.9, `ZkData.defaultAcls`.
 
         Args:
             path: without the chroot.
@@ -342,9 +343,10 @@ class ZooKeeperAccess:
 
     @property
     def makes_for(self) -> tuple[str, ...] | None:
-        """Whom what we create belongs to, as `scheme:id`; None: everybody may change it.
+        """The owners of the znodes that this process creates, as `scheme:id`; None: any client may change these znodes.
 
-        The name that a server makes of our certificate is left out: servers can be told how.
+        The identity that a server derives from the client certificate is left out, because each server can be
+        configured to derive another one.
         """
         if not self.security.set_acl:
             return None
@@ -359,11 +361,11 @@ class ZooKeeperAccess:
         return SecuredKazoo(self.security, self._tls, **options)
 
     def opened(self, connect_string: str, seconds: float) -> SecuredKazoo:
-        """Connect, and wait for it; for tools that do one thing after another.
+        """Connect, and block until there is a connection; for synchronous tools.
 
         Raises:
-            DriverError: no server lets us in.
-            SettingsError: the address is none.
+            DriverError: no server answered in time, or the login is refused.
+            SettingsError: the address is malformed.
         """
         try:
             client = self.kazoo_client(hosts=connect_string)
@@ -389,12 +391,12 @@ PLAIN_ZOOKEEPER_ACCESS: Final = ZooKeeperAccess()
 
 
 def not_let_in(connect_string: str, why: str) -> str:
-    """Say that ZooKeeper will not let us in, however long we wait."""
+    """Make the message that ZooKeeper will not let this client in, however long it waits."""
     return f"ZooKeeper at {connect_string} does not let us in: {why}"
 
 
 def no_answer(connect_string: str, seconds: float, troubles: str) -> str:
-    """Say that nobody answered in time, with what we know of the reason."""
+    """Make the message that no server answered in time, with the known reasons."""
     about = f" ({troubles})" if troubles else ""
     return (
         f"no ZooKeeper server answered at {connect_string} within {seconds:g} s{about}; "

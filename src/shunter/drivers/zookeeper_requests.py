@@ -1,8 +1,8 @@
-"""ZooKeeper's requests and answers as bytes: the few that Shunter needs, among them those that kazoo lacks.
+"""ZooKeeper's requests and answers as bytes: the few that Shunter needs, some of which kazoo lacks.
 
-kazoo knows neither multi-read (opcode 22) nor SetWatches (101), and its own multi hides the transaction's zxid and
-costs several times the time. Requests here are plain values that kazoo's connection sends like its own; answers come
-back undecoded, so that decoding happens on the asyncio side, in portions.
+kazoo has neither multi-read (opcode 22) nor SetWatches (101). Its own multi hides the transaction's zxid, and is
+several times slower. Requests here are plain values that kazoo's connection sends like its own. Answers come back
+undecoded, so that they are decoded on the event loop, in portions.
 
 Source: ZooKeeper 3.9 `zookeeper.jute` and `MultiOperationRecord`.
 """
@@ -18,7 +18,7 @@ from shunter.errors import DriverError
 from shunter.formats.znode_json import WITHHELD
 
 JUTE_LIMIT = 1_040_000
-"""Bytes of one request that a server with the default `jute.maxbuffer` (0xfffff) takes, with room for its header."""
+"""The largest body that a server with the default `jute.maxbuffer` (0xfffff) accepts; there is room for its header."""
 
 NO_NODE = -101
 NO_AUTH = -102
@@ -49,25 +49,25 @@ _READ_CHILDREN = _HEADER.pack(_GET_CHILDREN, False, -1)
 _PERSISTENT, _EPHEMERAL, _SEQUENTIAL = 0, 1, 2
 
 Acl: TypeAlias = bytes
-"""An encoded list of permissions."""
+"""An encoded access control list."""
 
 
 class ConnectionLost(DriverError):
-    """The connection broke before the answer came: what was asked may have happened or not."""
+    """The connection broke before the answer came: the request may have been carried out or not."""
 
     def __init__(self, message: str = "the connection to ZooKeeper was lost") -> None:
         super().__init__(message, retriable=True)
 
 
 class SessionLost(DriverError):
-    """The session is over: its ephemeral znodes are gone or going, and nothing more is answered in it."""
+    """The session is over: ZooKeeper has deleted its ephemeral znodes or will, and answers no more requests in it."""
 
     def __init__(self, message: str = "the ZooKeeper session is over") -> None:
         super().__init__(message, retriable=False)
 
 
 class RequestTooGreat(DriverError):
-    """No server takes a request of this size; nothing was sent."""
+    """No server accepts a request of this size; nothing was sent."""
 
     def __init__(self, size: int, operations: int) -> None:
         told = f"a request of {operations} operations has {size} bytes, and ZooKeeper takes {JUTE_LIMIT}"
@@ -84,7 +84,7 @@ _MEANINGS = {
     SASL_REQUIRED: ": it wants everybody to log in by SASL (SESSIONCLOSEDREQUIRESASLAUTH), and nothing says how we do; name a"
     " login in zookeeper.sasl.jaas.config, or the brokers' JAAS file in java.security.auth.login.config",
 }
-"""What an error code says of a znode."""
+"""Error code -> what it means, for messages."""
 
 
 class ZooKeeperRefused(DriverError):
@@ -98,9 +98,9 @@ class ZooKeeperRefused(DriverError):
 
 
 class Znode(NamedTuple):
-    """A znode. `data` is None where there is none, or where only existence was asked for.
+    """A znode. `data` is None if the znode has no data, or if only its existence was asked for.
 
-    Where ZooKeeper does not let us read it, `data` is `WITHHELD`, and the rest may be that of `NOT_READ`.
+    If ZooKeeper does not let this client read the znode, `data` is `WITHHELD`, and the rest may be that of `NOT_READ`.
     """
 
     data: bytes | None
@@ -113,7 +113,7 @@ class Znode(NamedTuple):
 
 
 NOT_READ = Znode(WITHHELD, 0, 0, -1, -1, 0, 0)
-"""Stands for a znode that may not be read: nothing is known of it but that it is there."""
+"""Stands for a znode that may not be read: only its existence is known."""
 
 
 class CheckVersion(NamedTuple):
@@ -151,7 +151,7 @@ Operation: TypeAlias = CheckVersion | Create | Put | Remove
 
 
 class Committed(NamedTuple):
-    """A multi that happened: its transaction, and each operation's new version (-1 for checks and deletions)."""
+    """A multi that was carried out: its zxid, and each operation's new version (-1 for checks and deletions)."""
 
     zxid: int
     versions: tuple[int, ...]
@@ -159,7 +159,7 @@ class Committed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperRequest:
-    """A request as kazoo's connection wants it. The answer stays bytes: `deserialize` hands over what came."""
+    """A request in the form that kazoo's connection needs. The answer stays undecoded."""
 
     type: int
     body: bytes
@@ -169,17 +169,17 @@ class ZooKeeperRequest:
         return self.body
 
     def deserialize(self, buffer: bytes, offset: int) -> tuple[bytes, int]:
-        """Runs on kazoo's thread: do nothing there."""
+        """Return the answer undecoded: this runs on kazoo's thread, which should not do the work."""
         return buffer, offset
 
 
 def open_acl() -> Acl:
-    """Anybody may do anything."""
+    """Make an ACL that lets every client do anything."""
     return _INT.pack(1) + _INT.pack(31) + _text("world") + _text("anyone")
 
 
 def creator_acl(*, readable: bool) -> Acl:
-    """The creator may do anything; anybody else may read or do nothing at all."""
+    """Make an ACL that lets the creator do anything, and all other clients only read (`readable`) or nothing."""
     creator = _INT.pack(31) + _text("auth") + _INT.pack(0)
     if not readable:
         return _INT.pack(1) + creator
@@ -197,12 +197,12 @@ def get_request(path: str, *, watch: bool) -> ZooKeeperRequest:
 
 
 def children_request(path: str, *, watch: bool) -> ZooKeeperRequest:
-    """Ask for the names of a znode's children and its stat."""
+    """Ask for the names of a znode's children, and for the znode's stat."""
     return ZooKeeperRequest(_GET_CHILDREN_2, _text(path) + bytes((watch,)))
 
 
 def acl_request(path: str) -> ZooKeeperRequest:
-    """Ask who may do what with a znode."""
+    """Ask for a znode's ACL."""
     return ZooKeeperRequest(_GET_ACL, _text(path))
 
 
@@ -225,7 +225,7 @@ def read_many_request(paths: Iterable[str], *, children: bool = False) -> ZooKee
 def set_watches_request(
     since: int, data: Sequence[str], exist: Sequence[str], children: Sequence[str]
 ) -> ZooKeeperRequest:
-    """Arm many watches at once; those whose znodes changed after the transaction `since` fire at once."""
+    """Arm many watches in one request. A watch whose znode changed after the transaction `since` fires at once."""
     parts = [_LONG.pack(since)]
     for paths in (data, exist, children):
         parts.append(_INT.pack(len(paths)))
@@ -234,7 +234,7 @@ def set_watches_request(
 
 
 def multi_request(operations: Iterable[Operation], acl_of: Callable[[str], Acl], chroot: str = "") -> ZooKeeperRequest:
-    """Ask for many changes below `chroot`, all or none; `acl_of` tells for each path that is created who may do what."""
+    """Ask for many changes below `chroot`, all or none. `acl_of` returns the ACL of a path that is created."""
     parts: list[bytes] = []
     for operation in operations:
         parts += _operation(operation, acl_of, chroot)
@@ -243,29 +243,29 @@ def multi_request(operations: Iterable[Operation], acl_of: Callable[[str], Acl],
 
 
 def decode_zxid(buffer: bytes) -> int:
-    """Transaction that an answer belongs to (for a read: the last one that the server had applied)."""
+    """Return an answer's transaction (for a read: the last one that the server had applied)."""
     return int(_LONG.unpack_from(buffer, 4)[0])
 
 
 def decode_exists(buffer: bytes, offset: int) -> Znode:
-    """Answer to `exists_request`; its data is None."""
+    """Decode the answer to `exists_request`; its data is None."""
     return Znode(None, *_STAT.unpack_from(buffer, offset))
 
 
 def decode_get(buffer: bytes, offset: int) -> Znode:
-    """Answer to `get_request`."""
+    """Decode the answer to `get_request`."""
     data, offset = _buffer(buffer, offset)
     return Znode(data, *_STAT.unpack_from(buffer, offset))
 
 
 def decode_children(buffer: bytes, offset: int) -> tuple[tuple[str, ...], Znode]:
-    """Answer to `children_request`: names in ZooKeeper's order, and the parent's stat."""
+    """Decode the answer to `children_request`: names in ZooKeeper's order, and the parent's stat."""
     names, offset = _texts(buffer, offset)
     return names, Znode(None, *_STAT.unpack_from(buffer, offset))
 
 
 def decode_owners(buffer: bytes, offset: int) -> tuple[str, ...]:
-    """Answer to `acl_request`: those who may do anything, as `scheme:id`."""
+    """Decode the answer to `acl_request`: the identities that may do anything, as `scheme:id`."""
     (count,) = _INT.unpack_from(buffer, offset)
     offset += 4
     found: list[str] = []
@@ -279,9 +279,9 @@ def decode_owners(buffer: bytes, offset: int) -> tuple[str, ...]:
 
 
 def decode_many(buffer: bytes, offset: int, paths: Sequence[str]) -> list[Znode | None]:
-    """Answer to `read_many_request`, in the order of its paths; None where there is no such znode.
+    """Decode the answer to `read_many_request`, in the order of its paths; None for a znode that does not exist.
 
-    One that may not be read is `NOT_READ`.
+    A znode that may not be read is `NOT_READ`.
 
     Raises:
         ZooKeeperRefused: a znode can't be read for another reason.
@@ -307,7 +307,7 @@ def decode_many(buffer: bytes, offset: int, paths: Sequence[str]) -> list[Znode 
 
 
 def decode_many_children(buffer: bytes, offset: int, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
-    """Answer to `read_many_request(children=True)`; None where there is no such znode."""
+    """Decode the answer to `read_many_request(children=True)`; None for a znode that does not exist."""
     found: list[tuple[str, ...] | None] = []
     for path in paths:
         kind, _, _ = _HEADER.unpack_from(buffer, offset)
@@ -325,10 +325,10 @@ def decode_many_children(buffer: bytes, offset: int, paths: Sequence[str]) -> li
 
 
 def decode_multi(buffer: bytes, offset: int, operations: Sequence[Operation]) -> Committed:
-    """Answer to `multi_request`.
+    """Decode the answer to `multi_request`.
 
     Raises:
-        ZooKeeperRefused: nothing of it happened; `index` is the operation that failed.
+        ZooKeeperRefused: nothing was changed; `index` is the operation that failed.
     """
     versions: list[int] = []
     for index, operation in enumerate(operations):

@@ -1,7 +1,7 @@
-"""What ZooKeeper would let us do with a znode, asked of the server itself, and nothing is changed by it.
+"""Finds out from the server which rights this client has on a znode, and changes nothing.
 
 Each question is a multi whose last operation can't succeed. The server refuses the first operation that it does not
-permit, and carries out none. So it counts who we are by whatever login, who is a super user, and what the ACLs say.
+permit, and carries out none. So the answer includes all logins of this client, super users, and the ACLs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CHILD: Final = "shunter-asks-for-its-rights"
 
 
 async def lacking(client: ZooKeeperClient, path: str, needed: frozenset[str]) -> tuple[str, ...]:
-    """Tell what of `needed` we may not do with a znode; nothing where there is none.
+    """Return the rights of `needed` that this client does not have on a znode; none if there is no such znode.
 
     Raises:
         DriverError: ZooKeeper can't be asked.
@@ -50,7 +50,7 @@ async def _is_absent(client: ZooKeeperClient, path: str) -> bool:
     try:
         return await client.exists(path) is None
     except ZooKeeperRefused as refusal:
-        if refusal.code != wire.NO_AUTH:  # Servers since 3.9.2 tell nobody else that there is such a znode.
+        if refusal.code != wire.NO_AUTH:  # Servers since 3.9.2 show a znode's stat only to clients that may read it.
             raise
         return False
 

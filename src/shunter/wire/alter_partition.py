@@ -1,6 +1,6 @@
-"""AlterPartition (56), as the controller reads and answers it, as plain values.
+"""AlterPartition (56): the controller reads requests into plain values, and encodes answers from plain values.
 
-Ours and not kio's because every move costs some of them: each replica that joins or leaves an ISR is one.
+This codec is used instead of kio's because it is faster: each replica that joins or leaves an ISR is one request.
 
 Source: Apache Kafka 3.9, `AlterPartitionRequest.json` and `AlterPartitionResponse.json`: versions 0 to 3, all flexible.
 Version 1 added recovery states, 2 topic ids in place of names, 3 the epochs of the ISR's brokers.
@@ -37,11 +37,11 @@ _RESULT_HEAD: Final = struct.Struct(">ih")
 _RESULT: Final = struct.Struct(">ihii")
 
 IsrResult: TypeAlias = LeaderAndIsr | ErrorCode
-"""What holds now, or why the change was refused."""
+"""The leadership after the change, or the error that the change was refused with."""
 
 
 class IsrChange(NamedTuple):
-    """A partition's ISR as its leader wants it; `isr` are ids and broker epochs, -1 where a version has none."""
+    """The ISR that a partition's leader asks for: `isr` has broker ids and broker epochs (-1 below version 3)."""
 
     partition: int
     leader_epoch: int
@@ -51,7 +51,7 @@ class IsrChange(NamedTuple):
 
 
 class TopicIsrChanges(NamedTuple):
-    """Changes of one topic's partitions. Versions have either its name or its id; the other one is None."""
+    """Changes of one topic's partitions. A version has either the topic's name or its id; the other field is None."""
 
     name: str | None
     topic_id: UUID | None
@@ -67,7 +67,7 @@ class AlterPartitionRequest(NamedTuple):
 
 
 class TopicIsrResults(NamedTuple):
-    """Results of one topic's partitions, by their numbers; it is named as in the request."""
+    """Results of one topic's partitions, by their numbers. The topic is named as in the request."""
 
     name: str | None
     topic_id: UUID | None

@@ -1,7 +1,7 @@
-"""What brokers answer to the controller's requests.
+"""Brokers' answers to the controller's requests.
 
-An answer to a LeaderAndIsr of 1,500 partitions is nearly always 1,500 zeros, so zeros are recognised in one look:
-a partition takes seven bytes, and the error's bytes are counted at their stride.
+An answer to a LeaderAndIsr of 1,500 partitions nearly always has 1,500 error codes of zero. So zeros are counted by
+slices: a partition takes seven bytes, and every seventh byte of the answer is compared at once.
 
 Source: Apache Kafka 3.9, message schemas of LeaderAndIsr, UpdateMetadata and StopReplica responses.
 """
@@ -27,25 +27,25 @@ _FIRST_FLEXIBLE: Final = {LEADER_AND_ISR: 4, STOP_REPLICA: 2, UPDATE_METADATA: 6
 
 
 def error_code(value: int) -> ErrorCode | int:
-    """Name an error code; one that we have no name for stays a number."""
+    """Return the `ErrorCode` of a number; a number without a name in `ErrorCode` stays a number."""
     return _KNOWN_CODES.get(value, value)
 
 
 def decode_control_response(
     api_key: int, version: int, payload: bytes | memoryview, topic_names: Callable[[], Mapping[UUID, str]]
 ) -> tuple[int, ErrorCode | int, PartitionErrors]:
-    """Decode a response without its size: (correlation id, error, partitions that went wrong).
+    """Decode a response without its size: (correlation id, error, partitions with an error).
 
     Args:
         api_key: of the request that is answered: 4, 5 or 6.
         version: of that request.
         payload: header and body.
-        topic_names: gives names by id, for LeaderAndIsr from version 5 on; called only where something went wrong. An
-            error of an id that is not there is left out: its topic is gone, and nobody can act on it.
+        topic_names: returns names by id, for LeaderAndIsr from version 5 on; called only if a partition has an error.
+            An error of an unknown id is left out: its topic was deleted, so nothing can be done about the error.
 
     Raises:
         FormatError: malformed.
-        InvariantViolation: not a control request's API or a version that is not served.
+        InvariantViolation: not a control request's API, or a version that kio does not know.
     """
     header_version = response_header_version(api_key, version)
     if api_key not in _FIRST_FLEXIBLE or header_version is None:
@@ -68,7 +68,7 @@ def decode_control_response(
 
 
 def _read_named_partitions(cursor: Cursor, errors: PartitionErrors, *, flexible: bool) -> None:
-    """Read entries that name their topic each."""
+    """Read entries each of which names its topic."""
     count = cursor.array_length(flexible=flexible, element_bytes=8) or 0
     for _ in range(count):
         name = cursor.string(flexible=flexible)
@@ -101,10 +101,10 @@ def _read_topics(cursor: Cursor, topic_names: Callable[[], Mapping[UUID, str]], 
 
 
 def _skip_quiet_topics(cursor: Cursor, data: bytes, most: int) -> int:
-    """Move over topics without an error, up to the first that has one or is written in an unusual way.
+    """Skip topics without an error, up to the first topic that has an error, or is too long or too unusual to compare.
 
     Returns:
-        How many were passed.
+        How many topics were skipped.
     """
     offset = cursor.offset
     last = len(data) - 1
@@ -114,7 +114,7 @@ def _skip_quiet_topics(cursor: Cursor, data: bytes, most: int) -> int:
         end = offset + 17 + _ENTRY.size * count
         if not 0 <= count < 127 or end > last or data[end]:
             break
-        # Bytes 4, 5 and 6 of an entry are its error code and its tags.
+        # Bytes 4 and 5 of an entry are its error code, and byte 6 is the number of its tagged fields.
         codes = data[offset + 21 : end : 7] + data[offset + 22 : end : 7] + data[offset + 23 : end : 7]
         if codes.count(0) != 3 * count:
             break
@@ -125,7 +125,7 @@ def _skip_quiet_topics(cursor: Cursor, data: bytes, most: int) -> int:
 
 
 def _read_partitions(cursor: Cursor) -> list[tuple[int, int]]:
-    """Read one topic's entries: (number, code) of those that are not zero."""
+    """Read one topic's entries: (number, code) of the partitions whose code is not zero."""
     count = cursor.array_length(flexible=True, element_bytes=_ENTRY.size) or 0
     start = cursor.offset
     entries = bytes(cursor.data[start : start + count * _ENTRY.size])

@@ -1,7 +1,8 @@
-"""The controller's requests to brokers, byte for byte as kio encodes them, in a tenth of its time or less.
+"""The controller's requests to brokers: the same bytes as kio's encoder makes, in a tenth of its time or less.
 
-A body is made once and serves every broker of a version; only `framing.request_frame_head`, which carries the
-correlation id, differs. The `Type` of UpdateMetadata is a tagged field and left out, as an Apache controller does.
+A body is made once and serves every broker of a version. Only the frame's head differs by broker, because it has the
+correlation id (`framing.request_frame_head`). The `Type` of UpdateMetadata is a tagged field, and is left out as an
+Apache controller does.
 
 Source: Apache Kafka 3.9, message schemas of LeaderAndIsr, UpdateMetadata and StopReplica; ControllerChannelManager.
 """
@@ -38,33 +39,33 @@ _SECURITY_PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SA
 
 
 class StoppedReplica(Protocol):
-    """One replica to stop, and to delete where so said."""
+    """One replica to stop, and to delete if `delete` says so."""
 
     @property
     def tp(self) -> TopicPartition:
-        """Which partition."""
+        """The partition."""
         ...
 
     @property
     def leader_epoch(self) -> int:
-        """Its leader epoch; -2 where its topic is being deleted."""
+        """The partition's leader epoch; -2 if the topic is being deleted."""
         ...
 
     @property
     def delete(self) -> bool:
-        """Whether its log goes too."""
+        """Whether the broker deletes the replica's log too."""
         ...
 
 
 def live_brokers_fragment(version: int, brokers: Sequence[Broker]) -> bytes:
-    """Encode the live brokers of an UpdateMetadata: one fragment for all requests until a broker comes or goes.
+    """Encode the live brokers of an UpdateMetadata: one fragment for all requests until the set of brokers changes.
 
     Args:
         version: of UpdateMetadata, 5 to 8.
-        brokers: all that are live, with all their endpoints.
+        brokers: all live brokers, with all their endpoints.
 
     Raises:
-        InvariantViolation: a version that is not served, a security protocol that Kafka does not have.
+        InvariantViolation: a version that is not served, or a security protocol that Kafka does not have.
     """
     flexible = _metadata_layout(version).flexible
     tags = NO_TAGS if flexible else b""
@@ -91,9 +92,9 @@ def update_metadata_parts(
     offline: Mapping[TopicPartition, Replicas],
     cache: FragmentCache | None,
 ) -> Iterator[bytes]:
-    """Encode an UpdateMetadata topic by topic, so that the caller can let others have a turn in between.
+    """Encode an UpdateMetadata topic by topic, so that the caller can let other tasks run in between.
 
-    The joined parts are the body; see `update_metadata_body` for the arguments.
+    The joined parts are the body. `update_metadata_body` describes the arguments.
     """
     layout = _metadata_layout(version)
     kraft = _BY_ZOOKEEPER if version >= 8 else b""
@@ -127,13 +128,14 @@ def update_metadata_body(
 
     Args:
         version: 5 to 8.
-        controller_id: our broker id.
-        controller_epoch: ours.
+        controller_id: this controller's broker id.
+        controller_epoch: this controller's.
         broker_epoch: the greatest epoch of all brokers, so that the body serves each of them.
         topics: partitions that never had a leader are left out, as Apache does.
-        live: `live_brokers_fragment` of the SAME version; always all brokers, for a broker replaces its list by it.
+        live: `live_brokers_fragment` of the SAME version. It always has all brokers, because a broker replaces its list
+            by this one.
         offline: offline replicas, for partitions that have any.
-        cache: keeps the topics for the next time; None encodes and keeps nothing.
+        cache: keeps the topics for the next request; None keeps nothing.
 
     Raises:
         InvariantViolation: a version that is not served.
@@ -169,15 +171,15 @@ def leader_and_isr_body(
 
     Args:
         version: 2 to 7.
-        controller_id: our broker id.
-        controller_epoch: ours; that of the last write stands in each state.
-        broker_epoch: the greatest of all brokers, or the receiver's own.
+        controller_id: this controller's broker id.
+        controller_epoch: this controller's. Each state has in addition the controller epoch of its last write.
+        broker_epoch: the greatest epoch of all brokers, or the receiver's own.
         leaders: live brokers that lead any of the partitions.
-        listener: name of the inter-broker listener, whose endpoint is given for each leader. A leader without it is
-            left out: nobody could reach it, and brokers from 2.8 on look into their metadata instead.
+        listener: name of the inter-broker listener. The request has each leader's endpoint of this listener. A leader
+            without such an endpoint is left out: no broker could reach it, and brokers from 2.8 on use their metadata.
         topics: the broker's partitions; those that never had a leader are left out.
         new: partitions that the broker must create.
-        full: all that the broker hosts (Type 2), not a part (Type 1); told from version 5 on.
+        full: whether these are all partitions that the broker hosts (Type 2) or a part (Type 1); from version 5 on.
         cache: keeps the topics' names for the next broker; None keeps nothing.
 
     Raises:
@@ -220,11 +222,11 @@ def stop_replica_body(
     """Encode a StopReplica for one broker; partitions of a topic are put together.
 
     Args:
-        version: 1 to 4. Below 3 there is no leader epoch, and deletion is said once for all partitions: hand over
-            only those of a kind (`stop_replica_bodies` does that).
-        controller_id: our broker id.
-        controller_epoch: ours.
-        broker_epoch: the greatest of all brokers, or the receiver's own.
+        version: 1 to 4. Below 3 there is no leader epoch, and one flag says whether all partitions are deleted: pass
+            only partitions with the same `delete` (`stop_replica_bodies` does that).
+        controller_id: this controller's broker id.
+        controller_epoch: this controller's.
+        broker_epoch: the greatest epoch of all brokers, or the receiver's own.
         partitions: replicas of the broker.
 
     Raises:
@@ -269,9 +271,9 @@ def stop_replica_bodies(
     broker_epoch: int,
     partitions: Sequence[StoppedReplica],
 ) -> tuple[bytes, ...]:
-    """Encode as many StopReplica as the version needs: two below version 3 if some are deleted and some are not.
+    """Encode as many StopReplica as the version needs: two below version 3 if some replicas are deleted and some not.
 
-    As Apache orders them: those that delete go first.
+    The request that deletes goes first, as from an Apache controller.
     """
     groups = [partitions]
     if version < 3:

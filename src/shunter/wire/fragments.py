@@ -1,13 +1,13 @@
 """Partition states as bytes, each encoded once.
 
 UpdateMetadata and LeaderAndIsr begin a partition's state with the same fields: number, controller epoch, leader,
-leader epoch, ISR, znode version, replicas. What follows depends on few things (offline replicas; or adding, removing,
-new, recovering), so it is encoded apart and remembered. One `struct.Struct` per (ISR size, replica count, tail size)
-packs the lot in a single call.
+leader epoch, ISR, znode version, replicas. The fields after these (the tail) depend on few values: offline replicas in
+one, adding, removing, new and recovering in the other. So the tail is encoded apart and remembered. One `struct.Struct`
+per (ISR size, replica count, tail size) packs all fields in a single call.
 
-A topic of a full UpdateMetadata is ONE bytes object, kept with the states it was made of: if they are the same states
-(the same objects, or equal ones), it is used again as it is; if a few have changed, only those are encoded anew and
-the rest is copied. Bytes are kept joined and not one object per partition, for an object of its own costs as much
+A topic of a full UpdateMetadata is ONE bytes object, kept with the states that it was encoded from. If the states are
+the same (the same objects, or equal ones), the bytes are used again. If a few states have changed, only these are
+encoded anew and the rest is copied. The bytes of a topic are joined because an object per partition would cost as much
 again as the 48 bytes that are in it.
 
 Source: the KIP on the max broker epoch in control requests: memory follows partitions, not partitions times brokers.
@@ -28,12 +28,12 @@ from shunter.model.partition import PartitionState, Replicas, TopicPartition
 from shunter.wire.primitives import NO_TAGS, array_length, string, uuid
 
 OfflineReplicas = Mapping[int, Replicas]
-"""Partition number -> offline replicas, of one topic; only where there are any."""
+"""One topic's offline replicas: partition number -> replicas. Other partitions are left out."""
 
 NOBODY_OFFLINE: Final[OfflineReplicas] = {}
 _SHAPES: Final = 4_096
 _REENCODE_ALL: Final = 3
-"""Above a third of changed partitions, copying the rest in pieces costs more than it saves."""
+"""If more than one partition in three has changed, copying the rest in pieces costs more than it saves."""
 
 
 class TopicStates(Protocol):
@@ -56,14 +56,14 @@ class TopicStates(Protocol):
 
 
 class Layout(NamedTuple):
-    """How a version writes topics: compact forms, and whether the topic's id is there."""
+    """How a version writes topics: whether in compact forms, and whether with the topic's id."""
 
     flexible: bool
     topic_ids: bool
 
 
 class CacheSize(NamedTuple):
-    """What a cache holds. `held` is bytes of memory: pieces and what describes them, shared states left out."""
+    """The size of a cache. `held` is bytes of memory: pieces and their descriptions, without the shared states."""
 
     topics: int
     partitions: int
@@ -90,13 +90,13 @@ def _broker_ids(brokers: Replicas, flexible: bool) -> bytes:
 
 @lru_cache(maxsize=_SHAPES)
 def _metadata_tail(offline: Replicas, flexible: bool) -> bytes:
-    """Encode what follows the replicas in UpdateMetadata."""
+    """Encode the fields after the replicas in UpdateMetadata."""
     return _broker_ids(offline, flexible) + (NO_TAGS if flexible else b"")
 
 
 @lru_cache(maxsize=_SHAPES)
 def _leadership_tail(version: int, adding: Replicas, removing: Replicas, new: bool, recovering: bool) -> bytes:
-    """Encode what follows the replicas in LeaderAndIsr."""
+    """Encode the fields after the replicas in LeaderAndIsr."""
     flexible = version >= 4
     parts = [_broker_ids(adding, flexible), _broker_ids(removing, flexible)] if version >= 3 else []
     parts.append(b"\x01" if new else b"\x00")
@@ -110,9 +110,9 @@ def _leadership_tail(version: int, adding: Replicas, removing: Replicas, new: bo
 def metadata_states(
     partitions: Sequence[tuple[int, PartitionState]], offline: OfflineReplicas, *, flexible: bool
 ) -> list[bytes]:
-    """Encode each partition's state for UpdateMetadata; b"" for one that never had a leader.
+    """Encode each partition's state for UpdateMetadata; b"" for a partition that never had a leader.
 
-    Apache leaves those out of its requests too: there is nothing to tell about them yet.
+    Apache leaves such partitions out of its requests too.
     """
     fragments: list[bytes] = []
     add = fragments.append
@@ -147,7 +147,7 @@ def leadership_parts(
 ) -> list[bytes]:
     """Encode topics and their partitions' states for LeaderAndIsr; states that never had a leader are left out.
 
-    No state is kept: encoding one takes about a microsecond, and it goes to its few replicas only.
+    Encoded states are not kept: encoding a state takes about a microsecond, and only a few brokers get it.
     """
     parts: list[bytes] = []
     add = parts.append
@@ -188,9 +188,9 @@ def leadership_parts(
 
 
 class TopicNames:
-    """Names and ids of topics as bytes: a broker with 1,500 partitions is told of nearly as many topics.
+    """Names and ids of topics as bytes: a LeaderAndIsr for 1,500 partitions names nearly as many topics.
 
-    Bounded by the topics of the cluster: `forget` those that are gone.
+    Bounded by the topics of the cluster, because `forget` drops deleted topics.
     """
 
     __slots__ = ("_encoded", "_layout")
@@ -200,7 +200,7 @@ class TopicNames:
         self._encoded: dict[str, tuple[UUID | None, bytes]] = {}
 
     def of(self, name: str, topic_id: UUID | None) -> bytes:
-        """Encode a topic's name, and its id where the layout has it."""
+        """Encode a topic's name, and its id if the layout has ids."""
         known = self._encoded.get(name)
         if known is not None and known[0] is topic_id:
             return known[1]
@@ -215,16 +215,16 @@ class TopicNames:
 
 
 def topic_head(name: str, topic_id: UUID | None, count: int, layout: Layout) -> bytes:
-    """Encode what stands before a topic's partition states."""
+    """Encode the part of a topic before its partition states."""
     flexible = layout.flexible
     identity = uuid(topic_id) if layout.topic_ids else b""
     return string(name, flexible=flexible) + identity + array_length(count, flexible=flexible)
 
 
 class _Piece:
-    """One topic of an UpdateMetadata, and what it was made of.
+    """One topic of an UpdateMetadata, and the values that it was encoded from.
 
-    Invariant: `body` is a head of `head_size` bytes, then fragments of `sizes` bytes each, then the tags if any.
+    Invariant: `body` is a head of `head_size` bytes, then a fragment for each element of `sizes`, then the tags if any.
     """
 
     __slots__ = ("body", "head_size", "numbers", "offline", "sizes", "states", "topic_id")
@@ -240,10 +240,11 @@ class _Piece:
 
 
 class FragmentCache:
-    """Topics as they stand in UpdateMetadata, kept as long as their partitions stay the same.
+    """Encoded topics of UpdateMetadata, kept as long as their partitions stay the same.
 
     Memory: per partition its fragment (48 bytes at three replicas), a reference to its state, to its number, and four
-    bytes of size. Bounded by the topics of the cluster: `forget` those that are gone. Can be thrown away at any time.
+    bytes of size. Bounded by the topics of the cluster, because `forget` drops deleted topics. The cache can be cleared
+    at any time.
     """
 
     __slots__ = ("_names", "_pieces")
@@ -255,9 +256,9 @@ class FragmentCache:
     def metadata_topics(
         self, topics: Iterable[TopicStates], offline: Mapping[str, OfflineReplicas], layout: Layout
     ) -> Iterator[bytes]:
-        """Encode each topic, or give the bytes that were made of the same states before.
+        """Encode each topic, or yield the kept bytes if its states are the same as before.
 
-        A slice with fewer partitions than are kept is encoded and not kept: it would only push out the whole.
+        A slice with fewer partitions than are kept is encoded and not kept: it would replace the whole topic.
         """
         pieces = self._pieces.setdefault(layout, {})
         for topic in topics:
@@ -278,7 +279,7 @@ class FragmentCache:
             yield piece.body
 
     def names(self, layout: Layout) -> TopicNames:
-        """Names and ids of topics as bytes."""
+        """Return the names and ids of topics as bytes, in a layout."""
         found = self._names.get(layout)
         if found is None:
             found = self._names[layout] = TopicNames(layout)
@@ -297,7 +298,7 @@ class FragmentCache:
         self._names.clear()
 
     def size(self) -> CacheSize:
-        """Count what is kept of UpdateMetadata. Cost: O(topics)."""
+        """Count the kept topics of UpdateMetadata. Cost: O(topics)."""
         everything = [piece for pieces in self._pieces.values() for piece in pieces.values()]
         held = sum(
             sys.getsizeof(piece)
@@ -318,7 +319,7 @@ def encode_metadata_topic(topic: TopicStates, offline: OfflineReplicas, layout: 
 
 
 def _write(piece: _Piece, topic: TopicStates, offline: OfflineReplicas, layout: Layout) -> None:
-    """Encode a piece from nothing."""
+    """Encode all partitions of a piece."""
     fragments = metadata_states(topic.partitions, offline, flexible=layout.flexible)
     head = topic_head(topic.name, topic.topic_id, len(fragments) - fragments.count(b""), layout)
     piece.offline = offline

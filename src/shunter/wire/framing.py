@@ -1,8 +1,8 @@
-"""Frames and headers: what stands before every request and every response.
+"""Frames and headers of requests and responses.
 
-A frame is an int32 size and that many bytes. Request header v1 is key, version, correlation id and client id; v2 adds
-tagged fields (the client id keeps its legacy form); v0, of ControlledShutdown v0 alone, has no client id. Response
-header v0 is the correlation id; v1 adds tagged fields. ApiVersions is answered with v0 whatever its version.
+A frame is an int32 size and that many bytes. Request header v1 is key, version, correlation id and client id. v2 adds
+tagged fields (the client id keeps its legacy form). v0 has no client id; only ControlledShutdown v0 uses it. Response
+header v0 is the correlation id; v1 adds tagged fields. Responses to ApiVersions have header v0 in all versions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SIZED_CORRELATION: Final = struct.Struct(">ii")
 
 
 class RequestHead(NamedTuple):
-    """What a request's header says. `body_offset` is where its body begins; None where its header is unknown to us."""
+    """A request's header. `body_offset` is where the body begins; None if kio does not know the API or the version."""
 
     api_key: int
     version: int
@@ -33,7 +33,7 @@ class RequestHead(NamedTuple):
 
 @cache
 def request_header_version(api_key: int, version: int) -> int | None:
-    """Tell the header version of a request; None for an API or version that kio does not know."""
+    """Return the header version of a request; None for an API or version that kio does not know."""
     try:
         schema = load_request_schema(api_key, version)
     except KioIndexError:
@@ -43,7 +43,7 @@ def request_header_version(api_key: int, version: int) -> int | None:
 
 @cache
 def response_header_version(api_key: int, version: int) -> int | None:
-    """Tell the header version of a response; None for an API or version that kio does not know."""
+    """Return the header version of a response; None for an API or version that kio does not know."""
     try:
         schema = load_response_schema(api_key, version)
     except KioIndexError:
@@ -64,7 +64,7 @@ def frame_length(prefix: bytes | bytearray | memoryview, limit: int, place: str 
 
 
 def split_frames(buffer: bytearray, limit: int, place: str = "frame") -> list[bytes]:
-    """Take the complete frames out of `buffer`, without their size prefixes; what is incomplete stays in it.
+    """Take the complete frames out of `buffer`, without their size prefixes. An incomplete frame stays in the buffer.
 
     Raises:
         FormatError: a frame is malformed; the buffer is left as it was.
@@ -85,12 +85,12 @@ def split_frames(buffer: bytearray, limit: int, place: str = "frame") -> list[by
 def request_frame_head(
     api_key: int, version: int, correlation_id: int, client_id: str | None, body_length: int
 ) -> bytes:
-    """Encode all that stands before a request's body, so that one body serves every broker.
+    """Encode size and header of a request apart from its body, so that one body serves every broker.
 
     Args:
         api_key: of the request.
         version: of the request.
-        correlation_id: comes back with the response.
+        correlation_id: the response returns it.
         client_id: may be null.
         body_length: bytes of the body that follows.
 
@@ -118,7 +118,7 @@ def response_frame(api_key: int, version: int, correlation_id: int, body: bytes)
 
 
 def response_frame_head(api_key: int, version: int, correlation_id: int, body_length: int) -> bytes:
-    """Encode all that stands before a response's body of so many bytes.
+    """Encode size and header of a response whose body has `body_length` bytes.
 
     Raises:
         FormatError: an API or version that kio does not know.
@@ -133,8 +133,8 @@ def response_frame_head(api_key: int, version: int, correlation_id: int, body_le
 def read_request_head(frame: bytes | memoryview, place: str = "request") -> RequestHead:
     """Read a request's header from a frame without its size.
 
-    Key, version and correlation id stand at the same place in every header, so they are told even where the rest
-    can't be read because API or version are unknown.
+    Key, version and correlation id stand at the same place in every header. So they are returned even where the rest of
+    the header can't be read because API or version are unknown.
 
     Raises:
         FormatError: too short, a client id that is not UTF-8, tags that run past the end.
@@ -162,14 +162,14 @@ def read_response_head(payload: bytes | memoryview, header_version: int, place: 
 
 
 def restamp_request(frame: bytes | memoryview, correlation_id: int) -> bytes:
-    """Give a request that is passed on another correlation id; size prefix included in what comes out."""
+    """Replace the correlation id of a request that is relayed. The result begins with the size prefix."""
     if len(frame) < _FIXED_HEAD.size:
         raise FormatError("request", f"{len(frame)} bytes are no request, which begins with a header of at least 8")
     return b"".join((INT32.pack(len(frame)), frame[:4], INT32.pack(correlation_id), frame[8:]))
 
 
 def restamp_response(payload: bytes | memoryview, correlation_id: int) -> bytes:
-    """Give a response that is passed back its caller's correlation id; size prefix included in what comes out."""
+    """Put the caller's correlation id into a response that is relayed. The result begins with the size prefix."""
     if len(payload) < SIZE_BYTES:
         raise FormatError("response", f"{len(payload)} bytes are no response, which begins with a correlation id")
     return b"".join((_SIZED_CORRELATION.pack(len(payload), correlation_id), payload[4:]))

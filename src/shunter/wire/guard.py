@@ -1,9 +1,9 @@
-"""Looks over a request before kio does.
+"""Checks a request before kio decodes it.
 
-kio allocates an array by the length that a frame claims: twenty bytes that claim 2^31 elements make it ask for 16 GiB
-and end the process. It also takes null where the schema has none, and refuses tagged fields that it does not know,
-which KIP-482 says to skip. So the bytes are walked here first, by kio's own schema: lengths are held against what is
-left and against the limits, null against the schema, and unknown tagged fields are cut out.
+kio allocates an array by the length that a frame claims: twenty bytes that claim 2^31 elements make kio ask for 16 GiB,
+which ends the process. kio also accepts null where the schema does not allow it, and refuses unknown tagged fields,
+which KIP-482 says to skip. So this module walks over the bytes first, by kio's schema. It checks each length against
+the bytes that are left and against the limits, checks null against the schema, and cuts unknown tagged fields out.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Walk(Cursor):
         self.cuts: list[tuple[int, int, bytes]] = []
 
     def elements(self, element_bytes: int, *, flexible: bool, nullable: bool) -> int:
-        """Read an array's length; null where the schema has none is refused."""
+        """Read an array's length. Null is refused where the schema does not allow it, and is 0 elsewhere."""
         count = self.array_length(flexible=flexible, element_bytes=element_bytes)
         if count is None:
             if not nullable:
@@ -60,7 +60,7 @@ _Step = Callable[[_Walk], object]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Shape:
-    """How to walk over an entity: its steps, and the fewest bytes that it takes."""
+    """How to walk over an entity: its steps, and the fewest bytes that the entity takes."""
 
     steps: tuple[_Step, ...]
     least: int
@@ -78,17 +78,17 @@ def look_over(schema: Any, frame: bytes, offset: int, longest: int, place: str) 
         frame: the request without its size.
         offset: where the body begins.
         longest: the most elements that one array may have.
-        place: what errors name.
+        place: named in errors.
 
     Returns:
-        A frame that kio can read, and the offset of its body there: the same where there was nothing to cut out.
+        A frame that kio can read, and the offset of its body there: both unchanged where nothing was cut out.
 
     Raises:
-        FormatError: a length that can't be, a null that may not be, bytes that are missing.
+        FormatError: an impossible length, a null that the schema does not allow, or missing bytes.
 
-    Bytes behind the message are left aside, as Apache does: librdkafka sends some where it asks for all topics.
+    Bytes behind the message are ignored, as Apache does: librdkafka sends some where it asks for all topics.
 
-    Cost: O(elements); nothing is allocated but what is cut out.
+    Cost: O(elements). Memory is allocated only where something is cut out.
     """
     walk = _Walk(frame, offset, longest, place)
     _shape(schema).walk(walk)
@@ -123,7 +123,7 @@ def _shape(schema: Any) -> _Shape:
 
 
 def _field(field: dataclasses.Field[Any], *, flexible: bool) -> tuple[_Step, int]:
-    """Make the step over one field, and tell the fewest bytes it takes."""
+    """Make the step over one field, and count the fewest bytes that the field takes."""
     declared: Any = field.type
     nullable = NoneType in get_args(declared)
     if nullable:
@@ -141,7 +141,7 @@ def _field(field: dataclasses.Field[Any], *, flexible: bool) -> tuple[_Step, int
 
 
 def _array(field: dataclasses.Field[Any], element: Any, *, flexible: bool, nullable: bool) -> tuple[_Step, int]:
-    """Make the step over an array."""
+    """Make the step over an array, and count the fewest bytes that the array takes."""
     least = 1 if flexible else 4
     if hasattr(element, "__flexible__"):
         return _entities_step(_shape(element), flexible=flexible, nullable=nullable), least

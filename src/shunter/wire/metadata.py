@@ -1,11 +1,11 @@
-"""The answer to Metadata, made of pieces that are kept: a client may ask for everything in thirty bytes.
+"""The answer to Metadata, made of encoded pieces that are kept: a client can ask for all topics in thirty bytes.
 
-A topic is one piece, or a piece for each five hundred partitions of a large one. A piece is used again as long as the
-states that it was made of, the live brokers and the failed replicas are the same; if a few partitions changed, only
-their pieces are encoded anew. All answers share the pieces, so a thousand clients that ask for everything cost the
-memory of one.
+A topic is one piece; a large topic has one piece for every five hundred partitions. A piece is used again as long as
+the states that it was made of, the live brokers and the failed replicas are the same. If a few partitions changed, only
+their pieces are encoded anew. All answers share the pieces: a thousand clients that ask for all topics need the memory
+of one.
 
-Source: Apache Kafka 3.9, message schema of Metadata; ZkMetadataCache for what stands in a partition.
+Source: Apache Kafka 3.9, message schema of Metadata; ZkMetadataCache for the fields of a partition.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from shunter.wire.primitives import (
 )
 
 OPERATIONS_OMITTED: Final = -(2**31)
-"""The client did not ask which operations are authorized, or we can't tell."""
+"""The client did not ask which operations are authorized, or the controller can't tell."""
 LISTENER_NOT_FOUND: Final = 72
 LEADER_NOT_AVAILABLE: Final = 5
 REPLICA_NOT_AVAILABLE: Final = 9
 PIECE_PARTITIONS: Final = 500
-"""About half a millisecond's encoding, and 21 KB."""
+"""One piece takes about half a millisecond to encode, and has 21 KB."""
 
 _REMEMBERED: Final = 50_000
-"""Assignments whose dead replicas are remembered."""
+"""Number of assignments whose dead replicas are remembered."""
 
 Failed = Mapping[int, Collection[BrokerId]]
-"""Partition number -> replicas on failed log dirs, of one topic; only where there are any."""
+"""One topic's replicas on failed log dirs: partition number -> replicas. Other partitions are left out."""
 NOTHING_FAILED: Final[Failed] = {}
 
 _Packer = tuple[Callable[..., bytes], bytes, bytes]
@@ -50,7 +50,7 @@ _Item = tuple[int, PartitionState]
 
 
 class Audience(NamedTuple):
-    """Whom pieces are for: the request's version, the listener it came by, and what it may do to each topic."""
+    """What pieces depend on: the request's version, its listener, and the operations that the client may do."""
 
     version: int
     listener: str
@@ -77,22 +77,22 @@ class TopicMetadata(Protocol):
 
 
 def listening_brokers(brokers: Collection[Broker], listener: str) -> dict[BrokerId, bool]:
-    """Tell live brokers, and whether clients of a listener can reach them."""
+    """Map each live broker to whether clients of a listener can reach it."""
     return {broker.id: any(endpoint.listener == listener for endpoint in broker.endpoints) for broker in brokers}
 
 
 def metadata_head(
     version: int, *, brokers: Sequence[Broker], listener: str, cluster_id: str, controller_id: BrokerId, topics: int
 ) -> bytes:
-    """Encode all that stands before the topics.
+    """Encode the part of the answer before the topics.
 
     Args:
         version: 0 to 12.
-        brokers: all that are live, ourselves too; those without the listener are left out.
-        listener: the one that the client came by.
-        cluster_id: from version 2 on.
-        controller_id: from version 1 on.
-        topics: how many follow.
+        brokers: all live brokers, the controller included. Brokers without the listener are left out.
+        listener: the listener that the client uses.
+        cluster_id: written from version 2 on.
+        controller_id: written from version 1 on.
+        topics: the number of topics that follow.
 
     Raises:
         InvariantViolation: a version that is not served.
@@ -116,21 +116,21 @@ def metadata_head(
 
 
 def metadata_tail(version: int, operations: int = OPERATIONS_OMITTED) -> bytes:
-    """Encode all that stands behind the topics; `operations` are those on the cluster, in versions 8 to 10."""
+    """Encode the part of the answer after the topics. `operations` are those on the cluster, in versions 8 to 10."""
     return (INT32.pack(operations) if 8 <= version <= 10 else b"") + (NO_TAGS if version >= 9 else b"")
 
 
 def unserved_topic(
     audience: Audience, error: ErrorCode | int, name: str | None, topic_id: UUID | None = None, *, internal: bool
 ) -> bytes:
-    """Encode a topic that is not told of, with its error.
+    """Encode a topic that is not described, with the error that says why.
 
     Args:
-        audience: whom it is for.
-        error: why.
-        name: None where a client asked by id, from version 12 on.
-        topic_id: None where a client asked by name.
-        internal: whether the topic would be one of Kafka's own.
+        audience: of the answer.
+        error: why the topic is not described.
+        name: None if the client asked by id, from version 12 on.
+        topic_id: None if the client asked by name.
+        internal: whether the name is that of one of Kafka's internal topics.
 
     Raises:
         InvariantViolation: a topic without a name below version 12.
@@ -163,7 +163,7 @@ def _topic_tail(audience: Audience) -> bytes:
 
 
 class _Kept:
-    """One topic as it was encoded, and what it was made of."""
+    """One encoded topic, and the values that it was encoded from."""
 
     __slots__ = ("failed", "pieces", "states", "topic", "topic_id")
 
@@ -181,7 +181,7 @@ class MetadataPieces:
     """Encoded topics for one audience, kept as long as they stay the same.
 
     Memory: the pieces (42 bytes for a partition of three replicas) and a reference to each state. Bounded by the
-    topics of the cluster: `forget` those that are gone.
+    topics of the cluster, because `forget` drops deleted topics.
     """
 
     __slots__ = ("_encoder", "_internal", "_kept", "audience", "listening")
@@ -194,14 +194,14 @@ class MetadataPieces:
         self._encoder = _Encoder(audience.version, self.listening)
 
     def hear(self, listening: dict[BrokerId, bool]) -> None:
-        """Take in which brokers live and can be reached; where that is news, every piece has to be made anew."""
+        """Take in which brokers are live and can be reached. If that has changed, all pieces are dropped."""
         if listening != self.listening:
             self.listening = listening
             self._encoder = _Encoder(self.audience.version, listening)
             self._kept = {}
 
     def forget(self, names: Collection[str]) -> None:
-        """Drop all topics but these."""
+        """Drop all topics whose names are not in `names`."""
         for gone in self._kept.keys() - names:
             del self._kept[gone]
 
@@ -209,10 +209,10 @@ class MetadataPieces:
         return len(self._kept)
 
     def topic(self, topic: TopicMetadata, failed: Failed) -> Iterator[bytes]:
-        """Give a topic piece by piece, so that others can have a turn in between.
+        """Yield a topic piece by piece, so that the caller can let other tasks run in between.
 
-        What is given is the topic as it is when the first piece is asked for. Cost: O(its partitions), some ten
-        nanoseconds each where nothing has changed.
+        The pieces describe the topic at the moment when the first piece is asked for. Cost: O(partitions of the topic),
+        some ten nanoseconds each if nothing has changed.
         """
         kept = self._kept.get(topic.name)
         states = tuple(topic.partitions.values())
@@ -280,7 +280,7 @@ class _Encoder:
         self._packers: dict[tuple[int, int, int], _Packer] = {}
 
     def encode(self, items: Sequence[_Item], failed: Failed) -> bytes:
-        """Encode partitions one behind the other."""
+        """Encode partitions one after the other."""
         version, listening, dead, packers = self._version, self._listening, self._dead, self._packers
         fragments: list[bytes] = []
         common_tail = _tail(version, ())
@@ -319,7 +319,7 @@ class _Encoder:
         return b"".join(fragments)
 
     def _of_old(self, error: int, replicas: Replicas, isr: Replicas) -> tuple[int, Replicas, Replicas]:
-        """Leave out replicas that are not among the brokers: clients of version 0 fail on such a replica."""
+        """Leave out replicas that are not among the listed brokers: clients of version 0 fail on such a replica."""
         there = tuple(replica for replica in replicas if self._listening.get(replica))
         if not error and there != replicas:
             error = REPLICA_NOT_AVAILABLE
@@ -338,7 +338,7 @@ def _packer(replicas: int, isr: int, tail: int, leader_epoch: bool, flexible: bo
 
 @lru_cache(maxsize=4_096)
 def _tail(version: int, offline: Replicas) -> bytes:
-    """Encode what follows the ISR."""
+    """Encode the fields of a partition after its ISR."""
     if version < 5:
         return b""
     flexible = version >= 9

@@ -23,7 +23,7 @@ _LONGEST_LEGACY_STRING: Final = 0x7FFF
 
 
 def unsigned_varint(value: int) -> bytes:
-    """Encode a non-negative number of up to 31 bits, seven bits a byte, the least first."""
+    """Encode a non-negative number of up to 31 bits, seven bits a byte, the least significant first."""
     if value < 128:
         return _SHORT_VARINTS[value]
     encoded = bytearray()
@@ -35,7 +35,7 @@ def unsigned_varint(value: int) -> bytes:
 
 
 def array_length(count: int, *, flexible: bool) -> bytes:
-    """Encode an array's length: int32, or in flexible versions a varint of one more (0 is null)."""
+    """Encode an array's length: int32, or in flexible versions a varint of the length plus 1 (0 is null)."""
     return unsigned_varint(count + 1) if flexible else INT32.pack(count)
 
 
@@ -43,7 +43,7 @@ def string(text: str, *, flexible: bool) -> bytes:
     """Encode a string that is not null.
 
     Raises:
-        FormatError: longer than the legacy form can say.
+        FormatError: too long for the legacy form.
     """
     encoded = text.encode()
     if flexible:
@@ -73,14 +73,14 @@ def uuid(value: UUID | None) -> bytes:
 
 
 ARRAYS_TOGETHER = 4
-"""How many times the longest array all arrays of a message may have elements."""
+"""All arrays of a message together may have this many times the elements of the longest allowed array."""
 
 
 class Cursor:
-    """A place in a message that is read from front to back; every read is checked against the end.
+    """A position in a message that is read from front to back; every read is checked against the end.
 
-    `longest` bounds the elements of one array, and four times that those of all arrays, so that nobody makes us allocate
-    by a number alone.
+    `longest` bounds the elements of one array; four times `longest` bounds the elements of all arrays together. So a
+    sender can't cause a large allocation by a mere number.
     """
 
     __slots__ = ("data", "end", "left", "longest", "offset", "place")
@@ -94,11 +94,11 @@ class Cursor:
         self.left = ARRAYS_TOGETHER * longest
 
     def refuse(self, rule: str) -> FormatError:
-        """Build the error that names this message and the byte where it went wrong."""
+        """Build the error that names this message and the byte that is wrong."""
         return FormatError(self.place, f"{rule}, at byte {self.offset} of {self.end}")
 
     def skip(self, count: int) -> int:
-        """Move on by `count` bytes and give the offset where they begin."""
+        """Move on by `count` bytes and return the offset where they begin."""
         start = self.offset
         if count < 0 or count > self.end - start:
             raise self.refuse(f"{count} bytes are announced and {self.end - start} are left")
@@ -144,12 +144,12 @@ class Cursor:
             raise self.refuse(f"more than {ARRAYS_TOGETHER * self.longest} elements in all arrays together")
 
     def array_length(self, *, flexible: bool, element_bytes: int = 1) -> int | None:
-        """Read how many elements follow; None is null.
+        """Read an array's number of elements; None is null.
 
         Args:
             flexible: whether the length is compact.
-            element_bytes: the fewest bytes that an element can take; what can't fit in the rest is refused here,
-                before anybody allocates.
+            element_bytes: the fewest bytes that an element can take. An array that can't fit into the rest of the
+                message is refused here, before memory is allocated for it.
         """
         count = self.varint() - 1 if flexible else self.int32()
         if count == -1:
@@ -164,7 +164,7 @@ class Cursor:
         return count
 
     def filled_array_length(self, *, flexible: bool, element_bytes: int = 1) -> int:
-        """Read how many elements follow where null has no meaning; see `array_length`."""
+        """Read the number of elements of an array that may not be null; see `array_length`."""
         count = self.array_length(flexible=flexible, element_bytes=element_bytes)
         if count is None:
             raise self.refuse("an array is null where null has no meaning")
@@ -194,14 +194,14 @@ class Cursor:
         return None if count is None else self._int32s(count)
 
     def filled_compact_int32s(self) -> tuple[int, ...]:
-        """Read a compact array of int32 where null has no meaning."""
+        """Read a compact array of int32 that may not be null."""
         return self._int32s(self.filled_array_length(flexible=True, element_bytes=4))
 
     def _int32s(self, count: int) -> tuple[int, ...]:
         return struct.unpack_from(f">{count}i", self.data, self.skip(4 * count))
 
     def tags(self) -> dict[int, bytes]:
-        """Read tagged fields: tag -> its bytes. Tags must rise (KIP-482)."""
+        """Read tagged fields: tag -> bytes. Tags must be in ascending order (KIP-482)."""
         count = self.varint()
         if count == 0:
             return {}
@@ -218,7 +218,7 @@ class Cursor:
         return found
 
     def finish(self) -> None:
-        """Make sure that nothing is left.
+        """Check that nothing is left.
 
         Raises:
             FormatError: bytes follow the message.

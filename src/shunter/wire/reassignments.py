@@ -1,14 +1,15 @@
-"""AlterPartitionReassignments (45) and ListPartitionReassignments (46), both ways, as plain values.
+"""AlterPartitionReassignments (45) and ListPartitionReassignments (46), encoded from and decoded to plain values.
 
-Ours and not kio's for three reasons: the draft of KIP-455 knows null topics and null partitions, which the shipped
-schema does not; tagged fields say how a move is meant; and a list of thousands of moves is asked for every second.
+This codec is used instead of kio's for three reasons. The draft of KIP-455 has null topics and null partitions, which
+Kafka's schema does not allow. Shunter's tagged fields say how a move is to be done. And clients ask for lists of
+thousands of moves every second.
 
-Tagged fields of a response 46, where its request asked for them by tagged field 10003: 10010 original, 10013 target
+Tagged fields of a response 46, if its request asked for them by tagged field 10003: 10010 original, 10013 target
 and 10014 assigned replicas (int32 each, in their order), 10011 phase and 10012 what the move waits for (text).
 
-Tagged fields of the request and of a partition, one byte each: 10000 strategy, 10001 what null replicas mean, 10002
-force; 0 or absent means as configured (of a partition: as the request says). Without them and without nulls the bytes
-are those of the shipped schema.
+Tagged fields of a request 45 and of each of its partitions, one byte each: 10000 strategy, 10001 what null replicas
+mean, 10002 force. 0 or absent means: in the request as configured, in a partition as in the request. Without tagged
+fields and nulls the bytes are those of Kafka's schema.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ TAG_STRATEGY: Final = 10_000
 TAG_INTERVENTION: Final = 10_001
 TAG_FORCE: Final = 10_002
 TAG_DETAILED: Final = 10_003
-"""Tagged field of a request 46: the response is to have the fields of a move that the shipped schema lacks."""
+"""Tagged field of a request 46: asks for a response with the fields of a move that Kafka's schema lacks."""
 TAG_ORIGINAL: Final = 10_010
 TAG_PHASE: Final = 10_011
 TAG_WAITING: Final = 10_012
@@ -56,7 +57,7 @@ _Choice = TypeVar("_Choice", bound=IntEnum)
 
 
 class AlteredPartition(NamedTuple):
-    """One partition to reassign; `replicas` None cancels. None of the others means: as the request says."""
+    """One partition to reassign; `replicas` None cancels. None in another field means: as the request says."""
 
     partition: int
     replicas: Replicas | None
@@ -73,7 +74,7 @@ class AlteredTopic(NamedTuple):
 
 
 class AlterReassignmentsRequest(NamedTuple):
-    """A request 45; `topics` None cancels every move there is (KIP-455's draft)."""
+    """A request 45; `topics` None cancels all moves of the cluster (KIP-455's draft)."""
 
     topics: tuple[AlteredTopic, ...] | None
     timeout_ms: int = 60_000
@@ -83,7 +84,7 @@ class AlterReassignmentsRequest(NamedTuple):
 
 
 class PartitionResult(NamedTuple):
-    """What became of one partition of a request 45."""
+    """The result of one partition of a request 45."""
 
     partition: int
     error: ErrorCode | int
@@ -91,7 +92,7 @@ class PartitionResult(NamedTuple):
 
 
 class TopicResults(NamedTuple):
-    """What became of a topic's partitions."""
+    """The results of a topic's partitions."""
 
     name: str
     partitions: tuple[PartitionResult, ...]
@@ -115,9 +116,9 @@ class ListReassignmentsRequest(NamedTuple):
 
 
 class MoveDetail(NamedTuple):
-    """What the shipped response 46 has no room for. `phase` is a name, `waiting` a sentence; empty: it need not wait.
+    """Fields that Kafka's response 46 lacks. `phase` is a name; `waiting` a sentence, empty if the move does not wait.
 
-    `assigned` are the replicas that there are now, which the shipped response tells together with those to come.
+    `assigned` are the replicas in the assignment now; `replicas` of Kafka's response has those still to be added too.
     """
 
     original: Replicas
@@ -128,7 +129,7 @@ class MoveDetail(NamedTuple):
 
 
 class OngoingPartition(NamedTuple):
-    """A partition that is being moved, as response 46 tells it: `adding` and `removing` lie within `replicas`."""
+    """A partition that is being moved, as in a response 46: `adding` and `removing` are subsets of `replicas`."""
 
     partition: int
     replicas: Replicas
@@ -179,7 +180,7 @@ def decode_alter_request(cursor: Cursor) -> AlterReassignmentsRequest:
     """Decode the body of a request 45, to its end.
 
     Raises:
-        FormatError: malformed, or a tagged field of ours with a value that has no meaning.
+        FormatError: malformed, or one of Shunter's tagged fields has a value without meaning.
     """
     timeout_ms = cursor.int32()
     count = cursor.array_length(flexible=True, element_bytes=3)
@@ -361,10 +362,10 @@ def _int32s(replicas: Replicas) -> bytes:
 
 
 def decode_detail(tags: Mapping[int, bytes], place: str) -> MoveDetail | None:
-    """Read what tagged fields of a response 46 tell of a move; None where they tell nothing.
+    """Read a move's details from the tagged fields of a response 46; None if the fields are absent.
 
     Raises:
-        FormatError: they are there and can't be read.
+        FormatError: the fields are there and can't be read.
     """
     if TAG_PHASE not in tags:
         return None
@@ -388,7 +389,7 @@ def _replicas_and_tags(count: int) -> struct.Struct:
 
 @lru_cache(maxsize=32)
 def _choice_tags(strategy: Strategy | None, intervention: Intervention | None, forced: bool) -> bytes:
-    """Encode tagged fields; what is as configured is left out."""
+    """Encode tagged fields; a choice that is None is left out."""
     chosen = ((TAG_STRATEGY, strategy), (TAG_INTERVENTION, intervention), (TAG_FORCE, 1 if forced else None))
     return _tags((tag, value) for tag, value in chosen if value is not None)
 
@@ -399,7 +400,7 @@ def _tags(chosen: Iterable[tuple[int, int]]) -> bytes:
 
 
 def _choices(cursor: Cursor) -> tuple[Strategy | None, Intervention | None, bool]:
-    """Read tagged fields; those of others are skipped (KIP-482)."""
+    """Read Shunter's tagged fields; other tagged fields are skipped (KIP-482)."""
     tags = cursor.tags()
     if not tags:
         return None, None, False

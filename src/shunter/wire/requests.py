@@ -1,7 +1,7 @@
-"""What clients, tools and brokers ask of us, and what we answer.
+"""Requests of clients, tools and brokers to the controller, and its responses.
 
-APIs of `SERVED` are decoded: to kio's entities, or for 45, 46 and 56 to values of our own. Any other request
-is left as bytes, for a live broker to answer.
+Requests of the APIs in `SERVED` are decoded: to kio's entities, or for 45, 46 and 56 to the values of `reassignments`
+and `alter_partition`. Any other request stays as bytes, for a live broker to answer.
 """
 
 from __future__ import annotations
@@ -92,18 +92,18 @@ SERVED: Final[Mapping[int, tuple[int, int]]] = {
     DESCRIBE_CLUSTER: (0, 1),
     ALLOCATE_PRODUCER_IDS: (0, 0),
 }
-"""API key -> (lowest, highest) version: what Kafka 3.9 in ZooKeeper mode serves and kio can read."""
+"""API key -> (lowest, highest) version: the versions that Kafka 3.9 serves in ZooKeeper mode and that kio can read."""
 
 _OURS: Final[Mapping[int, Callable[[Cursor, int], Any]]] = {
     ALTER_PARTITION_REASSIGNMENTS: lambda cursor, _: decode_alter_request(cursor),
     LIST_PARTITION_REASSIGNMENTS: lambda cursor, _: decode_list_request(cursor),
     ALTER_PARTITION: decode_alter_partition,
 }
-"""APIs that we decode ourselves, and not by kio."""
+"""Decoders of the APIs that kio does not decode."""
 
 FEATURE: Final = "shunter"
 FEATURE_VERSIONS: Final = (1, 1)
-"""Our tools know by it that they talk to Shunter, and not to a controller that reverts in silence."""
+"""Shunter's tools recognize Shunter's controller by this feature: others would ignore the tools' tagged fields."""
 
 _READ_ERRORS: Final = (SerialError, ValueError, KeyError, TypeError, OverflowError)
 
@@ -111,7 +111,7 @@ _READ_ERRORS: Final = (SerialError, ValueError, KeyError, TypeError, OverflowErr
 class ParsedRequest(NamedTuple):
     """A request. `message` is kio's entity of that API and version, or a value of `reassignments`, `alter_partition`.
 
-    `message` is None where the API is none of ours; `frame`, the request without its size, can then be passed on.
+    `message` is None where the API is not in `SERVED`; `frame`, the request without its size, can then be relayed.
     """
 
     api_key: int
@@ -123,7 +123,7 @@ class ParsedRequest(NamedTuple):
 
 
 class UnsupportedVersionError(RequestRejected):
-    """A served API in a version that is not. Carries what an answer needs."""
+    """A version that is not served, of an API that is. Carries what an answer needs."""
 
     def __init__(self, api_key: int, version: int, correlation_id: int) -> None:
         self.api_key = api_key
@@ -141,11 +141,11 @@ def decode_request(frame: bytes | memoryview, limits: WireLimits, place: str = "
 
     Args:
         frame: header and body.
-        limits: no array may be longer than `array_length`, nor all of them together longer than four times that.
-        place: what errors name, for instance the peer's address.
+        limits: no array may be longer than `array_length`; all arrays together may have four times as many elements.
+        place: named in errors, for instance the peer's address.
 
     Raises:
-        FormatError: malformed; its connection is of no more use.
+        FormatError: malformed; the connection can't be used any further.
         UnsupportedVersionError: see `encode_unsupported_version`.
     """
     data = bytes(frame)
@@ -179,7 +179,7 @@ def _read_by_kio(schema: Any, data: bytes, offset: int, *, longest: int, place: 
 
 @cache
 def reader_of(schema: Any) -> Any:
-    """Give kio's reader of a schema: (bytes, offset) -> (entity, bytes read). It is made once."""
+    """Return kio's reader of a schema: (bytes, offset) -> (entity, bytes read). It is made once per schema."""
     return entity_reader(schema)
 
 
@@ -199,7 +199,7 @@ def decode_response(parsed: ParsedRequest, frame: bytes | memoryview) -> Any:
         frame: the answer, with its size.
 
     Raises:
-        FormatError: its header can't be read; of its body kio raises errors of many kinds.
+        FormatError: the header can't be read. For a malformed body kio raises errors of many kinds.
     """
     payload = memoryview(frame)[SIZE_BYTES:]
     _, offset = read_response_head(payload, response_header_version(parsed.api_key, parsed.version) or 0)
@@ -212,7 +212,8 @@ def encode_response(parsed: ParsedRequest, message: Any) -> bytes:
 
     Args:
         parsed: the request.
-        message: kio's response entity of the SAME API and version, a result of `reassignments` or `alter_partition`, or a body as bytes.
+        message: kio's response entity of the SAME API and version, a result of `reassignments` or `alter_partition`, or
+            a body as bytes.
 
     Raises:
         InvariantViolation: the message answers another API or version.
@@ -238,24 +239,24 @@ def encode_response(parsed: ParsedRequest, message: Any) -> bytes:
 
 
 def response_entity(parsed: ParsedRequest) -> Any:
-    """Give kio's entity class of a request's response."""
+    """Return kio's entity class for the response to a request."""
     return load_response_schema(parsed.api_key, parsed.version)
 
 
 def response_module(api_key: int, version: int) -> Any:
-    """Give kio's module that has a response's entity and all entities within it."""
+    """Return kio's module that has a response's entity and all entities within it."""
     return load_payload_module(api_key, version, EntityType.response)
 
 
 def api_versions_message(version: int, ranges: Mapping[int, tuple[int, int]], error: ErrorCode = ErrorCode.NONE) -> Any:
     """Make the response to ApiVersions.
 
-    From version 3 on it tells of the feature `shunter`; before, there is no place for features.
+    From version 3 on the response lists the feature `shunter`; older versions have no field for features.
 
     Args:
         version: of the request.
-        ranges: API key -> (lowest, highest): `SERVED`, and what can be passed on.
-        error: UNSUPPORTED_VERSION with version 0, where the request's own version is unknown.
+        ranges: API key -> (lowest, highest): `SERVED`, and the APIs that can be relayed.
+        error: UNSUPPORTED_VERSION together with version 0, if the version of the request is not served.
     """
     of = response_module(API_VERSIONS, version)
     fields: dict[str, Any] = {
@@ -276,8 +277,8 @@ def api_versions_message(version: int, ranges: Mapping[int, tuple[int, int]], er
 def encode_unsupported_version(refused: UnsupportedVersionError) -> bytes | None:
     """Encode the answer to a version that is not served, as Kafka does.
 
-    ApiVersions is answered in version 0 with the error and its own range, so that the client can try again. Any other
-    has no form that both sides know: None says to close the connection, as Kafka does.
+    ApiVersions is answered in version 0, with the error and the range of ApiVersions, so that the client can try again.
+    For any other API there is no format that both sides know: None says to close the connection, as Kafka does.
     """
     if refused.api_key != API_VERSIONS:
         return None

@@ -1,7 +1,7 @@
-"""SASL PLAIN, SCRAM and OAUTHBEARER, both sides, as Kafka speaks them: texts in, texts out.
+"""SASL PLAIN, SCRAM and OAUTHBEARER, client and server side, as in Kafka: messages in, messages out.
 
-Source: RFC 4616 (PLAIN), RFC 5802 and 7677 (SCRAM), RFC 7628 (OAUTHBEARER); Kafka's `PlainSaslServer`, `ScramSaslServer`, `ScramMessages`.
-Kafka's SCRAM has no channel binding and passes over extensions.
+Source: RFC 4616 (PLAIN), RFC 5802 and 7677 (SCRAM), RFC 7628 (OAUTHBEARER); Kafka's `PlainSaslServer`,
+`ScramSaslServer`, `ScramMessages`. Kafka's SCRAM has no channel binding and ignores extensions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shunter.model.security import SCRAM_HASHES, ScramCredential, Secret
 LEAST_ITERATIONS: Final = 4_096
 
 BEARER_REFUSAL_HEARD: Final = b"\x01"
-"""What a client says to a server that has told it what is wrong with its token."""
+"""A client's answer to a server's message that says what is wrong with the client's token."""
 _NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _VALUE = r"[\x01-\x2b\x2d-\x7f]+"
 _PRINTABLE = r"[\x21-\x2b\x2d-\x7e]+"
@@ -38,7 +38,7 @@ _CLIENT_FINAL: Final = re.compile(
 
 
 class SaslRefused(Exception):
-    """A login is refused. `told` is what the client may be told; None: in Kafka's general words."""
+    """A login is refused. `told` is the message for the client; None means Kafka's general message."""
 
     def __init__(self, reason: str, told: str | None = None) -> None:
         self.told = told
@@ -46,10 +46,10 @@ class SaslRefused(Exception):
 
 
 def check_plain(token: bytes, users: Mapping[str, Secret]) -> str:
-    """Check a PLAIN login and give the user's name.
+    """Check a PLAIN login and return the user's name.
 
     Raises:
-        SaslRefused: in the words of Kafka.
+        SaslRefused: with Kafka's message for the client.
     """
     try:
         parts = token.decode("utf-8").split("\0")
@@ -64,7 +64,7 @@ def check_plain(token: bytes, users: Mapping[str, Secret]) -> str:
             raise SaslRefused(f"no {noun}", f"Authentication failed: {noun} not specified")
     known = users.get(user)
     expected = known.reveal() if known is not None else ""
-    # The comparison is made for unknown users too: it takes as long.
+    # Passwords are compared for unknown users too, so that the time of the answer does not show whether a user exists.
     if not hmac.compare_digest(expected.encode(), password.encode()) or known is None:
         raise SaslRefused(
             f"invalid password or unknown user {user!r}", "Authentication failed: Invalid username or password"
@@ -76,23 +76,23 @@ def check_plain(token: bytes, users: Mapping[str, Secret]) -> str:
 
 
 def plain_token(user: str, password: Secret) -> bytes:
-    """Make the one token of a PLAIN login."""
+    """Make the only token of a PLAIN login."""
     return f"\0{user}\0{password.reveal()}".encode()
 
 
 class BearerResponse(NamedTuple):
-    """What a client says first by OAUTHBEARER."""
+    """A client's first message by OAUTHBEARER."""
 
     token: Secret
     authorization: str
-    """The id that the client asks to be; empty: that of the token."""
+    """The id that the client asks for; empty means the token's subject."""
 
 
 def read_bearer(response: bytes) -> BearerResponse:
     """Read a client's first response (RFC 7628, 3.1, as Kafka's `OAuthBearerClientInitialResponse`).
 
     Raises:
-        SaslRefused: it is none.
+        SaslRefused: `response` is malformed.
     """
     told = "Invalid OAUTHBEARER client first message"
     found = _BEARER.fullmatch(response.decode("utf-8", errors="replace"))
@@ -106,13 +106,13 @@ def read_bearer(response: bytes) -> BearerResponse:
 
 
 def bearer_response(token: str, extensions: Mapping[str, str]) -> bytes:
-    """Make what a client says first."""
+    """Make a client's first message by OAUTHBEARER."""
     pairs = {"auth": f"Bearer {token}", **extensions}
     return b"n,,\x01" + b"".join(f"{name}={value}\x01".encode() for name, value in pairs.items()) + b"\x01"
 
 
 class ScramServer:
-    """One SCRAM login, seen by the server: `hear_first`, `challenge`, `hear_final`."""
+    """The server's side of one SCRAM login. Call in this order: `hear_first`, `challenge`, `hear_final`."""
 
     def __init__(self, mechanism: str) -> None:
         self.user = ""
@@ -123,10 +123,10 @@ class ScramServer:
         self._credential: ScramCredential | None = None
 
     def hear_first(self, token: bytes) -> str:
-        """Read the client's first message and give the user's name.
+        """Read the client's first message and return the user's name.
 
         Raises:
-            SaslRefused: it can't be read, or asks for what is not served.
+            SaslRefused: the message can't be read, is for a delegation token, or asks for another authorization id.
         """
         found = _CLIENT_FIRST.fullmatch(token.decode("utf-8", "replace"))
         if found is None:
@@ -146,7 +146,7 @@ class ScramServer:
         """Answer the first message. `nonce` is random, of printable characters without a comma.
 
         Raises:
-            SaslRefused: the user has no credential of this mechanism, or too weak a one.
+            SaslRefused: the user has no credential of this mechanism, or one with too few iterations.
         """
         if credential is None:
             raise SaslRefused(f"user {self.user!r} has no credential for {self._mechanism}")
@@ -158,10 +158,10 @@ class ScramServer:
         return self._first.encode()
 
     def hear_final(self, token: bytes) -> bytes:
-        """Check the client's proof, and prove that we know the user as well.
+        """Check the client's proof, and return the proof that the server knows the user's credential.
 
         Raises:
-            SaslRefused: the password is another one.
+            SaslRefused: the password is wrong, or the message does not fit the messages before.
         """
         found = _CLIENT_FINAL.fullmatch(token.decode("utf-8", "replace"))
         if found is None or self._credential is None:
@@ -191,7 +191,7 @@ class ScramChallenge(NamedTuple):
 
 
 class ScramClient:
-    """One SCRAM login, seen by the client: `first`, `hear_challenge`, `final`, `check`."""
+    """The client's side of one SCRAM login. Call in this order: `first`, `hear_challenge`, `final`, `check`."""
 
     def __init__(self, mechanism: str, user: str, nonce: str) -> None:
         self._hash = SCRAM_HASHES[mechanism]
@@ -207,7 +207,7 @@ class ScramClient:
         """Read the server's first message.
 
         Raises:
-            SaslRefused: it can't be read, or is not an answer to ours.
+            SaslRefused: the message can't be read, does not answer the first message, or has too few iterations.
         """
         text = token.decode("utf-8", "replace")
         found = _SERVER_FIRST.fullmatch(text)
@@ -218,7 +218,7 @@ class ScramClient:
         return ScramChallenge(text, found["nonce"], base64.b64decode(found["salt"]), int(found["iterations"]))
 
     def final(self, challenge: ScramChallenge, salted_password: bytes) -> bytes:
-        """Prove that we know the password."""
+        """Make the final message: the proof that the client knows the password."""
         unproved = f"c=biws,r={challenge.nonce}"
         message = f"{self._first_bare},{challenge.text},{unproved}".encode()
         client_key = hmac.digest(salted_password, b"Client Key", self._hash)
@@ -228,10 +228,10 @@ class ScramClient:
         return f"{unproved},p={base64.b64encode(proof).decode()}".encode()
 
     def check(self, token: bytes) -> None:
-        """Check that the server knows us as well.
+        """Check the server's proof that it knows the user's credential.
 
         Raises:
-            SaslRefused: it does not: somebody else listens there.
+            SaslRefused: the proof is wrong: this may not be the server that was meant.
         """
         if not hmac.compare_digest(token, b"v=" + base64.b64encode(self._verified)):
             raise SaslRefused("the broker does not prove that it knows our password")

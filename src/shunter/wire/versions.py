@@ -1,4 +1,4 @@
-"""Which versions of the control requests a cluster speaks, by `inter.broker.protocol.version`.
+"""The versions of the control requests that a cluster speaks, by `inter.broker.protocol.version`.
 
 Source: Apache Kafka 3.9, ControllerChannelManager; MetadataVersion for the names.
 """
@@ -74,13 +74,13 @@ def control_versions(inter_broker_protocol: str) -> ControlVersions:
 
 
 def common_control_versions(brokers: Iterable[Mapping[int, tuple[int, int]]]) -> ControlVersions | None:
-    """Choose the newest versions that all brokers take, from what their ApiVersions say.
+    """Choose the newest versions that all brokers support, from their answers to ApiVersions.
 
     Args:
         brokers: per broker API key -> (lowest, highest) version.
 
     Returns:
-        None where no row of the table fits everybody, or there is nobody.
+        None if no row of the table fits all brokers, or there are no brokers.
     """
     ranges = list(brokers)
     if not ranges:
@@ -99,13 +99,13 @@ def common_control_versions(brokers: Iterable[Mapping[int, tuple[int, int]]]) ->
 
 
 DESCRIBE_TRANSACTIONS = 65
-"""An API that came with Kafka 3.0, whatever the inter-broker protocol is."""
+"""An API that brokers serve since Kafka 3.0, whatever their inter-broker protocol is."""
 
 
 def looks_controllers_up(ranges: Mapping[int, tuple[int, int]]) -> bool:
     """Whether a broker that serves these APIs looks the controller's address up in ZooKeeper when it stops.
 
-    Brokers older than 3.0 do, for their controlled shutdown; later ones know it from their metadata. Source: Apache's
-    `KafkaServer.controlledShutdown` of 2.8.2 and 3.0.2.
+    Brokers older than 3.0 do so for their controlled shutdown. Later brokers take the address from their metadata.
+    Source: Apache's `KafkaServer.controlledShutdown` of 2.8.2 and 3.0.2.
     """
     return DESCRIBE_TRANSACTIONS not in ranges

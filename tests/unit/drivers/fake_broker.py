@@ -1,4 +1,4 @@
-"""A broker that behaves, on a loopback socket: it decodes control requests with kio and answers them in order."""
+"""A fake broker on a loopback socket: it decodes control requests with kio and answers them in order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def decoded(api_key, version, body):
 
 @dataclass
 class Heard:
-    """One control request as it came in."""
+    """One control request that the broker received."""
 
     api_key: int
     version: int
@@ -46,7 +46,7 @@ class Heard:
 
 @dataclass
 class FakeBroker:
-    """Clear `answering` and it takes requests without answering; clear `reading` and it reads none but ApiVersions."""
+    """A fake broker. If `answering` is cleared, it does not answer; if `reading` is, it reads only ApiVersions."""
 
     id: int
     epoch: int = 1

@@ -1,4 +1,4 @@
-"""A server over a state that tests fill in, a core that answers events, and a client that speaks raw frames."""
+"""A server with a state that tests fill, a core that answers events, and a client that sends raw frames."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OUR_ID = 9
 
 
 class FakeCore:
-    """Answers each event as its test says; what has no answer waits."""
+    """Answers each event as the test says; an event without an answer waits."""
 
     def __init__(self):
         self.events = []
@@ -53,7 +53,7 @@ class FakeCore:
 
 
 class ConfigZnodes(dict):
-    """ZooKeeper as far as quotas are read from it: configurations by path, or a failure."""
+    """A fake ZooKeeper to read quotas from: configurations by path, or a failure."""
 
     failure = None
 
@@ -120,7 +120,7 @@ class RpcWorld:
         self.state.topic_names[made.topic_id] = made.name
 
     async def client(self, listener=0, source=None, receive=None):
-        """Connect from an address of the loopback's, and with a receive buffer of so many bytes."""
+        """Connect from an address of the loopback, with a receive buffer of so many bytes."""
         made = socket.socket()
         if receive is not None:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive)

@@ -1,4 +1,4 @@
-"""A check-up reads a cluster part by part: what nobody answers is named, and does not hide the rest."""
+"""A check-up reads a cluster part by part: a part that is not answered is named, and does not hide the others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shunter.model.partition import TopicPartition
 
 
 class Client:
-    """Two brokers as kafka-python's client tells of them, and one topic that moves from one to the other."""
+    """A fake of kafka-python's client: two brokers, and one topic that moves from one broker to the other."""
 
     def describe_cluster(self) -> dict[str, Any]:
         hosts = [{"broker_id": broker, "host": "", "port": 0, "rack": f"r{broker}"} for broker in (2, 1)]
@@ -49,7 +49,7 @@ class Client:
 
 
 class Cluster(KafkaPythonAdmin):
-    """Asks the client above, but for what nobody answers."""
+    """Asks the client above, except for requests that are not answered."""
 
     def __init__(self, silent: set[str]) -> None:
         self._client = Client()

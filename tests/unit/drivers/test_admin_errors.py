@@ -1,4 +1,4 @@
-"""Errors of the client library as ours: whether to try again, and what is missing."""
+"""Errors of the client library are converted: whether to try again, and which right is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker says why it refuses a login, and hangs up: the library forgets what it has read, and tries until its time is over."""
+"""The reason of a refused login is kept. The library itself loses it if the broker closes at once, and tries again."""
 
 import socket
 import threading
@@ -13,7 +13,7 @@ WHY = b"Authentication failed: Invalid username or password"
 
 
 def version_zero(api):
-    """An answer as Kafka's protocol has it: versions of three APIs; the mechanism; the refusal (58)."""
+    """An answer in Kafka's protocol: versions of three APIs; the mechanism; the refusal (58)."""
     if api == API_VERSIONS:
         known = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
         each = b"".join(key.to_bytes(2) + bytes(2) + (key == SASL_HANDSHAKE).to_bytes(2) for key in known)
@@ -54,7 +54,7 @@ class RefusingBroker:
         while size := connection.recv(4, socket.MSG_WAITALL):
             request = connection.recv(int.from_bytes(size), socket.MSG_WAITALL)
             api, version = int.from_bytes(request[:2]), int.from_bytes(request[2:4])
-            # A broker that does not know this version of the question answers in the oldest, with error 35.
+            # A broker that does not know the request's version answers in the oldest one, with error 35.
             answer = (
                 version_zero(api) if api != API_VERSIONS or version == 0 else (35).to_bytes(2) + version_zero(api)[2:]
             )
@@ -70,7 +70,7 @@ def test_a_refused_login_is_told_with_its_reason_and_soon():
         connected(
             {
                 "bootstrap_servers": [broker.address],
-                "bootstrap_timeout_ms": 240_000,  # The test's own bound would end it.
+                "bootstrap_timeout_ms": 240_000,  # Longer than the test's own time limit.
                 "security_protocol": "SASL_PLAINTEXT",
                 "sasl_mechanism": "PLAIN",
                 "sasl_plain_username": "me",

@@ -1,4 +1,4 @@
-"""What nobody answered is asked for again, while there is somebody to ask; a refusal is told at once."""
+"""An unanswered request is sent again while a broker can be asked; a refusal is reported at once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SILENT, REFUSED = NotSet("no answer", answered=False), NotSet("PolicyViolation",
 
 
 class Cluster(KafkaPythonAdmin):
-    """Answers each write as it was told to; a broker dies after so many writes."""
+    """Answers each write as the test says; a broker dies after so many writes."""
 
     def __init__(self, answers: Sequence[dict[ThrottleKey, NotSet]], *, second_dies: bool = False) -> None:
         self.answers = list(answers)
@@ -70,7 +70,7 @@ async def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Broken(KafkaPythonAdmin):
-    """A client whose library fails as it was told to, one call after the other, and then finds topics."""
+    """A client whose calls fail one after the other as the test says, and then succeed."""
 
     def __init__(self, *failures: Exception) -> None:
         self.failures = list(failures)
@@ -91,7 +91,7 @@ REFUSES, LEFT_ALONE = KafkaConnectionError("111 ECONNREFUSED"), NodeNotReadyErro
 
 
 async def test_a_request_that_a_dead_broker_did_not_take_goes_to_another_one() -> None:
-    """The library picks any broker that it has heard of: a dead one stays named until its session ends."""
+    """The library chooses any known broker: a dead broker stays in metadata until its session ends."""
     broken = Broken(REFUSES, LEFT_ALONE)
     assert await broken.topic_names() == ["t"]
     assert broken.calls == 3
@@ -113,7 +113,7 @@ async def test_what_may_have_been_sent_is_not_sent_again(failure: Exception) -> 
 
 
 async def test_a_tool_goes_on_until_it_meets_a_broker_that_is_alive() -> None:
-    """A KRaft cluster names any broker as its controller, a dead one too: three times in a row is nothing special."""
+    """A KRaft cluster names any broker as its controller, also a dead one, and often three times in a row."""
     broken = Broken(*[REFUSES, LEFT_ALONE, KafkaConnectionError("socket disconnected")] * 4)
     broken.patient = True
     assert await broken.topic_names() == ["t"]

@@ -1,4 +1,4 @@
-"""The audit log: administrative requests over real sockets, and the lines that come of them."""
+"""The audit log: administrative requests over real sockets, and their log lines."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from shunter.wire.requests import ALLOCATE_PRODUCER_IDS, CONTROLLED_SHUTDOWN
 
 
 def line(w):
-    """The one line that was audited, as the file has it; and its outcome in the count."""
+    """The only audited line, as in the file; and its outcome in the metric."""
     ((call, answer, failure, seconds),) = w.audited
     assert seconds >= 0
     told = orjson.loads(encode_line(audit_line(Audited(1_000, call, answer, failure, 3))))

@@ -1,4 +1,4 @@
-"""What one broker has yet to be sent: what may be sent ahead of an answer, and what may not."""
+"""The unsent requests to one broker: which may be sent ahead of an answer, and which may not."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def backlog(*requests):
     ],
 )
 def test_a_deletion_waits_for_the_answer_to_what_could_make_its_replica_anew(ahead, request_, may):
-    """Both sent again after a lost connection, the LeaderAndIsr would make the replica that was deleted (seed 90000561)."""
+    """If both are sent again after a lost connection, the deleted replica would be made again (seed 90000561)."""
     queued = backlog(*ahead, request_)
     flying = [queued.take() for _ in ahead]
     assert queued.may_send(flying) is may

@@ -1,4 +1,4 @@
-"""Tokens for SASL OAUTHBEARER: from a real HTTP endpoint, a file, or our own; kept, and renewed before they end."""
+"""Tokens for SASL OAUTHBEARER: from a real HTTP endpoint, a file, or unsecured; kept, and renewed before they end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from token_endpoint import TokenEndpoint
 
 
 class Clock:
-    """The wall clock, turned by hand."""
+    """A wall clock that the test sets."""
 
     def __init__(self) -> None:
         """Begin at some time."""

@@ -1,4 +1,4 @@
-"""What is wrong with a bootstrap server is told within seconds, and by name."""
+"""The error about a bootstrap server comes within seconds, and names what answers there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VERSIONS = {"broker": (0, 1, 3, 18), "controller": (18, 45, 52)}
 
 
 def kafka(kind: str) -> Callable[[bytes], bytes]:
-    """Who answers ApiVersions, version 0."""
+    """Answer ApiVersions, version 0."""
     keys = VERSIONS[kind]
     body = struct.pack(">ihi", 1, 0, len(keys)) + b"".join(struct.pack(">hhh", key, 0, 9) for key in keys)
     return lambda _asked: struct.pack(">i", len(body)) + body
@@ -28,15 +28,15 @@ def zookeeper(asked: bytes) -> bytes:
 
 
 def web(asked: bytes) -> bytes | None:
-    """It waits for the end of the line, which Kafka's protocol does not have."""
+    """Answer when a line has ended; a request of Kafka has no end of a line."""
     return b"HTTP/1.0 404 Not Found\r\n" if asked.startswith(b"GET") else None
 
 
 class Listener:
-    """A server with one answer to everything; None: it says nothing, and waits."""
+    """A server with the same answer to every request; None: it does not answer, and waits."""
 
     def __init__(self, answer: Callable[[bytes], bytes | None]) -> None:
-        """Listen on a port of the kernel's."""
+        """Listen on a port that the kernel chooses."""
         self._answer = answer
         self._socket = socket.create_server(("127.0.0.1", 0))
         self._kept: list[socket.socket] = []

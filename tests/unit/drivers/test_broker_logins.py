@@ -1,4 +1,4 @@
-"""How we log in to brokers: by a token that all connections share, and again before a session ends."""
+"""Logins to brokers: by a token that all connections share, and again before a session ends."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LOGINS = 36
 
 
 class Guarded(FakeBroker):
-    """A broker that wants a login; it answers tokens as `hears` does."""
+    """A broker that requires a login; it answers tokens as `hears` does."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -164,7 +164,7 @@ async def test_a_token_in_a_file_is_read_at_each_login(tmp_path):
 
 async def test_a_channel_logs_in_again_on_the_same_connection_before_its_session_ends():
     async with guarded() as broker:
-        broker.session_ms = 1_000  # Brokers take the next login after a second.
+        broker.session_ms = 1_000  # Brokers accept the next login after a second.
         answered = asyncio.Event()
 
         def post(event):

@@ -1,4 +1,4 @@
-"""Where files are kept that can be fetched again."""
+"""The folder for files that can be fetched again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways to brokers that end in silence: proxies that swallow bytes, addresses that nobody answers at, errors."""
+"""Connections to brokers that stop answering: proxies that drop bytes, addresses that do not answer, errors."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ SO_ATTACH_FILTER = 26
 
 
 class Proxy:
-    """Passes bytes on in both directions, until `swallow` is set: then it takes them and passes nothing on.
+    """Forwards bytes in both directions, until `swallow` is set: then it reads them and forwards nothing.
 
-    What a firewall does that forgot a flow, or a proxy whose other end is gone; TCP acknowledges all the while.
+    It acts like a firewall that forgot a flow, or a proxy whose other end is gone: TCP still acknowledges.
     """
 
     def __init__(self, port):
@@ -36,7 +36,7 @@ class Proxy:
         self.sockets = []
 
     def deafen(self):
-        """Have the kernel drop whatever comes in for the connections that there are, unacknowledged."""
+        """Make the kernel drop all incoming bytes of the present connections without an acknowledgement."""
         drop_everything = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))
         program = struct.pack("HP", 1, ctypes.addressof(drop_everything))
         for accepted in self.sockets:
@@ -75,7 +75,7 @@ class Proxy:
 
 
 class Tickets:
-    """In the place of a broker's `answering`: one answer for each ticket."""
+    """Replaces a broker's `answering`: one answer for each ticket."""
 
     def __init__(self):
         self.semaphore = asyncio.Semaphore(0)
@@ -92,7 +92,7 @@ class Tickets:
 
 
 class Proxied:
-    """A broker that is registered at its proxy's address."""
+    """A broker that is registered with its proxy's address."""
 
     def __init__(self, broker, proxy):
         self.id = broker.id
@@ -137,7 +137,7 @@ async def test_a_connection_that_swallows_bytes_is_given_up_and_the_request_sent
 
 
 async def test_a_broker_that_works_its_way_through_a_queue_is_in_time():
-    """The bound is for each request, from the answer before it: five that take a while each are no silence."""
+    """The time limit is per request, from the answer before it: five slow requests in a row do not exceed it."""
     async with world(request_seconds=4.0) as w:
         (broker,) = w.brokers
         broker.answering = Tickets()
@@ -234,7 +234,7 @@ async def test_every_address_of_a_name_is_tried(free_port):
 
 
 async def test_an_address_that_is_silent_leaves_time_for_the_next():
-    """A full backlog: the kernel drops what would connect, as a firewall does."""
+    """A full backlog: the kernel drops new connections, as a firewall does."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen(0)
@@ -264,7 +264,7 @@ async def test_a_name_has_all_the_addresses_that_the_system_knows():
 
 
 async def test_a_peer_that_acknowledges_nothing_is_given_up():
-    """A firewall that forgot the flow: segments vanish. The request goes out again on another connection."""
+    """A firewall that forgot the flow drops segments. The request is sent again on another connection."""
     async with proxied(request_seconds=1.0) as (made, _, proxy):
         made.connect()
         await made.until_answered(1, made.update(topic()))
@@ -276,7 +276,7 @@ async def test_a_peer_that_acknowledges_nothing_is_given_up():
 
 @pytest.mark.long
 async def test_a_busy_broker_that_reads_nothing_for_long_keeps_its_connection():
-    """Its window is full. A user timeout of TCP's would end the connection, and the next one, and so on."""
+    """The broker's window is full. TCP_USER_TIMEOUT would end the connection, and the next one, and so on."""
     async with world() as w:
         (broker,) = w.brokers
         broker.keep_bodies = False

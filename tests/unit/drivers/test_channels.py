@@ -1,4 +1,4 @@
-"""Channels against brokers that behave: order, repeats after a lost connection, bounces, slow brokers, memory."""
+"""Channels to fake brokers: order, repeats after a lost connection, bounces, slow brokers, memory."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ async def test_a_request_to_a_broker_that_is_gone_is_dropped():
 
 
 async def test_all_brokers_get_the_versions_that_all_know():
-    """Apache: one inter.broker.protocol.version for the cluster. Here the live brokers' least; a restart keeps it."""
+    """Apache has one inter.broker.protocol.version. Here the oldest of live brokers counts, also during a restart."""
     async with world(2) as w:
         w.brokers[1].ranges = {4: (0, 4), 5: (0, 3), 6: (0, 6), 18: (0, 3)}
         w.connect()
@@ -215,7 +215,7 @@ async def test_a_configured_release_is_a_ceiling():
 
 
 def configured(value):
-    """A broker's answer about its own configuration; None: it may not be told."""
+    """A broker's answer about its configuration; None: the broker refuses it."""
 
     def answer(request, version):
         (asked,) = request.resources
@@ -252,7 +252,7 @@ def configured(value):
     ],
 )
 async def test_a_brokers_own_release_is_a_ceiling(release, versions):
-    """What its software could take may be more: in the middle of an upgrade the cluster can still fall back."""
+    """The broker's software may support newer versions, but in an upgrade the cluster may still go back."""
     async with world() as w:
         w.brokers[0].ranges[32] = (0, 4)
         w.brokers[0].relayed[32] = configured(release)
@@ -423,7 +423,7 @@ async def test_one_body_serves_all_brokers_that_stopped_reading():
             broker.reading.set()
         for broker in w.brokers:
             await w.until_answered(broker.id, asked)
-        # To the kilobyte: a broker that had to be called twice was asked for its versions twice.
+        # Compared by the kilobyte: a broker that was connected to twice was asked for its versions twice.
         assert len({broker.bytes // 1000 for broker in w.brokers}) == 1
 
 
@@ -432,7 +432,7 @@ def slices_of(name):
 
 
 async def test_what_closed_channels_sent_is_freed_at_once():
-    """In a cycle it would stay until the collector looks: what is frozen when a term begins, it never looks at."""
+    """In a cycle it would stay until the collector runs, which never examines objects frozen at the start of a term."""
     gc.disable()
     try:
         async with world() as w:

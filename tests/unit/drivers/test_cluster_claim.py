@@ -1,4 +1,4 @@
-"""The claim in the cluster: who has it, who is refused, who may take it, and when it is lost."""
+"""The claim in the cluster: which executor has it, is refused or may take it, and when a claim is lost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Coordinator:
     """A group's coordinator: members in the order in which they joined; the first one leads."""
 
     def __init__(self) -> None:
-        """Begin with nobody."""
+        """Begin without members."""
         self.members: dict[str, bytes] = {}
         self.generation = 0
         self.error = 0
@@ -38,7 +38,7 @@ class Coordinator:
         self.groups_error = 0
 
     def joined(self, claimant: Claimant) -> str:
-        """Somebody else joined."""
+        """Add another member."""
         self.made += 1
         self.members[f"other-{self.made}"] = orjson.dumps(
             {name: getattr(claimant, name) for name in ("user", "host", "process", "since_ms", "journal")}
@@ -47,7 +47,7 @@ class Coordinator:
         return f"other-{self.made}"
 
     def answer(self, request: Any) -> Any:
-        """As Kafka's group coordinator does."""
+        """Answer as Kafka's group coordinator does."""
         if isinstance(request, DescribeGroupsRequest):
             listed = [
                 SimpleNamespace(member_id=name, client_id=self.client_id, client_host="/10.0.0.9", member_metadata=told)
@@ -77,7 +77,7 @@ class Coordinator:
         return SimpleNamespace(error_code=25 if not known else 27 if request.generation_id != self.generation else 0)
 
     def client(self) -> Any:
-        """A client of kafka-python, as far as a claim uses one."""
+        """A fake of kafka-python's client, with the parts that a claim uses."""
 
         async def send(request: Any, _node: int, *, request_timeout_ms: int | None = None) -> Any:
             del request_timeout_ms

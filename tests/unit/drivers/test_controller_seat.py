@@ -1,7 +1,7 @@
-"""The seat on the simulation's ZooKeeper, whose delays and breaks are where the test wants them.
+"""The seat on the simulation's ZooKeeper, with delays and broken connections where the test wants them.
 
-The deletion queue's entries have no more than a name: what was deleted and what was made anew are told apart all the
-same. And what was read in one term is not taken for the next one's.
+An entry of the deletion queue has only a name: still, a deleted topic and a new topic of the same name are told apart.
+And the next term does not use what was read in the term before.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def topic(number):
 
 
 class Place:
-    """A ZooKeeper, a seat that has been elected and has read everything, and what it posted since."""
+    """A ZooKeeper, a seat that was elected and has read everything, and the events that it posted since."""
 
     def __init__(self):
         self.scheduler = Scheduler(1)
@@ -72,7 +72,7 @@ class Place:
         return self.kazoo
 
     def _committed(self, transaction: Transaction):
-        """What the test wants to happen as soon as a znode is gone happens before anybody else learns of it."""
+        """Run what the test wants to happen right after a znode is deleted, before any client hears of that."""
         for change in transaction.changes:
             then = self.then.pop(change.path, None) if change.after is None else None
             if then is not None:
@@ -95,7 +95,7 @@ class Place:
             self.act(operation)
 
     def run(self, work):
-        """Run a coroutine in the process, then let everything come to rest; returns its result."""
+        """Run a coroutine in the process, then wait until nothing more happens; return the coroutine's result."""
         done = []
 
         async def hand_over():
@@ -162,7 +162,7 @@ def test_a_deletion_whose_answer_was_lost_does_not_hit_the_topic_made_anew(place
 
 
 def test_a_topic_that_we_delete_while_it_is_read_is_no_news(place, monkeypatch):
-    """Found by simulation (seed 96341988): a slow read of before its deletion made the core lead it once more."""
+    """Found by simulation (seed 96341988): after a slow read that began before the deletion, the core led it again."""
     place.make(1, marked=True)
     place.settle()
     place.posted.clear()
@@ -229,7 +229,7 @@ def test_an_entry_that_is_older_than_its_topic_is_struck_off(place):
 
 @pytest.mark.parametrize("third_ms", range(7))
 def test_what_a_refused_write_met_is_watched_from_then_on(place, third_ms):
-    """Whoever reads it first, the watches or the store."""
+    """It makes no difference whether the watches or the store read the topic first."""
     made = Create(znodes.topic("t"), encode_topic(topic(1)))
     place.scheduler.after(third_ms * MS // 3, lambda: place.tree.commit([made], place.operator))
     refused = place.write(PutTopic(topic(2)))
@@ -254,7 +254,7 @@ def test_what_is_being_read_when_a_term_ends_is_not_taken_for_the_next_ones(plac
 
 @pytest.mark.parametrize("version", [-1, 5])
 def test_what_was_being_written_when_a_term_ends_is_nothing_that_the_next_one_has_seen(place, version):
-    """Neither a batch that happened, nor what a refused one met: whoever reads it in the next term finds it."""
+    """Neither the writes of a batch nor the topics that a refused batch met count as seen: the next term posts them."""
     outcomes = []
 
     async def write():
@@ -319,7 +319,7 @@ def test_a_registration_that_could_never_be_read_is_told_when_it_can(place):
 
 
 def test_who_finds_the_epoch_written_by_hand_is_elected_anew(place):
-    """`/controller` is ours as before, and nothing that we write would ever happen."""
+    """`/controller` still belongs to this session, but all its writes would fail."""
     place.act(Put(znodes.CONTROLLER_EPOCH, b"1"))
     assert place.write(PutTopic(topic(1))).reason == "fenced"
     place.settle()
@@ -349,7 +349,7 @@ def test_who_writes_into_a_legacy_znode_that_can_not_be_read_is_told(place):
 
 
 def test_watches_are_armed_again_though_a_connection_breaks_right_after_they_were(place):
-    """The answer lies there when the process hears that the connection is lost, and has its turn after that."""
+    """The answer has arrived when the process hears that the connection is lost, but is handled after that."""
     place.kazoo.drop()
     while not place.kazoo._flying:
         assert place.scheduler.step(place.scheduler.now_us + SECOND)
@@ -371,7 +371,7 @@ def test_watches_are_armed_again_though_a_connection_breaks_right_after_they_wer
     ],
 )
 def test_a_folder_that_somebody_deleted_is_watched_when_it_is_there_again(place, folder, child, kind):
-    """`deleteall /admin/delete_topics` is what an operator may do; brokers make it anew when they need it."""
+    """An operator may run `deleteall /admin/delete_topics`; brokers create the folder again when they need it."""
     place.make(1, marked=False)
     place.settle()
     place.act(Remove(folder))
@@ -385,7 +385,7 @@ def test_a_folder_that_somebody_deleted_is_watched_when_it_is_there_again(place,
 
 
 def test_configuration_changes_are_heard_of_after_their_folder_was_made_anew(place):
-    """Its sequence begins at 0 again, below what was read before."""
+    """The sequence numbers begin at 0 again, below those that were read before."""
     place.make(1, marked=False)
     change = b'{"version":2,"entity_path":"topics/t"}'
     place.act(Create(f"{znodes.CONFIG_CHANGES}/config_change_0000000007", change))

@@ -1,4 +1,4 @@
-"""What brought a controller down is written down by the one, and kept from the next; znodes are those of a fake."""
+"""A controller writes down what brought it down, and the next controller sets that aside; with a fake ZooKeeper."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DELETION = TopicDeletionsSubmitted(("orders",), 7)
 
 
 class Znodes:
-    """Client, store and clock in one: one znode, written by what was decided."""
+    """A fake of client, store and clock, with one znode."""
 
     def __init__(self):
         self.data = None

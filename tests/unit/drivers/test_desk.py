@@ -1,4 +1,4 @@
-"""The desk while brokers ask: clients are left alone for a while, and keep their part of the time."""
+"""The desk while brokers send requests: clients are held back for a while, and keep their part of the time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shunter.model.settings import WireLimits
 
 
 class Client:
-    """One connection that has requests ready, and is told when one may begin."""
+    """One connection with requests that are ready; the desk calls it when one may begin."""
 
     def __init__(self, share: Share, desk: Desk) -> None:
         self.share = share

@@ -1,4 +1,4 @@
-"""SASL DIGEST-MD5 against the example of RFC 2831, section 4, and what is refused."""
+"""SASL DIGEST-MD5 against the example of RFC 2831, section 4, and refused challenges."""
 
 import pytest
 

@@ -12,7 +12,7 @@ def upsertion(name, iterations=4096):
 
 @pytest.mark.parametrize("active", [True, False])
 async def test_a_node_that_is_not_the_controller_refuses_each_user_once(active):
-    """Active without a session of ZooKeeper's is no controller either."""
+    """A node without a ZooKeeper session is not the controller either."""
     async with rpc_world() as w:
         w.state.active = active
         asked = {"upsertions": [upsertion("bob"), upsertion("ann")], "deletions": [{"name": "bob", "mechanism": 2}]}

@@ -1,4 +1,4 @@
-"""The loop around the executor's core: the order of a Ready, lost leases, errors of ours, answers."""
+"""The loop around the executor's core: the order of a Ready, lost leases, bugs, answers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TP = TopicPartition("t", 0)
 
 
 class Memory:
-    """A journal that lives as long as the test, and writes down what happened in which order."""
+    """A journal in memory, which notes what happened in which order."""
 
     def __init__(self, happened: list[str]) -> None:
         self.entries: list[JournalEntry] = []
@@ -62,7 +62,7 @@ class Memory:
 
 
 class Cluster:
-    """One partition under a controller that does at once what it is asked."""
+    """One partition under a controller that carries out each request at once."""
 
     def __init__(self, happened: list[str]) -> None:
         self.replicas: Replicas = (1, 2)
@@ -132,7 +132,7 @@ class World:
         try:
             finish = await asyncio.wait_for(self.driver.run(forever=forever), 60)
         finally:
-            # Else it is told of when the collector comes by, which under Python 3.11 breaks what is being compiled then.
+            # Otherwise the collector reports it later, which in Python 3.11 breaks a compilation under way.
             (reply,) = await asyncio.gather(asking, return_exceptions=True)
         assert isinstance(reply, PlanReply | BaseException)
         return reply, finish
@@ -164,7 +164,7 @@ async def test_who_lost_the_journal_asks_for_nothing(world: World) -> None:
 
 
 async def test_a_step_is_not_asked_for_again_by_who_lost_the_journal_meanwhile(world: World) -> None:
-    """Found by simulation: what is asked for again follows from no write, so no write showed that the lease is gone."""
+    """Found by simulation: a repeated request follows no write, so no write had shown that the lease was lost."""
 
     async def refuse(targets: Any) -> Any:
         world.happened.append(f"asked {targets[0][1]}")
@@ -178,7 +178,7 @@ async def test_a_step_is_not_asked_for_again_by_who_lost_the_journal_meanwhile(w
 
 
 async def test_who_lost_the_journal_while_one_broker_was_asked_does_not_ask_the_next(world: World) -> None:
-    """Found by simulation: a process that had stood still set throttles again after another one had given them back."""
+    """Found by simulation: a process that stood still set throttles again after another process had given them back."""
 
     async def alter(settings: Any, still_ours: StillOurs = always) -> dict[ThrottleKey, str]:
         for key, _value in settings:
@@ -196,7 +196,7 @@ async def test_who_lost_the_journal_while_one_broker_was_asked_does_not_ask_the_
 async def test_who_stands_still_after_a_look_at_the_journal_looks_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Found by simulation (seeds 7003006, 97581226): a process that had stood still between look and request set a throttle."""
+    """Found by simulation (seeds 7003006, 97581226): a process stood still between check and request."""
     clock, check = world.driver.clock, world.journal.check
     asked: list[ThrottleKey] = []
 
@@ -286,7 +286,7 @@ async def test_a_daemon_stays_and_answers_when_nothing_is_left_to_do(world: Worl
 
 
 async def test_a_driver_that_is_cancelled_has_let_go_of_the_journal(world: World) -> None:
-    """Else the journal is closed under its own write, at which Python crashes."""
+    """Otherwise the journal would be closed during a write, and Python crashes."""
     loop, begun, may_end = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
     append = world.journal.append
 

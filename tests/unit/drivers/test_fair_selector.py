@@ -1,4 +1,4 @@
-"""Two tiers of sockets: whoever stands in the first is told of whatever the second is full of."""
+"""Two tiers of sockets: those in the first tier are reported however many in the second tier are ready."""
 
 from __future__ import annotations
 

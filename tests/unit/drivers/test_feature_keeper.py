@@ -1,4 +1,4 @@
-"""`/feature` on the simulation's ZooKeeper: made, mended, changed, and left alone where nobody can read it."""
+"""`/feature` on the simulation's ZooKeeper: created, corrected, changed, and left alone if it can't be read."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_levels_are_changed_and_stay(place):
 
 
 def test_an_update_that_comes_before_it_was_looked_at_finds_it_valid(place):
-    """Apache's controller looks at it before it serves anybody. We have to hear the brokers' protocol first."""
+    """Apache's controller checks the znode before it serves. Shunter's has to learn the brokers' protocol first."""
     assert update(place) == {"f": None}
     assert found(place) == FinalizedFeatures(2, True, {"f": 4})
 

@@ -1,4 +1,4 @@
-"""What each family of APIs answers, in the client's own version."""
+"""The answers of each family of APIs, in the client's version."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ async def test_metadata_by_name_and_by_id():
 
 
 async def test_a_request_that_has_an_id_asks_by_ids_alone():
-    """Java's client describes topics by id so: an empty name stands beside each id."""
+    """Java's client describes topics by id like this, with an empty name beside each id."""
     async with rpc_world() as w:
         await cluster(w)
         asked = [{"name": "", "topic_id": id_} for id_ in (UUID(int=1), UNKNOWN)] + [{"name": "t", "topic_id": None}]
@@ -202,18 +202,18 @@ def move(original, target, phase=Phase.MOVING):
         (ReplicaAssignment((0, 2, 3)), move((0, 1, 2), (3, 4, 5)), ((3, 4, 5, 0, 2), (4, 5), (0, 2))),
         (ReplicaAssignment((0, 2, 3, 4), (4,), (0,)), move((0, 1, 2), (3, 4, 5)), ((3, 4, 5, 0, 2), (4, 5), (0, 2))),
         (ReplicaAssignment((0, 2, 3)), move((0, 1, 2), (3, 4, 5), Phase.ROLLING_BACK), ((0, 1, 2, 3), (1,), (3,))),
-        # A dead original was dropped, and its successor is not in sync: one of two is lacking.
+        # A dead original was dropped, and its successor is not in sync: one of two replicas is lacking.
         (ReplicaAssignment((4, 2), (4,)), move((1, 2), (4, 2)), ((4, 2, 1), (4,), (1,))),
         (ReplicaAssignment((2, 1), (1,)), move((1, 2), (4, 2), Phase.ROLLING_BACK), ((1, 2, 4), (1,), (4,))),
         (ReplicaAssignment((2, 1), (1,)), move((1, 2), (2,), Phase.ROLLING_BACK), ((1, 2), (1,), ())),
-        # Another target has come, and what the old one was fetching is there still.
+        # There is another target now, and the replica that the old target was adding is still assigned.
         (ReplicaAssignment((0, 1, 2, 3), (3,)), move((0, 1, 2), (0, 1, 4)), ((0, 1, 4, 2, 3), (4, 3), (2, 3))),
     ],
 )
 def test_a_listed_move_is_told_towards_its_end(assignment, reassignment, expected):
     assert whole_move(assignment, reassignment) == expected
     replicas, adding, removing = expected
-    # What Apache's tools compute: the replication factor, the target, and what there was.
+    # The values that Apache's tools compute: the replication factor, the target, and the original replicas.
     meant = min(len(reassignment.original), len(reassignment.target))
     assert len(replicas) - len(adding) == max(len(assignment.replicas) - len(assignment.adding), meant)
     assert {*adding, *removing} <= set(replicas)
@@ -448,7 +448,7 @@ async def test_creating_topics(version):
 
 
 async def test_of_a_great_request_only_the_first_topics_have_their_configuration_told():
-    """Each takes time on the event loop; the topics are made all the same."""
+    """Each configuration takes time on the event loop. All topics are created."""
     async with rpc_world() as w:
         w.core.answers[TopicsSubmitted] = created
         asked = [new_topic(f"t{number}", configs=[("retention.ms", "5")]) for number in range(700)]
@@ -459,7 +459,7 @@ async def test_of_a_great_request_only_the_first_topics_have_their_configuration
 
 
 async def test_a_request_whose_handler_meets_a_bug_is_refused_and_counted():
-    """A reply of another kind than its request asks for is a bug; the connection stays, and so do others."""
+    """A reply of the wrong kind is a bug. The connection stays open, and so do the others."""
     async with rpc_world() as w:
         wrong = AlterPartitionReply(ErrorCode.NONE)
         for event in (TopicsSubmitted, PartitionsSubmitted, TopicDeletionsSubmitted, ElectionRequested):
@@ -497,7 +497,7 @@ def test_the_brokers_releases_are_told_by_their_versions_of_fetch():
 
 @pytest.mark.parametrize("patience", [0, -1])
 async def test_without_patience_a_topic_is_made_and_the_answer_is_that_time_ran_out(patience):
-    """Apache: "if timeout <= 0 … return immediately", with REQUEST_TIMED_OUT for what goes on."""
+    """Apache: "if timeout <= 0 … return immediately", with REQUEST_TIMED_OUT although the creation goes on."""
     async with rpc_world() as w:
         made = await w.ask(19, 7, topics=[new_topic("a")], timeout=patience, validate_only=False)
         assert [int(one.error_code) for one in made.topics] == [ErrorCode.REQUEST_TIMED_OUT]
@@ -614,7 +614,7 @@ async def test_alter_partition(version):
 
 @pytest.mark.parametrize("version", range(4))
 async def test_an_ineligible_replica_is_called_so_by_the_versions_that_know_it(version, monkeypatch):
-    """Brokers before 3.3 don't know 107, and those before 3.2 ask again at once for whatever they take for unexpected.
+    """Brokers before 3.3 don't know error 107. Those before 3.2 ask again at once after an unexpected error.
 
     Source: Apache Kafka 3.9, KafkaController.tryProcessAlterPartition; 2.8, Partition.handleAlterIsrResponse.
     """
@@ -638,7 +638,7 @@ async def test_an_ineligible_replica_is_called_so_by_the_versions_that_know_it(v
 
 
 async def test_a_leader_asks_again_for_what_can_not_be_read(monkeypatch):
-    """A topic of an unknown id may be one whose znode nobody can read; and it is not asked for again at once."""
+    """An unknown id may be that of an unreadable topic. The answer is held back, so that the leader waits."""
     waited = []
 
     async def wait(seconds):

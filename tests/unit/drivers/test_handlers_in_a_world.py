@@ -1,4 +1,4 @@
-"""Handlers serve the simulated world, too: a few worlds with clients, so that whoever changes a handler hears of it here."""
+"""Handlers in a few simulated worlds with clients, so that a bug in a changed handler shows here."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Python's collector looks at everything in quiet moments alone."""
+"""Python's collector examines all objects only in quiet moments."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""A snapshot's brokers are those that can hold a replica."""
+"""A snapshot has only brokers that can hold replicas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The SQLite journal: durable in order, one driver at a time, torn and damaged files, the version before."""
+"""The SQLite journal: durable in order, one executor at a time, torn and damaged files, older versions."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_orders_are_kept_until_they_are_answered(journal: SqliteJournal, path: P
 
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
-    """A journal whose writer died: the log beside it was never folded into the file."""
+    """A journal whose writer died: the write-ahead log was never copied into the file."""
     path = tmp_path / "alive" / "cluster.journal"
     journal = SqliteJournal(path, "first")
     journal.acquire(NOW)
@@ -280,7 +280,7 @@ def test_a_journal_that_is_cut_off_while_it_is_driven_is_written_again(
 def test_a_journal_that_is_written_over_while_it_is_driven_is_written_again(
     journal: SqliteJournal, path: Path, first: int
 ) -> None:
-    """With garbage, in place, to its full size: SQLite itself would go on with the pages that it remembers."""
+    """With garbage, in place, to its full size: SQLite itself would go on with the pages that it has in memory."""
     journal.append(entries(), NOW)
     with closing(sqlite3.connect(path)) as somebody:
         somebody.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -305,7 +305,7 @@ def test_a_journal_that_is_written_over_while_it_is_driven_is_written_again(
 def test_a_single_page_that_is_written_over_is_noticed_whatever_it_holds(
     journal: SqliteJournal, path: Path, table: str
 ) -> None:
-    """Every shell reads all tables before it gives an order: without one of them, nobody could stop what is driven."""
+    """Every shell reads all tables before it gives an order: without one of them, no shell could stop the execution."""
     journal.append(entries(), NOW)
     with closing(sqlite3.connect(path)) as somebody:
         somebody.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -364,7 +364,7 @@ def test_a_file_that_is_no_journal_is_refused(path: Path) -> None:
 
 @contextmanager
 def no_file_grows_beyond(size: int) -> Iterator[None]:
-    """As on a full disk, whoever we are."""
+    """Act like a full disk, for any user."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -392,7 +392,7 @@ def test_a_disk_that_fills_up_while_we_drive_is_no_damage(journal: SqliteJournal
 
 
 def test_what_could_not_be_copied_is_copied_once_it_can_be(journal: SqliteJournal, path: Path) -> None:
-    """SQLite may write into space that it has, while the copy beside it needs more."""
+    """SQLite may write into space that its file has already, while the copy beside it needs more."""
     journal.append(entries(count=4), NOW)
     copy = JournalCopy(path)
     with no_file_grows_beyond(copy.path.stat().st_size + 10):

@@ -1,4 +1,4 @@
-"""TLS and logins on a real listener, without a cluster: what takes time or other people's certificates to happen."""
+"""TLS and logins on a real listener, without a cluster: cases that need time or foreign certificates."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ NOW = dt.datetime.now(dt.UTC)
 
 
 def certificate(name, issuer=None, *, days=2):
-    """A key and a certificate in PEM, by itself or by an issuer's (certificate, key)."""
+    """Make a key and a certificate in PEM, signed by itself or by an issuer (certificate, key)."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     signer = key if issuer is None else issuer[1]
@@ -72,7 +72,7 @@ def pem(made):
 
 @pytest.fixture
 async def served():
-    """Start servers with a listener that is secured so; gives the port."""
+    """Return a function that starts a server with a listener of this security, and returns its port."""
     started = []
 
     async def start(security, contexts=None, limits=None):
@@ -122,7 +122,7 @@ async def test_a_session_that_is_over_is_hung_up_on(served):
     await logged_in(one, "ann", "a")
 
     async def ask_until_it_is_over():
-        while True:  # `ask` has a bound of its own.
+        while True:  # `ask` has a time limit.
             await one.ask(60, 0, include_cluster_authorized_operations=False)
 
     with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
@@ -256,7 +256,7 @@ async def test_a_refused_login_is_told_over_tls_too_before_the_connection_ends(s
 
 @pytest.mark.parametrize("what", ["a handshake, then nothing", "a request, then nothing", "no TLS"])
 async def test_a_closed_connection_leaves_no_cycle_that_keeps_its_memory(served, tmp_path, monkeypatch, what):
-    """256 KiB for each connection with TLS: a hundred handshakes a second would fill the machine before the next look."""
+    """256 KiB per TLS connection: a hundred handshakes a second would fill the memory before the next collection."""
     file = tmp_path / "key.pem"
     file.write_bytes(pem(certificate("broker")))
     settings = TlsSettings(KeyStore("PEM", str(file)))
@@ -272,7 +272,7 @@ async def test_a_closed_connection_leaves_no_cycle_that_keeps_its_memory(served,
             with socket.create_connection(("127.0.0.1", port), timeout=10) as plaintext:
                 if "then nothing" in what:
                     with anybody.wrap_socket(plaintext) as wrapped:
-                        # Nobody answers it, and nothing is read from its connection meanwhile.
+                        # It is not answered, and nothing is read from its connection meanwhile.
                         wrapped.sendall(asked if what.startswith("a request") else b"")
                 elif what == "no TLS":
                     plaintext.sendall(b"GET / HTTP/1.0\r\n\r\n")

@@ -1,4 +1,4 @@
-"""Logs as files: rotated, bounded, and no reason for a controller to stop."""
+"""Log files: rotated and bounded; a failure to write does not stop the controller."""
 
 from __future__ import annotations
 

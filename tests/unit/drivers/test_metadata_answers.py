@@ -1,4 +1,4 @@
-"""Metadata for many who ask at once: one look at the cluster, in turns, and nobody is told what was before he asked."""
+"""Metadata for many clients at once: one pass over the cluster, in turns, and no answer older than its request."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_who_asks_while_the_cluster_changes_is_told_of_the_change():
 
 
 async def test_a_topic_that_no_broker_has_heard_of_is_not_told_of():
-    """Its replicas are all dead, so it was never led. Tools list topics at one node and describe them at another."""
+    """All its replicas are dead, so it never had a leader. Tools list topics at one node, and describe at another."""
     async with rpc_world() as w:
         w.add_broker(1)
         w.add_topic(topic("led", 1, partition([1, 2, 3], 1)))
@@ -79,7 +79,7 @@ async def test_a_topic_that_no_broker_has_heard_of_is_not_told_of():
 
 @pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning")
 async def test_clients_find_the_controller_only_among_the_brokers():
-    """Why we can't leave ourselves out of Metadata (0033). Apache's TopicCommand was tried by hand: it waits a minute."""
+    """So the controller has to be in Metadata (0033). Apache's TopicCommand, tried by hand, would wait for a minute."""
     async with rpc_world() as w:
         w.add_broker(1, port=w.port)
         w.state.brokers[1] = w.state.brokers.pop(OUR_ID)._replace(id=1)

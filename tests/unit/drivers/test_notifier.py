@@ -1,4 +1,4 @@
-"""Notifications: the forms that receivers take, and that none of them holds anything up."""
+"""Notifications: the forms of the receivers, and that no receiver blocks the service."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EVENT = HistoryEvent(4, "prod", 1_000, "condition", "broker 1 is dead", "broker-
 
 
 class Receiver:
-    """A server that keeps what is posted to it."""
+    """A server that keeps the posted documents."""
 
     def __init__(self) -> None:
         self.got: list[Any] = []

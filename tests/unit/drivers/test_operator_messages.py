@@ -1,4 +1,4 @@
-"""What an operator reads when the controller can't start: what was tried, why it failed, what to check."""
+"""Messages for operators when the controller can't start: what was tried, why it failed, what to check."""
 
 import asyncio
 import logging
@@ -48,7 +48,7 @@ async def test_an_unreachable_zookeeper_is_named_with_what_to_check(free_port, c
 
 
 class SlowZooKeeper(logging.Handler):
-    """Knows 1,000 topics of which none is left; answers once somebody has said how far the reading is."""
+    """Lists 1,000 topics of which none exists; answers only after a log line about the progress."""
 
     def __init__(self):
         super().__init__()

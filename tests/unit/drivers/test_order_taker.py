@@ -1,4 +1,4 @@
-"""Orders that come through the journal: carried out while somebody waits for them, refused afterwards."""
+"""Orders that come through the journal: carried out while a shell waits for the answer, refused afterwards."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def world() -> World:
 
 
 class Watched(SqliteJournal):
-    """Says when an order was answered."""
+    """A journal that shows when an order was answered."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, "shell")
@@ -47,7 +47,7 @@ class Watched(SqliteJournal):
 
 @asynccontextmanager
 async def driven(world: World, shell: Watched) -> AsyncIterator[None]:
-    """Somebody drives the journal and looks for orders."""
+    """An executor drives the journal and takes orders."""
     work = [
         asyncio.create_task(take_orders(world.driver, shell)),
         asyncio.create_task(world.driver.run(forever=True)),
@@ -81,12 +81,12 @@ async def test_an_order_that_nobody_waits_for_any_more_is_not_carried_out(world:
 
 @pytest.mark.parametrize("wrong_ms", [-HOUR_MS, HOUR_MS])
 async def test_who_asks_a_driver_may_have_another_clock(world: World, tmp_path: Path, wrong_ms: int) -> None:
-    """Found by simulation: after the system's clock was set, a daemon refused whatever it was asked, for ever."""
+    """Found by simulation: after the system's clock was set, a daemon refused every order, for ever."""
     now_ms = world.driver.clock.now_ms()
     with closing(Watched(tmp_path / "a.journal")) as shell:
         shell.order("command", ROLL_BACK, now_ms)
         async with driven(world, shell):
-            await shell.answers(1)  # From now on it is known what is new.
+            await shell.answers(1)  # After this look, it is known which orders are new.
             shell.order("command", ROLL_BACK, now_ms + wrong_ms)
             (answer,) = await shell.answers(1)
     assert "nothing is under way" in str(answer["text"]), "it reached the core"

@@ -1,4 +1,4 @@
-"""A process is called dead only where that is proven."""
+"""A process counts as dead only if that is proven."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_nobody_knows_about_processes_elsewhere(field):
 
 
 def test_a_process_that_proc_hides_is_not_taken_for_dead(tmp_path):
-    """Mounted with `hidepid=2`, `/proc` has no folder for another user's process, however alive it is."""
+    """Mounted with `hidepid=2`, `/proc` has no folder for another user's process, even though it runs."""
     for shown in ("sys/kernel/random/boot_id", "self/ns/pid"):
         (tmp_path / shown).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / "sys/kernel/random/boot_id").write_text(Path("/proc/sys/kernel/random/boot_id").read_text())

@@ -1,4 +1,4 @@
-"""What any node may answer is answered by a live broker; our own part of a mixed request here."""
+"""Requests that any node may answer are relayed to a live broker; this node answers its part of a mixed request."""
 
 from __future__ import annotations
 

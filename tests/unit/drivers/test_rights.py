@@ -1,4 +1,4 @@
-"""What is refused over a plaintext listener, by networks and by ACLs; a secured cluster is in tests/real."""
+"""Refusals on a plaintext listener, by networks and by ACLs; tests of a secured cluster are in tests/real."""
 
 from ipaddress import ip_network
 from uuid import UUID

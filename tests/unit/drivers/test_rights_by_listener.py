@@ -1,4 +1,4 @@
-"""Every API on a listener that wants a login, before one; and on a plaintext listener, from networks that may do nothing.
+"""Every API on a listener with a login, before the login; and on a plaintext listener, from networks without rights.
 
 The table in docs/security.md says the same, by the same values.
 """

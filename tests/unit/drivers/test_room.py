@@ -1,4 +1,4 @@
-"""Room for everybody: however many clients come, and whatever they do, a broker is let in, heard and answered."""
+"""Room for brokers: however many clients connect, and whatever they do, a broker is let in, read and answered."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def until(condition):
             await asyncio.sleep(0)
 
 
-# Who is let in.
+# Admission.
 
 
 async def test_where_clients_have_no_room_a_broker_has():
@@ -203,7 +203,7 @@ async def test_without_files_newcomers_wait_and_the_rest_goes_on(caplog):
         with_a_broker(w)
         kept = await w.client()
         await kept.ask(3, 12, topics=())
-        # They wait in the kernel until the loop has a turn.
+        # They wait in the kernel's queue until the loop's next pass.
         plain = [socket.create_connection((LOCAL, w.port)) for _ in range(8)]
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         highest = max(one.fileno() for one in plain)
@@ -220,7 +220,7 @@ async def test_without_files_newcomers_wait_and_the_rest_goes_on(caplog):
         await until(lambda: w.server.count(GuestKind.CLIENT) == 1)
 
 
-# Who is closed.
+# Connections that are closed.
 
 
 async def test_an_idle_connection_is_closed_and_one_that_waits_for_us_is_not():
@@ -343,7 +343,7 @@ async def test_large_requests_share_a_bound_and_come_to_an_end_one_after_another
 
 @pytest.mark.parametrize("broker", [False, True])
 async def test_nothing_overtakes_a_large_request_of_its_connection(broker):
-    """It is decoded in a thread; what comes behind it on the same connection is begun after it all the same."""
+    """It is decoded in a thread; still, later requests of the same connection are begun after it."""
     async with rpc_world() as w:
         with_a_broker(w)
         client, other = [await w.client() for _ in range(2)]
@@ -376,7 +376,7 @@ async def test_nothing_overtakes_a_large_request_of_its_connection(broker):
         await client.receive(67, 0)
 
 
-# Whose turn it is.
+# Turns.
 
 
 async def test_ten_thousand_requests_at_once_keep_nobody_waiting_and_are_answered_in_order():

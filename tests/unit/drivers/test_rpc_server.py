@@ -1,4 +1,4 @@
-"""The listener: frames, limits, order, versions; and kafka-python as a client that nobody here wrote."""
+"""The listener: frames, limits, order, versions; and kafka-python as an independent client."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ async def test_kafka_pythons_admin_client():
 
 
 async def test_librdkafka_is_told_of_all_topics():
-    """Its request has three bytes too many then."""
+    """Its request for all topics has three bytes too many."""
     from confluent_kafka.admin import AdminClient
 
     async with rpc_world() as w:

@@ -1,4 +1,4 @@
-"""ZooKeeper that refuses: nobody spins, nobody sits on `/controller` without acting, no watch stays unarmed."""
+"""A ZooKeeper that refuses: no busy loop, no `/controller` held without acting, no watch that stays unarmed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RefusingKazoo(SimulatedKazoo):
 
     refuse = staticmethod(lambda kind, paths: 0)
     blame = staticmethod(lambda kind, paths: 0)
-    """As `refuse`, of a single path: says which operation was in the way."""
+    """As `refuse`, for a single path: it decides which operation of a multi is named as refused."""
 
     def _handle(self, request):
         asked = (
@@ -74,7 +74,7 @@ class RefusingPlace(Place):
         return self.refused(kind, paths)
 
     def _failed(self, name, failure):
-        if not isinstance(failure, ZooKeeperRefused):  # Refusals are what these tests are about.
+        if not isinstance(failure, ZooKeeperRefused):  # These tests expect refusals.
             super()._failed(name, failure)
 
     def elections(self):
@@ -121,7 +121,7 @@ def test_a_look_that_is_refused_backs_off_too():
 
 
 def test_an_election_notes_in_its_own_write_that_the_id_is_a_controllers():
-    """Found by simulation (seed 96306267): a controller of some milliseconds had no time to say so after its election."""
+    """Found by simulation (seed 96306267): a term of some milliseconds left no time to write it after the election."""
     place = RefusingPlace()
     place.run(place.seat.start())
     place.pass_seconds(1)
@@ -134,7 +134,7 @@ def test_an_election_notes_in_its_own_write_that_the_id_is_a_controllers():
 
 
 def test_an_id_that_could_not_be_noted_is_noted_as_soon_as_zookeeper_allows_it():
-    """Else a successor would take a replica that brokers placed on our id for a broker's (seed 95219447)."""
+    """Otherwise a successor would take a replica that brokers placed on this id for a broker's (seed 95219447)."""
     place = RefusingPlace()
     place.refused = lambda kind, paths: THROTTLED if znodes.controller_id(100) in paths else 0
     place.run(place.seat.start())
@@ -163,7 +163,7 @@ def test_an_id_is_noted_though_somebody_has_deleted_the_folder_that_it_belongs_t
 
 
 class Acting(RefusingPlace):
-    """With the machine and the loop behind it: what the seat posts is handled."""
+    """A seat with the machine and the loop: the events that the seat posts are handled."""
 
     def __init__(self):
         super().__init__()
@@ -187,7 +187,7 @@ class Acting(RefusingPlace):
 
 
 def test_a_read_that_is_refused_at_take_over_leaves_controller_to_others():
-    """NoAuth on the list of topics to be deleted: nobody acts, so nobody may hold `/controller`."""
+    """NoAuth on the list of topics to be deleted: this process can't act, so it may not hold `/controller`."""
     place = Acting()
     place.refused = lambda kind, paths: NO_AUTH if kind == wire.GET_CHILDREN_2 and znodes.DELETE_TOPICS in paths else 0
     place.begin()
@@ -270,7 +270,7 @@ def test_watches_that_a_server_refuses_to_arm_again_are_armed_later():
 
 
 def test_a_server_that_has_too_much_to_do_is_asked_again():
-    """Since 3.6 a server may answer THROTTLEDOP (-127); kazoo's thread would end over a code that it does not know."""
+    """Since 3.6 a server may answer THROTTLEDOP (-127); kazoo's thread would end at a code that it does not know."""
     place = RefusingPlace()
     place.refused = lambda kind, paths: THROTTLED if kind != wire.MULTI and len(place.asked) % 3 == 0 else 0
     place.begin()
@@ -308,7 +308,7 @@ async def test_the_end_of_a_task_is_the_end_of_the_process_with_its_reason():
 
 
 def test_a_standby_whose_registration_could_not_be_removed_tries_again():
-    """Brokers would place replicas on it for as long as its session lives."""
+    """Otherwise brokers would place replicas on the standby as long as its session lasts."""
     place = RefusingPlace()
     place.run(place.seat.start())
     assert place.told(Elected)
@@ -324,7 +324,7 @@ def test_a_standby_whose_registration_could_not_be_removed_tries_again():
 
 
 def test_a_changed_topic_that_may_not_be_read_is_looked_at_again_later_and_later():
-    """Its watch is armed relative to the last change that was read: it fires at once, every time (seed 200719)."""
+    """The topic's watch is armed relative to the last change that was read: it fires at once, always (seed 200719)."""
     place = Acting()
     topic = Topic("t", UUID(int=1), {0: ReplicaAssignment((1,))})
     place.begin()
@@ -340,7 +340,7 @@ def test_a_changed_topic_that_may_not_be_read_is_looked_at_again_later_and_later
 
 
 def test_a_term_that_is_given_up_while_its_seat_looks_around_is_over():
-    """What was given up meanwhile was forgotten, and `/controller` held for ever by nobody who acts."""
+    """That the term was given up meanwhile was forgotten, and `/controller` was held for ever without acting."""
     place = RefusingPlace()
     looked = []
 
@@ -370,7 +370,7 @@ def test_an_epoch_that_brokers_refuse_is_passed_in_a_few_elections():
 
 @pytest.mark.parametrize(("forbidden", "reason"), [("/brokers/topics/t", "forbidden"), ("/nothing", "")])
 def test_a_znode_that_may_not_be_written_is_named(forbidden, reason):
-    """The core sets aside what wants to write it; the fence comes first in the batch, and is none of it."""
+    """The core sets the work aside that writes it. The fence, the batch's first operation, is not part of that work."""
     place = Place().begin()
     place.kazoo.forbidden_writes.append(forbidden)
     outcome = place.write(PutTopic(Topic("t", UUID(int=1), {0: ReplicaAssignment((1,))}, -1), ()))

@@ -1,4 +1,4 @@
-"""What systemd is told, on a real unix socket."""
+"""Notifications to systemd, on a real UNIX socket."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNIT = Path(__file__).parents[3] / "packaging" / "systemd" / "shunter-controller
 
 @pytest.fixture
 def manager(tmp_path: Path) -> Iterator[socket.socket]:
-    """What systemd listens with."""
+    """The socket that systemd would listen on."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(str(tmp_path / "notify"))
         listening.settimeout(20)
@@ -31,7 +31,7 @@ def environment(manager: socket.socket, **others: str) -> dict[str, str]:
 
 
 async def heard(manager: socket.socket) -> list[str]:
-    """The next datagram; the loop goes on meanwhile."""
+    """Return the next datagram; the loop runs meanwhile."""
     return (await asyncio.to_thread(manager.recv, 4_096)).decode().splitlines()
 
 
@@ -58,7 +58,7 @@ async def test_a_loop_that_hangs_says_nothing(manager: socket.socket) -> None:
     service.start()
     assert "WATCHDOG=1" in await heard(manager)
     manager.settimeout(0)
-    while True:  # What was sent before is read off; the loop has no turn in here.
+    while True:  # Datagrams sent before are dropped; the loop does not run in here.
         try:
             manager.recv(4_096)
         except BlockingIOError:

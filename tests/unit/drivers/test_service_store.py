@@ -1,4 +1,4 @@
-"""The service's store: whole or refused, one service for a folder, all of a batch or nothing."""
+"""The service's store: a damaged file is refused, one service per folder, a batch is written as a whole or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings count as changed when brokers tell of them."""
+"""Settings count as changed when brokers report them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SETTINGS: dict[ThrottleKey, str | None] = {LISTS[0]: "0:1", LISTS[1]: None, RATE
 
 
 class Brokers:
-    """Two brokers, each of which applies what was changed after it was asked so many times."""
+    """Two brokers; each applies a change only after it was asked so many times."""
 
     def __init__(self, after: Mapping[BrokerId, int]) -> None:
         self.after = dict(after)

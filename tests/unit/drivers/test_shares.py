@@ -1,4 +1,4 @@
-"""What one principal, or one address, may take of the room that all clients share; and whose handshake is next."""
+"""The share that one principal or one address may take of the clients' room; and the order of handshakes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def until(condition):
 
 @asynccontextmanager
 async def login_world(limits):
-    """A server on which people log in."""
+    """A server with a login."""
     world = RpcWorld()
     server = RpcServer(world.node, limits, gate_of=lambda name: ListenerGate(name, PLAIN))
     world.server = server
@@ -51,7 +51,7 @@ async def as_user(w, user, source=LOCAL):
 
 
 def wait_for_ever(client: RawClient):
-    """Ask what the core does not answer."""
+    """Send a request that the core does not answer."""
     client.send(67, 0, broker_id=5, broker_epoch=5)
 
 
@@ -151,7 +151,7 @@ class Clock:
 
 @pytest.fixture
 async def turns():
-    """Ask for turns; gives the order in which they come."""
+    """Ask for turns; return the order in which they come."""
     clock, order, tasks = Clock(), [], []
     handshakes = Handshakes(1, lambda address: address == "broker", clock)
 

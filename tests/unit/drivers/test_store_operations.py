@@ -1,4 +1,4 @@
-"""Records become operations; afterwards what stands there tells whether they happened."""
+"""Records become operations; afterwards the znodes show whether the operations were carried out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Before an election: whether a broker can be reached, and whether brokers would find us."""
+"""Before an election: whether a broker can be reached, and whether brokers would find the controller."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def us(*names):
 
 
 class Registered:
-    """In the place of what reads the registrations."""
+    """Replaces the reader of registrations."""
 
     def __init__(self, *brokers):
         self.found = brokers
@@ -40,7 +40,7 @@ class Registered:
 
 
 def configured(broker, error=ErrorCode.none, **values):
-    """Have a broker answer DescribeConfigs."""
+    """Make a broker answer DescribeConfigs."""
     names = {"control_plane": CONTROL_PLANE, "inter_broker": INTER_BROKER, "protocol": PROTOCOL}
     broker.ranges[32] = (1, 4)
 
@@ -142,7 +142,7 @@ async def test_the_listener_that_brokers_name_is_preferred_where_they_have_it():
 
 @asynccontextmanager
 async def cold_start(own_listeners):
-    """Two listeners of one broker, which comes after its controller; the events that the channel to it posts."""
+    """One broker with two listeners that starts after the controller; return the events that its channel posts."""
     told = {"control_plane": "CONTROL", "inter_broker": "PLAINTEXT"}
     async with one(**told) as plain, one(**told) as control:
         ports = {"OUTSIDE": 1, "PLAINTEXT": plain.port, "CONTROL": control.port}
@@ -199,7 +199,7 @@ def test_who_is_unfit_does_not_stand_and_says_why():
 
 
 async def test_what_a_broker_does_not_say_is_logged_once(caplog):
-    """A standby looks every 15 s."""
+    """A standby repeats the survey every 15 s."""
     caplog.set_level("INFO")
     async with one(error=ErrorCode.cluster_authorization_failed) as broker:
         survey = Survey(us("PLAINTEXT"), None)

@@ -1,4 +1,4 @@
-"""Quotas on topics (KIP-599) as requests meet them: read from ZooKeeper, strict or not by version, told in the answer."""
+"""Quotas on topics (KIP-599) in requests: read from ZooKeeper, strict or not by version, reported in the answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Coroutines side by side: what their caller can still do after one of them failed."""
+"""Coroutines side by side: their caller still works normally after one of them failed."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ async def test_the_first_failure_ends_all():
 
 
 async def test_a_timeout_of_the_caller_is_one_afterwards():
-    """With `asyncio.TaskGroup` of Python 3.11.2, Debian 12's, it was a cancellation that nobody had asked for."""
+    """With `asyncio.TaskGroup` of Python 3.11.2 (Debian 12) it was a cancellation that no code had asked for."""
     with pytest.raises(ConnectionResetError):
         await run_together(wait_for_ever([]), fail())
     assert asyncio.current_task().cancelling() == 0
@@ -51,7 +51,7 @@ async def test_who_is_cancelled_leaves_nothing_running():
 
 
 class Held:
-    """What a coroutine works with."""
+    """An object that a coroutine uses."""
 
 
 async def fail_with(held):
@@ -67,7 +67,7 @@ async def test_a_failure_leaves_no_cycle():
         with contextlib.suppress(ConnectionResetError):
             await run_together(fail_with(held), wait_for_ever([]))
         del held
-        await asyncio.sleep(0)  # The event loop itself holds what it hands over until then.
+        await asyncio.sleep(0)  # Until then the event loop itself refers to the object.
         assert there() is None
     finally:
         gc.enable()

@@ -1,4 +1,4 @@
-"""Delegation tokens on the simulation's ZooKeeper: those that have expired go, and brokers hear of it."""
+"""Delegation tokens on the simulation's ZooKeeper: expired ones are deleted, and that is announced to brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens of OAUTHBEARER: which are good, and what a client hears on a real listener."""
+"""Tokens of OAUTHBEARER: which are valid, and the answers to a client on a real listener."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_what_is_no_first_message_is_refused(response):
 
 @pytest.fixture
 async def ask(keys):
-    """Log in at a real listener by a token; gives the answers."""
+    """Log in at a real listener by a token; return the answers."""
     world = RpcWorld()
     settings = SaslSettings(("OAUTHBEARER",), max_reauth_ms=3_600_000, tokens=rules(keys))
     security = ListenerSecurity(SecurityProtocol.SASL_PLAINTEXT, sasl=settings)

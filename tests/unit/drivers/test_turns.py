@@ -1,4 +1,4 @@
-"""Tasks that are ready at once leave the loop to others in between."""
+"""Tasks that are ready at the same time let other tasks run in between."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""SCRAM credentials on the simulation's ZooKeeper: what is written, announced, and done when others write too."""
+"""SCRAM credentials on the simulation's ZooKeeper: writes, announcements, and other processes' writes meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `shunter controller --check` sees of the way by which brokers would reach its listeners."""
+"""How `shunter controller --check` examines whether brokers could reach the controller's listeners."""
 
 from __future__ import annotations
 

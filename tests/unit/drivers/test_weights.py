@@ -1,4 +1,4 @@
-"""Weights are an upper bound of what the store writes, under a chroot of ordinary length."""
+"""Weights are an upper bound of the store's writes, under a chroot of ordinary length."""
 
 from uuid import UUID
 

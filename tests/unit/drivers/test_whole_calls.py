@@ -1,4 +1,4 @@
-"""Calls in a thread that are over when their caller goes on."""
+"""Calls in a thread always end before their caller goes on."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_a_cancelled_caller_waits_until_the_work_is_over(*, fails: bool) -
 
     caller = asyncio.create_task(to_its_end(work))
     await begun.wait()
-    for _ in range(3):  # Somebody may be impatient.
+    for _ in range(3):  # A caller may be cancelled more than once.
         caller.cancel()
         await asyncio.sleep(0)
         assert not caller.done()
@@ -45,7 +45,7 @@ async def test_a_cancelled_caller_waits_until_the_work_is_over(*, fails: bool) -
 
 
 async def test_a_file_can_be_closed_after_a_cancelled_write(tmp_path: Path) -> None:
-    """Seen in a run of all tests: a service that was told to end died of a segmentation fault, once in some hundred."""
+    """Seen in runs of all tests: about once in a hundred, a service that was stopped died of a segmentation fault."""
     for _ in range(BATCHES):
         database = sqlite3.connect(tmp_path / "x", isolation_level=None, check_same_thread=False)
         database.execute("PRAGMA journal_mode=WAL")

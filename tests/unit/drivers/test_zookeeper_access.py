@@ -1,4 +1,4 @@
-"""What we put into kazoo: sockets with TLS under its loop, and words for what fails."""
+"""Shunter's additions to kazoo: TLS sockets for its loop, and messages about failures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SOON, NEVER = 20.0, 0.2
 
 @pytest.fixture
 def talk():
-    """A connection by TLS as kazoo gets it, its handler, and the server's end."""
+    """A TLS connection as kazoo gets it, its handler, and the server's end."""
     made = certificate("zookeeper")
     store = KeyStore("PEM", text=Secret(pem(made).decode()))
     contexts = TlsContexts(TlsSettings(store, store), "test")
@@ -46,7 +46,7 @@ def talk():
 
 
 def test_what_came_in_one_piece_is_all_there(talk):
-    """`select` alone sees nothing of what TLS has decrypted: kazoo would wait for the next ping."""
+    """`select` by itself does not see bytes that TLS has decrypted: kazoo would wait for the next ping."""
     connection, handler, server = talk
     server.sendall(b"first" + b"second")
     assert handler.select([connection], [], [], SOON)[0] == [connection]
@@ -57,7 +57,7 @@ def test_what_came_in_one_piece_is_all_there(talk):
 
 
 def test_tls_own_messages_are_not_taken_for_an_answer(talk):
-    """Session tickets come by themselves; kazoo would begin to read an answer, and send nothing meanwhile."""
+    """Session tickets come unrequested; kazoo would begin to read an answer, and send nothing meanwhile."""
     connection, handler, _ = talk
     began = time.monotonic()
     assert handler.select([connection], [], [], NEVER)[0] == []

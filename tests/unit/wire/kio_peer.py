@@ -1,4 +1,4 @@
-"""The other encoder: the same domain values through kio's entities, field by field and slowly."""
+"""A second encoder to compare with: it encodes the same domain values by kio's entities, field by field."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from shunter.model.broker import Broker, Endpoint
 from shunter.model.partition import LeaderAndIsr, PartitionState, ReplicaAssignment, Replicas, TopicPartition
 
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-"""Busy machines are slow without being wrong."""
+"""No time limit for an example: a busy machine is slow without a bug."""
 
 FEW = settings(PATIENT, max_examples=max(10, settings().max_examples // 5))
-"""For tests that are run for each version: a fifth of the profile's examples each."""
+"""For tests that run once per version: a fifth of the profile's examples each."""
 
 PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
@@ -161,7 +161,7 @@ def leader_and_isr(
 
 
 def stop_replica(version: int, partitions: Sequence[Stopped], **head: Any) -> Any:
-    """A StopReplica as kio's entity; below version 3 all partitions are of a kind."""
+    """A StopReplica as kio's entity; below version 3 all partitions have the same `delete`."""
     of = entities(5, version)
     by_topic: dict[str, list[Stopped]] = {}
     for stopped in partitions:

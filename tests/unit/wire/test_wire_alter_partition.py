@@ -1,4 +1,4 @@
-"""RPC 56: what kio writes is read alike, and what we answer is read alike by kio, in every version."""
+"""RPC 56: kio's requests are decoded by Shunter, and Shunter's responses by kio, to the same values in all versions."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ answers = st.builds(
 
 
 def by_kio(request: AlterPartitionRequest, version: int) -> bytes:
-    """The body of the same request, as kio writes it."""
+    """The body of the same request, encoded by kio."""
     of = peer.entities(ALTER_PARTITION, version)
     topics = []
     for topic in request.topics:
@@ -97,7 +97,7 @@ def by_kio(request: AlterPartitionRequest, version: int) -> bytes:
 
 
 def as_of(request: AlterPartitionRequest, version: int) -> AlterPartitionRequest:
-    """The same request without what its version has no field for."""
+    """The same request without values for which its version has no field."""
     topics = []
     for topic in request.topics:
         partitions = tuple(
@@ -167,7 +167,7 @@ def test_a_topic_without_an_id_has_none() -> None:
 def test_whatever_is_cut_off_or_changed_is_refused_or_read(
     version: int, request: AlterPartitionRequest, data: st.DataObject
 ) -> None:
-    """Nothing but FormatError comes of any bytes."""
+    """No bytes raise an error other than FormatError."""
     body = bytearray(by_kio(request, version))
     cut = data.draw(st.integers(0, len(body) - 1))
     with pytest.raises(FormatError):

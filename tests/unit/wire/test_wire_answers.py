@@ -1,4 +1,4 @@
-"""What brokers answer is read as kio reads it, and a long row of zeros in no time."""
+"""Brokers' answers are decoded to the same values as by kio, and many zeros are decoded fast."""
 
 from __future__ import annotations
 

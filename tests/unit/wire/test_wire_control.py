@@ -1,4 +1,4 @@
-"""Every control request is byte for byte what kio encodes, in every version."""
+"""Every control request has the same bytes as kio's encoding, in every version."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_an_unknown_security_protocol_is_refused() -> None:
 
 
 def test_transcript_of_an_update_metadata_v8() -> None:
-    """One partition, one broker: the bytes as a person reads them."""
+    """One partition, one broker: the bytes written so that a person can read them."""
     live = live_brokers_fragment(8, [Broker(1, 9, (Endpoint("PLAINTEXT", "PLAINTEXT", "h", 9092),), "r1")])
     body = update_metadata_body(
         8, **HEAD, topics=[peer.Slice("t", None, ((0, ONE),))], live=live, offline={}, cache=None
@@ -115,7 +115,7 @@ def test_transcript_of_an_update_metadata_v8() -> None:
         "02 0274 00000000000000000000000000000000 02",  # one topic "t", no id, one partition
         "00000000 00000003 00000000 00000005",  # number, controller epoch, leader, leader epoch
         "04 000000000000000100000002 00000004",  # isr, znode version
-        "04 000000000000000100000002 01 00",  # replicas, nobody offline, no tags
+        "04 000000000000000100000002 01 00",  # replicas, none of them offline, no tags
         "00",  # end of the topic
         "02 00000001 02 00002384 0268 0a504c41494e54455854 0000 00 037231 00",  # the broker
         "00",  # no tags: Type is left out

@@ -1,4 +1,4 @@
-"""The answer to Metadata is byte for byte what kio encodes, in every version, however much of it was kept."""
+"""The answer to Metadata has the same bytes as kio's encoding, in every version, whichever of its pieces were kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RPC 45 and 46: the shipped schema's bytes where it can say it, the draft's and our own where it can't."""
+"""RPC 45 and 46: the bytes of Kafka's schema, and in addition the draft's nulls and Shunter's tagged fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients ask is read as kio reads it; what nobody should send is refused before anything is allocated."""
+"""Clients' requests are decoded to the same values as by kio; malformed ones are refused before memory is allocated."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def value_of(kind: str) -> st.SearchStrategy[Any]:
 
 
 def entity_of(schema: Any) -> st.SearchStrategy[Any]:
-    """Any message that a schema allows."""
+    """Make any message that a schema allows."""
     chosen: dict[str, st.SearchStrategy[Any]] = {}
     for field in fields(schema):
         declared: Any = field.type
@@ -167,7 +167,7 @@ def test_a_huge_claim_in_a_small_frame_is_refused_fast(name: str) -> None:
 
 
 def test_a_huge_claim_takes_no_memory() -> None:
-    """kio alone asks for 16 GiB here and ends the process, which is why this one has a process of its own."""
+    """kio by itself would ask for 16 GiB here and end the process, so this test runs in a separate process."""
     api_key, version, body = HUGE["legacy"]
     bad, good = framed(api_key, version, body), framed(api_key, version, b"\x00" * 9)
     ran = subprocess.run(
@@ -215,7 +215,7 @@ def test_null_where_the_schema_has_none_is_refused() -> None:
 
 
 def test_bytes_behind_the_message_are_left_aside() -> None:
-    """As `RequestContext.parseRequest` does: librdkafka sends three too many where it asks for all topics."""
+    """As in `RequestContext.parseRequest`: librdkafka sends three bytes too many when it asks for all topics."""
     message = load_request_schema(60, 1)(include_cluster_authorized_operations=False, endpoint_type=1)
     assert decode_request(framed(60, 1, peer.written(message) + bytes(3)), LIMITS).message == message
 

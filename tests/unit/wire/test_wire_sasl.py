@@ -1,4 +1,4 @@
-"""PLAIN and SCRAM, both sides, by the examples of their RFCs; real clients and brokers are in tests/real."""
+"""PLAIN and SCRAM, client and server, by the examples of their RFCs. Tests with real peers are in tests/real."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""A refusal's sentence fits into the answers of every version, however long what it tells of is."""
+"""The message of a refusal fits into the answers of every version, however long the refused names are."""
 
 import pytest
 from kio.index import load_response_schema
@@ -9,7 +9,7 @@ from shunter.errors import RequestRejected
 from shunter.wire.requests import encode_message
 
 LONG = "x" * 32_767
-"""As long as a text of the older versions can be."""
+"""The longest text of the older versions."""
 
 
 @pytest.mark.parametrize("configs", [{"retention.ms": LONG}, {LONG: "1"}, {"message.format.version": LONG}])

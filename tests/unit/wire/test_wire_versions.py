@@ -50,7 +50,7 @@ def test_the_newest_that_everybody_takes() -> None:
 
 
 def test_brokers_older_than_3_0_look_the_controller_up():
-    """What 2.8.2 and 3.0 serve, as far as it tells them apart: DescribeTransactions came with 3.0."""
+    """The API that distinguishes 2.8.2 from 3.0: DescribeTransactions came with 3.0."""
     old = {18: (0, 3), 56: (0, 0), 61: (0, 0)}
     assert looks_controllers_up(old)
     assert not looks_controllers_up({**old, 65: (0, 0), 66: (0, 0)})

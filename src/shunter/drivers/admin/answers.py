@@ -1,4 +1,4 @@
-"""What kafka-python's Admin client answers, as values of ours; and its errors as ours."""
+"""Answers and errors of kafka-python's Admin client, converted to Shunter's values and errors."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from shunter.model.execution import ObservedPartition, ObservedTopic, ThrottleKe
 from shunter.model.partition import BrokerId
 
 FEATURE = "shunter"
-"""The feature that Shunter's own controller names in its ApiVersions."""
+"""The feature that Shunter's controller lists in its answer to ApiVersions."""
 _NAMED_CODES = {code.value: code for code in ErrorCode}
 _OWN_SOURCE = {"broker": "DYNAMIC_BROKER_CONFIG", "topic": "DYNAMIC_TOPIC_CONFIG"}
 
 
 class TopicsSeen(NamedTuple):
-    """Topics by name (None: absent), live brokers with their racks, the controller (-1: nobody said)."""
+    """Topics by name (None: absent), live brokers with their racks, the controller (-1: not known)."""
 
     topics: dict[str, ObservedTopic | None]
     brokers: dict[BrokerId, str | None]
@@ -28,14 +28,14 @@ class TopicsSeen(NamedTuple):
 
 
 class SettingsSeen(NamedTuple):
-    """Settings as set at the resource itself (None: not), and as in force."""
+    """Settings as set at the resource itself (None: not set there), and the effective settings."""
 
     own: dict[ThrottleKey, str | None]
     effective: dict[ThrottleKey, str | None]
 
 
 def topic_seen(found: Mapping[str, Any], min_isr: Mapping[str, int]) -> ObservedTopic | None:
-    """A topic of a Metadata answer; None: there is none of that name, or can be none."""
+    """Convert a topic of a Metadata answer; None if there is no such topic, or its name is not valid."""
     name, code = str(found["name"]), int(found["error_code"])
     if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         raise DriverError(f"not allowed to see topic {name}: needs Describe on Topic {name}", retriable=False)
@@ -63,16 +63,16 @@ def _topic_id(value: object) -> UUID | None:
 
 
 def check_described(kind: int, name: str, code: int, message: str | None) -> None:
-    """Pass over what is described, and what is gone.
+    """Check the error of one resource of a DescribeConfigs answer. A topic that does not exist is not an error.
 
     Args:
         kind: Kafka's `ConfigResourceType`.
         name: Of the topic or the broker.
-        code: Its error, in an answer whose other resources may be in order.
-        message: What the broker says of it.
+        code: The resource's error; other resources of the answer may have none.
+        message: The broker's message for it.
 
     Raises:
-        DriverError: its settings could not be read.
+        DriverError: the resource's settings could not be read.
     """
     if code in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
         return
@@ -84,7 +84,7 @@ def check_described(kind: int, name: str, code: int, message: str | None) -> Non
 
 
 def setting_seen(key: ThrottleKey, found: Mapping[str, Any] | None) -> tuple[str | None, str | None]:
-    """(set at the resource itself, in force)."""
+    """Return a setting's values: (set at the resource itself, effective)."""
     if found is None:
         return None, None
     effective = None if found.get("value") is None else str(found["value"])
@@ -97,28 +97,28 @@ def setting_seen(key: ThrottleKey, found: Mapping[str, Any] | None) -> tuple[str
 
 
 def code_of(error: Any) -> tuple[ErrorCode, str]:
-    """The error of one partition, and its name."""
+    """Return the error code of a library's error class, and the class's name."""
     if error is None:
         return ErrorCode.NONE, ""
     return _NAMED_CODES.get(int(error.errno), ErrorCode.UNKNOWN_SERVER_ERROR), str(error.__name__)
 
 
 def translated(what: str, permission: str, error: Exception) -> DriverError:
-    """An error of the client library as ours: whether to try again, and which permission is missing."""
+    """Convert an error of the client library: it says whether to try again, and which permission is missing."""
     if isinstance(error, kafka_errors.AuthorizationError):
         return DriverError(f"{what} is not allowed: needs {permission} ({type(error).__name__})", retriable=False)
     if isinstance(error, kafka_errors.SaslAuthenticationFailedError):
-        why = str(error).rpartition(f"{type(error).__name__}: ")[2]  # The library puts its own name before it, twice.
+        why = str(error).rpartition(f"{type(error).__name__}: ")[2]  # The library puts the class's name first, twice.
         return DriverError(f"{what}: the cluster does not let us in: {why}", retriable=False)
     if isinstance(error, kafka_errors.UnsupportedVersionError | kafka_errors.IncompatibleBrokerVersion):
         return DriverError(f"{what} is not known to this cluster (it came with Kafka 2.4): {error}", retriable=False)
     if isinstance(error, kafka_errors.KafkaConfigurationError):
         return DriverError(f"{what}: {error}", retriable=False)
-    # Everything else is the network, a controller that moves, or a broker that starts: it passes.
+    # All other errors come from the network, a controller that moves, or a broker that starts: they are temporary.
     return DriverError(f"{what} failed: {_named(error)}", retriable=True)
 
 
 def _named(error: Exception) -> str:
-    """An error with the name of its kind, once: the library's say it by themselves."""
+    """Return an error's text, with the name of its class once: the library's errors already begin with it."""
     name, told = type(error).__name__, str(error)
     return told if told.startswith(name) else f"{name}: {told}" if told else name

@@ -1,4 +1,4 @@
-"""The Admin API for tools, which do one thing after another: `KafkaPythonAdmin`, run on a loop of its own."""
+"""A blocking Admin API for tools: `KafkaPythonAdmin`, run on its own event loop."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class PartitionInfo(NamedTuple):
 
 
 class ReplicaDir(NamedTuple):
-    """Where a replica is, and where it is being moved to; its size in bytes."""
+    """A replica's log dir, the log dir that it is being moved to, and its size in bytes."""
 
     current: str | None
     future: str | None
@@ -42,20 +42,20 @@ class ReplicaDir(NamedTuple):
 
 
 class ReplicaDirs(NamedTuple):
-    """Where replicas are; those that their broker does not name are left out. `failed`: brokers that did not answer."""
+    """Log dirs of replicas, without those that their broker does not report. `failed`: brokers that did not answer."""
 
     found: dict[tuple[BrokerId, TopicPartition], ReplicaDir]
     failed: dict[BrokerId, str]
 
 
 class BlockingAdmin:
-    """A connected tool; a context manager. Every call raises `DriverError` where the cluster does not answer."""
+    """A tool's connection to a cluster; a context manager. Calls raise `DriverError` if the cluster does not answer."""
 
     def __init__(self, configuration: Mapping[str, Any]) -> None:
         """Connect.
 
         Raises:
-            DriverError: nobody answers, or we are not let in.
+            DriverError: no broker answers, or the login is refused.
         """
         self._runner = asyncio.Runner()
         self._open = True
@@ -74,32 +74,32 @@ class BlockingAdmin:
         self.close()
 
     def close(self) -> None:
-        """End all connections; again is in order."""
+        """Close all connections. It may be called again."""
         if self._open:
             self._open = False
             self._runner.run(self._admin.close())
             self._runner.close()
 
     def run(self, work: Callable[[KafkaPythonAdmin], Coroutine[Any, Any, _Answer]]) -> _Answer:
-        """Do something that is written for the loop, with the same connections."""
+        """Run a coroutine that uses the same connections."""
         return self._runner.run(work(self._admin))
 
-    # ---- who and what is there
+    # ---- nodes and topics
 
     def nodes(self) -> tuple[LiveNode, ...]:
         """Live nodes, by id."""
         return tuple(LiveNode(broker, rack) for broker, rack in self._runner.run(self._admin.brokers()).items())
 
     def cluster_id(self) -> str:
-        """As Kafka names itself."""
+        """The cluster's id."""
         return self._runner.run(self._admin.cluster_id())
 
     def is_shunter(self) -> bool:
-        """Whether the controller is Shunter's own."""
+        """Whether the controller is Shunter's."""
         return self._runner.run(self._admin.is_shunter())
 
     def topics(self, names: Collection[str]) -> dict[str, dict[int, PartitionInfo] | None]:
-        """Partitions of topics; None for one that does not exist."""
+        """Partitions of topics; None for a topic that does not exist."""
         known: dict[str, dict[int, PartitionInfo] | None] = dict.fromkeys(sorted(names))
         for topic in self._runner.run(self._admin.describe_topics(sorted(names))):
             code = int(topic["error_code"])
@@ -125,22 +125,22 @@ class BlockingAdmin:
         return tuple(self._runner.run(self._admin.topic_names()))
 
     def described(self, names: Collection[str]) -> list[dict[str, Any]]:
-        """Metadata of topics as clients get it, by name; those that are gone are left out."""
+        """Metadata of topics as clients get it, by name; topics that do not exist are left out."""
         found = self._runner.run(self._admin.describe_topics(sorted(names)))
         return [topic for topic in found if topic["error_code"] == 0]
 
     # ---- settings
 
     def topic_settings(self, names: Collection[str]) -> dict[str, dict[str, str]]:
-        """Settings in force of topics, where they are not Kafka's defaults."""
+        """Topics' effective settings, without those that are Kafka's defaults."""
         return self._runner.run(self._admin.topic_settings(sorted(names)))
 
     def read_settings(self, keys: Sequence[ThrottleKey]) -> dict[ThrottleKey, str | None]:
-        """Settings as they are set at the resources themselves; None: not."""
+        """Settings as they are set at the resources themselves; None: not set there."""
         return self._runner.run(self._admin.read_settings(keys)).own
 
     def write_settings(self, settings: Mapping[ThrottleKey, str | None]) -> dict[ThrottleKey, str]:
-        """Set (None: delete) settings; returns what was not set, and why.
+        """Set (None: delete) settings; return the settings that were not set, and why.
 
         Raises:
             DriverError: a permission is missing.
@@ -149,7 +149,7 @@ class BlockingAdmin:
         return {key: why.told for key, why in missing.items()}
 
     def not_in_force(self, settings: Mapping[ThrottleKey, str | None]) -> dict[ThrottleKey, str]:
-        """Wait until brokers tell of settings that were written; returns those that were not seen in time."""
+        """Wait until brokers report settings that were written; return those that were not reported in time."""
         return self._runner.run(self._admin.not_in_force(settings))
 
     # ---- reassignments
@@ -157,13 +157,13 @@ class BlockingAdmin:
     def alter_moves(
         self, changes: Mapping[TopicPartition, Replicas | None], options: AlterOptions
     ) -> dict[TopicPartition, Exception | None]:
-        """Begin moves, or (None) cancel them; returns each partition's refusal. See `KafkaPythonAdmin.alter_moves`."""
+        """Begin moves, or (None) cancel them; return each partition's refusal. See `KafkaPythonAdmin.alter_moves`."""
         return self._runner.run(self._admin.alter_moves(changes, options))
 
     def cancel_whole(
         self, topics: Collection[str] | None, options: AlterOptions
     ) -> dict[TopicPartition, Exception | None]:
-        """Cancel every reassignment of some topics, or (None) of all; Shunter's controller alone can do that."""
+        """Cancel every reassignment of some topics, or (None) of all; only Shunter's controller can do that."""
         return self._runner.run(self._admin.cancel_whole(topics, options))
 
     def list_moves(
@@ -175,7 +175,7 @@ class BlockingAdmin:
     # ---- log dirs
 
     def log_dirs(self, wanted: Iterable[tuple[BrokerId, TopicPartition]]) -> ReplicaDirs:
-        """Where replicas are; each broker is asked by itself."""
+        """Log dirs of replicas; each broker is asked by itself."""
         by_broker: dict[BrokerId, list[TopicPartition]] = {}
         for broker, tp in wanted:
             by_broker.setdefault(broker, []).append(tp)

@@ -1,6 +1,6 @@
-"""Whether brokers answer where they were said to be, and if not, what is there instead: in seconds, before anything else.
+"""Checks within seconds whether brokers answer at the given addresses, and if not, what answers there instead.
 
-The client library tries for a quarter of a minute, and says only that it found nobody.
+The client library would try for a quarter of a minute, and report only that it found no broker.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from shunter.errors import DriverError
 
 WITHIN_S = 3.0
 _API_VERSIONS = struct.pack(">ihhih", 12, 18, 0, 1, 2) + b"sh"
-"""ApiVersions, version 0, correlation 1, client `sh`, with its length: every broker since 0.10 answers it to anybody."""
+"""ApiVersions, version 0, correlation 1, client `sh`, with its length. Brokers since 0.10 answer it without a login."""
 _METADATA = 3
 _HTTP = "speaks HTTP, not Kafka's protocol"
 
 
 def probe(servers: Sequence[str], protocol: str) -> list[str]:
-    """See that one of these servers is a broker; gives those that are.
+    """Return those of these servers that are brokers.
 
     Args:
         servers: `HOST:PORT` each.
-        protocol: Kafka's name; what speaks TLS is only knocked at, for the handshake is the library's business.
+        protocol: Kafka's name. If it is TLS, this function only connects: the library makes the handshake.
 
     Raises:
-        DriverError: none is; says of each what is there.
+        DriverError: none of them is a broker; the message says of each server what answers there.
     """
     found = look_at(servers, protocol)
     answering = [server for server, reason in found.items() if reason is None]
@@ -38,14 +38,14 @@ def probe(servers: Sequence[str], protocol: str) -> list[str]:
 
 
 def look_at(servers: Sequence[str], protocol: str) -> dict[str, str | None]:
-    """What is wrong with each of these servers; None: nothing."""
+    """Return what is wrong with each of these servers; None: nothing."""
     with ThreadPoolExecutor(max(1, len(servers))) as pool:
         reasons = pool.map(lambda server: look(server, knock="SSL" in protocol), servers)
         return dict(zip(servers, reasons, strict=True))
 
 
 def look(server: str, *, knock: bool) -> str | None:
-    """What is wrong with a server; None: nothing."""
+    """Return what is wrong with a server; None: nothing. `knock`: only connect, and send nothing."""
     host, _colon, port = server.rpartition(":")
     if not host or not port.isdigit():
         return "is no HOST:PORT"
@@ -70,7 +70,7 @@ def look(server: str, *, knock: bool) -> str | None:
 
 
 def _read(connection: socket.socket) -> bytes:
-    """A whole answer of Kafka's, or the first bytes of whatever else it is."""
+    """Read a whole answer of Kafka, or the first bytes of an answer in another protocol."""
     answer = b""
     while len(answer) < 4 or (answer[:1] == b"\0" and len(answer) < 4 + struct.unpack(">i", answer[:4])[0]):
         more = connection.recv(65_536)
@@ -100,13 +100,13 @@ def _judge(answer: bytes, host: str, port: int) -> str | None:
 
 
 def _is_zookeeper(host: str, port: int) -> bool:
-    """Whether a port that hung up knows ZooKeeper's words; it names itself also where they are not allowed."""
+    """Whether a port that closed the connection is ZooKeeper's: it names itself even if it does not allow `srvr`."""
     told = _told(host, port, b"srvr")
     return b"ookeeper" in told or b"whitelist" in told
 
 
 def _told(host: str, port: int, asked: bytes) -> bytes:
-    """Send these bytes; the first bytes of the answer, b"" where nothing comes within a second."""
+    """Send these bytes; return the first bytes of the answer, or b"" if none come within a second."""
     try:
         with socket.create_connection((host.strip("[]"), port), timeout=1.0) as connection:
             connection.sendall(asked)

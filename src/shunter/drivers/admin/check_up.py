@@ -1,4 +1,4 @@
-"""Looks a live cluster over for a check-up: each part by itself, for what can't be read must not hide the rest."""
+"""Reads a live cluster for a check-up, each part by itself: a part that can't be read must not hide the others."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _LISTENERS = (
 _NO_LOG_DIRS: tuple[CheckedLogDir, ...] = ()
 _NO_MOVES: dict[TopicPartition, OngoingReassignment] = {}
 _OPERATIONS = {3: "READ", 7: "ALTER", 8: "DESCRIBE", 10: "DESCRIBE_CONFIGS", 11: "ALTER_CONFIGS"}
-"""Kafka's operations that commands need, by their codes."""
+"""Code -> name, of those of Kafka's operations that Shunter's commands need."""
 _ABSENT = (kafka_errors.IncompatibleBrokerVersion, kafka_errors.UnsupportedVersionError)
 
 
 @dataclass(slots=True)
 class _Visit:
-    """One visit to a cluster, and what could not be read in it."""
+    """One reading of a cluster, with the parts that could not be read, and why."""
 
     admin: KafkaPythonAdmin
     unread: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
@@ -54,11 +54,11 @@ class _Visit:
         *,
         within_s: float = READ_WITHIN_S,
     ) -> Answer:
-        """Read one part with the client; if it can't be read, note why, and give something in its place."""
+        """Read one part with the client; if it can't be read, note why, and return `otherwise`."""
         return await self.noted(what, self.admin.ask(what, permission, work, within_s=within_s), otherwise)
 
     async def noted(self, what: str, answer: Awaitable[Answer], otherwise: Answer) -> Answer:
-        """Wait for an answer; if there is none, note why, and give something in its place."""
+        """Wait for an answer; if there is none, note why, and return `otherwise`."""
         try:
             return await answer
         except DriverError as error:
@@ -67,10 +67,10 @@ class _Visit:
 
 
 async def take_check_up(admin: KafkaPythonAdmin) -> CheckUp:
-    """Look a cluster over once: ask each broker, and knock at each listener.
+    """Read a cluster once: ask each broker, and try to connect to each listener.
 
     Raises:
-        DriverError: nobody tells who is in the cluster.
+        DriverError: no broker answers which brokers are in the cluster.
     """
     described = await admin.ask("DescribeCluster", "Describe on Cluster", lambda client: client.describe_cluster())
     visit = _Visit(admin)
@@ -108,12 +108,12 @@ async def _broker(
 
 
 def _release(client: Any, broker: BrokerId) -> str:
-    """The release of Kafka whose APIs a broker has: the greatest that the library knows and that it suits."""
+    """Return the broker's release of Kafka: the newest release known to the library that its APIs fit."""
     return ".".join(str(number) for number in client.get_broker_version_data(broker).broker_version)
 
 
 async def _listeners(visit: _Visit, addresses: Mapping[BrokerId, str]) -> dict[BrokerId, tuple[CheckedListener, ...]]:
-    """What each broker advertises, knocked at from here all at the same time."""
+    """Read the listeners that each broker advertises, and try to connect to all of them at the same time."""
     asked: list[tuple[BrokerId, str, str, bool]] = []
     for broker, address in sorted(addresses.items()):
         told = await visit.part(
@@ -132,13 +132,13 @@ async def _listeners(visit: _Visit, addresses: Mapping[BrokerId, str]) -> dict[B
 
 
 def _knock(doors: Sequence[tuple[str, bool]]) -> list[str | None]:
-    """What is wrong with each address, if anything; all are tried at the same time. Blocks."""
+    """Return what is wrong with each address, or None. All addresses are tried at the same time. Blocks."""
     with ThreadPoolExecutor(max(1, min(32, len(doors)))) as pool:
         return list(pool.map(lambda door: look(door[0], knock=door[1]), doors))
 
 
 def _advertised(client: Any, broker: BrokerId) -> list[tuple[str, str, bool]]:
-    """Name, address, and whether it speaks TLS, of each listener that a broker advertises."""
+    """Return (name, address, whether it speaks TLS) of each listener that a broker advertises."""
     resource = ConfigResource(ConfigResourceType.BROKER, str(broker), list(_LISTENERS))
     found = client.describe_configs([resource], config_filter="all")["broker"][str(broker)]
     values = {name: str(setting["value"] or "") for name, setting in found.items()}
@@ -197,14 +197,14 @@ def _partitions(topic: Any) -> dict[int, ObservedPartition]:
 
 
 def named_operations(codes: Iterable[int] | None) -> frozenset[str] | None:
-    """The names of those of Kafka's operations that commands need; None: it is not told what we may do."""
+    """Return the names of the allowed operations that Shunter's commands need; None if the broker did not list them."""
     return None if codes is None else frozenset(_OPERATIONS[code] for code in codes if code in _OPERATIONS)
 
 
 def _quorum(client: Any) -> tuple[BrokerId, int | None] | None:
-    """The leader of the metadata quorum, and how far its clock is ahead of ours; None: there is no quorum.
+    """Return the leader of the metadata quorum, and by how much its clock is ahead of this one; None without a quorum.
 
-    The leader tells by its own clock when each voter fetched last, which each of them does every half second or so.
+    The leader reports, by its own clock, when each voter fetched last. Each voter fetches about every half second.
     """
     try:
         before = time.time()

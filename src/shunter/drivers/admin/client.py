@@ -1,4 +1,4 @@
-"""kafka-python's Admin client as we use it: it asks one broker for metadata, and says why no broker lets it in."""
+"""kafka-python's Admin client, changed in two ways: it asks one broker for metadata, and reports why a login fails."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
 
 class PinnedAdminClient(KafkaAdminClient):  # type: ignore[misc]
-    """Asks one broker for metadata as long as it lives: each broker's metadata only move on, but some are late.
+    """Asks the same broker for metadata while it answers: a broker's metadata never go back, but some brokers are late.
 
-    Asking whoever is least busy, as the library does, would show a partition as it was before and then again as it is.
+    The library would ask the least busy broker each time, and so could return an older state after a newer one.
     """
 
     pinned: BrokerId | None = None
@@ -41,12 +41,12 @@ class PinnedAdminClient(KafkaAdminClient):  # type: ignore[misc]
         return metadata
 
     def known_to(self, broker: BrokerId, topics: Sequence[str]) -> list[str]:
-        """Which of these topics a broker knows."""
+        """Return those of these topics that a broker knows."""
         found = self._manager.run(self._metadata_from, broker, topics)["topics"]
         return [str(topic["name"]) for topic in found if topic["error_code"] == 0]
 
     def replicas_at(self, broker: BrokerId, topics: Sequence[str]) -> dict[TopicPartition, Replicas]:
-        """Where a broker believes the replicas of these topics to be; topics that it does not know are left out."""
+        """Return the replicas of these topics by one broker's metadata; topics that it does not know are left out."""
         found = self._manager.run(self._metadata_from, broker, topics)["topics"]
         return {
             TopicPartition(str(topic["name"]), int(partition["partition_index"])): tuple(partition["replica_nodes"])
@@ -56,7 +56,7 @@ class PinnedAdminClient(KafkaAdminClient):  # type: ignore[misc]
         }
 
     def all_topics(self) -> list[Any]:
-        """All topics that we may see, with the operations that we may do on each. Blocks."""
+        """Return all topics that this user may see, with the operations that the user may do on each. Blocks."""
         request = MetadataRequest(
             topics=None,
             allow_auto_topic_creation=False,
@@ -67,7 +67,7 @@ class PinnedAdminClient(KafkaAdminClient):  # type: ignore[misc]
         return [topic for topic in found if topic.error_code == 0]
 
     def described_by(self, broker: BrokerId, resources: Sequence[ConfigResource]) -> dict[str, dict[str, Any]]:
-        """Settings as one broker tells them, by kind and name of the resource."""
+        """Return settings as one broker reports them, by kind and name of the resource."""
         found: dict[str, dict[str, Any]] = self._manager.run(self._described_by, broker, resources)
         return found
 
@@ -78,7 +78,7 @@ class PinnedAdminClient(KafkaAdminClient):  # type: ignore[misc]
 
     @classmethod
     def _describe_configs_process_responses(cls, responses: Iterable[Any], config_filter: str = "modified") -> Any:
-        """Not as the library does, which passes over errors: what could not be read would look as if it were not set."""
+        """Raise the errors that the library ignores: otherwise an unreadable setting would seem not to be set."""
         answered = list(responses)
         for response in answered:
             for result in response.results:
@@ -87,34 +87,34 @@ class PinnedAdminClient(KafkaAdminClient):  # type: ignore[misc]
 
 
 REFUSALS_AT_MOST = 3
-"""So often a login may be refused: a broker may not know yet of a user that was just made."""
+"""So many refused logins end the attempt to connect: a broker may not know yet about a user that was just created."""
 
 
 class _Connections(KafkaConnectionManager):  # type: ignore[misc]
-    """The library's, but it hears why a broker refuses a login, and takes the third refusal for an answer.
+    """The library's connections, which here keep the reason of a refused login, and stop after `REFUSALS_AT_MOST`.
 
-    A broker says why and hangs up. When both arrive together, the library forgets what it has read. And it would try again
-    until its time is over.
+    A broker sends the reason and closes the connection. If both arrive together, the library drops the bytes that it
+    has read. And the library would try again until its time is over.
     """
 
     def __init__(self, *arguments: Any, **configuration: Any) -> None:
         super().__init__(*arguments, **configuration)
         self.refusals: list[Exception] = []
         self.connects = True
-        """Until the cluster is found; whoever was let in once tries again for as long as the library likes."""
+        """True until the cluster is found. After that, refused logins are left to the library's own retries."""
 
     def get_connection(self, *arguments: Any, **options: Any) -> Any:
-        """As the library's."""
+        """See the library's method."""
         connection = super().get_connection(*arguments, **options)
         connection.init_future.add_errback(self._failed)
         return connection
 
     def _failed(self, error: Exception) -> None:
         refused = isinstance(error, kafka_errors.SaslAuthenticationFailedError | kafka_errors.AuthorizationError)
-        if refused and all(error is not known for known in self.refusals):  # Two of them compare as equal.
+        if refused and all(error is not known for known in self.refusals):  # By identity: two errors compare as equal.
             self.refusals.append(error)
         if len(self.refusals) >= REFUSALS_AT_MOST and self.connects:
-            self.closed = True  # Its own loop looks at this; `close` is for other threads.
+            self.closed = True  # The library's loop checks this flag; `close` is for other threads.
 
     async def _build_transport(self, *arguments: Any, **options: Any) -> Any:
         transport = await super()._build_transport(*arguments, **options)
@@ -122,7 +122,7 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc]
 
         def received() -> tuple[bytes, Exception | None]:
             data, error = receive()
-            return data, (None if data else error)  # The next read comes to the same end.
+            return data, (None if data else error)  # The next read returns the error again.
 
         transport._sock_recv = received  # noqa: SLF001
         return transport
@@ -134,14 +134,14 @@ def _net_client(**configuration: Any) -> KafkaNetClient:
 
 
 class _Overheard(logging.Handler):
-    """Keeps the errors that the library logs while it connects: it raises none of them, and goes on trying in silence."""
+    """Keeps the errors that the library logs while it connects: it does not raise them, and silently tries again."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.errors: list[BaseException] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the errors among what is logged."""
+        """Keep the errors in a log record."""
         found = record.args if isinstance(record.args, tuple) else ()
         self.errors.extend(argument for argument in found if isinstance(argument, BaseException))
         if record.exc_info is not None and record.exc_info[1] is not None:
@@ -149,15 +149,15 @@ class _Overheard(logging.Handler):
 
 
 def connected(configuration: Mapping[str, Any]) -> Any:
-    """A client that has found the cluster.
+    """Connect a client, and return it when it has found the cluster.
 
     Raises:
-        DriverError: nobody answers in time, who answers does not let us in, a certificate can't be read, or there is no
-            token to be had.
+        DriverError: no broker answers in time, the login is refused, a certificate can't be read, or no token can be
+            fetched.
     """
     _check_certificates(configuration)
     if isinstance(tokens := configuration.get(PROVIDER), BearerTokens):
-        tokens.token()  # The library would try again and again, and say only that nobody answers.
+        tokens.token()  # Without a token the library would try again and again, and report only that no broker answers.
     overheard = _Overheard()
     listened = logging.getLogger("kafka.net")
     listened.addHandler(overheard)
@@ -166,7 +166,7 @@ def connected(configuration: Mapping[str, Any]) -> Any:
         client.__init__(**configuration, kafka_client=_net_client)
     except Exception as error:
         if hasattr(client, "_net"):
-            client._net.stop()  # noqa: SLF001  its thread would go on trying
+            client._net.stop()  # noqa: SLF001  otherwise its thread tries again for ever
         if hasattr(client, "_manager") and client._manager.refusals:  # noqa: SLF001
             raise translated("connecting", "", client._manager.refusals[-1]) from error  # noqa: SLF001
         heard = [one for one in overheard.errors if not isinstance(one, kafka_errors.KafkaTimeoutError)]
@@ -178,7 +178,7 @@ def connected(configuration: Mapping[str, Any]) -> Any:
 
 
 def _check_certificates(configuration: Mapping[str, Any]) -> None:
-    """Read them once ourselves: the library would try again and again, or ask the terminal for a key's password."""
+    """Read the certificates once: the library would try again and again, or ask the terminal for a key's password."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     authority, chain = configuration.get("ssl_cafile"), configuration.get("ssl_certfile")
     try:
@@ -196,7 +196,7 @@ def _check_certificates(configuration: Mapping[str, Any]) -> None:
 
 
 def _why_not(configuration: Mapping[str, Any], error: Exception, overheard: Sequence[BaseException]) -> DriverError:
-    """Why the library found no cluster, by what it logged: it says itself only that it found none."""
+    """Build the error that says why the library found no cluster, from what it logged: its own error has no reason."""
     protocol = configuration.get("security_protocol", "PLAINTEXT")
     told = " ".join(str(heard) for heard in overheard)
     hung_up = "disconnected" in told or "reset by peer" in told or "alert" in told
@@ -205,7 +205,7 @@ def _why_not(configuration: Mapping[str, Any], error: Exception, overheard: Sequ
             f"the cluster's certificate is not trusted ({overheard[-1]}): is its authority in ssl.truststore.location?"
         )
     elif "sasl_mechanism" in configuration and hung_up:
-        # Brokers hang up on a wrong password, and the library does not see why.
+        # Brokers close the connection after a wrong password, and the library does not see the reason.
         why = "the cluster does not let us in: it hung up while we logged in; are user name and password right?"
         why += f" Does that listener take sasl.mechanism {configuration['sasl_mechanism']}?"
     elif "SSL" in protocol and hung_up and "ssl_certfile" not in configuration:
@@ -224,12 +224,12 @@ def _why_not(configuration: Mapping[str, Any], error: Exception, overheard: Sequ
 
 
 def known_addresses(client: Any) -> list[str]:
-    """`HOST:PORT` of the brokers that the library has heard of."""
-    return [f"{broker.host}:{broker.port}" for broker in client._manager.cluster.brokers()]  # noqa: SLF001  it tells nobody
+    """Return `HOST:PORT` of the brokers that the library knows."""
+    return [f"{broker.host}:{broker.port}" for broker in client._manager.cluster.brokers()]  # noqa: SLF001  not public
 
 
 def is_shunters(client: KafkaAdminClient) -> bool:
-    """Whether the controller is Shunter's own, which names the feature `shunter` in its ApiVersions. Blocks."""
+    """Whether the controller is Shunter's, which lists the feature `shunter` in its answer to ApiVersions. Blocks."""
     try:
         return FEATURE in client.describe_features(send_request_to_controller=True)
     except (kafka_errors.IncompatibleBrokerVersion, kafka_errors.UnsupportedVersionError):

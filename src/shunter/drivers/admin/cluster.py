@@ -1,7 +1,7 @@
-"""The Admin API behind a protocol, and kafka-python's client behind that: what the executor and the tools ask of a cluster.
+"""The Admin API for the executor and the tools: `AdminClient` on top of kafka-python's client.
 
-kafka-python blocks; every call runs in a thread. Its private face is touched in this folder alone: the controller that it
-remembers must be forgotten when that broker dies, which it does not do by itself.
+kafka-python blocks, so every call runs in a thread. Only this folder uses private names of the library. For instance,
+the library does not forget its controller when that broker dies, so this module does.
 """
 
 from __future__ import annotations
@@ -55,44 +55,44 @@ THREADS = 16
 CLOSE_WITHIN_S = 5.0
 READ_WITHIN_S = 12.0
 WRITE_WITHIN_S = 25.0
-"""The library waits for ever for a broker that refuses connections; we give a call up after so long."""
+"""Time limits of calls that read or write: the library waits for ever for a broker that refuses connections."""
 PATIENCE_S = 60.0
-"""A tool goes on asking for so long, as Apache's clients do (`default.api.timeout.ms`)."""
+"""How long a tool asks again, as Apache's clients do (`default.api.timeout.ms`)."""
 AGAIN_S = 0.5
 UNSENT_AGAIN = 2
-"""How often a request that no broker has seen is tried again at once: the library may have chosen one that has just died."""
+"""How often a request that was not sent is tried again at once: the library may have chosen a broker that just died."""
 UNSENT_FOR_S = 10.0
-"""How long a tool, which has no next turn, goes on with that: until its session ends, a dead broker (9 s by default) is
-named as the controller of a KRaft cluster as often as any other."""
+"""How long a tool tries such a request again, because a tool has no next turn. A dead broker's session lasts 9 s by
+default; until it ends, a KRaft cluster names the dead broker as its controller as often as any other broker."""
 BROKER_WITHIN_S = 8.0
-"""A broker that does not tell its log dirs by then is passed over until the next time."""
+"""A broker that does not answer about its log dirs within this time is left out until the next turn."""
 
 
 class KafkaPythonAdmin:
     """`AdminClient` over kafka-python 3."""
 
     patient = False
-    """Whether this is a tool's client, which goes on for a while where the broker that was chosen has died."""
+    """Whether this is a tool's client, which asks again for a while if the broker that the library chose has died."""
 
     def __init__(self, configuration: Mapping[str, Any], answering: Sequence[str] = ()) -> None:
         """Connect.
 
         Args:
             configuration: kafka-python's names (`formats.client_properties` makes them from Apache's).
-            answering: Those of its bootstrap servers that answer; () if nobody has looked.
+            answering: Those of its bootstrap servers that answer; () if that was not checked.
 
         Raises:
-            DriverError: nobody answers, or who answers does not let us in.
+            DriverError: no broker answers, or the login is refused.
         """
         self._configuration = dict(configuration)
-        # The library chooses one by chance, and would wait for one that hangs.
+        # The library chooses a bootstrap server at random, and would wait for one that hangs.
         self._client: Any = connected(
             self._configuration | ({"bootstrap_servers": list(answering)} if answering else {})
         )
         self._replacing = False
         self._observer = MetadataObserver()
-        self._shunter = (-1e9, False)  # When the controller was asked who it is, and whether it is Shunter's.
-        # Threads of our own: calls that hang on a dead broker must not keep the journal from being written.
+        self._shunter = (-1e9, False)  # When the controller was last asked, and whether it is Shunter's.
+        # Separate threads: calls that hang on a dead broker must not keep the journal from being written.
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="admin")
 
     @classmethod
@@ -100,11 +100,11 @@ class KafkaPythonAdmin:
         """Connect without blocking the loop.
 
         Args:
-            configuration: As `__init__` takes it.
-            patient: Go on for a while where the library chooses a broker that has died.
+            configuration: See `__init__`.
+            patient: Ask again for a while if the library chooses a broker that has died.
 
         Raises:
-            DriverError: no broker answers, which is told within seconds; or who answers does not let us in.
+            DriverError: no broker answers (raised within seconds), or the login is refused.
         """
         answering = await asyncio.to_thread(probe, _servers(configuration), _protocol(configuration))
         made = await asyncio.to_thread(cls, configuration, answering)
@@ -122,12 +122,15 @@ class KafkaPythonAdmin:
                 if not _was_not_sent(error):
                     raise
                 unsent.append(error)
-        raise unsent[0]  # The later ones say only that the library does not connect to that broker for a moment.
+        raise unsent[0]  # Later errors say only that the library does not connect to that broker for a moment.
 
     async def _ask_any(
         self, what: str, permission: str, work: Callable[[], Answer], *, within_s: float = READ_WITHIN_S
     ) -> Answer:
-        """As `_call`, for questions that any broker answers: a tool asks until it meets one that is alive, or says who is not."""
+        """As `_call`, for requests that any broker answers. A tool repeats them until a live broker answers.
+
+        If no broker answers in time, the error says which brokers do not answer.
+        """
         clock = asyncio.get_running_loop().time
         give_up_s = clock() + UNSENT_FOR_S
         while True:
@@ -141,7 +144,7 @@ class KafkaPythonAdmin:
             await asyncio.sleep(AGAIN_S)
 
     async def _told_servers(self) -> str:
-        """Which brokers answer now, and what is wrong with the others."""
+        """Say which brokers answer now, and what is wrong with the others."""
         servers = list(dict.fromkeys([*_servers(self._everybody()), *known_addresses(self._client)]))
         found = await asyncio.to_thread(look_at, servers, _protocol(self._configuration))
         told = [f"{server} {reason or 'answers'}" for server, reason in found.items()]
@@ -150,7 +153,7 @@ class KafkaPythonAdmin:
     async def _call_once(self, what: str, permission: str, work: Callable[[], Answer], within_s: float) -> Answer:
         client = self._client
         try:
-            # Not wait_for: under Python 3.11 it swallows a cancellation that comes when the work is just done.
+            # Not wait_for: in Python 3.11 it loses a cancellation that comes at the moment when the work is done.
             async with asyncio.timeout(within_s):
                 return await self._in_thread(work)
         except TimeoutError as error:
@@ -160,36 +163,36 @@ class KafkaPythonAdmin:
             raise
         except Exception as error:
             if not isinstance(error, kafka_errors.AuthorizationError):
-                client._controller_id = None  # noqa: SLF001  it remembers a dead controller for ever
+                client._controller_id = None  # noqa: SLF001  the library would remember a dead controller for ever
                 client.pinned = None
             if isinstance(error, kafka_errors.UnknownBrokerIdError):
                 await self._learn_brokers(client)
             raise translated(what, permission, error) from error
 
     async def _learn_brokers(self, client: Any) -> None:
-        """Let the library refresh its list of brokers: it would take minutes to hear of a broker that came back."""
-        manager = client._manager  # noqa: SLF001  its metadata are refreshed every five minutes, or when it stumbles
+        """Refresh the library's list of brokers: otherwise the library would not know a returned broker for minutes."""
+        manager = client._manager  # noqa: SLF001  it refreshes metadata every five minutes, or after some errors
         with contextlib.suppress(TimeoutError, kafka_errors.KafkaError, RuntimeError, OSError):
             async with asyncio.timeout(BROKER_WITHIN_S):
                 await self._in_thread(lambda: manager.run(manager.cluster.refresh_metadata))
 
     async def _replace(self, stuck: Any) -> None:
-        """Take a new client for one that waits for a dead broker; closing the old one sets its threads free."""
+        """Replace a client that waits for a dead broker. Closing the old client frees its threads."""
         if self._client is not stuck or self._replacing:
             return
         self._replacing = True
         try:
             async with asyncio.timeout(WRITE_WITHIN_S):
                 self._client = await self._in_thread(lambda: connected(self._everybody()))
-        except Exception:  # noqa: BLE001  whatever it is, the old client may still come round
+        except Exception:  # noqa: BLE001  whatever the error, the old client may still recover
             return
         finally:
             self._replacing = False
-        # Closing may wait for the dead broker too: a thread of its own does it, and nothing waits for that thread.
+        # Closing may wait for the dead broker too, so a separate thread does it, and no code waits for the thread.
         threading.Thread(target=stuck.close, daemon=True).start()
 
     def _everybody(self) -> dict[str, Any]:
-        """How to connect: the servers that were named, and all that were seen since, for the named ones may have died."""
+        """Return the configuration with the named servers and all brokers seen since: the named ones may have died."""
         servers = dict.fromkeys([*_servers(self._configuration), *self._observer.addresses])
         return self._configuration | {"bootstrap_servers": list(servers)}
 
@@ -199,23 +202,23 @@ class KafkaPythonAdmin:
     async def ask(
         self, what: str, permission: str, work: Callable[[Any], Answer], *, within_s: float = READ_WITHIN_S
     ) -> Answer:
-        """Ask something that one command alone needs: `work` gets the client, and may block.
+        """Make a request that only one command needs: `work` gets the client, and may block.
 
         Raises:
-            DriverError: nobody answered in time, or `permission` is missing.
+            DriverError: no broker answered in time, or `permission` is missing.
         """
         return await self._call(what, permission, lambda: work(self._client), within_s=within_s)
 
     async def cluster_id(self) -> str:
-        """The cluster's id."""
+        """Return the cluster's id."""
         described = await self._ask_any("DescribeCluster", "Describe on Cluster", self._client.describe_cluster)
         return str(described["cluster_id"])
 
     async def is_shunter(self) -> bool:
-        """Whether the controller names the feature `shunter` in its ApiVersions; looked at again after a while.
+        """Whether the controller lists the feature `shunter` in its answer to ApiVersions; asked again after a while.
 
-        A controller may change between the look and a request: Apache's passes over tagged fields that it does not
-        know, and what is left of ours means the same to it.
+        Another controller may lead between this answer and a request. An Apache controller ignores unknown tagged
+        fields, and the rest of Shunter's request means the same to it.
         """
         now = time.monotonic()
         asked_at, known = self._shunter
@@ -226,12 +229,12 @@ class KafkaPythonAdmin:
         return known
 
     async def topic_names(self) -> list[str]:
-        """Names of all topics, sorted."""
+        """Return the names of all topics, sorted."""
         names = await self._ask_any("Metadata", "Describe on Topic", self._client.list_topics)
         return sorted(str(name) for name in names)
 
     async def list_reassignments(self) -> dict[TopicPartition, OngoingReassignment]:
-        """Every reassignment under way."""
+        """Return all reassignments under way."""
 
         def ask() -> dict[TopicPartition, OngoingReassignment]:
             return {
@@ -244,17 +247,17 @@ class KafkaPythonAdmin:
         return await self._ask_any("ListPartitionReassignments", "Describe on Cluster", ask)
 
     async def observe_topics(self, names: Sequence[str], *, sure: bool = False) -> TopicsSeen:
-        """Metadata of topics, and which brokers are up; where it is to be `sure`, it fails while brokers disagree."""
+        """Read the metadata of topics, and which brokers are up. If `sure`, the call fails while brokers disagree."""
         return await self._ask_any(
             "Metadata", "Describe on Topic", lambda: self._observer.observe(self._client, names, sure=sure)
         )
 
     async def observe_log_dirs(self, asked: Mapping[BrokerId, Sequence[TopicPartition]]) -> LogDirsSeen:
-        """Sizes of replicas and space of log dirs, broker by broker; a broker that does not answer is left out."""
+        """Read sizes of replicas and space of log dirs, per broker; brokers that do not answer are in `failed`."""
         return await gather_log_dirs(asked, lambda broker: self._log_dirs_of(broker, asked[broker]), take_log_dirs)
 
     async def _log_dirs_of(self, broker: BrokerId, partitions: Sequence[TopicPartition]) -> list[dict[str, Any]] | str:
-        """What a broker tells, or why it does not."""
+        """Return a broker's answer about its log dirs, or why there is none."""
         try:
             async with asyncio.timeout(BROKER_WITHIN_S):
                 return await self._call(
@@ -270,7 +273,7 @@ class KafkaPythonAdmin:
             return str(error)
 
     async def read_settings(self, keys: Sequence[ThrottleKey]) -> SettingsSeen:
-        """Settings of brokers and topics."""
+        """Read settings of brokers and topics."""
         return await self._call(
             "DescribeConfigs",
             "DescribeConfigs on Cluster (brokers) and on Topic (topics)",
@@ -280,9 +283,9 @@ class KafkaPythonAdmin:
     async def alter_reassignments(
         self, targets: Sequence[tuple[TopicPartition, Replicas | None]]
     ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
-        """RPC 45; the controller is found anew when it moved."""
+        """Send RPC 45. If the controller has moved, the library finds it again."""
         if await self.is_shunter():
-            # The executor takes the steps itself: each is asked for all at once, and null restores the originals.
+            # The executor takes the steps itself: so each step is one reassignment all at once, and null rolls back.
             from shunter.drivers.admin.reassignments import AlterOptions  # noqa: PLC0415  as in `alter_moves`
 
             options = AlterOptions(strategy=Strategy.ALL_AT_ONCE, intervention=Intervention.ROLL_BACK)
@@ -303,7 +306,7 @@ class KafkaPythonAdmin:
     async def alter_settings(
         self, settings: Sequence[tuple[ThrottleKey, str | None]], still_ours: StillOurs = always
     ) -> dict[ThrottleKey, str]:
-        """IncrementalAlterConfigs, and brokers seen to have applied it; returns what went wrong."""
+        """Send IncrementalAlterConfigs, and wait until brokers have applied the settings; return the errors."""
         refused = await self.write_settings(settings, still_ours)
         errors = {key: why.told for key, why in refused.items()}
         return errors | await self.not_in_force({key: value for key, value in settings if key not in errors})
@@ -311,7 +314,7 @@ class KafkaPythonAdmin:
     async def write_settings(
         self, settings: Sequence[tuple[ThrottleKey, str | None]], still_ours: StillOurs = always
     ) -> dict[ThrottleKey, NotSet]:
-        """IncrementalAlterConfigs, topics first; returns what was not set.
+        """Send IncrementalAlterConfigs, topics first; return the settings that were not set.
 
         Raises:
             DriverError: a permission is missing.
@@ -323,7 +326,7 @@ class KafkaPythonAdmin:
         return errors
 
     async def write_patiently(self, settings: Mapping[ThrottleKey, str | None]) -> dict[ThrottleKey, NotSet]:
-        """As `write_settings`, for a tool, which has no next turn: a write without an answer is sent again while its broker lives.
+        """As `write_settings`, for a tool, which has no next turn: repeats unanswered writes while the broker is up.
 
         Raises:
             DriverError: a permission is missing.
@@ -342,16 +345,16 @@ class KafkaPythonAdmin:
         return missing
 
     async def not_in_force(self, settings: Mapping[ThrottleKey, str | None]) -> dict[ThrottleKey, str]:
-        """Wait until brokers tell of settings that were written; returns those that were not seen in time."""
+        """Wait until brokers report settings that were written; return those that were not reported in time."""
         return await not_seen_in_force(settings, await self.brokers(), self._settings_at) if settings else {}
 
     async def brokers(self) -> dict[BrokerId, str | None]:
-        """Live brokers and their racks, by id."""
+        """Return live brokers and their racks, by id."""
         described = await self._ask_any("DescribeCluster", "Describe on Cluster", self._client.describe_cluster)
         return live_brokers(described)
 
     async def _settings_at(self, broker: BrokerId, keys: Sequence[ThrottleKey]) -> dict[ThrottleKey, str | None]:
-        """What one broker tells of settings; those that it does not tell of are left out."""
+        """Read settings from one broker; settings that it does not report are left out."""
         try:
             async with asyncio.timeout(BROKER_WITHIN_S):
                 return await self._call(
@@ -375,10 +378,10 @@ class KafkaPythonAdmin:
             return {ThrottleKey(kind, name, each): unanswered for (kind, name), values in group for each in values}
         return refusals(group, answered)
 
-    # ---- what the tools ask besides
+    # ---- requests of the tools
 
     async def describe_topics(self, names: Sequence[str]) -> list[dict[str, Any]]:
-        """Metadata of topics as any broker tells them, by name; a topic that does not exist has its error code."""
+        """Read the metadata of topics from any broker, by name; a topic that does not exist has an error code."""
         if not names:
             return []
         found = await self._ask_any(
@@ -387,20 +390,20 @@ class KafkaPythonAdmin:
         return sorted(found, key=lambda topic: str(topic["name"]))
 
     async def topic_settings(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
-        """Settings in force of topics, where they are not Kafka's defaults."""
+        """Read topics' effective settings, without those that are Kafka's defaults."""
         needed = "DescribeConfigs on Topic"
         return await self._call("DescribeConfigs", needed, lambda: topic_settings(self._client, names))
 
     async def alter_moves(
         self, changes: Mapping[TopicPartition, Replicas | None], options: AlterOptions
     ) -> dict[TopicPartition, Exception | None]:
-        """RPC 45 with what Shunter's controller understands besides; None: cancel. Returns each partition's refusal.
+        """Send RPC 45 with Shunter's options; None cancels. Return each partition's refusal.
 
         Raises:
-            DriverError: no answer, or `options` say what only Shunter's controller understands, and this is another's.
+            DriverError: no answer, or only Shunter's controller understands `options`, and another one leads.
             RequestRejected: refused as a whole.
         """
-        # Its codec costs half a second to import, which others need not wait for.
+        # Importing the codec takes half a second, which other calls need not wait for.
         from shunter.drivers.admin import reassignments  # noqa: PLC0415
 
         shunter = await self.is_shunter()
@@ -421,7 +424,7 @@ class KafkaPythonAdmin:
     async def list_moves(
         self, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, PartitionReassignment]:
-        """Reassignments under way (None: all), with what Shunter's controller tells of them besides."""
+        """Return reassignments under way (None: all), with the details that only Shunter's controller sends."""
         from shunter.drivers.admin import reassignments  # noqa: PLC0415  as above
 
         shunter = await self.is_shunter()
@@ -432,7 +435,7 @@ class KafkaPythonAdmin:
         )
 
     async def elect_preferred(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        """ElectLeaders: the preferred replica of each partition is to lead. Returns what was refused, and why."""
+        """Send ElectLeaders for the preferred leader of each partition. Return the refused partitions, and why."""
         by_topic: dict[str, list[int]] = {}
         for tp in sorted(partitions):
             by_topic.setdefault(tp.topic, []).append(tp.partition)
@@ -451,13 +454,13 @@ class KafkaPythonAdmin:
     async def alter_log_dirs(
         self, replicas: Sequence[tuple[BrokerId, TopicPartition, str]]
     ) -> dict[tuple[BrokerId, TopicPartition], ErrorCode]:
-        """AlterReplicaLogDirs."""
+        """Send AlterReplicaLogDirs; return each replica's error."""
         return await self._call(
             "AlterReplicaLogDirs", "Alter on Cluster", lambda: move_replicas(self._client, replicas)
         )
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         closing = threading.Thread(target=self._client.close, daemon=True)
         closing.start()
         await asyncio.to_thread(closing.join, CLOSE_WITHIN_S)
@@ -469,12 +472,12 @@ _PREFERRED = 0
 
 
 def _refused_election(code: int, message: str | None) -> str:
-    """Why somebody was not elected; "" for one who leads now, or led already."""
+    """Return why a preferred leader was not elected; "" if it leads."""
     return "" if code in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED) else message or f"error {code}"
 
 
 def _was_not_sent(error: DriverError) -> bool:
-    """Whether the broker that the library had chosen refused the connection, or is left alone for a moment after that."""
+    """Whether the chosen broker refused the connection, or refused one shortly before, so that none was tried."""
     cause = error.__cause__
     refused = isinstance(cause, kafka_errors.KafkaConnectionError) and "ECONNREFUSED" in str(cause)
     return refused or isinstance(cause, kafka_errors.NodeNotReadyError)
@@ -485,13 +488,13 @@ def _protocol(configuration: Mapping[str, Any]) -> str:
 
 
 def _servers(configuration: Mapping[str, Any]) -> list[str]:
-    """The servers to connect to, which kafka-python takes as a list or with commas."""
+    """Return the servers to connect to; kafka-python accepts a list, or a text with commas."""
     named = configuration["bootstrap_servers"]
     return named.split(",") if isinstance(named, str) else list(named)
 
 
 def _code(outcome: Exception | None) -> tuple[ErrorCode, str]:
-    """What became of one partition, with the controller's sentence."""
+    """Return one partition's error code, and the controller's message."""
     if outcome is None:
         return ErrorCode.NONE, ""
     if isinstance(outcome, RequestRejected):

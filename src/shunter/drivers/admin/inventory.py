@@ -34,7 +34,7 @@ def take_inventory(configuration: Mapping[str, Any]) -> Inventory:
         configuration: kafka-python's names (`bootstrap_servers`, security).
 
     Raises:
-        DriverError: nobody answers, which is told within seconds; or who answers does not let us in.
+        DriverError: no broker answers (raised within seconds), or the login is refused.
     """
     answering = probe(configuration["bootstrap_servers"], str(configuration.get("security_protocol", "PLAINTEXT")))
     client = connected({**configuration, "bootstrap_servers": answering})
@@ -92,9 +92,9 @@ def _take(client: Any) -> Inventory:
 
 
 def _holders(up: Sequence[int], spaces: Spaces, assigned: Collection[int]) -> list[int]:
-    """Leave out nodes that can hold no replica: a controller registered as a broker, as Shunter's is, has no log dir.
+    """Leave out nodes that can't hold replicas: Shunter's controller is registered as a broker, but has no log dir.
 
-    Old brokers show no log dir to a client without the right to see it: where no broker shows one, all of them stay.
+    Old brokers show no log dirs to a client that lacks the right to see them. If no broker shows a log dir, all stay.
     """
     bare = {broker for broker, (_, _, log_dirs) in spaces.items() if log_dirs == 0 and broker not in assigned}
     if len(bare) == len(spaces):
@@ -162,7 +162,7 @@ def _log_dirs(
 
 
 def _disks(broker: int, found: Sequence[Mapping[str, Any]], assigned: Assigned) -> BrokerDisks:
-    """Log dirs of one broker, and what is in which; what is on its way to another one counts as there."""
+    """Return a broker's log dirs and their replicas. A replica on its way to a log dir counts as there already."""
     places: dict[tuple[str, int], DiskReplica] = {}
     coming = 0
     for log_dir in found:
@@ -171,7 +171,7 @@ def _disks(broker: int, found: Sequence[Mapping[str, Any]], assigned: Assigned) 
             for part in topic["partitions"]:
                 key = str(topic["name"]), int(part["partition_index"])
                 if broker not in assigned.get(key, ()):
-                    continue  # It is being deleted.
+                    continue  # The replica is being deleted.
                 replica = DiskReplica(*key, path, int(part["partition_size"]))
                 if part["is_future_key"]:
                     coming += 1
@@ -192,7 +192,8 @@ def _offsets(client: Any, partitions: Sequence[TopicPartition], which: int) -> d
         try:
             answered = client.list_partition_offsets(dict.fromkeys(some, which))
         except (kafka_errors.NotLeaderForPartitionError, kafka_errors.UnknownTopicOrPartitionError):
-            # A leader moved or a topic went while we asked: this snapshot has no offsets for these, the next one will.
+            # A leader moved or a topic was deleted meanwhile. This snapshot lacks the offsets of these partitions; the
+            # next snapshot can have them.
             continue
         found.update({(tp.topic, tp.partition): int(answer.offset) for tp, answer in answered.items()})
     return found

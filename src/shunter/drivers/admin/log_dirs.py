@@ -1,4 +1,4 @@
-"""Log dirs of brokers: what each holds, and replicas moved from one to another."""
+"""Log dirs of brokers: reads their contents, and moves replicas between them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Told = TypeVar("Told")
 
 
 class LogDirsSeen(NamedTuple):
-    """Sizes, future replicas, space, the brokers that answered, and what those that did not said."""
+    """Sizes of replicas, future replicas, space, the brokers that answered, and why the others (`failed`) did not."""
 
     sizes: dict[tuple[BrokerId, TopicPartition], ReplicaSize]
     futures: dict[tuple[BrokerId, TopicPartition], ReplicaSize]
@@ -29,12 +29,12 @@ async def gather_log_dirs(
     ask: Callable[[BrokerId], Awaitable[Told | str]],
     take: Callable[[LogDirsSeen, BrokerId, Told], None],
 ) -> LogDirsSeen:
-    """Ask brokers at once for their log dirs.
+    """Ask brokers for their log dirs, all at the same time.
 
     Args:
-        brokers: Whom.
-        ask: What a broker tells, or why it does not.
-        take: Adds what a broker told.
+        brokers: The brokers to ask.
+        ask: Returns a broker's answer, or as a text why there is none.
+        take: Adds a broker's answer to the result.
     """
     asked = sorted(brokers)
     seen = LogDirsSeen({}, {}, {}, ())
@@ -50,7 +50,7 @@ async def gather_log_dirs(
 
 
 def take_log_dirs(seen: LogDirsSeen, broker: BrokerId, log_dirs: Iterable[Mapping[str, Any]]) -> None:
-    """Add what a broker told of its log dirs."""
+    """Add a broker's answer about its log dirs."""
     for log_dir in log_dirs:
         if log_dir["error_code"] != 0:
             continue
@@ -69,7 +69,7 @@ def take_log_dirs(seen: LogDirsSeen, broker: BrokerId, log_dirs: Iterable[Mappin
 def describe_log_dirs(
     client: Any, broker: BrokerId, partitions: Iterable[TopicPartition] | None
 ) -> list[dict[str, Any]]:
-    """What one broker tells of its log dirs, and of some partitions (None: all) in them. Blocks."""
+    """Ask one broker for its log dirs, and for some partitions (None: all) in them. Blocks."""
     topics: dict[str, list[int]] | None = None
     if partitions is not None:
         topics = {}

@@ -1,6 +1,6 @@
-"""Topics and brokers as the cluster's metadata tell them: from the broker that is least late, and checked with others.
+"""Topics and brokers by the cluster's metadata: from the broker that is least late, and compared with other brokers.
 
-Each broker's metadata only move on, but after thousands of moves some are late by seconds.
+A broker's metadata never go back, but after thousands of moves some brokers are late by seconds.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from shunter.model.execution import ObservedTopic
 from shunter.model.partition import BrokerId, TopicPartition
 
 SETTINGS_FRESH_S = 60.0
-"""min.insync.replicas of a topic is read again after this."""
+"""A topic's min.insync.replicas is read again after this time."""
 QUORUM_FRESH_S = 5.0
 ASKED_FOR_AGREEMENT = 3
-"""This many other brokers have to tell the same replicas before a plan is taken on."""
+"""This many other brokers have to report the same replicas before a plan is accepted."""
 
 
 def live_brokers(described: Mapping[str, Any]) -> dict[BrokerId, str | None]:
-    """Brokers that are up with their racks, by id, of an answer to DescribeCluster; Shunter's controller is one."""
+    """Return live brokers and their racks, by id, from an answer to DescribeCluster; Shunter's controller is one."""
     return {
         int(broker["broker_id"]): broker.get("rack")
         for broker in sorted(described["brokers"], key=lambda broker: int(broker["broker_id"]))
@@ -36,20 +36,20 @@ def live_brokers(described: Mapping[str, Any]) -> dict[BrokerId, str | None]:
 
 @dataclass(slots=True)
 class MetadataObserver:
-    """Reads metadata, and remembers what need not be asked at every turn. Its calls block."""
+    """Reads metadata, and remembers values that need not be read at every turn. Its calls block."""
 
     min_isr: dict[str, tuple[float, int]] = field(default_factory=dict[str, tuple[float, int]])
     controller: tuple[float, BrokerId] = (-1e9, -1)
     quorum: bool | None = None
-    """Whether the cluster has a KRaft quorum to ask for its leader; None: not tried yet."""
+    """Whether the cluster has a KRaft quorum; None: not known yet."""
     addresses: tuple[str, ...] = ()
-    """Addresses of all brokers at the last look: the ones that were named at the start may be the ones that die."""
+    """Addresses of all brokers at the last reading: the brokers that were named at the start may die."""
 
     def observe(self, client: Any, names: Sequence[str], *, sure: bool) -> TopicsSeen:
-        """Metadata of topics, and which brokers are up.
+        """Read the metadata of topics, and which brokers are up.
 
         Args:
-            client: Its `pinned` is chosen here, where it is None.
+            client: If its `pinned` is None, a broker is chosen here.
             names: Of topics.
             sure: Ask other brokers as well.
 
@@ -74,7 +74,11 @@ class MetadataObserver:
         return TopicsSeen(topics, brokers, self._controller(client, int(described["controller_id"])))
 
     def _least_late(self, client: Any) -> BrokerId | None:
-        """The broker to ask for metadata: in KRaft the one that has read most of the metadata log, else the controller."""
+        """Choose the broker to ask for metadata.
+
+        In ZooKeeper mode it is the controller. In KRaft it is the quorum's leader if that is a live broker, else the
+        broker that has read most of the metadata log.
+        """
         described = client.describe_cluster()
         live = live_brokers(described)
         if self._controller(client, int(described["controller_id"])) < 0 or not self.quorum:
@@ -94,7 +98,7 @@ class MetadataObserver:
         return max(sorted(live), key=lambda broker: read.get(broker, -1), default=None)
 
     def _controller(self, client: Any, said: BrokerId) -> BrokerId:
-        """The controller: of a KRaft cluster the quorum's leader, for there brokers name any of themselves."""
+        """Return the controller; in KRaft the quorum's leader, because brokers there name any broker as controller."""
         if self.quorum is False:
             return said
         asked_at, known = self.controller
@@ -122,10 +126,10 @@ class MetadataObserver:
 
 
 def _doubt(client: Any, absent: Sequence[str], brokers: Iterable[BrokerId]) -> None:
-    """A topic that was just made is known to some brokers seconds before others, when they have much to do.
+    """Ask another broker about absent topics: under load a new topic is known to some brokers seconds before others.
 
     Raises:
-        DriverError: another broker knows a topic that the one we ask does not: ask again.
+        DriverError: another broker knows a topic that the pinned broker does not know: ask again.
     """
     others = [broker for broker in sorted(brokers) if broker != client.pinned]
     for broker in others[:1] if absent and client.pinned is not None else ():
@@ -136,10 +140,10 @@ def _doubt(client: Any, absent: Sequence[str], brokers: Iterable[BrokerId]) -> N
 
 
 def _agree(client: Any, topics: Mapping[str, ObservedTopic | None], brokers: Iterable[BrokerId]) -> None:
-    """After thousands of moves a broker may be late by seconds, the controller's own too: others are asked as well.
+    """Ask other brokers for the replicas too: after thousands of moves any broker may be late by seconds.
 
     Raises:
-        DriverError: another broker tells other replicas: ask again.
+        DriverError: another broker reports other replicas: ask again.
     """
     told = {
         TopicPartition(name, number): partition.replicas

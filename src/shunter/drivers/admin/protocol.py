@@ -1,4 +1,4 @@
-"""What the executor asks of a cluster, without the library that asks it."""
+"""The executor's interface to a cluster, independent of the client library."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from shunter.drivers.admin.log_dirs import LogDirsSeen
 
 StillOurs = Callable[[], Awaitable[None]]
-"""Raises if this process may not change anything any more: another may have taken its place while it stood still."""
+"""Raises if this process may no longer change anything: another one may have taken its place while it stood still."""
 
 
 async def always() -> None:
-    """The `StillOurs` of a caller whose place nobody takes: it never raises."""
+    """A `StillOurs` that never raises, for callers whose place no other process takes."""
 
 
 class SettingsDenied(DriverError):
-    """A permission is missing; `settings` are those that we may not change."""
+    """A permission is missing; `settings` are those that this process may not change."""
 
     def __init__(self, message: str, settings: tuple[ThrottleKey, ...]) -> None:
         self.settings = settings
@@ -30,54 +30,54 @@ class SettingsDenied(DriverError):
 
 
 class AdminClient(Protocol):
-    """What the executor asks of a cluster. Every call raises `DriverError`, which says whether to try again."""
+    """The executor's requests to a cluster. Every call raises `DriverError`, which says whether to try again."""
 
     async def cluster_id(self) -> str:
-        """The cluster's id."""
+        """Return the cluster's id."""
         ...
 
     async def is_shunter(self) -> bool:
-        """Whether the controller is Shunter's own, which understands its tagged fields."""
+        """Whether the controller is Shunter's, which understands Shunter's tagged fields."""
         ...
 
     async def topic_names(self) -> list[str]:
-        """Names of all topics, sorted."""
+        """Return the names of all topics, sorted."""
         ...
 
     async def list_reassignments(self) -> dict[TopicPartition, OngoingReassignment]:
-        """Every reassignment under way."""
+        """Return all reassignments under way."""
         ...
 
     async def observe_topics(self, names: Sequence[str], *, sure: bool = False) -> TopicsSeen:
-        """Metadata of topics, and which brokers are up; where it is to be `sure`, it fails while brokers disagree."""
+        """Read the metadata of topics, and which brokers are up. If `sure`, the call fails while brokers disagree."""
         ...
 
     async def observe_log_dirs(self, asked: Mapping[BrokerId, Sequence[TopicPartition]]) -> LogDirsSeen:
-        """Sizes of replicas and space of log dirs, broker by broker; a broker that does not answer is left out."""
+        """Read sizes of replicas and space of log dirs, per broker; brokers that do not answer are in `failed`."""
         ...
 
     async def read_settings(self, keys: Sequence[ThrottleKey]) -> SettingsSeen:
-        """Settings of brokers and topics."""
+        """Read settings of brokers and topics."""
         ...
 
     async def alter_reassignments(
         self, targets: Sequence[tuple[TopicPartition, Replicas | None]]
     ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
-        """AlterPartitionReassignments (45) for these targets (None: cancel); every partition's error and its message."""
+        """Send AlterPartitionReassignments (45), None cancels; return each partition's error and message."""
         ...
 
     async def alter_settings(
         self, settings: Sequence[tuple[ThrottleKey, str | None]], still_ours: StillOurs = always
     ) -> dict[ThrottleKey, str]:
-        """IncrementalAlterConfigs; returns what went wrong. `still_ours` is called before each request that is sent."""
+        """Send IncrementalAlterConfigs; return the errors. `still_ours` is called before each request that is sent."""
         ...
 
     async def alter_log_dirs(
         self, replicas: Sequence[tuple[BrokerId, TopicPartition, str]]
     ) -> dict[tuple[BrokerId, TopicPartition], ErrorCode]:
-        """AlterReplicaLogDirs."""
+        """Send AlterReplicaLogDirs; return each replica's error."""
         ...
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         ...

@@ -1,8 +1,8 @@
-"""RPC 45 and 46 over kafka-python's connections (TLS and SASL included), with our own body.
+"""RPC 45 and 46 over kafka-python's connections (TLS and SASL included), with bodies that Shunter encodes.
 
-It has the nulls of KIP-455's draft and Shunter's tagged fields, and what comes back keeps the controller's sentences. Both
-are sent only to a controller that names the feature `shunter`: Apache's would take them for a plain cancel, which reverts.
-Every call blocks, and raises the library's errors.
+The bodies may have the nulls of KIP-455's draft and Shunter's tagged fields; answers keep the controller's messages.
+These nulls and fields are sent only to a controller that lists the feature `shunter`: Apache's controller would take
+such a request for a plain cancel, which reverts. Every call blocks, and raises the library's errors.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _CODES = {code.value: code for code in ErrorCode}
 
 
 class PartitionReassignment(NamedTuple):
-    """A reassignment under way, as response 46 tells it.
+    """A reassignment under way, as in a response 46.
 
-    `replicas` are all replicas, those to come included, and `assigned` those that there are now; KIP-455's draft calls
-    the latter `currentBrokers`, and its `targetBrokers` are `target`.
+    `replicas` has all replicas, including those to be added; `assigned` has those that are assigned now. KIP-455's
+    draft calls the latter `currentBrokers`, and calls `target` `targetBrokers`.
     """
 
     replicas: Replicas
@@ -45,16 +45,16 @@ class PartitionReassignment(NamedTuple):
     removing: Replicas
 
     detail: MoveDetail | None = None
-    """What Shunter's controller tells besides."""
+    """The fields that only Shunter's controller sends."""
 
     @property
     def assigned(self) -> Replicas:
-        """What is assigned now; Apache's controller assigns everything that it adds at the start."""
+        """The replicas that are assigned now. Apache's controller assigns all replicas that it adds at the start."""
         return self.detail.assigned if self.detail is not None and self.detail.assigned else self.replicas
 
     @property
     def target(self) -> Replicas:
-        """Where it ends; if the answer is Apache's, the replicas without those that are being removed."""
+        """The replicas at the end. If the answer is Apache's: `replicas` without those that are being removed."""
         if self.detail is not None:
             return self.detail.original if self.detail.phase == Phase.ROLLING_BACK.value else self.detail.target
         everybody = dict.fromkeys((*self.replicas, *self.adding))
@@ -62,13 +62,13 @@ class PartitionReassignment(NamedTuple):
 
     @property
     def traffic(self) -> CopyEnds:
-        """Who sends and who receives the partition."""
+        """The brokers that send, and the brokers that receive the partition."""
         return CopyEnds(frozenset(self.replicas) - frozenset(self.adding), frozenset(self.adding))
 
 
 @dataclass(frozen=True, slots=True)
 class AlterOptions:
-    """How a request 45 is meant. None: as the controller is configured. All but the time are Shunter's own."""
+    """Options of a request 45. None: as the controller is configured. All except the timeout are Shunter's."""
 
     timeout_ms: int = 60_000
     strategy: Strategy | None = None
@@ -77,12 +77,12 @@ class AlterOptions:
 
     @property
     def plain(self) -> bool:
-        """Whether any controller understands it."""
+        """Whether every controller understands these options."""
         return self.strategy is None and self.intervention is None and not self.forced
 
 
 class _Alter(AlterPartitionReassignmentsRequest, init=False):  # type: ignore[call-arg,misc]
-    """A request 45 with our body."""
+    """A request 45 with a body that Shunter encodes."""
 
     body = b""
 
@@ -91,7 +91,7 @@ class _Alter(AlterPartitionReassignmentsRequest, init=False):  # type: ignore[ca
 
 
 class _List(ListPartitionReassignmentsRequest, init=False):  # type: ignore[call-arg,misc]
-    """A request 46 with our body."""
+    """A request 46 with a body that Shunter encodes."""
 
     body = b""
 
@@ -117,15 +117,15 @@ def alter_moves(
 
     Args:
         client: Connected.
-        changes: Where each partition shall be.
-        options: How it is meant.
+        changes: The target replicas of each partition.
+        options: Of the request.
         shunter: Whether the controller is Shunter's.
 
     Returns:
-        What became of each partition; None: it was taken.
+        The outcome of each partition; None: it was accepted.
 
     Raises:
-        DriverError: `options` say what only Shunter's controller understands, and this is another's.
+        DriverError: only Shunter's controller understands `options`, and the controller is another one.
         RequestRejected: refused as a whole.
     """
     if not changes:
@@ -145,7 +145,7 @@ def cancel_whole(
     """Cancel every reassignment of some topics, or (None) of all: the draft's null partitions and null topics.
 
     Returns:
-        What became of each partition that was being moved; None: it is cancelled.
+        The outcome of each partition that was being moved; None: it is cancelled.
 
     Raises:
         DriverError: the controller is not Shunter's.
@@ -179,7 +179,7 @@ def list_moves(
     detailed: bool,
     timeout_ms: int = 60_000,
 ) -> dict[TopicPartition, PartitionReassignment]:
-    """Reassignments under way, of some partitions or (None) of all; `detailed`: with what only Shunter's controller tells.
+    """Return reassignments under way, of some partitions or (None) of all; `detailed`: with Shunter's tagged fields.
 
     Raises:
         RequestRejected: the controller refuses.
@@ -202,7 +202,7 @@ def list_moves(
 
 
 def _send(client: Any, request: Any) -> Any:
-    """Send to the controller, wherever it is now; once more when it has just moved."""
+    """Send a request to the current controller; send it once more if the controller has just moved."""
 
     def errors_of(response: Any) -> Iterable[type]:
         yield kafka_errors.for_code(response.error_code)
@@ -215,7 +215,7 @@ def _send(client: Any, request: Any) -> Any:
 
 
 def _detail(found: Any) -> MoveDetail | None:
-    """What kafka-python did not know: tagged fields under their numbers, as `_10011`."""
+    """Decode the tagged fields; kafka-python has unknown ones by number, for instance `_10011`."""
     tags = {int(name[1:]): bytes(value) for name, value in (found.unknown_tags or {}).items()}
     return decode_detail(tags, "response 46")
 

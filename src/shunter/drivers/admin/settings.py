@@ -1,9 +1,10 @@
 """Settings of topics and brokers: read, written, and seen in force.
 
-A setting counts as changed when brokers tell of it: a change is answered before it is applied, each broker by itself.
-Changes reach a broker in the order in which they were made, by the metadata log or by ZooKeeper's notifications. So one
-topic of a request stands for all of its topics, and a broker's own settings that were written after those of topics
-stand for them: a ZooKeeper-mode broker tells a topic's settings out of ZooKeeper, whether it has taken them in or not.
+A setting counts as changed when brokers report it, because a change is answered before each broker applies it.
+Changes reach a broker in the order in which they were made, by the metadata log or by ZooKeeper's notifications. So if
+a broker has applied one topic's settings, it has applied those of all topics in the same request. And if it has applied
+its own settings that were written after those of topics, it has applied the topics' settings too. This second rule is
+needed because a ZooKeeper-mode broker reports a topic's settings from ZooKeeper, even if it has not applied them yet.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ PER_REQUEST = 500
 _RESOURCES = {"broker": ConfigResourceType.BROKER, "topic": ConfigResourceType.TOPIC}
 
 Ask = Callable[[BrokerId, Sequence[ThrottleKey]], Awaitable[Mapping[ThrottleKey, str | None]]]
-"""What a broker tells of settings (None: not set at the resource); what it does not tell of is left out."""
+"""Reads settings from a broker (None: not set at the resource); settings that it does not report are left out."""
 Change = tuple[tuple[str, str], dict[str, str | None]]
-"""A resource (kind and name), and the values that its settings shall have; None: deleted."""
+"""A resource (kind and name), and the new values of its settings; None deletes a setting."""
 
 
 class NotSet(NamedTuple):
@@ -48,7 +49,7 @@ def _resources(keys: Iterable[ThrottleKey]) -> list[ConfigResource]:
 
 
 def read_settings(client: Any, keys: Sequence[ThrottleKey]) -> SettingsSeen:
-    """Read settings: of topics from any broker, of each broker from itself. Blocks."""
+    """Read settings: topics' settings from any broker, each broker's settings from that broker. Blocks."""
     resources = _resources(keys)
     found: dict[str, dict[str, Any]] = {}
     for first in range(0, len(resources), PER_REQUEST):
@@ -64,14 +65,14 @@ def read_settings(client: Any, keys: Sequence[ThrottleKey]) -> SettingsSeen:
 
 
 def settings_told_by(client: Any, broker: BrokerId, keys: Sequence[ThrottleKey]) -> dict[ThrottleKey, str | None]:
-    """What one broker tells of settings; those that it does not tell of are left out. Blocks."""
+    """Read settings from one broker; settings that it does not report are left out. Blocks."""
     found = client.described_by(broker, _resources(keys))
     told = {key: found.get(key.kind, {}).get(key.name, {}).get(key.setting) for key in keys}
     return {key: setting_seen(key, setting)[0] for key, setting in told.items() if setting is not None}
 
 
 def min_insync(client: Any, topics: Sequence[str]) -> dict[str, int]:
-    """`min.insync.replicas` in force of topics. Blocks."""
+    """Read the effective `min.insync.replicas` of topics. Blocks."""
     found: dict[str, int] = {}
     for first in range(0, len(topics), PER_REQUEST):
         some = topics[first : first + PER_REQUEST]
@@ -84,7 +85,7 @@ def min_insync(client: Any, topics: Sequence[str]) -> dict[str, int]:
 
 
 def topic_settings(client: Any, topics: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Settings in force of topics, where they are not Kafka's defaults. Blocks."""
+    """Read topics' effective settings, without those that are Kafka's defaults. Blocks."""
     if not topics:
         return {}
     wanted = [ConfigResource(ConfigResourceType.TOPIC, name) for name in sorted(topics)]
@@ -100,7 +101,7 @@ def topic_settings(client: Any, topics: Sequence[str]) -> dict[str, dict[str, st
 
 
 def grouped(settings: Iterable[tuple[ThrottleKey, str | None]]) -> list[list[Change]]:
-    """What is written by one request: all topics first, then each broker by itself, so that a dead one fails alone."""
+    """Group changes into requests: first all topics, then each broker by itself, so that a dead broker fails alone."""
     by_resource: dict[tuple[str, str], dict[str, str | None]] = {}
     for key, value in settings:
         by_resource.setdefault((key.kind, key.name), {})[key.setting] = value
@@ -110,7 +111,7 @@ def grouped(settings: Iterable[tuple[ThrottleKey, str | None]]) -> list[list[Cha
 
 
 def write_settings(client: Any, group: Sequence[Change]) -> dict[str, dict[str, str]]:
-    """One IncrementalAlterConfigs; returns what each resource was answered, by kind and name. Blocks."""
+    """Send one IncrementalAlterConfigs; return the answer for each resource, by kind and name. Blocks."""
     resources = [
         ConfigResource(
             _RESOURCES[kind],
@@ -127,7 +128,7 @@ def write_settings(client: Any, group: Sequence[Change]) -> dict[str, dict[str, 
 
 
 def refusals(group: Sequence[Change], answered: Mapping[str, Mapping[str, str]]) -> dict[ThrottleKey, NotSet]:
-    """What went wrong with a group, by setting.
+    """Return the errors of a group, by setting.
 
     Raises:
         SettingsDenied: a permission is missing.
@@ -154,13 +155,13 @@ def refusals(group: Sequence[Change], answered: Mapping[str, Mapping[str, str]])
 async def not_seen_in_force(
     settings: Mapping[ThrottleKey, str | None], brokers: Iterable[BrokerId], ask: Ask, *, within_s: float = WITHIN_S
 ) -> dict[ThrottleKey, str]:
-    """Wait until every broker tells of settings that were taken; say which were not seen in time.
+    """Wait until every broker reports settings that were accepted; return those not reported in time, and why.
 
     Args:
-        settings: As they were written, None: deleted.
-        brokers: Who is up. One that does not answer is not waited for: it may be dying.
+        settings: As they were written; None: deleted.
+        brokers: Live brokers. A broker that does not answer is not waited for: it may be dying.
         ask: See `Ask`.
-        within_s: Seconds until a broker that tells the old value is given up.
+        within_s: Seconds to wait for a broker that still reports the old value.
     """
     topics = [key.name for key in settings if key.kind == "topic"]
     told = await asyncio.gather(

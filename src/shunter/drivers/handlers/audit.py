@@ -1,7 +1,7 @@
-"""The audit log: who asked for what, with which outcome. Administrative requests alone, served and refused.
+"""The audit log: which principal asked for what, with which outcome. It has only administrative requests.
 
-The event loop hands over the request and its answer as they are (`Audited`); a thread of the log makes the line. Secrets
-stay out: of configurations only names are told, of credentials and tokens only whose they are.
+The event loop hands over the request and its answer unchanged (`Audited`); a thread of the log makes the line. Secrets
+are not logged: of configurations only the names are, of credentials and tokens only their owners.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ ASKED_AT_MOST = 100
 REFUSED_AT_MOST = 20
 """Refusals of one request that are listed; all are counted, by error."""
 EXAMINED_AT_MOST = 1_000
-"""Results that the event loop looks at to count a request's outcome."""
+"""Results of one answer that the event loop examines to find the outcome for the metric."""
 TEXT_AT_MOST = 300
 """Characters of a name or a message."""
 PASSED_ON_UNREAD: Final = frozenset({21, 30, 31, 38, 39, 40, 42, 47, 49})
-"""Administrative requests that a broker answers: records, ACLs, tokens, groups, offsets, quotas."""
+"""Administrative APIs that are relayed without being decoded: records, ACLs, tokens, groups, offsets, quotas."""
 
 
 class Audited(NamedTuple):
-    """A request that was answered. `failure` says why it was not; `at_ms` is the moment of the answer."""
+    """A request and its answer, or `failure`: why it was not answered. `at_ms` is the time of either."""
 
     at_ms: int
     call: Call
@@ -51,7 +51,7 @@ def is_audited(api_key: int) -> bool:
 
 
 def outcome(answer: Any, failure: str | None) -> str:
-    """Give the first error of an answer, for a count: NONE where there is none. A broker's own answer is not looked at."""
+    """Return the first error of an answer, or NONE, for the metric. A broker's relayed answer is not examined."""
     if failure is not None:
         return "NOT_ANSWERED"
     if isinstance(answer, RawAnswer):
@@ -89,7 +89,7 @@ def api_name(api_key: int) -> str:
     return str(api_key) if known is None else "".join(word.capitalize() for word in known.split("_"))
 
 
-# ---- what was asked
+# ---- the request
 
 
 def _asked(api_key: int, request: Any) -> Facts:
@@ -197,7 +197,7 @@ _ASKED: Final[Mapping[int, Callable[[Any], Iterator[Facts]]]] = {
 }
 
 
-# ---- what came of it
+# ---- the outcome
 
 
 def _outcome(call: Call, answer: Any) -> Facts:
@@ -235,7 +235,7 @@ _NAMES = (
 
 
 def _results(answer: Any, named: Facts | None = None) -> Iterator[tuple[Facts, int, str | None]]:
-    """Every error field of an answer, whatever its form: what it is about, the error, and its sentence."""
+    """Yield every error field of an answer of any form: (names of its subject, error, message)."""
     named = dict(named or {})
     for field in _NAMES:
         value = getattr(answer, field, None)
@@ -248,7 +248,7 @@ def _results(answer: Any, named: Facts | None = None) -> Iterator[tuple[Facts, i
     for field in ("error_code", "error"):
         error = getattr(answer, field, None)
         if error is not None:
-            # The error of a whole answer counts where it has no results, or where it is one.
+            # The top-level error counts if it is not zero, or if the answer has no results.
             if int(error) or named or not any(inner):
                 message = getattr(answer, "error_message", None) or getattr(answer, "message", None)
                 yield named, int(error), message

@@ -1,4 +1,4 @@
-"""What brokers ask of their controller: AlterPartition (56), ControlledShutdown (7), AllocateProducerIds (67)."""
+"""Brokers' requests to the controller: AlterPartition (56), ControlledShutdown (7), AllocateProducerIds (67)."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from shunter.wire.alter_partition import (
 )
 
 BROKER_TIMEOUT_MS = 30_000
-"""These requests carry no timeout: brokers wait for `request.timeout.ms`, 30 s, and ask again."""
+"""These requests have no timeout: brokers wait for `request.timeout.ms`, 30 s, and ask again."""
 UNREADABLE_SECONDS = 1.0
-"""How long a leader waits for its answer where what it asks for can't be decided, because a znode can't be read."""
+"""How long an answer is held back if a leader's request can't be decided because a znode can't be read."""
 NOT_UNDERSTOOD_SECONDS = 0.1
-"""How long a leader waits for a refusal that makes it ask again at once."""
+"""How long a refusal is held back if the leader would ask again at once."""
 _REFUSALS_UNDERSTOOD_SINCE = 1
 _NOT_UNDERSTOOD = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INVALID_REQUEST})
-"""Brokers before 3.2 (version 0) take these for unexpected, and ask again at once for as long as they are told so."""
+"""Brokers before 3.2 (version 0) do not expect these errors, and ask again at once as long as they get them."""
 _INELIGIBLE_SINCE = 2
-"""Brokers before 3.3 don't know INELIGIBLE_REPLICA; Apache's controller tells them OPERATION_NOT_ATTEMPTED instead."""
+"""Brokers before 3.3 don't know INELIGIBLE_REPLICA; Apache's controller sends them OPERATION_NOT_ATTEMPTED instead."""
 
 
 async def alter_partition(request: AlterPartitionRequest, call: Call) -> AlterPartitionResult:
-    """Hand a leader's ISR changes to the core; topics by id are named here."""
+    """Hand a leader's ISR changes to the core. Topic ids are resolved to names here."""
     names = call.view.topic_names
     known = [(topic, topic.name if topic.topic_id is None else names.get(topic.topic_id)) for topic in request.topics]
     proposals = tuple(
@@ -53,7 +53,7 @@ async def alter_partition(request: AlterPartitionRequest, call: Call) -> AlterPa
         if name is not None
         for change in topic.partitions
     )
-    # With nothing left to propose the core is asked all the same: it checks the broker's epoch.
+    # The core is asked even if there are no proposals: it checks the broker's epoch.
     try:
         reply = await call.submit(
             lambda token: AlterPartitionReceived(request.broker_id, request.broker_epoch, proposals, token),
@@ -66,12 +66,12 @@ async def alter_partition(request: AlterPartitionRequest, call: Call) -> AlterPa
     if reply.error is not ErrorCode.NONE:
         return AlterPartitionResult(reply.error)
     results = dict(reply.partitions)
-    # An id that nobody knows may be that of a topic that can't be read.
+    # An unknown id may be that of a topic whose znode can't be read.
     unknown = ErrorCode.LEADER_NOT_AVAILABLE if call.view.left_out.topics else ErrorCode.UNKNOWN_TOPIC_ID
     topics = tuple(_altered(topic, name, results, unknown, call.version) for topic, name in known)
     errors = {found for topic in topics for _, found in topic.partitions if isinstance(found, ErrorCode)}
     if ErrorCode.LEADER_NOT_AVAILABLE in errors:
-        # It asks again at once, and for as long as nobody mends the znode.
+        # The leader asks again at once, until the znode can be read.
         await asyncio.sleep(UNREADABLE_SECONDS)
     elif call.version < _REFUSALS_UNDERSTOOD_SINCE and not errors.isdisjoint(_NOT_UNDERSTOOD):
         await asyncio.sleep(NOT_UNDERSTOOD_SECONDS)
@@ -97,7 +97,7 @@ def _altered(
 
 
 async def controlled_shutdown(request: Any, call: Call) -> Any:
-    """Hand a broker's wish to leave to the core."""
+    """Hand a broker's request for a controlled shutdown to the core."""
     epoch = getattr(request, "broker_epoch", -1)
     try:
         reply = await call.submit(

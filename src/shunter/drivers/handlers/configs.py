@@ -1,7 +1,7 @@
-"""DescribeConfigs (32), AlterConfigs (33) and IncrementalAlterConfigs (44): ours here, all others at a live broker.
+"""DescribeConfigs (32), AlterConfigs (33) and IncrementalAlterConfigs (44), for this node and for other resources.
 
-A request that names our own node and others is split: our part is answered here, the rest is passed on as a request
-of its own, and both answers are put together.
+A request that names this node and other resources is split: the part about this node is answered here, the rest is sent
+to a live broker as a request of its own, and both answers are put together.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ async def describe_configs(request: Any, call: Call) -> Any:
 
 
 async def alter_configs(request: Any, call: Call) -> Any:
-    """Answer AlterConfigs: for us, exactly these values from now on."""
+    """Answer AlterConfigs: the values replace all configs of this node."""
 
     def ours(resource: Any) -> _Answered:
         if not request.validate_only:
@@ -58,9 +58,9 @@ async def incremental_alter_configs(request: Any, call: Call) -> Any:
 
 
 async def _split(request: Any, call: Call, operation: Operation, answers: str, ours: Callable[[Any], _Answered]) -> Any:
-    """Answer our own resources by `ours`, and have a broker answer the others, in the field called `answers`.
+    """Answer for this node by `ours`, and have a broker answer for the other resources, in the field called `answers`.
 
-    What whoever asks may not read or alter is refused here, and no broker hears of it.
+    Resources that the sender may not read or alter are refused here, and are not sent to a broker.
     """
     own_name = str(call.view.controller_id)
     own: list[Any] = []
@@ -89,7 +89,10 @@ async def _split(request: Any, call: Call, operation: Operation, answers: str, o
 
 
 def _forbidden(resource: Any, operation: Operation, call: Call) -> ErrorCode:
-    """Tell with which error a resource is refused. Of other kinds than these we know no right: a broker refuses them."""
+    """Return the error that a resource is refused with, or NONE.
+
+    For other kinds of resources the required right is not known: only a sender without limits may ask about them.
+    """
     if resource.resource_type == TOPIC_RESOURCE:
         allowed = call.allows(operation, topic(resource.resource_name))
         return ErrorCode.NONE if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED

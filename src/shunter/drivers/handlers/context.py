@@ -1,4 +1,4 @@
-"""What a handler may ask: the view, the core, the brokers; and the request that it answers."""
+"""The context of a handler: the request that it answers, and access to the view, the core and the brokers."""
 
 from __future__ import annotations
 
@@ -42,40 +42,40 @@ def _no_quotas() -> MutationQuotas:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """This node, for all requests."""
+    """The parts of this node that handlers use, the same for all requests."""
 
     view: ClusterView
     callers: Callers
     relay: Relay
     api_ranges: Callable[[], Mapping[BrokerId, ApiRanges]]
-    """What each connected broker serves."""
+    """Returns the API versions that each connected broker serves."""
     own_configs: OwnConfigs = field(default_factory=OwnConfigs)
     versions: OfferedVersions = field(default_factory=OfferedVersions)
     metadata: MetadataAnswers = field(default_factory=lambda: MetadataAnswers(count().__next__))
-    """Without a moment of the cluster's it looks at every topic each time."""
+    """The default has a new moment at each call, so every answer looks at every topic."""
     user_configs: Callable[[], UserConfigs | None] = lambda: None
     """Users' configuration in ZooKeeper; None before there is a session."""
     features: Callable[[], FeatureKeeper | None] = lambda: None
-    """Finalized features in ZooKeeper, likewise."""
+    """Finalized features in ZooKeeper; None before there is a session."""
     quotas: MutationQuotas = field(default_factory=_no_quotas)
     audit: Callable[[Call, Any, str | None, float], None] = _no_audit
-    """Hears of each administrative request: its answer, or why there is none, and the seconds that it took."""
+    """Called for each administrative request with its answer, or why there is none, and the seconds that it took."""
     authorizer: Authorizer = field(default_factory=NetworkAuthorizer)
-    """Who may do what; without ACLs everybody may do everything."""
+    """Decides which principal may do what; without ACLs every client may do everything."""
     visible: VisibleTopics = field(default_factory=lambda: VisibleTopics(NetworkAuthorizer()))
     stats: ServerStats = field(default_factory=ServerStats)
     relays: bool = True
-    """Whether anything is passed on to brokers for clients."""
+    """Whether clients' requests are relayed to brokers."""
 
 
 class RawAnswer(NamedTuple):
-    """An answer that needs nothing more: size, header and body."""
+    """A complete answer: size, header and body."""
 
     frame: bytes
 
 
 class PiecedBody(NamedTuple):
-    """A body in pieces; those of `pieces` are shared with other answers, and `size` is the bytes of them together."""
+    """A body in pieces. Other answers share `pieces`; `size` is the number of bytes in all of `pieces`."""
 
     head: bytes
     pieces: Sequence[bytes]
@@ -85,7 +85,7 @@ class PiecedBody(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request. `listener` is the name of the listener on which it came in; `principal` is who asks."""
+    """One request. `listener` is the name of the listener that it came by; `principal` is its sender."""
 
     node: Node
     parsed: ParsedRequest
@@ -95,11 +95,11 @@ class Call:
     host: str = "127.0.0.1"
     """The peer's address, as Kafka writes it."""
     authenticated: bool = False
-    """Whether the listener asks who somebody is."""
+    """Whether the listener authenticates its clients."""
 
     @property
     def view(self) -> ClusterView:
-        """The cluster as it is now; not to be kept over an await."""
+        """The cluster as it is now. Do not keep the view across an await."""
         return self.node.view
 
     @property
@@ -109,14 +109,14 @@ class Call:
 
     @property
     def origin(self) -> str:
-        """Whose request it is, for people."""
+        """API and sender of the request, for people."""
         api = type(self.parsed.message).__name__
         who = "" if self.principal == ANONYMOUS else f"{self.principal} at "
         return f"{api} v{self.version} from {who}{self.peer}, client {self.parsed.client_id!r}"
 
     @property
     def requester(self) -> Requester:
-        """Who asks, and from where."""
+        """The sender: principal and host."""
         return Requester(self.principal, self.host)
 
     @property
@@ -126,11 +126,11 @@ class Call:
 
     @property
     def guarded(self) -> bool:
-        """Whether it matters whose identity a request has: brokers would take ours for the client's."""
+        """Whether rights depend on the sender. Then brokers must not take Shunter's identity for the client's."""
         return self.authenticated or not isinstance(self.node.authorizer, NetworkAuthorizer)
 
     def allows(self, operation: Operation, resource: AclResource, *, told: bool = True) -> bool:
-        """Tell whether the client may do something; a refusal is counted and logged where it is `told`."""
+        """Whether the client may do an operation. If `told`, a refusal is counted and logged."""
         if self.node.authorizer.allows(self.requester, operation, resource):
             return True
         if told:
@@ -138,7 +138,7 @@ class Call:
         return False
 
     def deny(self, operation: Operation, resource: AclResource) -> None:
-        """Count and log a refusal, in the words of Kafka's authorizer."""
+        """Count and log a refusal, with the text of Kafka's authorizer."""
         name = operation.name.title().replace("_", "")
         told = (
             f"Principal = {self.principal} is Denied Operation = {name} from host = {self.host}"
@@ -148,7 +148,7 @@ class Call:
         self.node.stats.deny(name, told)
 
     def operations(self, resource: AclResource) -> int:
-        """Tell what the client may do with a resource, as Kafka's bits."""
+        """Return the operations that the client may do on a resource, as Kafka's bits."""
         return authorized_operations(self.node.authorizer, self.requester, resource)
 
     def answer(self, **values: Any) -> Any:
@@ -160,7 +160,7 @@ class Call:
         return filled(schema, values)
 
     async def allowance(self, strict_since: int) -> Allowance:
-        """Tell what the request may change by its quota; versions of before are not refused, but told to wait."""
+        """Return what the request may change by its quota. Requests of older versions are throttled, never refused."""
         return await self.node.quotas.allowance(
             self.principal, self.parsed.client_id, strict=self.version >= strict_since
         )
@@ -169,7 +169,7 @@ class Call:
         """Ask the core.
 
         Raises:
-            RequestRejected: we are not the controller, or it took too long.
+            RequestRejected: this node is not the controller, or the core did not answer in time.
         """
         if not self.view.active:
             self.refuse_as_standby()
@@ -185,18 +185,18 @@ class Call:
         raise RequestRejected(ErrorCode.NOT_CONTROLLER, told)
 
     async def pass_on(self) -> RawAnswer:
-        """Have a live broker answer.
+        """Have a live broker answer this request.
 
         Raises:
-            DriverError: none is there or it did not answer, or nothing is passed on.
+            DriverError: no broker is connected, the broker did not answer, or requests are not relayed.
         """
         return RawAnswer(await self.relayed(self.parsed.frame))
 
     async def ask_broker(self, message: Any) -> Any:
-        """Have a live broker answer a message of this request's API and version, and decode what it says.
+        """Have a live broker answer a message of this request's API and version, and decode its answer.
 
         Raises:
-            DriverError: none is there or it did not answer, or nothing is passed on.
+            DriverError: no broker is connected, the broker did not answer, or requests are not relayed.
         """
         parsed = self.parsed
         body = encode_message(message)
@@ -204,14 +204,14 @@ class Call:
         return decode_response(parsed, await self.relayed((head + body)[SIZE_BYTES:], anywhere=True))
 
     async def relayed(self, frame: bytes, *, anywhere: bool = False) -> bytes:
-        """Have a live broker answer a request of ours in the place of this one.
+        """Have a live broker answer a frame: this request, or a request that Shunter makes in place of it.
 
         Args:
             frame: without its size.
-            anywhere: also by another listener where its answer has addresses of that one.
+            anywhere: ask by any listener, also if the addresses in the answer are those of another listener.
 
         Raises:
-            DriverError: none is there or it did not answer, or nothing is passed on.
+            DriverError: no broker is connected, the broker did not answer, or requests are not relayed.
         """
         if not self.node.relays:
             told = f"API {self.parsed.api_key}: nothing is passed on (relay=none): ask a broker"
@@ -220,5 +220,5 @@ class Call:
 
 
 def unexpected(reply: Reply, wanted: type) -> InvariantViolation:
-    """Build the error for a reply of another kind than its request asks for."""
+    """Build the error for a reply of a kind that does not fit its request."""
     return InvariantViolation("a reply is of its request's kind", wanted=wanted.__name__, reply=repr(reply)[:200])

@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials (51). DescribeUserScramCredentials (50) any broker answers from ZooKeeper."""
+"""AlterUserScramCredentials (51). Its counterpart Describe… (50) is relayed: any broker answers it from ZooKeeper."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def alter_user_scram_credentials(request: Any, call: Call) -> Any:
 
 
 async def _alter(configs: UserConfigs, user: str, changes: CredentialChanges) -> RequestRejected | None:
-    """Carry out what is asked for one user; the refusal, where it can't be."""
+    """Change the credentials of one user. Return the refusal if that is not possible."""
     try:
         await configs.alter_credentials(user, changes)
     except RequestRejected as refused:
@@ -49,6 +49,6 @@ def _result(user: str, refused: RequestRejected | None) -> dict[str, Any]:
     return {
         "user": user,
         "error_code": ErrorCode.NONE if refused is None else refused.error_code,
-        # Empty, not null: so Apache answers.
+        # An empty text instead of null, as in Apache's answer.
         "error_message": "" if refused is None else refused.message,
     }

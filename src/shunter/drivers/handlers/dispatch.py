@@ -1,4 +1,4 @@
-"""Which handler answers which API."""
+"""Chooses the handler of a request by its API, and refuses what the caller may not ask."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from shunter.wire.reassignments import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTI
 from shunter.wire.requests import encode_response
 
 Handler = Callable[[Any, Call], Awaitable[Any]]
-"""Takes the decoded request and the call; gives kio's response of that version, a result, a body, or a `RawAnswer`."""
+"""(decoded request, call) -> kio's response of that version, a result of `wire`, a body, or a `RawAnswer`."""
 
 HANDLERS: Final[Mapping[int, Handler]] = {
     requests.METADATA: metadata.metadata,
@@ -52,10 +52,10 @@ HANDLERS: Final[Mapping[int, Handler]] = {
 
 
 def _refused(call: Call, error: ErrorCode) -> Any:
-    """Refuse a request for want of a right.
+    """Refuse a request because its sender lacks a right.
 
     Raises:
-        FormatError: its API has no place for that: the connection ends.
+        FormatError: the API's response has no field for an error: the connection ends.
     """
     answer = refused(call, error, NO_RIGHT.get(error))
     if answer is None:
@@ -65,11 +65,11 @@ def _refused(call: Call, error: ErrorCode) -> Any:
 
 
 async def respond(call: Call) -> Answer:
-    """Answer a request with a whole frame; one that meets a bug of ours is refused, and only that one.
+    """Answer a request with a whole frame. A request that meets a bug of Shunter is refused, and no other request is.
 
     Raises:
-        FormatError: an API that is neither served nor passed on; as in Kafka, that ends the connection.
-        DriverError: it would have been passed on, and nobody answered.
+        FormatError: an API that is neither served nor relayed; as in Kafka, that ends the connection.
+        DriverError: the request would be relayed, but no broker answered.
     """
     if not is_audited(call.parsed.api_key):
         return _framed(call, await _handle(call))

@@ -1,6 +1,6 @@
-"""kio's entities made from plain values: one description serves every version of an API.
+"""Makes kio's entities from plain values: one description serves every version of an API.
 
-Values that a version has no field for are left out, as Kafka's own serializers do with ignorable fields.
+A value is left out if the version has no field for it, as Kafka's serializers do with ignorable fields.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ def filled(schema: Any, values: Values) -> Any:
     Args:
         schema: kio's class.
         values: by field name; arrays of entities as iterables of such mappings, error codes as integers, times in
-            milliseconds. A field that is not there has its default: the schema's, or no error, no time, false, null, an empty array.
+            milliseconds. A field without a value gets the schema's default, or else: no error, no time, false, null, an
+            empty array.
 
     Raises:
-        KeyError: a field without any of these is not there.
+        KeyError: a field has neither a value nor any of these defaults.
     """
     made: dict[str, Any] = {}
     for name, convert, absent, required in _fields(schema):

@@ -25,16 +25,16 @@ from shunter.wire.requests import METADATA, encode_message, response_module
 
 UNSUPPORTED_ENDPOINT_TYPE = 115
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
-"""Bits of Kafka's AclOperation: what everybody may do where no authorizer is."""
+"""Bits of Kafka's AclOperation: the operations on a topic that every client may do if there is no authorizer."""
 _FORBIDDEN = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 _IDS_WITHOUT_MEANING = frozenset({10, 11})
-"""Versions of Metadata that name topics' ids, which Apache refuses there."""
+"""Versions of Metadata whose requests have topic ids, and in which Apache refuses ids."""
 _RELAYED_VERSION = 4
 """The oldest version of Metadata that says whether topics may be created."""
 
 
 async def metadata(request: Any, call: Call) -> Any:
-    """Answer Metadata for clients of the listener on which it came in."""
+    """Answer Metadata for clients of the listener that the request came by."""
     if call.version in _IDS_WITHOUT_MEANING and _names_by_id(request):
         return _refuse_ids(request, call)
     names, ids = _asked(request, call.version)
@@ -67,7 +67,7 @@ def _names_by_id(request: Any) -> bool:
 
 
 def _refuse_ids(request: Any, call: Call) -> Any:
-    """Refuse ids in versions that have a place for them, and can't answer by them. Source: Apache's `KafkaApis`."""
+    """Refuse ids in versions that have a field for ids but can't answer by id. Source: Apache's `KafkaApis`."""
     view = call.view
     return call.answer(
         brokers=_brokers(view, call.listener),
@@ -78,7 +78,7 @@ def _refuse_ids(request: Any, call: Call) -> Any:
 
 
 async def _some(names: list[str], ids: list[UUID], audience: Audience, call: Call, *, may_create: bool) -> Topics:
-    """Gather the topics that were asked for by name or id, and errors for those that are not served."""
+    """Gather the topics that were asked for by name or id, and errors for topics that are not served."""
     names = list(dict.fromkeys(names))
     by_id = {topic_id: call.view.topic_names.get(topic_id, "") for topic_id in dict.fromkeys(ids)}
     hidden = {name for name in (*names, *by_id.values()) if name and not call.allows(Operation.DESCRIBE, topic(name))}
@@ -117,7 +117,7 @@ def _joined(pieces: Iterable[bytes]) -> Topics:
 
 
 async def _served(names: list[str], audience: Audience, call: Call) -> dict[str, bytes]:
-    """Give the topics of these names, each with the operations that the client is permitted, where it asks for them."""
+    """Return the topics of these names. If the client asks for it, each has the operations that the client may do."""
     if audience.operations == NOT_ASKED_FOR or call.unlimited:
         return await call.node.metadata.some(call.view, audience, names)
     alike: dict[int, list[str]] = {}
@@ -130,7 +130,7 @@ async def _served(names: list[str], audience: Audience, call: Call) -> dict[str,
 
 
 def _may_not_be_made(errors: Mapping[str, int], call: Call) -> dict[str, int]:
-    """Refuse unknown topics that the client may not create: a broker that we asked would create them for us."""
+    """Refuse unknown topics that the client may not create: a broker would create them under Shunter's identity."""
     unknown = [name for name, error in errors.items() if error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     if not unknown or call.allows(Operation.CREATE, CLUSTER, told=False):
         return {}
@@ -161,9 +161,9 @@ async def describe_cluster(request: Any, call: Call) -> Any:
 
 
 def _asked(request: Any, version: int) -> tuple[list[str] | None, list[UUID]]:
-    """Tell names (None: all topics) and ids that a request asks for.
+    """Return the names (None: all topics) and the ids that a request asks for.
 
-    A request that has an id asks by ids alone: Java's client sends an empty name beside each. Source: Apache's
+    If a request has an id, its names are ignored: Java's client sends an empty name beside each id. Source: Apache's
     `KafkaApis.handleTopicMetadataRequest` (`useTopicId`).
     """
     if request.topics is None or (version == 0 and not request.topics):
@@ -173,16 +173,16 @@ def _asked(request: Any, version: int) -> tuple[list[str] | None, list[UUID]]:
 
 
 def _error(name: str) -> int:
-    """Tell why a topic of that name is not served."""
+    """Return the error for a name that is not served."""
     illegal = illegal_name(name) is not None
     return int(ErrorCode.INVALID_TOPIC_EXCEPTION if illegal else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 async def _let_a_broker_create(unknown: list[str], call: Call) -> dict[str, int]:
-    """Ask a broker for topics that are not there: whether they are created is its `auto.create.topics.enable`.
+    """Ask a broker for topics that do not exist: its `auto.create.topics.enable` says whether it creates them.
 
     Returns:
-        The error that the broker gives, by name; nothing where no broker answers.
+        The broker's error by name, LEADER_NOT_AVAILABLE for a topic that now exists; empty if no broker answers.
     """
     if not unknown or not call.view.active:
         return {}

@@ -1,4 +1,4 @@
-"""What a client asks of one node and gets for ours: versions, log dirs, groups; and coordinators, which others know."""
+"""Requests about one node, answered for this node: versions, log dirs, groups. Brokers are asked for coordinators."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ _COORDINATED = {
     0: (ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
     1: (ResourceType.TRANSACTIONAL_ID, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
 }
-"""By the type of a coordinator's key."""
+"""Type of a coordinator's key -> kind of resource, and the error without a right on it."""
 
 
 async def api_versions(_request: Any, call: Call) -> Any:
-    """Answer ApiVersions: what we serve, and what a live broker serves for us in versions that all of them take."""
+    """Answer ApiVersions: the APIs served here, and relayed APIs in the versions that all live brokers support."""
     return call.node.versions.body(call.version, call.node.api_ranges())
 
 
 async def sasl_handshake(_request: Any, call: Call) -> Any:
-    """Refuse SaslHandshake: the client has logged in, or comes by a listener where nobody does."""
+    """Refuse SaslHandshake: the client has logged in already, or its listener has no login."""
     return call.answer(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=())
 
 
 async def sasl_authenticate(_request: Any, call: Call) -> Any:
-    """Answer SaslAuthenticate likewise."""
+    """Refuse SaslAuthenticate, for the same reason."""
     told = "SaslAuthenticate request received after successful authentication"
     return call.answer(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=told, auth_bytes=b"")
 
 
 async def describe_log_dirs(_request: Any, call: Call) -> Any:
-    """Answer DescribeLogDirs: we have none."""
+    """Answer DescribeLogDirs: this node has no log dirs."""
     return call.answer(error_code=ErrorCode.NONE, results=())
 
 
 async def alter_replica_log_dirs(request: Any, call: Call) -> Any:
-    """Answer AlterReplicaLogDirs: we hold no replica."""
+    """Answer AlterReplicaLogDirs: this node holds no replicas."""
     partitions: dict[str, list[int]] = {}
     for log_dir in request.dirs:
         for topic in log_dir.topics:
@@ -54,15 +54,15 @@ async def alter_replica_log_dirs(request: Any, call: Call) -> Any:
 
 
 async def list_groups(_request: Any, call: Call) -> Any:
-    """Answer ListGroups: we coordinate none."""
+    """Answer ListGroups: this node coordinates no groups."""
     return call.answer(error_code=ErrorCode.NONE, groups=())
 
 
 async def find_coordinator(request: Any, call: Call) -> Any:
-    """Have a broker answer FindCoordinator; without one, clients are told to ask again.
+    """Have a broker answer FindCoordinator. If no broker answers, clients get an error that makes them ask again.
 
-    A broker would answer us for groups that whoever asks may not describe: those are refused here. Where a broker is asked
-    by another listener, the addresses in its answer are exchanged for those of the listener that this came in on.
+    A broker would answer Shunter also for groups that the client may not describe: these are refused here. If a broker
+    is asked by another listener, the addresses in its answer are replaced by those of the client's listener.
     """
     batched = call.version >= _KEYS_SINCE
     keys: tuple[str, ...] = request.coordinator_keys if batched else (request.key,)
@@ -93,7 +93,7 @@ def _nowhere(error: int, told: str | None = None) -> dict[str, Any]:
 
 
 async def _coordinators(asked: Any, call: Call) -> dict[str, dict[str, Any]]:
-    """Ask a broker by any listener; by key."""
+    """Ask a broker by any listener; return the coordinators by key."""
     answer = await call.ask_broker(asked)
     single = not hasattr(answer, "coordinators")
     return {
@@ -102,7 +102,7 @@ async def _coordinators(asked: Any, call: Call) -> dict[str, dict[str, Any]]:
 
 
 def _placed(found: Any, call: Call) -> dict[str, Any]:
-    """Give a coordinator's address on the listener that was asked."""
+    """Return a coordinator with its address on the client's listener."""
     if found.error_code:
         return _nowhere(int(found.error_code), found.error_message)
     broker = call.view.brokers.get(found.node_id)

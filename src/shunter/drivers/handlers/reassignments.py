@@ -29,15 +29,15 @@ from shunter.wire.reassignments import (
 )
 
 IN_A_TURN = 2_000
-"""Results of a large request that are sorted before others have a turn."""
+"""Results of a large request that are sorted before other tasks have a turn."""
 UNTIMED_MS = 60_000
-"""How long a request without a usable timeout is waited for."""
+"""The timeout of a request whose own timeout is not above 0."""
 UNCLEAN = 1
 """ElectionType of ElectLeaders; 0 is preferred."""
 
 
 async def alter_partition_reassignments(request: AlterReassignmentsRequest, call: Call) -> AlterReassignmentsResult:
-    """Hand a RPC 45 to the core; of a request's choices, a partition's own go first."""
+    """Hand an RPC 45 to the core. A partition's own choices take precedence over those of the request."""
     topics = request.topics if request.topics is not None else ()
     event = ReassignmentsSubmitted(
         changes=tuple(change for topic in topics for change in _changes(topic, request)),
@@ -50,7 +50,7 @@ async def alter_partition_reassignments(request: AlterReassignmentsRequest, call
             lambda token: ReassignmentsSubmitted(
                 event.changes, event.cancel_topics, event.cancel_all, event.intervention, token
             ),
-            # Apache answers when it is done, whatever the timeout; a client can't mean that it wants no answer.
+            # Apache ignores the timeout and answers when it is done. A timeout of 0 can't mean "no answer" either.
             request.timeout_ms if request.timeout_ms > 0 else UNTIMED_MS,
         )
     except RequestRejected as refused:
@@ -74,13 +74,13 @@ async def _by_topic(reply: PartitionResultsReply) -> tuple[TopicResults, ...]:
 
 
 def _draft_intervention(request: AlterReassignmentsRequest) -> Intervention | None:
-    """Tell what null topics or null partitions mean: the draft stops, unless the request says otherwise."""
+    """Return the request's intervention; if it has none, but null topics or null partitions, a stop as in the draft."""
     drafted = request.topics is None or any(topic.partitions is None for topic in request.topics)
     return Intervention.STOP if drafted and request.intervention is None else request.intervention
 
 
 def _changes(topic: AlteredTopic, request: AlterReassignmentsRequest) -> Iterable[ReassignmentChange]:
-    """Read what is asked for each partition. Nothing is awaited: no later request of the connection may overtake it."""
+    """Read the change of each partition, without an await: no later request of the connection may overtake this one."""
     for altered in topic.partitions or ():
         yield ReassignmentChange(
             TopicPartition(topic.name, altered.partition),
@@ -92,9 +92,9 @@ def _changes(topic: AlteredTopic, request: AlterReassignmentsRequest) -> Iterabl
 
 
 async def list_partition_reassignments(request: ListReassignmentsRequest, call: Call) -> ListReassignmentsResult:
-    """List whole moves, from acceptance to end, as one consistent view: nothing is awaited until all is seen.
+    """List whole moves, from acceptance to end, as one consistent view: there is no await until all moves are read.
 
-    A move whose deletions alone are outstanding is over for everybody else (docs/decisions/0011-dropping.md).
+    A move that only waits for deletions is over for clients, and is not listed (docs/decisions/0011-dropping.md).
     """
     view = call.view
     if not view.active:
@@ -116,7 +116,7 @@ async def list_partition_reassignments(request: ListReassignmentsRequest, call: 
             ongoing = OngoingPartition(tp.partition, *whole_move(assignment, move), detail)
             by_topic.setdefault(tp.topic, []).append(ongoing)
     topics = tuple(OngoingTopic(name, tuple(partitions)) for name, partitions in by_topic.items())
-    await asyncio.sleep(0)  # What was seen is complete; others have a turn before it is encoded.
+    await asyncio.sleep(0)  # The list is complete; other tasks have a turn before it is encoded.
     return ListReassignmentsResult(ErrorCode.NONE, None, topics)
 
 
@@ -124,7 +124,7 @@ def _detail(view: ClusterView, tp: TopicPartition, state: PartitionState) -> Mov
     move, known = view.reassignments[tp], view.waiting.get(tp)
     waiting = None if known is None else known[0]
     if waiting is None and state.leadership is not None:
-        # A step that was just written has not been looked at again.
+        # A step was just written, and the partition has not been reviewed since.
         fetching = tuple(broker for broker in state.assignment.adding if broker not in state.leadership.isr)
         waiting = Waiting(WaitReason.CATCHING_UP, fetching) if fetching else None
     told = "" if waiting is None or move.phase is Phase.PAUSED else describe_waiting(waiting)
@@ -132,14 +132,16 @@ def _detail(view: ClusterView, tp: TopicPartition, state: PartitionState) -> Mov
 
 
 def whole_move(assignment: ReplicaAssignment, move: Reassignment) -> tuple[Replicas, Replicas, Replicas]:
-    """Tell (replicas, adding, removing) of a whole move: towards its final target and not of the step under way.
+    """Return (replicas, adding, removing) of a whole move: towards its final target, not of the step under way.
 
-    Adding is what the end has and what is not yet there for good. Removing is what is there and the end has not.
-    Replicas are both what is assigned and what is adding: the end's replicas first and in its order, as Apache's
-    controller writes them. `kafka-topics` takes |replicas| - |adding| for the replication factor and calls a partition
-    under-replicated by it, and replicas without the removing ones are the target. So whatever the step under way adds
-    counts as adding, wanted at the end or not. Where a step has dropped a dead replica before another took its place,
-    the dropped one is still told as removing, for one replica is lacking.
+    `adding` has the replicas of the target that are not yet assigned permanently. `removing` has the assigned replicas
+    that are not in the target. `replicas` has both the assigned replicas and `adding`: the target's first and in its
+    order, as Apache's controller writes them. (In a rollback, the original replicas are the target.)
+
+    `kafka-topics` takes |replicas| - |adding| for the replication factor, by which it calls a partition
+    under-replicated; and `replicas` without `removing` is the target. So all replicas that the step under way adds
+    count as `adding`, even if the target does not have them. If a step has dropped a dead replica before another one
+    took its place, the dropped replica still counts as `removing`, because one replica is lacking.
 
     Source: Apache Kafka 3.9, TopicCommand.getReplicationFactor; KIP-455, ListPartitionReassignmentsResponse.
     """
@@ -159,7 +161,7 @@ def whole_move(assignment: ReplicaAssignment, move: Reassignment) -> tuple[Repli
 
 
 async def elect_leaders(request: Any, call: Call) -> Any:
-    """Hand an election to the core; null partitions mean all."""
+    """Hand an election to the core. Null partitions mean all partitions."""
     partitions: tuple[TopicPartition, ...] | None = None
     if request.topic_partitions is not None:
         partitions = tuple(

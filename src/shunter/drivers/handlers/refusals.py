@@ -1,7 +1,7 @@
 """The answer to a request that is refused as a whole, in the form of its API.
 
-It met a bug of ours (UNKNOWN_SERVER_ERROR), or whoever asks may not ask it. Other requests, and the process, go on: a
-handler holds no state.
+The request met a bug of Shunter (UNKNOWN_SERVER_ERROR), or its sender lacks a right. Other requests and the process go
+on, because a handler holds no state.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def refusal_of(call: Call, bug: Exception) -> Any | None:
-    """Log and count the bug, and make the answer; None where the API has no place for an error."""
+    """Log and count the bug, and make the answer; None if the API's response has no field for an error."""
     _LOG.error("%s: refused, for it met a bug of ours", call.origin, exc_info=bug)
     call.node.callers.bugs += 1
     told = f"this controller met a bug of its own and refuses the request: {type(bug).__name__}"
@@ -37,7 +37,7 @@ def refusal_of(call: Call, bug: Exception) -> Any | None:
 
 
 def refused(call: Call, error: ErrorCode, told: str | None) -> Any | None:
-    """Make the answer with an error wherever the API has a place for one; None where it has none."""
+    """Make an answer with the error in each field for errors; None if the API's response has no such field."""
     request, key = call.parsed.message, call.parsed.api_key
     why = {"error_code": error, "error_message": told}
     if key == ALTER_PARTITION_REASSIGNMENTS:
@@ -110,19 +110,19 @@ _NOTHING: Final[Mapping[Any, Any]] = {
     "bytes": b"",
     "datetime_i64": datetime.fromtimestamp(0, UTC),
 }
-"""What stands beside an error in a field that has to have something."""
+"""By kio's type: the value of a required field in an answer with an error."""
 _OF_PARTS: Final[Mapping[int, Callable[[Call, Values], Any]]] = {
     CREATE_ACLS: _no_acls_made,
     DELETE_ACLS: _no_acls_deleted,
     ALTER_CLIENT_QUOTAS: _no_quotas_altered,
 }
-"""APIs that are passed on, and have an error for each part only."""
+"""Relayed APIs whose responses have an error for each part only."""
 NO_RIGHT: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
     ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "Delegation tokens are made by brokers: ask one of them.",
 }
-"""Kafka's words, but for the last."""
+"""Kafka's messages, except the last one."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

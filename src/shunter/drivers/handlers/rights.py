@@ -1,7 +1,8 @@
-"""What somebody has to be allowed before a request is answered, or passed on: one table for all APIs.
+"""The rights that a sender needs before a request is answered or relayed: one table for all APIs.
 
-Source: Apache 3.9, `KafkaApis`, `AclApis`, `ConfigHelper`. What needs rights on single topics, groups or settings is
-judged by its own handler, which knows them; `EACH` names those, and docs/security.md is made of both.
+Source: Apache 3.9, `KafkaApis`, `AclApis`, `ConfigHelper`. Requests that need rights on single topics, groups or
+settings are judged by their handlers. `EACH` describes these rights; the table in docs/security.md is rendered from
+`CLUSTER_RIGHTS` and `EACH`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ INIT_PRODUCER_ID: Final = 22
 DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS = 29, 30, 31
 DESCRIBE_CLIENT_QUOTAS, ALTER_CLIENT_QUOTAS, DESCRIBE_USER_SCRAM_CREDENTIALS = 48, 49, 50
 TOKENS: Final = frozenset({38, 39, 40, 41})
-"""Delegation tokens belong to the principal that asks for them; passed on to a broker, they would become ours."""
+"""APIs of delegation tokens. A token belongs to the principal that asks; if relayed, that would be Shunter."""
 LONGEST_ARRAY: Final = WireLimits().array_length
 
 CLUSTER_RIGHTS: Final[Mapping[int, Operation]] = {
@@ -46,7 +47,7 @@ CLUSTER_RIGHTS: Final[Mapping[int, Operation]] = {
     ALTER_CLIENT_QUOTAS: Operation.ALTER_CONFIGS,
     DESCRIBE_USER_SCRAM_CREDENTIALS: Operation.DESCRIBE,
 }
-"""API -> what the whole request needs on the cluster."""
+"""API -> the operation that the sender of a request must be allowed on the cluster."""
 
 EACH: Final[Mapping[int, str]] = {
     requests.METADATA: "Describe on each topic (others are left out, or told as not authorized); Create on Cluster or"
@@ -65,11 +66,11 @@ EACH: Final[Mapping[int, str]] = {
     requests.DESCRIBE_CLUSTER: "none; Describe on Cluster to be told the authorized operations",
     INIT_PRODUCER_ID: "Write on the TransactionalId; else IdempotentWrite on Cluster, or Write on any topic",
 }
-"""API -> in words, what is judged by its handler."""
+"""API -> the rights that its handler checks, in words."""
 
 
 def missing_right(call: Call) -> ErrorCode | None:
-    """Tell why a whole request is refused; None where it is answered."""
+    """Return the error that a whole request is refused with; None if the request is answered."""
     operation = CLUSTER_RIGHTS.get(call.parsed.api_key)
     if operation is None or call.allows(operation, CLUSTER):
         return None
@@ -77,10 +78,10 @@ def missing_right(call: Call) -> ErrorCode | None:
 
 
 def why_not_passed_on(call: Call) -> ErrorCode | None:
-    """Tell why a request is not passed on under our identity; None where its sender might have asked a broker himself.
+    """Return why a request is not relayed under Shunter's identity; None if its sender may ask a broker the same.
 
     Raises:
-        FormatError: it can't be read.
+        FormatError: the request can't be read.
     """
     api_key = call.parsed.api_key
     if api_key in TOKENS and call.guarded:
@@ -90,7 +91,7 @@ def why_not_passed_on(call: Call) -> ErrorCode | None:
     judge = _JUDGES.get(api_key)
     if judge is not None:
         return judge(call)
-    # What stands in the table was judged by it before; anything else can't be judged.
+    # Requests in the table were judged by `missing_right` before. Other requests can't be judged, so they are refused.
     return None if api_key in CLUSTER_RIGHTS else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
@@ -109,14 +110,14 @@ def _init_producer_id(call: Call) -> ErrorCode | None:
 
 _JUDGES: Final[Mapping[int, Callable[[Call], ErrorCode | None]]] = {INIT_PRODUCER_ID: _init_producer_id}
 JUDGED_BEFORE_PASSED_ON: Final = frozenset(_JUDGES)
-"""APIs that are passed on, and judged by rules of their own before."""
+"""APIs that are judged by rules of their own before they are relayed."""
 
 
 def decoded(call: Call) -> Any:
-    """Decode a request that is passed on, for it has to be judged or refused.
+    """Decode a request of an API that is relayed, in order to judge or to refuse it.
 
     Raises:
-        FormatError: it can't be read.
+        FormatError: the request can't be read.
     """
     parsed = call.parsed
     head = read_request_head(parsed.frame, call.peer)

@@ -38,7 +38,7 @@ _RELEASES: Final[Mapping[int, Releases]] = {
     16: Releases((3, 7), (3, 8)),
     17: Releases((3, 9), (3, 9)),
 }
-"""By the newest version of Fetch: the releases that serve it. Older than 2.8: nothing is known to be refused."""
+"""Newest version of Fetch -> the releases that serve it. Of releases older than 2.8 no refused setting is known."""
 _SOURCES: Final[Mapping[ConfigSource, int]] = {
     ConfigSource.TOPIC: 1,
     ConfigSource.CLUSTER: 3,
@@ -49,22 +49,22 @@ _SOURCES: Final[Mapping[ConfigSource, int]] = {
 _SEED_BITS = 63
 _READ_AT_ONCE = 500
 LISTED_AT_MOST = 300
-"""Topics of one CreateTopics whose configuration is told: it takes a fifth of a millisecond for each to be encoded."""
+"""Topics of one CreateTopics whose configuration is in the answer: each takes a fifth of a millisecond to encode."""
 _DELETED_BY_ID_SINCE = 6
 _DISABLED_SINCE = 3
 _CREATION_STRICT_SINCE, _GROWTH_STRICT_SINCE, _DELETION_STRICT_SINCE = 6, 3, 5
-"""From which versions on clients understand that a quota refuses them (KIP-599)."""
+"""The versions since which clients understand that a quota refuses their request (KIP-599)."""
 
 
 async def create_topics(request: Any, call: Call) -> Any:
-    """Hand new topics to the core; ids and placement seeds are drawn here, for the core has no randomness."""
+    """Hand new topics to the core. Ids and placement seeds are drawn here, because the core has no randomness."""
     repeated = {name for name, count in Counter(topic.name for topic in request.topics).items() if count > 1}
     refused: list[TopicResult] = [_repeats(name, "Found multiple entries for this topic.") for name in sorted(repeated)]
     topics: list[NewTopic] = []
     may_create = call.allows(Operation.CREATE, CLUSTER, told=False)
     for place, topic in enumerate(request.topics, start=1):
         if place % _READ_AT_ONCE == 0:
-            await asyncio.sleep(0)  # A request may name a hundred thousand topics: others have turns in between.
+            await asyncio.sleep(0)  # A request may name a hundred thousand topics: other tasks run in between.
         if topic.name in repeated:
             continue
         if not may_create and not call.allows(Operation.CREATE, topic_of(topic.name)):
@@ -98,14 +98,14 @@ async def create_topics(request: Any, call: Call) -> Any:
 
 
 def _partitions_of(new: NewTopic, default: int) -> int:
-    """How many partitions a new topic would have, if it is created."""
+    """Return the number of partitions that a new topic would have."""
     if new.assignments:
         return len(new.assignments)
     return default if new.partition_count == -1 else new.partition_count
 
 
 def _throttled(allowance: Allowance, asked: Mapping[str, int]) -> dict[str, TopicResult]:
-    """Refuse what the quota does not allow. `asked` has the partitions to create or delete, by topic, in order."""
+    """Refuse topics that exceed the quota. `asked`: topic -> number of partitions to create or delete, in order."""
     return {
         name: TopicResult(name, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         for name, partitions in asked.items()
@@ -114,7 +114,7 @@ def _throttled(allowance: Allowance, asked: Mapping[str, int]) -> dict[str, Topi
 
 
 def _unchanged(results: Iterable[TopicResult]) -> list[str]:
-    """List topics that were refused; what takes longer than the client waits happens all the same."""
+    """List the topics that were refused. A topic that timed out is not among them: its change still happens."""
     return [one.name for one in results if one.error not in {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT}]
 
 
@@ -122,7 +122,7 @@ def _new_topic(topic: Any) -> NewTopic:
     """Read one topic of a CreateTopics.
 
     Raises:
-        RequestRejected: what no core needs to see: contradictions within the request itself.
+        RequestRejected: the request contradicts itself, so the core need not see it.
     """
     assigned = Counter(assignment.partition_index for assignment in topic.assignments)
     twice = sorted(number for number, count in assigned.items() if count > 1)
@@ -152,7 +152,7 @@ def _new_topic(topic: Any) -> NewTopic:
 
 
 def _created(result: TopicResult, call: Call, *, listed: bool) -> dict[str, Any]:
-    """Put one topic's result into words, with its effective configuration where that is `listed` and may be read."""
+    """Make one topic's part of the answer, with its effective configuration if that is `listed` and may be read."""
     hidden = result.configs and not call.allows(Operation.DESCRIBE_CONFIGS, topic_of(result.name), told=False)
     unlisted = ErrorCode.POLICY_VIOLATION if result.configs and not listed else ErrorCode.NONE
     if hidden:
@@ -219,7 +219,7 @@ def _new_assignments(topic: Any) -> tuple[Replicas, ...] | None:
 
 
 async def delete_topics(request: Any, call: Call) -> Any:
-    """Hand deletions to the core; topics by id are named here, and answered with id and name."""
+    """Hand deletions to the core. Topic ids are resolved to names here; the answer has both id and name."""
     by_id = call.version >= _DELETED_BY_ID_SINCE
     asked = (
         [(topic.name, topic.topic_id) for topic in request.topics]
@@ -236,12 +236,12 @@ async def delete_topics(request: Any, call: Call) -> Any:
             continue
         known = name if name is not None else call.view.topic_names.get(topic_id or UUID(int=0))
         if known is not None and not call.allows(Operation.DELETE, topic_of(known)):
-            # A client that may not describe a topic is not told the name that belongs to an id.
+            # A client that may not describe a topic does not get the name that belongs to the topic's id.
             shown = known if name is not None or call.allows(Operation.DESCRIBE, topic_of(known)) else ""
             refused.append(TopicResult(shown, _FORBIDDEN, None, topic_id))
             continue
         if known is None:
-            known = f"(id {topic_id})"  # No topic's name: the core refuses it in its own way.
+            known = f"(id {topic_id})"  # This can't be a topic's name, so the core refuses it as unknown.
             unknown.add(known)
             ids[known] = topic_id
         else:
@@ -274,7 +274,7 @@ def _unknown_id(result: TopicResult, topic_id: UUID | None) -> TopicResult:
 
 
 def _deletion_error(error: ErrorCode, version: int) -> ErrorCode:
-    """Clients of the first versions do not know that deletion can be disabled."""
+    """Return an error that clients of this version know: the first versions have no error for disabled deletion."""
     disabled = error is ErrorCode.TOPIC_DELETION_DISABLED
     return ErrorCode.INVALID_REQUEST if disabled and version < _DISABLED_SINCE else error
 
@@ -284,7 +284,7 @@ def _repeats(name: str, told: str) -> TopicResult:
 
 
 def releases_of(brokers: Iterable[ApiRanges]) -> Releases:
-    """What the versions of Fetch that brokers serve say of their releases; of none: nothing."""
+    """Derive the brokers' oldest and newest release from the versions of Fetch that they serve."""
     known = [_RELEASES.get(ranges[FETCH][1], UNKNOWN_RELEASES) for ranges in brokers if FETCH in ranges]
     if not known:
         return UNKNOWN_RELEASES
@@ -294,7 +294,7 @@ def releases_of(brokers: Iterable[ApiRanges]) -> Releases:
 async def _ask_for_topics(
     call: Call, names: Iterable[str], make_event: Callable[[ReplyToken], Event], patience: timedelta
 ) -> tuple[TopicResult, ...]:
-    """Ask the core and give a result for every topic, whatever went wrong."""
+    """Ask the core, and return a result for every topic, also if the whole request is refused."""
     names = tuple(names)
     if not names:
         return ()
