@@ -31,7 +31,7 @@ Outcome = Mapping[JudgedController, Mapping[str, Result]]
 
 
 class Former(NamedTuple):
-    """Lines of the former page: one for each class by its name, and those of differing tests by the class's short name."""
+    """Lines of the former page: by class name, and those of differing tests by the class's short name."""
 
     classes: Mapping[str, str]
     tests: Mapping[str, list[str]]
