@@ -37,7 +37,7 @@ class ExecutorFaultsWorld(ExecutorSurroundings, Protocol):
         ...
 
     def kill_executor(self, process: SimulatedExecutor, again_us: int = 2 * SECOND) -> None:
-        """SIGKILL; it is started again later."""
+        """SIGKILL; a new process is started later."""
         ...
 
     def hindered(self, length_us: int) -> None:

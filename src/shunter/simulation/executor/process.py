@@ -83,7 +83,7 @@ class ExecutorsWorld(ExecutorSurroundings, AdminsWorld, Protocol):
         ...
 
     def kill_executor(self, process: SimulatedExecutor, again_us: int = 2 * SECOND) -> None:
-        """SIGKILL; it is started again later."""
+        """SIGKILL; a new process is started later."""
         ...
 
     def core_handled(self, process: SimulatedExecutor, envelope: ev.Envelope, ready: Ready) -> None:

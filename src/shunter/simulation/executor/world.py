@@ -127,7 +127,7 @@ class ExecutorWorld:
             then(process)
 
     def kill_executor(self, process: SimulatedExecutor, again_us: int = 2 * SECOND) -> None:
-        """SIGKILL; it is started again later."""
+        """SIGKILL; a new process is started later."""
         if process.alive:
             self.scheduler.note(f"{process.name} is killed")
             self._end(process)
