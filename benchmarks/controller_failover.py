@@ -2,11 +2,12 @@
 
     python benchmarks/controller_failover.py [--rounds 5] [--session-ms 6000]
 
-Real ZooKeeper and real Kafka 3.9 brokers, all on this machine; with Shunter an active controller and a standby beside
-them. Each round kills (SIGKILL, at one moment) the active controller and the broker that leads a new topic; with Apache
-that is one process, the broker that is the controller. Told is the wall time from the kill until ZooKeeper has another
-controller, until every partition of the topic has another leader there, and until a surviving broker tells clients of
-it. All sessions have the same timeout, and most of the time is ZooKeeper's, which ends a session no sooner.
+Real ZooKeeper and real Kafka 3.9 brokers run on this machine; with Shunter also an active controller and a standby.
+Each round kills (SIGKILL, at the same moment) the active controller and the broker that leads a new topic. With
+Apache both are one process, the broker that is the controller. The table has the wall time from the kill until
+ZooKeeper has another controller, until ZooKeeper has another leader of every partition of the topic, and until a
+surviving broker returns these leaders to clients. All sessions have the same timeout, and most of the time is spent
+waiting for their expiry.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ BOUND_SECONDS = 120
 EVENTS = ("another controller", "another leader in ZooKeeper", "clients are told")
 
 Round = tuple[float, float, float, int]
-"""Seconds until each of the events, and who is the controller then."""
+"""Seconds until each of the events, and the broker id of the new controller."""
 
 
 def arguments() -> argparse.Namespace:
@@ -54,7 +55,7 @@ def arguments() -> argparse.Namespace:
 
 @contextmanager
 def watching(connect: str) -> Iterator[KazooClient]:
-    """A ZooKeeper client of our own."""
+    """A ZooKeeper client for the benchmark."""
     client = KazooClient(connect, timeout=30)
     client.start()
     try:
@@ -65,14 +66,14 @@ def watching(connect: str) -> Iterator[KazooClient]:
 
 
 def document(client: KazooClient, path: str) -> dict[str, object]:
-    """A znode's JSON; empty where there is none."""
+    """A znode's JSON; empty if the znode does not exist."""
     with suppress(KazooException):
         return dict(json.loads(client.get(path)[0]))
     return {}
 
 
 def controller_of(client: KazooClient) -> object:
-    """Who is the controller, by broker id and controller epoch's moment; None: nobody."""
+    """The controller's broker id and the time of its election; None: there is none."""
     found = document(client, "/controller")
     return (found.get("brokerid"), found.get("timestamp")) if found else None
 
@@ -84,14 +85,14 @@ def leaders_of(client: KazooClient, topic: str) -> list[object]:
 
 
 def told_leaders(admin: KafkaAdminClient, topic: str) -> list[int]:
-    """The same as a broker tells it to clients."""
+    """The leader of each partition, as a broker returns it to clients."""
     with suppress(KafkaError):
         return [each["leader_id"] for found in admin.describe_topics([topic]) for each in found["partitions"]]
     return []
 
 
 def one_round(cluster: ZooKeeperCluster, client: KazooClient, topic: str, victims: list[Server], leader: int) -> Round:
-    """Kill, and measure."""
+    """Make the topic, kill the victims, and measure."""
     survivor = next(broker for id_, broker in cluster.brokers.items() if id_ != leader)
     others = [id_ for id_ in BROKERS if id_ != leader]
     with_topic = KafkaAdminClient(bootstrap_servers=survivor.address)
@@ -124,7 +125,7 @@ def one_round(cluster: ZooKeeperCluster, client: KazooClient, topic: str, victim
 
 
 def apaches(folder: Path, session_ms: int, rounds: int) -> Iterator[Round]:
-    """Brokers alone: one of them is the controller, and leads the topic of each round."""
+    """Rounds with brokers only: one of them is the controller, and leads the topic of each round."""
     with (
         ZooKeeperCluster(folder, broker_ids=BROKERS, properties=properties(session_ms)) as cluster,
         watching(cluster.zookeeper_connect) as client,
@@ -138,7 +139,7 @@ def apaches(folder: Path, session_ms: int, rounds: int) -> Iterator[Round]:
 
 
 def shunters(folder: Path, session_ms: int, rounds: int) -> Iterator[Round]:
-    """An active Shunter and a standby; broker 1 leads the topic of each round."""
+    """Rounds with an active Shunter and a standby; broker 1 leads the topic of each round."""
     controllers: dict[int, ShunterController] = {}
 
     def start(cluster: ZooKeeperCluster, stack: ExitStack) -> None:
@@ -161,7 +162,7 @@ def shunters(folder: Path, session_ms: int, rounds: int) -> Iterator[Round]:
         for number in range(rounds):
             active = controllers[active_of(client)]
             yield one_round(cluster, client, f"failover-{number}", [active, cluster.brokers[1]], 1)
-            # Where a broker was faster, the standby takes the controllership from it.
+            # If a broker was elected first, the standby takes the controllership from it.
             wait_until(lambda: active_of(client) in controllers, what="a Shunter leads", timeout_s=BOUND_SECONDS)
             join(active, controllers[active_of(client)])
             cluster.brokers[1].start()
@@ -180,7 +181,7 @@ def join(controller: ShunterController, other: ShunterController) -> None:
 
 
 def properties(session_ms: int) -> dict[str, object]:
-    """What all brokers have."""
+    """The properties of all brokers."""
     return {"zookeeper.session.timeout.ms": session_ms, "offsets.topic.replication.factor": 1}
 
 

@@ -1,18 +1,19 @@
-"""How long an ISR change takes while thousands of clients ask the controller for everything, beside how long without.
+"""How long an ISR change takes while thousands of clients flood the controller with requests, and how long without.
 
     python benchmarks/controller_flood.py [--partitions 100000] [--clients 3000] [--seconds 30]
 
-A real ZooKeeper and a real controller, each a process of its own; simulated brokers in this process; the clients in
-processes of their own that run only while nobody else wants to (SCHED_IDLE), for real ones have processors of their own;
-at the lowest priority alone they would still keep ZooKeeper's threads waiting, at each of them. One broker changes the ISR
-of a partition forty times a second on a connection that stays open, and twice a second on a new one (versions first, as
-brokers do). Phases take turns: calm, flood, calm, flood. Clients ask for the metadata of all topics, of one topic, of
-no topic, for all reassignments, for the cluster and for the versions; they read as fast as they can and ask again at
-once. Every tenth never reads. They come from addresses of their own, or with `--addresses 0` from the brokers' own.
+A real ZooKeeper and a real controller run in processes of their own, simulated brokers in this process. The clients
+run in processes of their own with SCHED_IDLE, only while no other process wants a processor, because real clients
+have their own machines. Just the lowest priority would not do: such clients would still delay ZooKeeper's threads.
+One broker changes the ISR of a partition forty times a second on a connection that stays open, and twice a second on
+a new one (ApiVersions first, as brokers do). The phases are calm, flood, calm, flood. Clients ask for the metadata of
+all topics, of one topic and of no topic, for all reassignments, for the cluster and for the versions. They read as
+fast as they can and ask again at once. Every tenth client never reads. Clients have addresses of their own, or with
+`--addresses 0` the brokers' address.
 
-With `--tls` clients have a listener of their own, which speaks TLS (RSA 2048), and every fifth of them only shakes hands,
-hangs up, and comes again; the broker stays on its plaintext listener. Asked for is a 99th percentile of at most twice the
-calm one.
+With `--tls` clients have a listener of their own with TLS (RSA 2048). Every fifth client only does the handshake,
+closes the connection, and connects again. The broker stays on its plaintext listener. The requirement then is a 99th
+percentile of at most twice the calm one.
 """
 
 from __future__ import annotations
@@ -75,23 +76,23 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--brokers", type=int, default=20)
     parser.add_argument("--partitions", type=int, default=100_000)
-    parser.add_argument("--partitions-each", type=int, default=100, help="of a topic")
+    parser.add_argument("--partitions-each", type=int, default=100, help="partitions of a topic")
     parser.add_argument("--clients", type=int, default=3_000)
     parser.add_argument(
-        "--addresses", type=int, default=100, help="that the clients come from; 0: from the address of the brokers"
+        "--addresses", type=int, default=100, help="number of client addresses; 0: the address of the brokers"
     )
-    parser.add_argument("--processes", type=int, default=2, help="that the clients are in")
-    parser.add_argument("--seconds", type=float, default=20.0, help="of each phase")
+    parser.add_argument("--processes", type=int, default=2, help="number of processes for the clients")
+    parser.add_argument("--seconds", type=float, default=20.0, help="length of each phase")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--tls", action="store_true", help="clients come by a listener with TLS")
+    parser.add_argument("--tls", action="store_true", help="clients use a listener with TLS")
     parser.add_argument(
-        "--set", action="append", default=[], help="more settings of the controller's, as max-connections=4000"
+        "--set", action="append", default=[], help="more settings of the controller, such as max-connections=4000"
     )
     return parser.parse_args()
 
 
 def encoded(api_key: int, version: int, **values: Any) -> bytes:
-    """A request, without size and correlation id in front: see `framed`."""
+    """A whole request frame."""
     schema: Any = load_request_schema(api_key, version)
     with io.BytesIO() as buffer:
         entity_writer(schema)(buffer, filled(schema, values))
@@ -100,7 +101,7 @@ def encoded(api_key: int, version: int, **values: Any) -> bytes:
 
 
 def questions() -> list[bytes]:
-    """What clients ask in turn."""
+    """The requests that clients send in turn."""
     everything = [encoded(3, version, topics=None) for version in (12, 12, 12, 9)]
     return [
         *everything,
@@ -129,7 +130,7 @@ class Flooder:
         self.open = 0
 
     async def run(self, pipe: Pipe) -> None:
-        """Flood from `start` to `stop`, as the pipe says, and tell what was answered."""
+        """Flood between `start` and `stop` from the pipe, and send back the figures; end at `end`."""
         loop = asyncio.get_running_loop()
         while True:
             told = await loop.run_in_executor(None, pipe.recv)
@@ -145,11 +146,11 @@ class Flooder:
             pipe.send(figures)
 
     def address(self, number: int) -> tuple[str, int] | None:
-        """Where a client comes from; None: from where brokers come from."""
+        """A client's own address; None: the brokers' address."""
         return (f"127.1.0.{1 + number % self.addresses}", 0) if self.addresses else None
 
     async def client(self, number: int) -> None:
-        """One client: connect, ask, read, ask again; after an error, anew."""
+        """One client: connect, then send a request and read the answer in a loop; connect again after an error."""
         turn = itertools.count(number)
         while True:
             try:
@@ -196,7 +197,7 @@ def flood(port: int, clients: range, addresses: int, tls: bool, pipe: Pipe) -> N
 
 
 class Leader:
-    """A broker that changes ISRs, and keeps what each change took, in ms."""
+    """A broker that changes ISRs, and keeps the latency of each change, in ms."""
 
     def __init__(self, yard: SimulatedYard, port: int) -> None:
         self.yard = yard
@@ -206,7 +207,7 @@ class Leader:
         self.anew: list[float] = []
 
     async def learn(self, partitions_each: int) -> None:
-        """Find what the broker leads."""
+        """Find up to 200 partitions that the broker leads."""
         client = self.yard.client
         self.led: list[list[Any]] = []
         for tp in (each for each in self.yard.catalogue.places if isinstance(each, TopicPartition)):
@@ -224,7 +225,7 @@ class Leader:
                 break
 
     async def change(self, streams: tuple[asyncio.StreamReader, asyncio.StreamWriter], index: int) -> None:
-        """Shrink or grow one ISR: durable, then answered."""
+        """Shrink or grow one ISR. The answer comes when the change is durable."""
         known = self.led[index % len(self.led)]
         tp, topic_id, leader_epoch, partition_epoch, replicas = known
         isr = replicas[:2] if (index // len(self.led)) % 2 == 0 else replicas
@@ -234,7 +235,7 @@ class Leader:
         payload = await ask(streams, ALTER_PARTITION, VERSION, body, str(self.broker.id))
         error, answers = read_alter_partition(payload)
         if error == NOT_CONTROLLER and not self.changed:
-            # It has been elected and reads the cluster.
+            # The controller was just elected, and still reads the cluster.
             await asyncio.sleep(0.2)
             return await self.change(streams, index)
         assert not error, error
@@ -244,7 +245,7 @@ class Leader:
         return None
 
     async def change_anew(self) -> None:
-        """Change an ISR on a new connection; where it is closed, on another one, as brokers do."""
+        """Change an ISR on a new connection; if that is closed, on another one, as brokers do."""
         for attempt in itertools.count(1):
             own = await asyncio.open_connection(LOOPBACK, self.port)
             try:
@@ -259,7 +260,7 @@ class Leader:
         return None
 
     async def measure(self, seconds: float) -> None:
-        """Change ISRs for so long."""
+        """Change ISRs for `seconds`."""
         self.kept, self.anew, self.turned_away = [], [], 0
         streams = await asyncio.open_connection(LOOPBACK, self.port)
         loop = asyncio.get_running_loop()
@@ -290,7 +291,7 @@ VERSIONS_BODY = b"\x02x\x02x\x00"
 async def ask(
     streams: tuple[asyncio.StreamReader, asyncio.StreamWriter], api_key: int, version: int, body: bytes, client_id: str
 ) -> memoryview:
-    """One request and its answer's body."""
+    """Send one request, and return its answer's body."""
     reader, writer = streams
     writer.write(request_frame_head(api_key, version, 1, client_id, len(body)) + body)
     (size,) = struct.unpack(">i", await reader.readexactly(4))
@@ -301,7 +302,7 @@ async def ask(
 
 
 class Phase(NamedTuple):
-    """What one phase gave; latencies in ms."""
+    """The figures of one phase; latencies in ms."""
 
     kind: str
     kept: list[float]
@@ -311,7 +312,7 @@ class Phase(NamedTuple):
     resident_mib: float
     load: float
     held_ms: float
-    """The longest that the controller's event loop was late."""
+    """The longest lag of the controller's event loop."""
     turned_away: int
     """How many of the broker's new connections were closed before they were answered."""
 
@@ -323,7 +324,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def told(phase: Phase) -> Iterator[str]:
-    """A phase in two lines."""
+    """A phase in three lines of text."""
     for name, values in (("open connection", phase.kept), ("new connection", phase.anew)):
         shares = ", ".join(f"p{share * 100:g} {percentile(values, share):.1f}" for share in (0.5, 0.9, 0.99, 1.0))
         yield f"{phase.kind:6} {name:16} n {len(values):5}: {shares} ms"
@@ -343,14 +344,14 @@ def processor_seconds(pid: int) -> tuple[float, float]:
 
 
 def longest_lag_ms(port: int) -> float:
-    """How late the controller's event loop was at the worst since this was last asked."""
+    """The longest lag of the controller's event loop since the last call."""
     with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/metrics", timeout=30) as page:
         found = re.search(r"^shunter_event_loop_lag_worst_seconds (\S+)$", page.read().decode(), re.MULTILINE)
     return float(found[1]) * 1000 if found else 0.0
 
 
 async def measure(asked: argparse.Namespace, folder: Path) -> int:
-    """Run everything; the exit status tells whether the flood cost more than it may."""
+    """Run everything; the exit status says whether the flood cost more than allowed."""
     print(f"{platform.platform()}, Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()}")
     metrics = free_port()
     options = ["--set", f"metrics-port={metrics}"]
@@ -378,7 +379,7 @@ async def measure(asked: argparse.Namespace, folder: Path) -> int:
 
 
 def tls_properties(folder: Path) -> Path:
-    """A key and a certificate, and properties that give the clients' listener TLS."""
+    """Make a key and a certificate, and properties with TLS for the clients' listener."""
     key, store, file = folder / "key.pem", folder / "store.pem", folder / "server.properties"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
     subprocess.run([*command, "-keyout", str(key), "-out", str(store)], check=True, capture_output=True)
@@ -400,7 +401,7 @@ async def run_phases(
     port: int,
     clients_port: int,
 ) -> list[Phase]:
-    """Calm and flood in turns; brokers come by one port, clients by another or the same."""
+    """Alternate calm and flood. Brokers use one port, clients another one or the same."""
     leader = Leader(yard, port)
     await leader.learn(asked.partitions_each)
     context = multiprocessing.get_context("spawn")
@@ -454,7 +455,7 @@ async def run_phases(
 
 
 def verdict(phases: Sequence[Phase], *, twice: bool) -> int:
-    """Tell what the flood cost; `twice`: it may double the 99th percentile, and no more."""
+    """Print the cost of the flood; returns 1 if it is above the bound. `twice`: it may double the 99th percentile."""
     status = 0
     for name, take in (("an open connection", lambda each: each.kept), ("a new connection", lambda each: each.anew)):
         by_kind = {
@@ -475,7 +476,7 @@ def verdict(phases: Sequence[Phase], *, twice: bool) -> int:
 
 
 def main() -> int:
-    """Measure in a folder that goes with us."""
+    """Measure in a temporary folder."""
     asked = arguments()
     with tempfile.TemporaryDirectory(prefix="controller-flood-") as folder:
         return asyncio.run(measure(asked, Path(folder)))

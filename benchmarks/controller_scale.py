@@ -1,15 +1,15 @@
-"""What a controller of hundreds of brokers takes, ours and Apache's in turn over the same simulated brokers.
+"""The cost of a controller of hundreds of brokers, Shunter's and Apache's in turn over the same simulated brokers.
 
     python benchmarks/controller_scale.py --brokers 200 --partitions 100000 [--peer apache] [--rounds 2]
 
-A real ZooKeeper and real controllers, each a process of its own; this process plays all brokers (see
-`shunter.testbed.simulated_brokers`). Every round starts each controller anew, so the first election of a round is cold
-and the later ones are warm. The peer is spared what would take it minutes: a
-cancel of all moves, a death amid all. Figures are medians over the rounds; CPU time of the controller's process first,
-for wall time suffers from whatever else the machine does: its load average is told beside every row.
+A real ZooKeeper and real controllers run in processes of their own; this process simulates all brokers (see
+`shunter.testbed.simulated_brokers`). Every round restarts each controller, so the first election of a round is cold
+and the later ones are warm. Apache's controller skips phases that would take it minutes: a cancel of all moves, and a
+broker's death during all moves. Figures are medians over the rounds. CPU time of the controller's process comes
+first, because wall time depends on the machine's other load; each phase is printed with the load average.
 
-Two clusters are measured: the one that was asked for, and a smaller one for mass reassignments, whose cost grows with
-the square of the brokers in Apache's controller.
+Two clusters are measured: one of the size given, and a smaller one for mass reassignments, whose cost in Apache's
+controller grows with the square of the number of brokers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from shunter.testbed.simulated_brokers.yard import SimulatedYard
 from shunter.testbed.zookeeper import ZooKeeperServer
 
 CONTROLLER_ID = 1_000
-"""The greatest that Apache's brokers take unless told otherwise; brokers have lower ones."""
+"""The greatest id that Apache's brokers accept by default; the simulated brokers have lower ones."""
 STOCK = {
     "num.network.threads": 3,
     "num.io.threads": 8,
@@ -56,7 +56,7 @@ ALL_AT_ONCE = "shunter all-at-once"
 LOGGED = "shunter with logs"
 
 Row = tuple[str, str, Callable[[Figures], float]]
-"""(phase, what is told of it, how it is taken from the figures)."""
+"""(phase, name of the figure, function that takes it from the figures)."""
 
 ROWS: tuple[Row, ...] = (
     ("failover", "CPU s", lambda figures: figures.cpu_s),
@@ -89,13 +89,13 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--brokers", type=int, default=200)
     parser.add_argument("--partitions", type=int, default=100_000)
-    parser.add_argument("--partitions-each", type=int, default=10, help="of a topic")
-    parser.add_argument("--peer", choices=[APACHE], help="measure this one too, in turn")
-    parser.add_argument("--logged", action="store_true", help="measure ours with a log_dir too, in turn")
+    parser.add_argument("--partitions-each", type=int, default=10, help="partitions of a topic")
+    parser.add_argument("--peer", choices=[APACHE], help="measure this controller too, in turn")
+    parser.add_argument("--logged", action="store_true", help="measure Shunter's with a log_dir too, in turn")
     parser.add_argument("--peer-heap-mib", type=int, default=2_048)
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--failovers", type=int, default=2, help="warm ones, in each round")
-    parser.add_argument("--moves", type=int, default=5_000, help="reassigned at once in the smaller cluster; 0: none")
+    parser.add_argument("--failovers", type=int, default=2, help="number of warm failovers in each round")
+    parser.add_argument("--moves", type=int, default=5_000, help="moves at once in the smaller cluster; 0: none")
     parser.add_argument("--moving-brokers", type=int, default=50)
     parser.add_argument("--moving-partitions", type=int, default=20_000)
     parser.add_argument("--bound", type=float, default=200.0, help="seconds that one phase may take")
@@ -105,7 +105,7 @@ def arguments() -> argparse.Namespace:
 
 @contextmanager
 def controller_of(kind: str, folder: Path, connect: str, heap_mib: int, metrics_port: int) -> Iterator[Server]:
-    """Describe a controller, and stop it at the end."""
+    """Yield a controller that is not started, and stop it at the end."""
     server: Server
     if kind == APACHE:
         server = KafkaBroker(
@@ -124,7 +124,7 @@ def controller_of(kind: str, folder: Path, connect: str, heap_mib: int, metrics_
 
 
 class Measurement:
-    """Runs rounds and keeps what they gave, by controller and phase."""
+    """Runs rounds and keeps their figures, by controller and phase."""
 
     def __init__(self, asked: argparse.Namespace, folder: Path) -> None:
         self.asked = asked
@@ -133,7 +133,7 @@ class Measurement:
         self._servers = 0
 
     def note(self, kind: str, phase: str, figures: Figures) -> None:
-        """Keep one phase's figures, and tell them."""
+        """Keep one phase's figures, and print them."""
         self.found.setdefault((kind, phase), []).append(figures)
         wrong = "" if figures.complete else ", NOT COMPLETE"
         wrong += f", {figures.differences} DIFFERENCES FROM THE TRUTH" if figures.differences else ""
@@ -143,7 +143,7 @@ class Measurement:
             f"{figures.bytes / 1e6:8.1f} MB, peak {figures.peak_mib:5.0f} MiB, loop held {figures.lag_s * 1000:3.0f} ms, load {figures.load:4.1f}{wrong}",
             flush=True,
         )
-        # All brokers live in this process: what it does for itself, it does between two phases.
+        # All brokers are in this process, so it collects garbage between two phases.
         gc.collect()
         gc.freeze()
         if self.asked.json is not None:
@@ -152,7 +152,7 @@ class Measurement:
 
     @contextmanager
     def zookeeper(self) -> Iterator[ZooKeeperServer]:
-        """A server of its own for one cluster."""
+        """A ZooKeeper server for one cluster."""
         self._servers += 1
         options = {"snapCount": 5_000_000, "maxSessionTimeout": 120_000}
         folder = self.folder / f"zookeeper-{self._servers}"
@@ -174,7 +174,7 @@ class Measurement:
                         await self.one_round(kind, number, connect, yard, moving=moving)
 
     async def one_round(self, kind: str, number: int, connect: str, yard: SimulatedYard, *, moving: bool) -> None:
-        """Start a controller, put it through the phases, stop it."""
+        """Start a controller, run the phases, stop it."""
         name = kind.replace(" ", "-")
         folder = self.folder / f"{name}-{number}-{self._servers}"
         port = free_port()
@@ -227,7 +227,7 @@ def table(found: dict[tuple[str, str], list[Figures]], kinds: Iterable[str]) -> 
 
 
 def median(figures: Iterable[Figures], take: Callable[[Figures], float]) -> float | None:
-    """The median of one figure; None where there is none."""
+    """The median of one figure over complete phases; None if there are none."""
     values = [take(each) for each in figures if each.complete]
     return statistics.median(values) if values else None
 
@@ -240,12 +240,12 @@ def shown(value: float | None) -> str:
 
 
 def ratio(peer: float | None, ours: float | None) -> str:
-    """How many times ours the peer's figure is."""
+    """The peer's figure divided by Shunter's."""
     return "-" if peer is None or not ours else f"{peer / ours:.1f}"
 
 
 async def measure(asked: argparse.Namespace, folder: Path) -> int:
-    """Run everything; the exit status tells whether every phase came to its end with the truth."""
+    """Run everything; the exit status is 0 if every phase was complete and all brokers knew the truth."""
     peer = [APACHE] if asked.peer else []
     if peer:
         await asyncio.to_thread(ensure_kafka, ZOOKEEPER_MODE_VERSION)
@@ -266,7 +266,7 @@ async def measure(asked: argparse.Namespace, folder: Path) -> int:
 
 
 def main() -> int:
-    """Measure in a folder that goes with us."""
+    """Measure in a temporary folder."""
     asked = arguments()
     gc.set_threshold(*YOUNG_THRESHOLDS)
     with tempfile.TemporaryDirectory(prefix="controller-scale-") as folder:

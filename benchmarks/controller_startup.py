@@ -1,10 +1,10 @@
-"""The controller on five real brokers and 2,000 partitions: how long it takes to start, to take over and to answer.
+"""A controller with five real brokers and 2,000 partitions: how long it takes to start, to take over and to answer.
 
     python benchmarks/controller_startup.py [--topics 20] [--partitions 100] [--brokers 5] [--rounds 5] [--deaths 2]
 
 Starts ZooKeeper (each write waits for the disk, as in production), `shunter controller` and unmodified Apache Kafka 3.9
-brokers, all on this machine, with `shunter`'s default settings but those that a table says. Everything is measured
-from outside, over the protocol, by wall time, and told as median (lowest to highest).
+brokers on this machine, with the controller's default settings except those in `running`. Everything is measured from
+outside, over the protocol, by wall time, and printed as median (lowest to highest).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ REPLICATION = 3
 SAMPLES = 40
 POLL_S = 0.005
 BOUND_S = 120.0
-# Metadata v1 for all topics: its answer is read by hand, because asking has to be cheap here.
+# Metadata v1 for all topics. Its answer is decoded by hand, because polling has to be cheap here.
 ALL_METADATA = struct.pack(">ihhihi", 14, 3, 1, 9, -1, -1)
 
 
@@ -57,12 +57,12 @@ class Caller:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def raw(self, frame: bytes) -> bytes:
-        """Send a whole frame; the answer without its size."""
+        """Send a whole frame; returns the answer without its size."""
         self.socket.sendall(frame)
         return self._received(struct.unpack(">i", self._received(SIZE_BYTES))[0])
 
     def ask(self, api_key: int, version: int, values: dict[str, Any]) -> tuple[Any, float]:
-        """Send a request made of plain values; (kio's response, milliseconds from sending to the whole answer)."""
+        """Send a request of plain values; returns (kio's response, milliseconds until the answer was complete)."""
         body = encode_message(filled(load_request_schema(api_key, version), values))
         frame = request_frame_head(api_key, version, 7, "benchmark", len(body)) + body
         began = time.perf_counter()
@@ -73,7 +73,7 @@ class Caller:
         return response, taken
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self.socket.close()
 
     def _received(self, size: int) -> bytes:
@@ -108,7 +108,7 @@ def leaders(answer: bytes) -> Iterator[tuple[str, int, int]]:
 
 
 def wait(condition: Callable[[], bool], what: str) -> float:
-    """Seconds until a condition holds."""
+    """Wait until a condition holds; returns the seconds waited."""
     began = time.perf_counter()
     while not condition():
         if time.perf_counter() - began > BOUND_S:
@@ -121,7 +121,7 @@ class Bench:
     """The cluster under measurement."""
 
     def __init__(self, cluster: ZooKeeperCluster, controller: ShunterController, zookeeper: KazooClient) -> None:
-        """Keep what the measurements need."""
+        """Keep the cluster's parts, and begin without results."""
         self.cluster = cluster
         self.controller = controller
         self.zookeeper = zookeeper
@@ -136,7 +136,7 @@ class Bench:
         print(f"  {what}: {told}", flush=True)
 
     def in_charge(self) -> bool:
-        """Whether the controller has read everything and answers as such."""
+        """Whether the controller has read everything and answers requests as the controller."""
         try:
             list_reassignments("127.0.0.1", self.controller.port, timeout_s=5)
         except DriverError:
@@ -144,7 +144,7 @@ class Bench:
         return True
 
     def leads(self) -> bool:
-        """Whether ZooKeeper says that it is the controller."""
+        """Whether ZooKeeper names this controller."""
         try:
             held = json.loads(self.zookeeper.get("/controller")[0])
         except NoNodeError:
@@ -156,7 +156,7 @@ class Bench:
         return int(self.zookeeper.get("/controller_epoch")[0])
 
     def all_led(self, port: int, count: int, *, but: int | None = None) -> bool:
-        """Whether a node tells its clients of `count` partitions, each led, none by `but`."""
+        """Whether a node returns `count` partitions to clients, each with a leader that is not `but`."""
         caller = Caller(port)
         try:
             led = [leader for name, _, leader in leaders(caller.raw(ALL_METADATA)) if name.startswith("bench")]
@@ -168,7 +168,7 @@ class Bench:
 
 
 def create(bench: Bench, topics: int, partitions: int) -> None:
-    """Make the 2,000 partitions, one request for each topic."""
+    """Create all partitions, with one request for each topic."""
     caller = Caller(bench.controller.port)
     taken = [create_topic(caller, f"bench-{number:03d}", partitions) for number in range(topics)]
     caller.close()
@@ -178,7 +178,7 @@ def create(bench: Bench, topics: int, partitions: int) -> None:
 
 
 def create_topic(caller: Caller, name: str, partitions: int) -> float:
-    """Create one topic; milliseconds until it is answered, which is when all of it is led."""
+    """Create one topic; returns milliseconds until the answer, which comes when all partitions have leaders."""
     topic = {"name": name, "num_partitions": partitions, "replication_factor": REPLICATION}
     response, taken = caller.ask(CREATE_TOPICS, 5, {"topics": [topic], "timeout": 60_000, "validate_only": False})
     assert int(response.topics[0].error_code) == 0, response
@@ -186,13 +186,13 @@ def create_topic(caller: Caller, name: str, partitions: int) -> float:
 
 
 def processor_seconds(pid: int) -> float:
-    """What a process has used of the processors."""
+    """A process's processor time so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return sum(int(value) for value in fields[11:13]) / os.sysconf("SC_CLK_TCK")
 
 
 def restarts(bench: Bench, rounds: int, *, count: int) -> None:
-    """SIGKILL, and the same command again at once."""
+    """Kill the controller (SIGKILL) and start it again at once."""
     starts: list[float] = []
     spent: list[float] = []
     for _ in range(rounds):
@@ -208,7 +208,7 @@ def restarts(bench: Bench, rounds: int, *, count: int) -> None:
 
 
 def starts(bench: Bench, rounds: int) -> None:
-    """SIGTERM hands the controllership back to Apache; a start takes it again."""
+    """Stop the controller (SIGTERM), which gives the controllership back to Apache; a start takes it over again."""
     back: list[float] = []
     begun: list[float] = []
     for _ in range(rounds):
@@ -228,7 +228,7 @@ def starts(bench: Bench, rounds: int) -> None:
 
 
 def depositions(bench: Bench, rounds: int) -> None:
-    """Somebody deletes `/controller`: brokers and we stand for it; with preempt we have it in the end."""
+    """Delete `/controller`: brokers and Shunter contend, and with `preempt` Shunter wins in the end."""
     taken: list[float] = []
     contested = 0
     for _ in range(rounds):
@@ -243,7 +243,7 @@ def depositions(bench: Bench, rounds: int) -> None:
 
 
 def isr_changes(bench: Bench, topic: str) -> None:
-    """AlterPartition as a leader sends it, shrinking and growing an ISR in turn: durable, then answered."""
+    """Send AlterPartition as a leader does, shrinking and growing an ISR in turn; answers come when it is durable."""
     state, _ = bench.zookeeper.get(f"/brokers/topics/{topic}/partitions/0/state")
     leadership = json.loads(state)
     topic_id = json.loads(bench.zookeeper.get(f"/brokers/topics/{topic}")[0])["topic_id"]
@@ -273,7 +273,7 @@ def isr_changes(bench: Bench, topic: str) -> None:
 
 
 def uuid_of(text: str) -> Any:
-    """A topic id from its znode's spelling."""
+    """A topic id from its text in the znode."""
     import base64  # noqa: PLC0415
     import uuid  # noqa: PLC0415
 
@@ -281,7 +281,7 @@ def uuid_of(text: str) -> Any:
 
 
 def deaths(bench: Bench, rounds: int, count: int) -> None:
-    """SIGKILL a broker; the clock runs from the moment when ZooKeeper drops its registration."""
+    """Kill a broker (SIGKILL); one figure is from the kill, one from the moment when its registration is gone."""
     killed: list[float] = []
     known: list[float] = []
     for round_ in range(rounds):
@@ -304,7 +304,7 @@ def deaths(bench: Bench, rounds: int, count: int) -> None:
 
 
 def memory(bench: Bench, when: str) -> None:
-    """What the controller's process has, and had at the most."""
+    """Note the resident memory of the controller's process, now and at its peak."""
     lines = Path(f"/proc/{bench.controller.process.pid}/status").read_text().splitlines()
     found = {line.split(":")[0]: int(line.split()[1]) / 1024 for line in lines if line.startswith(("VmRSS", "VmHWM"))}
     told = f"{found['VmRSS']:.0f} MiB now, {found['VmHWM']:.0f} MiB at the most"
@@ -314,7 +314,7 @@ def memory(bench: Bench, when: str) -> None:
 
 @contextmanager
 def running(brokers: int, folder: Path) -> Iterator[Bench]:
-    """ZooKeeper that syncs, the controller, the brokers."""
+    """Run a ZooKeeper that syncs, the controller and the brokers."""
     held: dict[str, ShunterController] = {}
     options = ("--takeover", "preempt", "--set", "takeover-cool-down-ms=0", "--log-level", "warning")
 
@@ -344,7 +344,7 @@ def running(brokers: int, folder: Path) -> Iterator[Bench]:
 
 
 def machine() -> str:
-    """What was measured on."""
+    """A description of the machine."""
     models = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     gibibytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr.splitlines()

@@ -1,9 +1,9 @@
-"""What encoding costs: kio and ours side by side, in one run.
+"""The cost of encoding: kio's encoders and Shunter's side by side, in one run.
 
     python benchmarks/encoding.py [--partitions 100000] [--brokers 200] [--topics 1000]
 
-Times are CPU time of this process, the median of some runs; every figure names what it is of. kio is timed over a
-sample and told per partition, for the whole would take minutes.
+Times are CPU time of this process, the median of some runs. kio is timed over a sample and printed per partition,
+because the whole would take minutes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ RUNS = 5
 
 
 class Slice(NamedTuple):
-    """A topic, as the core hands it over."""
+    """A topic, as the core passes it to the encoders."""
 
     name: str
     topic_id: UUID
@@ -73,7 +73,7 @@ def seconds(work: Callable[[], object], runs: int = RUNS) -> float:
 
 
 def cluster(partitions: int, topics: int, brokers: int) -> list[Slice]:
-    """A cluster of three replicas a partition, all in sync."""
+    """A cluster with three replicas of each partition, all in sync."""
     each = partitions // topics
     made: list[Slice] = []
     for number in range(topics):
@@ -99,7 +99,7 @@ def by_broker(topics: list[Slice], brokers: int) -> list[list[Slice]]:
 
 
 def changed(topics: list[Slice], every: int) -> list[Slice]:
-    """The same cluster with a new leader epoch in every so many partitions."""
+    """The same cluster with a new leader epoch in each partition whose number is a multiple of `every`."""
     return [
         Slice(
             topic.name,
@@ -116,7 +116,7 @@ def changed(topics: list[Slice], every: int) -> list[Slice]:
 
 
 def written(message: Any) -> bytes:
-    """Encode by kio."""
+    """Encode a message with kio."""
     with io.BytesIO() as buffer:
         entity_writer(type(message))(buffer, message)
         return buffer.getvalue()
@@ -128,7 +128,7 @@ def told(what: str, figure: str) -> None:
 
 
 def kio_states(api_key: int, version: int) -> tuple[Callable[[], None], Callable[[], None]]:
-    """Work for kio: encode a sample of partition states; make them first, and encode."""
+    """Two pieces of work for kio: encode a sample of partition states; make that sample and encode it."""
     of: Any = load_payload_module(api_key, version, EntityType.request)
     entity = of.UpdateMetadataPartitionState if api_key == 6 else of.LeaderAndIsrPartitionState
     epoch = {"zk_version" if api_key == 6 else "partition_epoch": 7}
@@ -164,7 +164,7 @@ def kio_states(api_key: int, version: int) -> tuple[Callable[[], None], Callable
 
 
 def measure_update_metadata(topics: list[Slice], partitions: int, brokers: int) -> None:
-    """Full UpdateMetadata v8."""
+    """Measure a full UpdateMetadata v8."""
     endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", "broker.example", 9092)
     live = live_brokers_fragment(8, [Broker(number, 1, (endpoint,)) for number in range(brokers)])
     encode, both = kio_states(6, 8)
@@ -208,7 +208,7 @@ def measure_update_metadata(topics: list[Slice], partitions: int, brokers: int) 
 
 
 def measure_leader_and_isr(topics: list[Slice], brokers: int) -> None:
-    """LeaderAndIsr v7 for all brokers."""
+    """Measure LeaderAndIsr v7 for all brokers."""
     encode, _ = kio_states(4, 7)
     told("LeaderAndIsr v7, kio: one partition, entity ready", f"{seconds(encode) / SAMPLE * 1e6:8.2f} us")
     hosted = by_broker(topics, brokers)
@@ -225,7 +225,7 @@ def measure_leader_and_isr(topics: list[Slice], brokers: int) -> None:
 
 
 def measure_answers() -> None:
-    """A LeaderAndIsr answer of 1,500 partitions without an error."""
+    """Measure decoding of a LeaderAndIsr answer of 1,500 partitions without errors."""
     of: Any = load_payload_module(4, 7, EntityType.response)
     none = KioErrorCode(0)
     message = of.LeaderAndIsrResponse(
@@ -250,7 +250,7 @@ def measure_answers() -> None:
 
 
 def measure_metadata(topics: list[Slice], partitions: int, brokers: int) -> None:
-    """A client that asks for everything."""
+    """Measure the Metadata answer for all topics."""
     of: Any = load_payload_module(3, 12, EntityType.response)
     write = entity_writer(of.MetadataResponsePartition)
     sample = [
@@ -292,7 +292,7 @@ def measure_metadata(topics: list[Slice], partitions: int, brokers: int) -> None
 
 
 def measure_list(count: int = 5_000) -> None:
-    """A list of reassignments."""
+    """Measure the list of reassignments."""
     of: Any = load_payload_module(46, 0, EntityType.response)
     ongoing = tuple(OngoingPartition(number, (1, 2, 3, 4), (4,), (1,)) for number in range(count))
     ours = ListReassignmentsResult(ErrorCode.NONE, None, (OngoingTopic("topic", ongoing),))

@@ -1,9 +1,9 @@
-"""How far the executor's ETA is from the truth, on real KRaft clusters: one command, all that was asked for.
+"""The error of the executor's ETA, on real KRaft clusters, for all requirements in one command.
 
-Every run moves the same filled topic to another placement and keeps each progress line. The truth is the moment at
-which the journal closed the last move. The error of a line is |predicted end - real end| over the run's whole duration;
-a run passes if no line from the given share of bytes on is off by more than is allowed. The 80 % interval of the first
-such line covers the truth if the real end lies in it.
+Every run moves the same filled topic to another placement and keeps each progress line. The true end is the moment at
+which the journal closed the last move. The error of a line is |predicted end - true end| over the run's whole
+duration. A run passes if no line from the given share of bytes on has a larger error than allowed. The 80 % interval
+of the first such line covers the truth if the true end is in it.
 
     python benchmarks/executor_eta.py [--runs 5] [--kinds throttled,free,limit,paused,steps] [--keep FOLDER]
 
@@ -42,22 +42,23 @@ ALL_BROKERS = (1, 2, 3, 4)
 TOPIC = "eta"
 PARTITIONS = 12
 MEGABYTES = 200
-# Two partitions that change both of their brokers: each has two steps, and both partitions take the same brokers in turn.
+# Two partitions that change both of their brokers: each has two steps, and both use the same brokers one after the
+# other.
 PAIR_MEGABYTES = 21
 PAIRS = ((1, 2), (3, 4))
-# Without a throttle all of it is copied within five seconds here, before anybody could tell a rate: a batch at a time,
-# as over a long line, and batches of producers' usual size, a run takes long enough to be judged. Under a throttle brokers
-# fetch as they do by themselves.
+# Without a throttle everything is copied within five seconds here, too fast to measure a rate. With fetches of one
+# batch, as over a connection with a long delay, a run takes long enough. With a throttle brokers fetch with their
+# default settings.
 ONE_BATCH = {"replica.fetch.max.bytes": 16_384, "replica.fetch.response.max.bytes": 16_384}
 
 
-# Of each fetched partition the last batch comes whole or is cut off and dropped, but quotas count what was dropped too:
-# fetches of 128 KB of batches of 50 KB use three quarters of a throttle. Producers' defaults lose next to nothing.
+# The last batch of a fetched partition may be cut off and dropped, but quotas count the dropped bytes, too: fetches of
+# 128 KB with batches of 50 KB use three quarters of a throttle. With the producers' default batch size little is lost.
 RECORD_BYTES, BATCH_BYTES = 1_000, 16_384
 
 
 def placement(shift: int) -> dict[int, list[int]]:
-    """One replica each, spread evenly; another shift moves every partition to another broker."""
+    """One replica of each partition, spread evenly. Another shift moves every partition to another broker."""
     return {number: [BROKERS[(number + shift) % 3]] for number in range(PARTITIONS)}
 
 
@@ -68,7 +69,7 @@ def pair_placement(shift: int) -> dict[int, list[int]]:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What a run does, from which share of bytes on it is judged, and how far off the estimate may be."""
+    """What a run does, the share of bytes from which on it is judged, and the allowed error of the estimate."""
 
     throttle: str | None
     judged_from: float
@@ -86,19 +87,19 @@ SCENARIOS = {
     "free": Scenario(None, 0.25, 0.15, "from a quarter on", stage="batches"),
     "steps": Scenario("2500K", 0.1, 0.10, "from a tenth on", stage="pairs", place=pair_placement),
 }
-# Share of bytes at which the limit is doubled or the broker stands still.
+# Share of bytes at which the limit is doubled or the broker is paused.
 DISTURBED_AT = 0.4
 
 
 def shunter(cluster: KRaftCluster, journal: Path, *arguments: str) -> list[str]:
-    """A command line."""
+    """A command line of `shunter`."""
     command = [sys.executable, "-c", "from shunter.cli import main; main()", *arguments]
     return [*command, "--bootstrap-server", cluster.bootstrap, "--journal", str(journal)]
 
 
 @dataclass(frozen=True)
 class Run:
-    """Progress lines, the end (seconds since the epoch), and the share at which it was disturbed (None: it was not)."""
+    """Progress lines, the end (seconds since the epoch), and the share done after a disturbance (None: without one)."""
 
     lines: list[dict[str, Any]]
     ended: float
@@ -121,7 +122,7 @@ def watched(command: list[str], disturbance: Callable[[], None] | None) -> tuple
             disturbing = threading.Thread(target=disturbance)
             disturbing.start()
         if disturbing is not None and changed is None and not disturbing.is_alive():
-            # The order comes from another process, which takes its time: what counts is when it was carried out.
+            # The order comes from another process and takes a while. The share counts at which it was carried out.
             changed = line["share"]
     if process.wait() != 0:
         raise SystemExit(f"the executor ended with {process.returncode}")
@@ -132,7 +133,7 @@ def watched(command: list[str], disturbance: Callable[[], None] | None) -> tuple
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of one run. `first_share`: of the first judged line that had an estimate."""
+    """The result of one run. `first_share`: the share at the first judged line that had an estimate."""
 
     error: float
     covered: bool
@@ -156,11 +157,11 @@ def judged(run: Run, scenario: Scenario) -> Verdict:
 
 
 def disturb(kind: str | None, cluster: KRaftCluster, journal: Path) -> None:
-    """Double the limit from another shell, or let a broker stand still for five seconds."""
+    """Double the limit from another shell, or pause a broker for five seconds."""
     if kind == "limit":
         subprocess.run(shunter(cluster, journal, "limit", "20M"), stdout=subprocess.DEVNULL, check=True)
     else:
-        # Not the quorum's only hope: the two others go on.
+        # The two other nodes still have a quorum.
         cluster.nodes[3].pause()
         time.sleep(5)
         cluster.nodes[3].resume()
@@ -185,7 +186,7 @@ def execute(cluster: KRaftCluster, folder: Path, number: int, scenario: Scenario
 
 @dataclass(frozen=True)
 class Stage:
-    """A cluster that some kinds share: its brokers, how they fetch, and how much fills each partition of its topic."""
+    """A cluster that some kinds share: its brokers, their settings for fetches, and the size of each partition."""
 
     brokers: tuple[int, ...]
     properties: dict[str, int]
@@ -201,7 +202,7 @@ STAGES = {
 
 
 def fill(bootstrap: str, stage: Stage) -> None:
-    """So many megabytes into every partition."""
+    """Fill every partition with the stage's megabytes."""
     producer = Producer(
         {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 50, "batch.size": BATCH_BYTES, "log_level": 0}
     )
@@ -219,7 +220,7 @@ def fill(bootstrap: str, stage: Stage) -> None:
 
 
 def filled(folder: Path, stage: Stage, scenario: Scenario) -> KRaftCluster:
-    """A cluster with the topic; the caller stops it."""
+    """Start a cluster with the filled topic; the caller stops it."""
     cluster = KRaftCluster(folder, node_ids=stage.brokers, heap_mib=256, properties=stage.properties)
     cluster.start()
     wait_until(
@@ -248,7 +249,7 @@ def told(kind: str, verdicts: list[Verdict]) -> str:
 
 
 def main() -> None:
-    """Run all kinds in turn, those that share a cluster on one, and print what came of each requirement."""
+    """Run all kinds in turn, those of one stage on one cluster, and print the results for each requirement."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--runs", type=int, default=5, help="Of each kind.")
     parser.add_argument("--kinds", default=",".join(SCENARIOS))
@@ -263,7 +264,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
             cluster = filled(Path(folder) / "kraft", stage, SCENARIOS[some[0]])
             stack.callback(cluster.stop)
-            # In turns, so that no kind has a quiet hour for itself.
+            # The kinds take turns, so that the machine's other load affects all of them.
             for number, (turn, kind) in enumerate((turn, kind) for turn in range(options.runs) for kind in some):
                 run = execute(cluster, Path(folder), number, SCENARIOS[kind])
                 if options.keep is not None:
@@ -286,7 +287,7 @@ def main() -> None:
 
 
 def keep(path: Path, run: Run) -> None:
-    """A run's lines, without the moves, and its end."""
+    """Write a run's lines, without the moves, and its end."""
     kept = [{name: value for name, value in line.items() if name != "moves"} for line in run.lines]
     path.write_text("\n".join(json.dumps({**line, "ended": run.ended, "changed": run.changed}) for line in kept))
 

@@ -1,7 +1,7 @@
-"""How long the executor takes for near-empty partitions, beside one kafka-reassign-partitions --execute of all.
+"""How long the executor takes for near-empty partitions, compared with one kafka-reassign-partitions --execute for all.
 
-Both are run as an operator runs them, on the same real KRaft cluster, one after the other in alternating directions:
-from the start of the command until the controller lists no reassignment any more and the assignment is the target.
+Both run as an operator runs them, on the same real KRaft cluster, one after the other. The time is from the start of
+the command until the controller lists no reassignment and the assignment is the target.
 
     python benchmarks/executor_overhead.py [--moves 2000] [--rounds 3] [--all-at-once]
 """
@@ -36,7 +36,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def wait_for_brokers(cluster: KRaftCluster) -> None:
-    """Until each broker names all of them."""
+    """Wait until each broker names all brokers."""
     wait_until(
         lambda: all(brokers_known_at(node.port) == set(BROKERS) for node in cluster.nodes.values()),
         what="every broker knows all brokers",
@@ -45,7 +45,7 @@ def wait_for_brokers(cluster: KRaftCluster) -> None:
 
 
 def placements(moves: int, shift: int) -> dict[tuple[str, int], list[int]]:
-    """Two replicas for every partition; another shift is another placement, one replica of which is new."""
+    """Two replicas of every partition. With the next shift one replica of each is on a new broker."""
     each = moves // TOPICS
     return {
         (f"bench{topic}", number): [BROKERS[(number + shift) % 3], BROKERS[(number + shift + 1) % 3]]
@@ -55,14 +55,14 @@ def placements(moves: int, shift: int) -> dict[tuple[str, int], list[int]]:
 
 
 def write_plan(path: Path, wanted: dict[tuple[str, int], list[int]]) -> Path:
-    """A plan file."""
+    """Write a plan file."""
     partitions = [{"topic": t, "partition": n, "replicas": r} for (t, n), r in wanted.items()]
     path.write_text(json.dumps({"version": 1, "partitions": partitions}))
     return path
 
 
 def wait_until_there(admin: PinnedAdminClient, wanted: dict[tuple[str, int], list[int]]) -> None:
-    """Until nothing is under way and every broker tells that everything is where it should be."""
+    """Wait until no reassignment is under way and every broker's metadata have the wanted replicas."""
     names = [f"bench{topic}" for topic in range(TOPICS)]
     until = time.monotonic() + PATIENCE_S
     behind = list(BROKERS)
@@ -80,7 +80,7 @@ def _is_there(seen: Mapping[TopicPartition, Replicas], wanted: dict[tuple[str, i
 
 
 def by_the_tool(cluster: KRaftCluster, plan: Path) -> float:
-    """When the tool was started; it returns when the controller has taken everything on."""
+    """Run Apache's tool, which ends when the controller has accepted everything; returns when it was started."""
     began = time.monotonic()
     arguments = ["--bootstrap-server", cluster.bootstrap, "--reassignment-json-file", str(plan), "--execute"]
     done = tools.kafka_tool(tools.REASSIGN_PARTITIONS, *arguments, version=cluster.version, timeout_s=PATIENCE_S)
@@ -90,7 +90,7 @@ def by_the_tool(cluster: KRaftCluster, plan: Path) -> float:
 
 
 def by_the_executor(cluster: KRaftCluster, plan: Path, journal: Path, extra: list[str]) -> tuple[float, float, int]:
-    """Start, share of a core, greatest resident bytes."""
+    """Run the executor; returns when it was started, its processor seconds, and its largest resident bytes."""
     began = time.monotonic()
     command = [sys.executable, "-c", "from shunter.cli import main; main()", "execute", str(plan), "--yes", *extra]
     command += ["--bootstrap-server", cluster.bootstrap, "--journal", str(journal)]
@@ -154,7 +154,7 @@ def main() -> None:
                     flush=True,
                 )
             admin.close()
-            # The first round warms both virtual machines and the brokers' page cache.
+            # The first round is a warm-up for the brokers' JVMs and the page cache.
             one, other = statistics.median(tool[1:]), statistics.median(ours[1:])
             print(f"{len(now)} moves, medians: tool {one:.2f} s, executor {other:.2f} s, ratio {other / one:.2f}")
 

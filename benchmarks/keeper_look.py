@@ -1,11 +1,15 @@
-"""What a look costs the service once a cluster was read: `python benchmarks/keeper_look.py [--brokers 200 --partitions 100000]`.
+"""The cost of a look for the service after the cluster was read.
 
-A cluster of skewed sizes and places with a tenth of its brokers new and empty (planning_inputs.py), each broker with two log
-dirs of which one has more, or with one (`--log-dirs 1`). It tells wall and processor time of
+    python benchmarks/keeper_look.py [--brokers 200 --partitions 100000]
 
-- `think`, as the process that plans runs it: judged, planned, tried on paper, and the page made; at the first look, and at a
-  later one that reviews the proposal of the first;
-- packing the question, which the service itself spends, and unpacking it; the way of the answer back.
+The cluster has skewed sizes and places, and a tenth of its brokers are new and empty (planning_inputs.py). Each
+broker has two log dirs of which one has more replicas, or one log dir (`--log-dirs 1`). Printed are wall and
+processor time of
+
+- `think`, as the planning process runs it: judging, planning, a trial of the plan on paper, and the page; at the
+first look,
+  and at a later one that reviews the proposal of the first;
+- packing the question, which the service itself does, and unpacking it; passing the answer back.
 """
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ Done = TypeVar("Done")
 
 
 def sighting(brokers: int, partitions: int, seed: int, log_dirs: int) -> Sighting:
-    """Draw a cluster as a look sees it; brokers with one log dir have none to balance."""
+    """Draw a cluster as a look sees it. With one log dir per broker there are no log dirs to balance."""
     drawn = random.Random(seed)
     shape = (brokers, 5, partitions // A_TOPIC, A_TOPIC, 3, brokers // 10)
     made = planning_input(shape, seed)
@@ -63,7 +67,7 @@ def sighting(brokers: int, partitions: int, seed: int, log_dirs: int) -> Sightin
 
 
 def timed(what: str, work: Callable[[], Done]) -> Done:
-    """Do it, and tell what it took."""
+    """Do the work, and print its time."""
     wall, processor = time.perf_counter(), time.process_time()
     done = work()
     print(f"{what:<28} {time.perf_counter() - wall:6.2f} s  {time.process_time() - processor:6.2f} s of processor time")
@@ -71,12 +75,12 @@ def timed(what: str, work: Callable[[], Done]) -> Done:
 
 
 def passed_on(value: Any) -> Any:
-    """As it arrives in another process."""
+    """A copy of the value, as it arrives in another process."""
     return pickle.loads(pickle.dumps(value))
 
 
 def main() -> None:
-    """Draw, think, tell."""
+    """Draw a cluster, measure each part of a look, print."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--brokers", type=int, default=200)
     options.add_argument("--partitions", type=int, default=100_000)

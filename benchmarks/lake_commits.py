@@ -1,8 +1,8 @@
-"""What a commit costs, and whether writers of two processes lose one: our log beside a table of Delta Lake's or Iceberg's.
+"""The cost of a commit, and whether writers of two processes lose one: Shunter's log, a Delta Lake or an Iceberg table.
 
     python benchmarks/lake_commits.py --folder /tmp/commits --commits 200 [--delta | --iceberg] [--together 50]
 
-Prints JSON: seconds of wall clock and processor for each commit, and how many of those that two processes made are there.
+Prints JSON: milliseconds of wall time for a commit, and how many commits of two concurrent processes are present.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NOW = datetime(2025, 3, 1, tzinfo=UTC)
 
 
 def log_commits(folder: Path, who: str, commits: int) -> None:
-    """Append to our log, behind whatever is there."""
+    """Append to Shunter's log, after the present last commit."""
     log = CommitLog(LocalStore(folder), str(folder))
     for number in range(commits):
         state = log.state()
@@ -45,7 +45,7 @@ ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0"
 
 @contextmanager
 def table_of(kind: str, folder: Path) -> Iterator[tuple[Callable[[str], None], Callable[[], int], SparkSession]]:
-    """A table of Delta's or Iceberg's (a catalog of folders): appends a row, counts the rows."""
+    """A table of Delta Lake or Iceberg (a catalog of folders); yields functions to append a row and to count rows."""
     conf = {"spark.sql.shuffle.partitions": "1", "spark.log.level": "ERROR"}
     if kind == "iceberg":
         catalog = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "hadoop", ".warehouse": str(folder)}
@@ -70,7 +70,7 @@ def table_of(kind: str, folder: Path) -> Iterator[tuple[Callable[[str], None], C
 
 
 def table_commits(kind: str, folder: Path, who: str, commits: int) -> None:
-    """Append rows to a table of another format; one that it refuses ends the process."""
+    """Append rows to a table of another format. A row that the table refuses ends the process."""
     with table_of(kind, folder) as (append, _, _):
         for number in range(commits):
             append(f"{who}-{number}")
@@ -91,7 +91,7 @@ def timed(work: Callable[[int], None], count: int) -> dict[str, float]:
 
 
 def ours(folder: Path, commits: int, together: int) -> dict[str, object]:
-    """One writer, a reader that begins anew, then two processes at once."""
+    """Measure Shunter's log: one writer, a reader without a cache, then two writing processes at once."""
     log = CommitLog(LocalStore(folder), str(folder))
 
     def commit(number: int) -> None:
@@ -111,7 +111,7 @@ def ours(folder: Path, commits: int, together: int) -> dict[str, object]:
 
 
 def others(kind: str, folder: Path, commits: int, together: int) -> dict[str, object]:
-    """The same with another table format."""
+    """Measure the same with another table format."""
     with table_of(kind, folder / "one") as (append, count, _):
         append("warm")
         found: dict[str, object] = {"commit": timed(lambda number: append(f"a-{number}"), commits)}

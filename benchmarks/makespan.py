@@ -1,9 +1,9 @@
-"""How near a rolling schedule comes to the lower bound, and what fixed batches take.
+"""How far a rolling schedule is above the lower bound, and how long fixed batches take.
 
     python benchmarks/makespan.py [--brokers 100] [--moves 10000] [--seeds 1,2,3]
     python benchmarks/makespan.py --compare 1,2,3,4,5,8,0     # how far above the bound, by copies at once per broker
 
-Sizes are lognormal (sigma 1.6, as the planning inputs), ends uniform over brokers, bandwidth the same for all.
+Sizes are lognormal (sigma 1.6), sources and targets are uniform over brokers, and all brokers have the same bandwidth.
 """
 
 from __future__ import annotations

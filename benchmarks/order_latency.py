@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """How long an order takes from the start of its command to its effect: benchmarks/order_latency.py.
 
-One KRaft cluster, one executor at work, orders from another shell by `--bootstrap-server` alone. The effect is the entry
-in the journal; the clock is the host's for both. Prints the median and the greatest of ten of each.
+There is one KRaft cluster and one executor at work. Orders come from another shell with only `--bootstrap-server`.
+The effect is the entry in the journal; both times are by the host's clock. Prints the median and the greatest of ten
+orders.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ PLAN = '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas":
 
 
 def commands(journal: Path) -> list[int]:
-    """When each order was taken, ms since 1970."""
+    """The time at which each order was accepted, ms since 1970."""
     reader = SqliteJournal(journal, "reader")
     try:
         return [entry.at_ms for entry in reader.load() if isinstance(entry.record, CommandTaken)]

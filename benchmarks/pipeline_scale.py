@@ -1,12 +1,12 @@
-"""How ingest and model grow with the number of samples, on two cores and 8 GB.
+"""How the time of ingest and model grows with the number of samples, on two cores and 8 GB.
 
     python benchmarks/pipeline_scale.py wide 6000000      # partitions × 30 hours, one row per leader replica
     python benchmarks/pipeline_scale.py wide 60000000     # 2,000,000 partitions × 30
     python benchmarks/pipeline_scale.py year 43800000     # 5,000 partitions × 8,760 hours
 
-Spark generates the input itself (not counted). Each step's wall time is printed with the processor time that the JVM
-spent meanwhile, since a machine that others use as well shows in the one and not in the other. One JSON line at the end.
-`--stages` adds a line for each of Spark's stages that took longer than a second, from Spark's event log.
+Spark generates the input itself (not counted). Each step's wall time is printed together with its processor time,
+because other load on the machine affects only the wall time. The last line is JSON. `--stages` adds a line for each
+of Spark's stages that took a second or longer, from Spark's event log.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ EVENT_LOG = {
 
 
 def main() -> None:
-    """Generate, ingest, model; print what each took."""
+    """Generate, ingest, model; print the time of each step."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("shape", choices=sorted(HOURS))
     parser.add_argument("rows", type=int)
@@ -82,7 +82,7 @@ def main() -> None:
 
 
 def measure(spark: SparkSession, shape: str, rows: int, folder: Path, samples: Path) -> dict[str, object]:
-    """Run both steps once, into a lake of their own."""
+    """Run both steps once, into a new lake."""
     lake = Lake(str(folder / "lake"))
     ingest_seconds, ingest_processor = timed(lambda: ingest(spark, lake, samples))
     model_seconds, model_processor = timed(lambda: model(spark, lake))
@@ -103,7 +103,7 @@ def measure(spark: SparkSession, shape: str, rows: int, folder: Path, samples: P
 
 
 def generate(spark: SparkSession, shape: str, rows: int) -> DataFrame:
-    """One replica's windows after another's, with a daily wave, as an exporter would write them."""
+    """Samples as an exporter would write them, with a daily wave, replica by replica."""
     hours = HOURS[shape]
     each = spark.range(0, rows, 1, max(8, rows // 2_000_000)).select(
         (F.col("id") / hours).cast("long").alias("replica"), (F.col("id") % hours).alias("hour")
@@ -127,7 +127,7 @@ def generate(spark: SparkSession, shape: str, rows: int) -> DataFrame:
 
 
 def ingest(spark: SparkSession, lake: Lake, folder: Path) -> None:
-    """The step as `shunter pipeline ingest` does it."""
+    """Ingest as `shunter pipeline ingest` does."""
     options = IngestOptions()
     ingest_files(
         spark, lake, [str(folder)], "parquet", lambda s, p: read_table(s, p, "parquet"), now=NOW, options=options
@@ -135,7 +135,7 @@ def ingest(spark: SparkSession, lake: Lake, folder: Path) -> None:
 
 
 def stages(event_log: Path) -> Iterator[str]:
-    """What each stage of a second or more took: its tasks' seconds, of these in the processor and in garbage collection, bytes."""
+    """A line for each stage of a second or more: seconds of its tasks, processor and garbage collection, and bytes."""
     longest: dict[int, float] = {}
     for line in event_log.read_text().splitlines():
         event = json.loads(line)
@@ -165,7 +165,7 @@ def stages(event_log: Path) -> Iterator[str]:
 
 
 def timed(step: object) -> tuple[float, float]:
-    """(wall, processor) seconds of a step; processor time of the JVM and of ourselves."""
+    """(wall, processor) seconds of a step; processor time is that of the JVM and of this process."""
     began, spent = time.perf_counter(), _processor_seconds()
     step()  # type: ignore[operator]
     return time.perf_counter() - began, _processor_seconds() - spent
@@ -177,7 +177,7 @@ def _processor_seconds() -> float:
 
 
 def peak_memory_mib() -> int:
-    """The most memory that the JVM ever had."""
+    """The JVM's peak resident memory."""
     lines = Path(f"/proc/{_jvm()}/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) // 1024
 

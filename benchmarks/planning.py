@@ -3,9 +3,10 @@
     python benchmarks/planning.py [--shapes mid,big] [--seeds 7,11,23] [--cap 5] [--no-peers]
 
 Inputs are drawn by planning_inputs.py. Peers (kafka-utils 4.1.0, kafka-tools 0.1.9) are installed into an environment
-of their own under the cache folder; where pip can't, they are left out and that is said. With --cap each planner's
-plan is also compared at that share of all bytes: ours by its own cap, the peers' by stopping their plan there. The joint
-bound is that of `shunter plan --bound lp`, a run of its own that no planner's time counts; the disk bound is the scorer's.
+of their own in the cache folder; if pip fails, they are left out with a message. With --cap each planner's plan is
+also compared at that share of all bytes: Shunter's by its own cap, the peers' by stopping their plan there. The joint
+bound is that of `shunter plan --bound lp`, in a separate run that is not part of any planner's time; the disk bound
+is the scorer's.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Run(NamedTuple):
 
 
 def run(command: list[str], timeout: float) -> Run | str:
-    """Run a planner; what went wrong as a word where it did."""
+    """Run a planner; returns a text about the failure if it fails."""
     began, used = time.perf_counter(), _processor_of_children()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as told:
         process = subprocess.Popen(command, stdout=out, stderr=told)
@@ -66,7 +67,7 @@ def _processor_of_children() -> float:
 
 
 def _wait(process: subprocess.Popen[bytes], timeout: float) -> float:
-    """Wait for a process and give its largest resident size in KiB, as last seen (what wait4 says includes ours)."""
+    """Wait for a process; returns its largest resident size in KiB, by polling (wait4 includes the parent's)."""
     ends = time.monotonic() + timeout
     largest = 0.0
     status = Path(f"/proc/{process.pid}/status")
@@ -81,7 +82,7 @@ def _wait(process: subprocess.Popen[bytes], timeout: float) -> float:
 
 
 def peers_python() -> Path | None:
-    """Make the peers' environment once; None, with the reason printed, where it can't be made."""
+    """Make the peers' environment once; prints the reason and returns None if that fails."""
     python = CACHE / "bin" / "python"
     ready = CACHE / "ready"
     if ready.exists():
@@ -103,7 +104,7 @@ def ours(path: Path, *more: str) -> list[str]:
 
 
 def joint_bound(path: Path, timeout: float) -> float | None:
-    """The linear programme's bound, as `shunter plan --bound lp` tells it; None where it tells none in time."""
+    """The linear programme's bound, as `shunter plan --bound lp` prints it; None if it prints none in time."""
     try:
         told = subprocess.run(ours(path, "--bound", "lp"), capture_output=True, text=True, timeout=timeout, check=True)
     except subprocess.SubprocessError:

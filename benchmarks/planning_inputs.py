@@ -1,8 +1,8 @@
-"""Inputs for the planner's benchmark, and the measure of a plan; neither imports anything of Shunter.
+"""Inputs for the planner's benchmark, and the score of a plan. This module imports nothing of Shunter.
 
-An input is a skewed cluster that has just got new, empty brokers: topic sizes are lognormal (median e^5 MiB, sigma 1.5),
-partitions lognormal around their topic (sigma 0.5), and the older a broker, the more replicas it was given. Replicas
-are in different racks to begin with.
+An input is a skewed cluster that has just got new, empty brokers. Topic sizes are lognormal (median e^5 MiB, sigma
+1.5), partition sizes lognormal around their topic's (sigma 0.5), and older brokers have more replicas. Replicas of a
+partition are in different racks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ROWS_AT_ONCE = 50_000
 def planning_input(shape: tuple[int, int, int, int, int, int], seed: int) -> dict[str, Any]:
     """Draw an input: brokers with racks, and one row per partition; sizes in KiB.
 
-    A broker b of the old ones is drawn with the key uniform * sqrt(b), and the lowest keys win: one broker per rack.
+    Each old broker b gets the random key uniform * sqrt(b). The lowest key of each rack wins, and the lowest of these.
     """
     brokers, racks, topics, partitions, replicas, new = shape
     drawn = np.random.default_rng(seed)
@@ -54,7 +54,7 @@ def planning_input(shape: tuple[int, int, int, int, int, int], seed: int) -> dic
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What a plan reaches. Spreads are (least, most) in shares of the mean; percents are of all replicas' bytes."""
+    """The result of a plan. Spreads are (least, most) in shares of the mean; percents are of all replicas' bytes."""
 
     disk: tuple[float, float]
     replicas: tuple[float, float]
@@ -63,7 +63,7 @@ class Score:
     bytes_percent: float
     rack_violations: int
     bound_percent: float
-    """The least that brings every disk to 0.9-1.1 of the mean."""
+    """The least share of bytes that has to move to bring every disk to 0.9-1.1 of the mean."""
 
     @property
     def within_band(self) -> bool:
@@ -112,7 +112,7 @@ def score(cluster: dict[str, Any], plan: list[dict[str, Any]]) -> Score:
 
 
 def first_part(cluster: dict[str, Any], plan: list[dict[str, Any]], percent: float) -> list[dict[str, Any]]:
-    """Stop a plan, in its own order, before the change that would pass a share of all bytes."""
+    """The first changes of a plan, up to a share of all bytes."""
     rows = {(row["topic"], row["partition"]): row for row in cluster["partitions"]}
     left = sum(row["size"] * len(row["replicas"]) for row in cluster["partitions"]) * percent / 100
     kept: list[dict[str, Any]] = []

@@ -2,8 +2,8 @@
 
     PEERS/bin/python planning_peers.py kafka-utils|kafka-tools INPUT.json
 
-Both build their model of a cluster from ZooKeeper; here it is built from the input, and the planner is theirs.
-kafka-utils balances replica groups, partition counts and leaders; kafka-tools sizes, then racks.
+Both normally build their model of a cluster from ZooKeeper. Here it is built from the input; only the planner is
+theirs. kafka-utils balances replication groups, partition counts and leaders; kafka-tools balances sizes, then racks.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def kafka_tools(cluster: dict[str, Any]) -> Assignment:
 
 
 def main() -> None:
-    """Plan and print what changes."""
+    """Plan, and print the partitions that change."""
     planner = {"kafka-utils": kafka_utils, "kafka-tools": kafka_tools}[sys.argv[1]]
     cluster = json.loads(Path(sys.argv[2]).read_text(encoding="utf-8"))
     after = planner(cluster)

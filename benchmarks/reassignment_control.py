@@ -2,9 +2,9 @@
 
     python benchmarks/reassignment_control.py [--brokers 50] [--partitions 20000] [--moves 5000] [--rounds 3]
 
-A real controller process and a real ZooKeeper (fsync on), over simulated brokers whose followers never catch up, so that
-every move is in flight. A cancel is answered when it is durable: after the answer, ZooKeeper and all brokers are compared.
-A list is timed as a client sees it: from connecting to the last of the decoded partitions.
+A real controller process and a real ZooKeeper (fsync on) run with simulated brokers whose followers never catch up, so
+every move stays in flight. A cancel is answered when it is durable. After the answer, ZooKeeper and all brokers are
+compared. A list is timed as a client sees it: from connecting to the last decoded partition.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def timed_list(port: int, moves: int) -> float:
 
 
 async def one_round(phases: Phases, port: int, moves: int) -> tuple[list[float], Figures]:
-    """Begin, list, cancel."""
+    """Begin moves, list them, cancel them."""
     originals = await phases.begin_moves(moves)
     lists_s = [await asyncio.to_thread(timed_list, port, moves) for _ in range(LISTS)]
     cancel = await phases.cancel_under_way(originals)
@@ -67,7 +67,7 @@ async def one_round(phases: Phases, port: int, moves: int) -> tuple[list[float],
 
 
 async def measure(asked: argparse.Namespace, folder: Path) -> int:
-    """Run all rounds; the exit status tells whether all brokers knew the truth in the end."""
+    """Run all rounds; the exit status says whether all brokers knew the truth in the end."""
     print(f"{platform.platform()}, Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()}")
     lists_s: list[float] = []
     cancels: list[Figures] = []
@@ -97,7 +97,7 @@ async def measure(asked: argparse.Namespace, folder: Path) -> int:
 
 
 def main() -> int:
-    """Measure in a folder that goes with us."""
+    """Measure in a temporary folder."""
     asked = arguments()
     with tempfile.TemporaryDirectory(prefix="reassignment-control-") as folder:
         return asyncio.run(measure(asked, Path(folder)))

@@ -2,8 +2,8 @@
 
     python benchmarks/simulation_speed.py [--first 1] [--worlds 60] [--steps N]
 
-An event is one delivery or one timer of the world. Times are CPU time of this process, so a busy machine does not
-count; the wall's are told beside them.
+An event is one delivery or one timer of the world. Times are CPU time of this process, which other load on the machine
+hardly affects; wall time is printed, too.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import time
 from shunter.simulation.runs import run_seed
 
 ASKED = 5_000
-"""Events a second that were asked for."""
+"""The required number of events a second."""
 
 
 def main() -> int:
-    """Run worlds and print what they cost; 1 when a world broke a rule or the speed asked for was missed."""
+    """Run worlds and print their cost; returns 1 if a world broke a rule or the required speed was missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--worlds", type=int, default=60)

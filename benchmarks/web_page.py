@@ -1,13 +1,15 @@
-"""What the page costs, with 200 brokers and 100,000 partitions: `python benchmarks/web_page.py`.
+"""The cost of the web page, with 200 brokers and 100,000 partitions: `python benchmarks/web_page.py`.
 
-A service in a process of its own, with the tests' backstage behind the real front and server: 5,000 open moves, of which 300
-go on every second (`--moves N`). It tells
+The service runs in a process of its own, with the tests' backstage behind the real front and server: 5,000 open moves
+(`--moves N`), of which 300 make progress every second. It prints
 
-- the processor time of the service while 20 pages are open that read what their event names, as the page does: a third each shows the
-  fleet, the cluster, the moves;
-- first paint and first rows of each page in a real Chromium, and what its main thread takes for an update (a second's worth),
-  on the wall and in processor time: on a machine that others use, the first counts their turns, too
-  (where a Chromium is installed, or SHUNTER_CHROMIUM names one).
+- the processor time of the service while 20 pages are open that read what their events name, as the page does; a
+third of
+  them each shows the fleet, the cluster, the moves;
+- first paint and first rows of each page in a real Chromium, and the time of its main thread for the updates of a
+second, in
+  wall time and in processor time (other load on the machine affects the wall time). This needs an installed Chromium,
+  or one that SHUNTER_CHROMIUM names.
 
 `--pictures FOLDER` measures nothing: it makes pictures of these pages in light and dark, as docs/page has them.
 """
@@ -51,7 +53,7 @@ SHOWN = {
 
 
 async def serve(moves: int) -> None:
-    """The service: tells its address on a line, then goes on until it is killed."""
+    """Run the service until it is killed: print its address, then the processor time of each second's changes."""
     yard = Yard(FLEET, moves, lambda: int(time.time() * 1000))
     async with serving(yard.front, WebOptions(port=0)) as address:
         print(address, flush=True)
@@ -69,7 +71,7 @@ def processor_seconds(pid: int) -> float:
 
 
 async def be_a_page(address: str, asked: tuple[str, ...], until: float) -> int:
-    """Follow the events, and read again what a page shows, at most once a second. Gives how many answers there were."""
+    """Follow the events, and read what a page shows at most once a second; returns the number of answers."""
     answers = 0
     async with httpx.AsyncClient(base_url=address, timeout=30) as client:
         tags: dict[str, str] = {}
@@ -89,7 +91,7 @@ async def be_a_page(address: str, asked: tuple[str, ...], until: float) -> int:
 
 
 async def cost_of_pages(address: str, pid: int, ticks: list[float]) -> None:
-    """What open pages cost the service, beside what its moves cost anyhow."""
+    """Print the service's processor time with and without open pages, without the time for the moves themselves."""
     for pages in (0, PAGES):
         ticks.clear()
         before, began = processor_seconds(pid), time.monotonic()
@@ -101,13 +103,13 @@ async def cost_of_pages(address: str, pid: int, ticks: list[float]) -> None:
 
 
 def chromium() -> str | None:
-    """Where the browser is."""
+    """The path of the browser; None: there is none."""
     return os.environ.get("SHUNTER_CHROMIUM") or shutil.which("chromium-headless-shell") or shutil.which("chromium")
 
 
 async def picture(address: str, folder: Path) -> None:
-    """Save what each page looks like."""
-    from playwright.async_api import async_playwright  # noqa: PLC0415 - a benchmark without a browser needs it not
+    """Save a picture of each page."""
+    from playwright.async_api import async_playwright  # noqa: PLC0415 - not needed without a browser
 
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"])
@@ -126,12 +128,12 @@ async def picture(address: str, folder: Path) -> None:
 
 
 async def paint(address: str, only: str) -> None:
-    """First paint, first rows, and the main thread's time for an update."""
+    """Print first paint, first rows, and the main thread's time for an update."""
     path = chromium()
     if path is None:
         print("no Chromium: paint is not measured")
         return
-    from playwright.async_api import async_playwright  # noqa: PLC0415 - a benchmark without a browser needs it not
+    from playwright.async_api import async_playwright  # noqa: PLC0415 - not needed without a browser
 
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
@@ -159,7 +161,7 @@ async def paint(address: str, only: str) -> None:
 
 
 async def spent_in_a_second(session: Any, domain: str) -> float:
-    """Milliseconds of tasks on the page's main thread in a second, by a clock of Chromium's, over `WATCHED` seconds."""
+    """Milliseconds of tasks on the page's main thread per second, by a clock of Chromium, over `WATCHED` seconds."""
     await session.send("Performance.enable", {"timeDomain": domain})
     before = await busy(session)
     await asyncio.sleep(WATCHED)
@@ -175,7 +177,7 @@ async def busy(session: Any) -> float:
 
 
 async def measure(moves: int, only: str, pictures: Path | None) -> None:
-    """Start the service, measure or picture it, end it."""
+    """Start the service, measure it or make pictures, stop it."""
     arguments = [sys.executable, __file__, "--serve", "--moves", str(moves)]
     process = await asyncio.create_subprocess_exec(*arguments, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None

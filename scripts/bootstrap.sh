@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes this checkout ready to run: Python 3.11 or later, .venv with the locked dependencies, Java 17 or later.
-# Run by ./test and ./demo; does nothing but look when all is there. Needs neither a terminal nor standard input.
+# Run by ./test and ./demo; changes nothing if everything is there. Needs neither a terminal nor standard input.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -15,7 +15,7 @@ fail() {
 
 is_debian_root() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
 
-# Installs the first of the named packages that this Debian has.
+# Installs the first of the named packages that is available.
 apt_install() {
     local package
     export DEBIAN_FRONTEND=noninteractive
@@ -33,7 +33,7 @@ apt_install() {
     return 1
 }
 
-# A name on PATH may be a shim with nothing behind it: only one that runs counts.
+# A name on PATH may be a shim without a Python behind it, so each candidate is run.
 is_usable_python() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
 
 find_python() {
@@ -78,7 +78,7 @@ make_venv() {
     rm -rf .venv
     say "making .venv with $("$python" --version)"
     "$python" -m venv .venv >&2 && return
-    # Debian ships venv and pip's seed as a package of their own.
+    # On Debian, venv and the bundled pip are in a separate package.
     if is_debian_root && apt_install python3-venv && rm -rf .venv && "$python" -m venv .venv >&2; then
         return
     fi
@@ -86,7 +86,7 @@ make_venv() {
     fail "$python can't make a virtual environment. On Debian and Ubuntu: 'apt-get install python3-venv'."
 }
 
-# What the environment was made from. A moved checkout counts as another one: its scripts name their interpreter.
+# A digest of what the environment was made from. It has the path of the checkout, because scripts in .venv name it.
 fingerprint() {
     { printf '%s\n' "$root"; cat requirements-build.lock requirements.lock pyproject.toml; } |
         .venv/bin/python -c 'import hashlib, sys; print(sys.version, hashlib.sha256(sys.stdin.buffer.read()).hexdigest())'
@@ -107,8 +107,9 @@ ensure_venv() {
     fi
     rm -f "$stamp"
     say "installing the locked dependencies into .venv; the first time this fetches about 700 MB, most of it Spark"
-    # What builds packages comes first and is locked too, so that nothing unlocked is fetched to build the others.
-    # Nothing is resolved, for the lists are whole: pip before 23.3 would look for a newer coverage[toml] than the locked one.
+    # The build tools are installed first and are locked too, so that no unlocked package is fetched to build others.
+    # The lists are complete, so nothing is resolved: pip before 23.3 would look for a newer coverage[toml] than the
+    # locked one.
     install --require-hashes -r requirements-build.lock
     install --require-hashes --no-build-isolation -r requirements.lock
     install --no-build-isolation --editable .
@@ -117,7 +118,7 @@ ensure_venv() {
     say "ready"
 }
 
-# Two runs at once would install over each other. Where there is no flock, they are taken to be careful.
+# Two runs at once would overwrite each other's files. Without flock, the caller has to prevent that.
 if command -v flock >/dev/null; then
     exec 9>"$root/.bootstrap.lock"
     flock -n 9 || { say "waiting for another bootstrap of this checkout"; flock 9; }

@@ -1,4 +1,4 @@
-"""Fixtures for all rooms. Real servers start once for a session, and only if a test asks for them."""
+"""Fixtures for all rooms. A real server starts once in a session, and only if a test needs it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from shunter.testbed.ports import free_port as free_port_of_the_kernel
 from shunter.testbed.zookeeper import ZooKeeperServer
 
-# Two cores carry whole clusters beside the properties: a slow example says nothing about the code.
+# Whole clusters run at the same time on two cores, so a slow example says nothing about the code.
 CALM = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("quick", max_examples=60, **CALM)
 settings.register_profile("deep", max_examples=2000, **CALM)
@@ -21,7 +21,7 @@ settings.load_profile("quick")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Tell what the tests with Spark took: in the default run they are to stay below four minutes."""
+    """Print the time of the tests with Spark, which have to stay below four minutes in the default run."""
     reports = [report for group in terminalreporter.stats.values() for report in group]
     marked = [report for report in reports if isinstance(report, pytest.TestReport) and "spark" in report.keywords]
     if marked:
@@ -31,7 +31,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(autouse=True)
 def umask_as_it_was() -> Iterator[None]:
-    """A command that a test runs in this process makes its files private; the next test's files are as usual."""
+    """Restore the umask, because a command that a test runs in this process sets it to make its files private."""
     before = os.umask(0o022)
     os.umask(before)
     yield
@@ -52,7 +52,7 @@ def work_dir(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    """One ZooKeeper server for all tests of a session; stay below your own `chroot`, and leave it running."""
+    """One ZooKeeper server for all tests of a session. A test stays below its own `chroot`, and leaves it running."""
     with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")) as server:
         yield server
 

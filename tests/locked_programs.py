@@ -1,4 +1,7 @@
-"""Programs that tests run and that bring too much along for our own environment: each in one of its own, pinned with hashes, kept in the cache."""
+"""Programs for tests with too many dependencies for Shunter's own environment.
+
+Each is installed in an environment of its own in the cache, pinned with hashes.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def binaries(name: str) -> Path:
-    """The folder with the programs of `requirements-NAME.lock`; the environment is made anew when that file is another."""
+    """The folder with the programs of `requirements-NAME.lock`. When that file changes, the environment is rebuilt."""
     lock = ROOT / f"requirements-{name}.lock"
     wanted = hashlib.sha256(lock.read_bytes()).hexdigest()
     folder = cache_folder() / name

@@ -33,7 +33,7 @@ def named(path: Path) -> str:
 
 
 def sections(page: Path, level: int) -> dict[str, str]:
-    """Headings of one level, backquotes left out, with what stands below each up to the next of its level."""
+    """Headings of one level, without backquotes, with the text below each up to the next heading of that level."""
     parts = re.split(rf"^{'#' * level} (.+)$", page.read_text(), flags=re.MULTILINE)
     return {heading.strip("` "): body for heading, body in zip(parts[1::2], parts[2::2], strict=True)}
 
@@ -201,7 +201,7 @@ def test_every_notice_of_the_controller_is_documented() -> None:
 
 
 class TestTheRulesThemselves:
-    """A rule that can't find anything holds nothing."""
+    """The checks find what they are meant to find."""
 
     def test_sections_end_at_the_next_heading(self, tmp_path: Path) -> None:
         page = tmp_path / "page.md"

@@ -1,4 +1,4 @@
-"""Every package that Shunter asks for has its licence in docs/licences.md."""
+"""Every package that Shunter depends on has its licence in docs/licences.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The house rules, as far as a program can hold them."""
+"""The house rules, as far as a program can check them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROOMS_WITH_A_CLOCK = {"drivers", "testbed", "app"}
 WALL_CLOCK_CALLS = {("datetime", "now"), ("datetime", "utcnow"), ("date", "today"), ("time", "time")}
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "helper", "common", "manager", "base", "misc"}
 BOTH_MACHINES = {"Envelope", "Ready", "TimePassed"}
-"""The controller's and the executor's core each have one, and mean the same by it."""
+"""Names of classes that both the controller's and the executor's core have, with the same meaning."""
 UNTRACKED_WORK = re.compile(r"\b(TODO|FIXME|XXX)\b(?!.*#\d+)")
 
 
@@ -36,7 +36,7 @@ def nodes(path: Path) -> Iterator[ast.AST]:
 
 
 def called(node: ast.AST) -> tuple[str, str] | None:
-    """The last two names of what a call calls: ("datetime", "now"), or ("", "sleep") for a plain name."""
+    """The last two names of a called function: ("datetime", "now"), or ("", "sleep") for a plain name."""
     if not isinstance(node, ast.Call):
         return None
     if isinstance(node.func, ast.Name):
@@ -62,7 +62,7 @@ def wall_clock_calls(path: Path) -> list[str]:
 
 
 def naps(path: Path) -> list[str]:
-    """Calls of any `sleep` but `sleep(0)`, which is no nap but a turn of the event loop."""
+    """Calls of any `sleep` except `sleep(0)`, which only yields to the event loop."""
     return [
         f"{named(path)}:{node.lineno}"
         for node in nodes(path)
@@ -123,7 +123,7 @@ def modules(package: Path) -> dict[str, Path]:
 
 
 def imports(path: Path, known: dict[str, Path]) -> set[str]:
-    """Modules of ours that a module names in any import: at the top, in a function, or for the types alone."""
+    """Modules of this package that a module imports: at the top, in a function, or only for types."""
     found: set[str] = set()
     for node in nodes(path):
         if isinstance(node, ast.Import):
@@ -135,7 +135,7 @@ def imports(path: Path, known: dict[str, Path]) -> set[str]:
 
 
 def circles(edges: dict[str, set[str]]) -> list[list[str]]:
-    """One circle for each place where imports go round; nothing that lies on none."""
+    """The circles of imports, one for each import that closes one."""
     done: set[str] = set()
     found: list[list[str]] = []
 
@@ -153,7 +153,7 @@ def circles(edges: dict[str, set[str]]) -> list[list[str]]:
 
 
 def test_no_circle_of_imports_is_there() -> None:
-    """Those of types count too: whoever reads a module has to read what it names first."""
+    """Imports for types count, too, because a reader of a module has to read the imported modules first."""
     known = modules(PACKAGE)
     assert circles({name: imports(path, known) for name, path in known.items()}) == []
 
@@ -164,7 +164,7 @@ def test_every_module_says_what_it_is() -> None:
 
 
 def test_every_module_has_lazy_annotations() -> None:
-    # Those that hold a docstring and perhaps a constant have no annotation to be lazy about.
+    # Modules with only a docstring and constants have no annotations.
     busy = [path for path in SOURCES if any(isinstance(node, ast.AnnAssign | ast.arg) for node in nodes(path))]
     assert [named(path) for path in busy if "from __future__ import annotations" not in path.read_text()] == []
 
@@ -181,7 +181,7 @@ def test_every_room_has_its_card(room: str) -> None:
 
 @pytest.mark.parametrize("room", [room for room in ROOMS if room != "app"])
 def test_a_card_names_the_rooms_that_its_room_imports(room: str) -> None:
-    """`app` may import everything below it, and its card says so."""
+    """Check all rooms except `app`, which may import everything below it."""
     card = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text())) or ""
     told = card.partition("Imports: ")[2].partition("\n\n")[0]
     known = modules(PACKAGE)
@@ -200,7 +200,7 @@ def test_test_files_have_names_of_their_own() -> None:
 
 
 class TestTheRulesThemselves:
-    """A rule that can't find anything holds nothing."""
+    """The checks find what they are meant to find."""
 
     @pytest.fixture
     def scratch(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
@@ -242,7 +242,7 @@ class TestTheRulesThemselves:
 
 
 def test_every_mutant_fits_what_it_patches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever renames or moves a function hears at once of the deliberate bug that stands in its place."""
+    """Renaming or moving a function fails here at once if a mutant patches it."""
     monkeypatch.syspath_prepend(str(ROOT / "tests" / "simulation"))
     for modules in ("mutants", "edge_mutants", "executor_mutants"):
         importlib.import_module(modules)

@@ -1,4 +1,4 @@
-"""An OAuth token endpoint on this machine: the client-credentials grant, tokens without a signature unless given one."""
+"""An OAuth token endpoint on this machine: the client-credentials grant, with unsigned tokens by default."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 
 
 class TokenEndpoint:
-    """A context manager; `asked` has the form of every request that named a known client."""
+    """A context manager; `asked` has the form of every request of a known client."""
 
     def __init__(
         self,
@@ -23,12 +23,12 @@ class TokenEndpoint:
         lives_s: float = 300.0,
         signed: Callable[[dict[str, object]], str] | None = None,
     ) -> None:
-        """Listen.
+        """Start to listen.
 
         Args:
             clients: Secrets by client id.
-            lives_s: Seconds for which a token is good.
-            signed: Makes tokens of claims.
+            lives_s: Lifetime of a token, in seconds.
+            signed: Makes a signed token from claims.
         """
         self.signed = signed
         self.clients = dict(clients)
@@ -70,7 +70,7 @@ class TokenEndpoint:
         return ".".join(base64.urlsafe_b64encode(part.encode()).decode().rstrip("=") for part in parts)
 
     def respond(self, path: str, login: str, form: str) -> tuple[int, bytes]:
-        """What a request gets."""
+        """The status and body of the response to a request."""
         client, _, secret = base64.b64decode(login.removeprefix("Basic ")).decode().partition(":")
         if path != "/oauth/token?tenant=a" or self.clients.get(client) != secret:
             return 401, b'{"error": "invalid_client"}'
@@ -96,6 +96,6 @@ class TokenEndpoint:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  as it is called there
-                """Say nothing."""
+                """Log nothing."""
 
         return Handler

@@ -1,8 +1,8 @@
-"""schemathesis on the whole API: what fits the OpenAPI document is taken or refused as it says, what does not is refused.
+"""schemathesis on the whole API: requests that fit the OpenAPI document get the answers in it, all others are refused.
 
-All operations but the event stream, which has no end and tests of its own (`tests/unit/web/test_web_events.py`). The service
-behind the API is the tests' own backstage behind the real front, server and identity; what only the service itself
-judges is in `tests/unit/app`.
+All operations are tested but the event stream, which never ends and has tests of its own
+(`tests/unit/web/test_web_events.py`). Behind the API is the tests' backstage with the real front, server and identity.
+Tests of the service's own checks are in `tests/unit/app`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shunter.web.server import WebOptions, serving
 
 SECONDS = 900
 EXAMPLES = 5
-"""Random cases of each operation; beside them `coverage` goes through the document, 1,800 cases in all."""
+"""Random cases of each operation. The phase `coverage` adds cases from the document, 1,800 in all."""
 SETTINGS = """
 [parameters]
 "path.name" = "prod-eu"

@@ -1,7 +1,8 @@
-"""A real Chromium, and a service of the yard behind the real server.
+"""A real Chromium, and the yard's service behind the real server.
 
-Chromium is not fetched: its makers' server is none of the registries that Shunter's tests use. One that is installed is used
-(`apt install chromium-headless-shell`), or the one that SHUNTER_CHROMIUM names; without one these tests are skipped.
+The tests do not fetch Chromium, because its download server is not one of the registries that Shunter's tests use.
+They use an installed one (`apt install chromium-headless-shell`), or the one that SHUNTER_CHROMIUM names, or are
+skipped.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from web_yard import Yard
 from shunter.app.access_tokens import AccessRole, add_token
 from shunter.web.server import WebOptions, serving
 
-# A machine that is busy with other things takes longer than the five seconds that an expectation has otherwise.
+# On a busy machine an expectation may take longer than the default of five seconds.
 expect.set_options(timeout=30_000)
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLEET = {"prod-eu": (200, 100_000), "staging": (6, 900), "metrics": (9, 2_000)}
 
 
 def chromium() -> str:
-    """Where Chromium is; skips the test where there is none."""
+    """The path of Chromium; skips the test if there is none."""
     found = os.environ.get("SHUNTER_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
         pytest.skip(f"no Chromium: none of {', '.join(NAMES)} is installed, and SHUNTER_CHROMIUM is not set")
@@ -40,7 +41,7 @@ def chromium() -> str:
 
 
 class Visited:
-    """A page that is open, the service behind it, and what went wrong in the browser."""
+    """An open page, the service behind it, and the errors in the browser."""
 
     def __init__(self, yard: Yard, stack: AsyncExitStack, secret: str, options: WebOptions) -> None:
         self.yard = yard
@@ -59,7 +60,7 @@ class Visited:
         self._options = replace(self._options, port=port)
 
     async def end_service(self) -> None:
-        """The service dies under the page."""
+        """End the service while the page is open."""
         await self._stack.aclose()
 
     async def open(self, browser: Browser, scheme: str = "light") -> None:
@@ -88,7 +89,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 @pytest.fixture
 async def visited(browser: Browser, tmp_path: Path) -> AsyncIterator[Visited]:
-    """A page that an administrator has open."""
+    """A page that is open for an administrator."""
     tokens = tmp_path / "tokens.json"
     secret = add_token(tokens, "anna", AccessRole.ADMINISTER, None)
     yard = await asyncio.to_thread(Yard, FLEET, 5_000, lambda: int(time.time() * 1000))

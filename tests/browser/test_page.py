@@ -1,4 +1,4 @@
-"""The page in a real Chromium: what people do, what they can't see, and what happens when the service dies."""
+"""The page in a real Chromium: common tasks, accessibility, and the page after its service has ended."""
 
 from __future__ import annotations
 
@@ -258,11 +258,11 @@ async def test_something_is_planned_and_approved_to_its_end(visited: Visited) ->
 
 
 async def test_the_wizard_by_keyboard_alone(visited: Visited) -> None:
-    """From the first choice to the approval, without a pointer: each step is reached by Tab, and keeps the focus."""
+    """From the first choice to the approval without a pointer: Tab reaches each step, which keeps the focus."""
     page, press = visited.page, visited.page.keyboard.press
 
     async def reach(selector: str, most: int = 260) -> None:
-        """Tab until what a selector names has the focus."""
+        """Press Tab until the element of a selector has the focus."""
         for _ in range(most):
             if await page.evaluate("(wanted) => document.activeElement.matches(wanted)", selector):
                 return

@@ -5,7 +5,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Say how much was fed to the decoders: a time box alone does not."""
+    """Print how many inputs the decoders got, because the time limit does not show that."""
     reached = [
         dict(report.user_properties)
         for report in terminalreporter.getreports("passed")

@@ -1,4 +1,4 @@
-"""Everything that reads what others wrote, in one table: a name, a decoder of bytes, and inputs that it accepts."""
+"""All decoders of data that other programs write, in one table: name, decoder of bytes, and inputs that it accepts."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ TP = TopicPartition("orders", 3)
 ID = UUID(int=77)
 LIMITS = WireLimits(frame_bytes=1 << 20, array_length=10_000)
 EXPECTED = (FormatError, ShunterError, UnsupportedVersionError)
-"""What a decoder may raise: our own errors, which say place and rule."""
+"""The errors that a decoder may raise: Shunter's own, which name place and rule."""
 
 
 class Decoder(NamedTuple):
-    """`examples` are inputs that it reads without an error."""
+    """One decoder. `examples` are inputs that it reads without an error."""
 
     name: str
     decode: Callable[[bytes], Any]
@@ -187,7 +187,7 @@ FILES = (
 
 
 def _requests() -> tuple[bytes, ...]:
-    """A head of every served API and version, with an empty rest: the decoders' own bounds meet the rest."""
+    """Requests of every served API and version: a head, and zeros in place of the body."""
     heads = []
     for api_key, (lowest, highest) in sorted(SERVED.items()):
         heads += [
@@ -214,4 +214,4 @@ FRAMES = (
 
 DECODERS = (*ZNODES, *FILES, *FRAMES)
 SEEDS: dict[str, tuple[bytes, ...]] = {"request": _requests(), "plan input": (b'{"brokers":[],"partitions":[]}',)}
-"""Where mutation may begin from, beside the examples; these need not be accepted."""
+"""More inputs from which mutation may begin. They need not be accepted."""

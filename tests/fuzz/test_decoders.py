@@ -1,6 +1,6 @@
-"""No input crashes a decoder, holds it up or fills the memory: it is read, or refused with place and rule.
+"""No input crashes a decoder, keeps it busy or fills the memory: it is read, or refused with place and rule.
 
-Mutations of accepted inputs, for a while (SHUNTER_FUZZ_SECONDS for each decoder), and hypothesis' own ideas.
+Inputs are mutations of accepted inputs, for SHUNTER_FUZZ_SECONDS for each decoder, and inputs that hypothesis draws.
 """
 
 import os
@@ -59,7 +59,7 @@ def mutate(chance, raw):
 
 
 def feed_mutations(decoder, seconds, salt=""):
-    """Feed mutations for some seconds; what is accepted is mutated in turn. Returns how many inputs, how many accepted."""
+    """Feed mutations for some seconds; accepted ones are mutated again. Returns how many inputs, how many accepted."""
     chance = random.Random(decoder.name + salt)
     corpus = [*decoder.examples, *SEEDS.get(decoder.name, ()), b"", b"{}", b'{"version":1}']
     until, inputs, accepted = time.monotonic() + seconds, 0, 0

@@ -1,8 +1,8 @@
 """A real Prometheus, and its promtool.
 
-One that is installed is used (on the PATH, or in the folder that SHUNTER_PROMETHEUS names). Else, on Debian and Ubuntu, the
-distribution's package is downloaded by apt, which checks it by the signed index, and unpacked into the cache; nothing is
-installed. Without either, the tests that need it are skipped.
+An installed one is used (on the PATH, or in the folder that SHUNTER_PROMETHEUS names). Otherwise, on Debian and
+Ubuntu, apt downloads the distribution's package and checks it by the signed index; it is unpacked into the cache and
+not installed. Without either, the tests that need Prometheus are skipped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shunter.testbed.artifacts import cache_folder
 
 
 def program(name: str) -> str:
-    """Where `prometheus` or `promtool` is; skips the test where it can't be had."""
+    """The path of `prometheus` or `promtool`; skips the test if there is none."""
     named = os.environ.get("SHUNTER_PROMETHEUS")
     found = str(Path(named) / name) if named else shutil.which(name)
     if found is not None:

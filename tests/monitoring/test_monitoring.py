@@ -1,6 +1,6 @@
-"""The dashboards and alert rules in docs/monitoring: they name only what is exported, and the rules do what they say.
+"""The dashboards and alert rules in docs/monitoring: they name only exported metrics, and the rules pass their tests.
 
-The exporters run: a service with its page, a controller's endpoint, and an executor's.
+Three exporters run: a service with its page, a controller's endpoint, and an executor's.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SCRAPED = {"job", "instance"}
 
 
 def expressions(board: Path) -> list[tuple[str, str]]:
-    """What a dashboard asks, with the legend of each answer."""
+    """The queries of a dashboard, with the legend of each."""
     document = orjson.loads(board.read_bytes())
     targets = [target for panel in document["panels"] for target in panel.get("targets", ())]
     variables = [each["query"]["query"] for each in document["templating"]["list"] if each["type"] == "query"]
@@ -81,7 +81,7 @@ def execution() -> Any:
 
 @pytest.fixture
 async def exporters() -> AsyncIterator[list[str]]:
-    """Addresses of metrics that run: a service's, a controller's, an executor's."""
+    """Addresses of running metrics endpoints: a service's, a controller's, an executor's."""
     async with AsyncExitStack() as stack:
         yard = Yard()
         yard.tick()
@@ -106,7 +106,7 @@ async def exported(addresses: list[str]) -> dict[str, set[str]]:
             for family in text_string_to_metric_families(text):
                 for sample in family.samples:
                     found[sample.name] = found.get(sample.name, set()) | set(sample.labels)
-    for row in ROWS:  # What has no sample yet, such as one for each broker, has its labels in the table.
+    for row in ROWS:  # A metric without samples yet, such as one for each broker, has its labels in the table.
         found[f"{row.name}_total" if row.counter else row.name] |= set(row.labels)
     for figure in EXECUTOR_ROWS:
         found[f"shunter_executor_{figure.name}"] |= {"cluster_id", *figure.labels}
@@ -205,7 +205,7 @@ async def test_a_real_prometheus_scrapes_it_and_answers_every_panel(exporters: l
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Wait for a condition that is asked of a server which may not listen yet."""
+    """Wait for a condition of a server that may not listen yet."""
     pause = asyncio.Event()
     async with asyncio.timeout(60):
         while not await condition():
@@ -231,7 +231,7 @@ async def _rules_were_evaluated(client: httpx.AsyncClient) -> bool:
 
 async def _answers(client: httpx.AsyncClient, place: str, expr: str) -> None:
     if expr.startswith("label_values("):
-        return  # Grafana's own function; that the metric is there is tested above.
+        return  # A function of Grafana. The tests above check that its metric exists.
     asked = re.sub(r"\$\w+", ".*", expr)
     answer = (await client.get("query", params={"query": asked})).json()
     assert answer["status"] == "success", f"{place}: {expr}: {answer}"

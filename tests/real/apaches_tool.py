@@ -1,4 +1,4 @@
-"""Apache's class of `kafka-reassign-partitions` in one Java, asked command by command up to its first word with a cluster."""
+"""Apache's class of `kafka-reassign-partitions` in one Java process. Each command runs until it needs a cluster."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ EXITED = "Exit was called"
 
 
 class Outcome(NamedTuple):
-    """How a command ends: 'usage' (told on standard error), 'refused' (on standard output), 'version', or 'cluster'.
+    """A command's end: 'usage' (printed on standard error), 'refused' (on standard output), 'version', or 'cluster'.
 
-    `told` is the first line of what it says; 'cluster': the command would ask the cluster now.
+    `told` is the first line of its output. 'cluster': the command would ask the cluster now.
     """
 
     kind: str
@@ -29,7 +29,7 @@ class Outcome(NamedTuple):
 
 
 class ApachesTool:
-    """Does what its `main` does, with no client: where it would use one, Java finds none, and we know that it got so far.
+    """Does the same as its `main`, without a client. Where it would use one, Java throws; the command got that far.
 
     `Exit` throws instead of ending the process.
     """
@@ -79,12 +79,12 @@ class ApachesTool:
             options = self._invoke(self._parse, self._array(self._java.lang.String, arguments))
         except Thrown as thrown:
             if str(thrown.error.getMessage()) != EXITED:
-                # Nobody catches these: Java prints them, and ends with 1.
+                # `main` does not catch these: Java prints them, and ends with 1.
                 return Outcome("usage", str(thrown.error.getMessage()))
             told = str(self._errors.toString()).split("\n", 1)[0]
             return Outcome("usage", told) if told else Outcome("version")
         try:
-            # As `main` does before it makes a client.
+            # `main` does this before it makes a client.
             for name in ("command-config", "bootstrap-server"):
                 if options.options.has(name):
                     options.options.valueOf(name)
@@ -100,7 +100,7 @@ class ApachesTool:
 
 
 class Thrown(Exception):
-    """What a Java method threw."""
+    """A Java method threw `error`."""
 
     def __init__(self, error: Any) -> None:
         super().__init__(str(error))

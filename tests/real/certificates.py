@@ -27,7 +27,7 @@ class Certificates:
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
 
     def issue(self, name: str, *, password: str | None = None) -> Path:
-        """A certificate for who is called so at the loopback; its key, encrypted if there is a password, and chain."""
+        """A file with a certificate of this name for the loopback: its key, encrypted with the password, and chain."""
         protection = "-nodes" if password is None else f"-passout pass:{password}"
         self._run(f"openssl req -newkey rsa:2048 {protection} -subj /CN={name}", f"-keyout {name}.key -out {name}.csr")
         (self.folder / "names").write_text("subjectAltName=IP:127.0.0.1\n")
@@ -41,7 +41,7 @@ class Certificates:
         return whole
 
     def java_store(self, name: str, *, key_password: str) -> Path:
-        """The same in a store of Java's own kind (JKS)."""
+        """The key and chain of a name in a store of Java's own kind (JKS)."""
         self._run(
             f"openssl pkcs12 -export -in {name}.pem -passin pass:{key_password} -name {name}",
             f"-out {name}.first.p12 -passout pass:{PASSWORD}",
@@ -61,7 +61,7 @@ class Certificates:
         return self.folder / f"{name}.jks"
 
     def from_java_store(self, store: Path, *, password: str) -> Path:
-        """A PEM file of such a store, made as the executor's message tells to, with the passwords that are asked for."""
+        """A PEM file of a Java store, made by the commands in the executor's message, with the passwords asked for."""
         self._run(
             f"keytool -importkeystore -srckeystore {store} -destkeystore {store}.p12 -deststoretype PKCS12",
             f"-srcstorepass {PASSWORD} -deststorepass {PASSWORD}",

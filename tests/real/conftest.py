@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 @pytest.fixture(scope="session", autouse=True)
 def state_folder(tmp_path_factory):
-    """What executors keep beside their journals goes with the tests."""
+    """A folder of the tests for the files that executors keep beside their journals."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SHUNTER_STATE", str(tmp_path_factory.mktemp("state")))
         yield
@@ -23,7 +23,7 @@ def state_folder(tmp_path_factory):
 
 @pytest.fixture
 def zk(yard):
-    """The ZooKeeper of that cluster, with its chroot."""
+    """A client of the yard's ZooKeeper, with its chroot."""
     client = KazooClient(yard.cluster.zookeeper_connect)
     client.start()
     yield client
@@ -33,7 +33,7 @@ def zk(yard):
 
 @pytest.fixture
 def tidied(request):
-    """A context manager for a cluster that tests share: no executor outlives its test, and nothing else one that failed."""
+    """A context manager for a shared cluster: it ends a test's executors, and after a failure cleans the cluster up."""
     import tidying
 
     @contextmanager
@@ -48,14 +48,14 @@ def tidied(request):
 
 @pytest.fixture
 def kraft(shared_kraft, tidied):
-    """The cluster behind it, tidied up after a test that failed."""
+    """The file's cluster `shared_kraft`, cleaned up after a test that failed."""
     with tidied(shared_kraft.nodes, shared_kraft.bootstrap):
         yield shared_kraft
 
 
 @pytest.fixture(scope="module")
 def shared_kraft(tmp_path_factory):
-    """Three KRaft nodes for one file's tests: as many as the topic of transactions wants replicas."""
+    """Three KRaft nodes for one file's tests, because the topic of transactions wants three replicas."""
     from executor_scenarios import BROKERS
     from yard import HELD_BACK
 
@@ -66,24 +66,24 @@ def shared_kraft(tmp_path_factory):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item):
-    """Remember that a test failed, for the fixtures that tidy up after it, and show what the controller saw."""
+    """Remember that a test failed, for the fixtures that clean up after it, and show the controller's evidence."""
     report = yield
     item.failed_once = getattr(item, "failed_once", False) or report.failed
     if report.failed and (evidence := getattr(item.funcargs.get("yard"), "evidence", None)):
         try:
             report.sections.extend(evidence())
-        except Exception as error:  # noqa: BLE001 - the report tells why the test failed, whatever the cluster does
+        except Exception as error:  # noqa: BLE001 - the report shows why the test failed, whatever the cluster does
             report.sections.append(("No evidence", repr(error)))
     return report
 
 
 @pytest.fixture
 def yard(request, shared_yard, tidied):
-    """The cluster of all tests that leave it as they found it; a test that fails is tidied up after."""
+    """The cluster of all tests that leave it as they found it. After a test that failed the cluster is cleaned up."""
     with tidied(shared_yard.cluster.brokers, shared_yard.bootstrap):
         yield shared_yard
     if not getattr(request.node, "failed_once", False):
-        # A move that goes on would be the next test's, which may kill a broker that it needs.
+        # A move that still ran would run into the next test, which may kill a broker that the move needs.
         wait_until(lambda: shared_yard.moving() == set(), what="nothing of this test moves any more", timeout_s=60)
 
 
@@ -94,7 +94,7 @@ def shared_yard(tmp_path_factory):
 
     with running_yard(tmp_path_factory.mktemp("yard")) as started:
         yield started
-    # kafka-python leaves the socket of a connection unclosed that a dead broker refused.
+    # kafka-python does not close the socket of a connection that a dead broker refused.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
@@ -102,7 +102,7 @@ def shared_yard(tmp_path_factory):
 
 @pytest.fixture
 def service(tmp_path):
-    """The service, not started yet; nothing of it outlives its test."""
+    """The service, not started yet. Its processes end with the test."""
     from serve_process import Service
 
     made = Service(tmp_path)

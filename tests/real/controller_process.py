@@ -1,6 +1,6 @@
-"""A process of its own that becomes the controller and stays it until it is killed.
+"""A process that becomes the controller and remains it until it is killed.
 
-Usage: python controller_process.py CONNECT_STRING BROKER_ID; prints `elected EPOCH` when it is.
+Usage: python controller_process.py CONNECT_STRING BROKER_ID; prints `elected EPOCH` after its election.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The executor as an operator runs it: a process, its journal, and what the cluster shows meanwhile."""
+"""The executor as an operator runs it: a process and its journal; and a client that observes the cluster."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Shunter:
     def __init__(
         self, bootstrap: str, journal: Path | None = None, *, topic: str = "", state: Path | None = None
     ) -> None:
-        """Describe it; another state folder is as good as another host."""
+        """Describe the cluster and the journal. Another state folder stands for another host."""
         self._host = [] if state is None else ["/usr/bin/env", f"SHUNTER_STATE={state}"]
         self.bootstrap = bootstrap
         self.journal = Path("/nowhere") if journal is None else journal
@@ -48,7 +48,7 @@ class Shunter:
         )
 
     def look(self, verb: str) -> subprocess.CompletedProcess[str]:
-        """Run a verb that has nothing to do with a journal."""
+        """Run a verb that uses no journal."""
         command = [*self._host, *SHUNTER, verb, "--bootstrap-server", self.bootstrap]
         return subprocess.run(command, capture_output=True, text=True, timeout=90.0, check=False)
 
@@ -100,7 +100,7 @@ class Running:
         self.end()
 
     def lives_for(self, seconds: float) -> bool:
-        """Whether it is still there after so long."""
+        """Whether the process still runs after so many seconds."""
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -115,7 +115,7 @@ class Running:
 
 
 class Cluster:
-    """What the tests look at, by a client of their own."""
+    """The cluster as the tests see it, by a client of their own."""
 
     def __init__(self, bootstrap: str) -> None:
         """Connect."""
@@ -142,7 +142,7 @@ class Cluster:
         return all(set(part["isr_nodes"]) == set(part["replica_nodes"]) for part in found["partitions"])
 
     def controller(self) -> int:
-        """Of a KRaft cluster the quorum's leader, for there brokers name any of themselves."""
+        """The controller's id. In a KRaft cluster the quorum's leader, because there brokers name any broker."""
         try:
             quorum = self.admin.describe_metadata_quorum()
         except (IncompatibleBrokerVersion, UnsupportedVersionError):
@@ -170,7 +170,7 @@ class Cluster:
         }
 
     def set_throttle(self, broker: int, rate: int) -> bool:
-        """As somebody else would."""
+        """Set a leader throttle as another tool would; whether the broker took it."""
         resource = ConfigResource(ConfigResourceType.BROKER, str(broker), {THROTTLES[0]: str(rate)})
         done = self.admin.alter_configs([resource], raise_on_unknown=False, incremental=True)
         return set(done["broker"].values()) == {"OK"}

@@ -1,4 +1,4 @@
-"""What an execution must survive, whoever controls the cluster: run by one test file for each kind of cluster."""
+"""Scenarios that an execution must survive under every controller. One test file for each kind of cluster runs them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Yard:
         self.cluster.close()
 
     def ended_in(self, assignment: dict[int, tuple[int, ...]]) -> None:
-        """Everything is where it should be, in order, and nothing was left behind; every broker hears so in its time."""
+        """Wait until every broker shows the wanted replicas in order, and no move or throttle of the test is left."""
         wanted = (assignment, 0, self.throttles)
         with suppress(PartFailed):
             wait_until(lambda: self._found() == wanted, what="the brokers say so", timeout_s=20)
@@ -70,7 +70,7 @@ def a_plan_runs_to_its_end(yard: Yard) -> None:
 
 
 def what_was_done_is_undone(yard: Yard) -> None:
-    """After a plan that ran to its end: its reverse, and the reverse of that in its turn."""
+    """After a plan that ran to its end: execute its reverse, and then the reverse of the reverse."""
     told = yard.shunter.run("history")
     assert told.returncode == ExitCode.DONE, told.stderr
     assert "  1  20" in told.stdout
@@ -110,7 +110,7 @@ def killed_at_random_moments(yard: Yard, afterwards: str, deaths: int) -> None:
                 *(["resume"] if death < deaths - 1 or afterwards == "resume" else ["rollback", "--yes"])
             )
         if afterwards == "resume":
-            # So slow that every death came in the middle; now it may end.
+            # It was so slow that every kill fell into the middle of the moves. Now it may end.
             running.wait_for(lambda: running.progress["counts"] != {}, about="the journal being taken up")
             assert yard.shunter.run("limit", "20M").returncode == ExitCode.DONE
         code = running.end(300)
@@ -137,7 +137,7 @@ def a_broker_dies_and_returns(yard: Yard, kill: Callable[[], object], start: Cal
 
 
 def the_controller_dies(yard: Yard, kill: Callable[[int], object], start: Callable[[int], object]) -> None:
-    """Whoever controls the cluster is killed in the middle, be it a broker of the moves too, and returns later."""
+    """The controller is killed in the middle, even if it is also a broker of the moves, and returns later."""
     with yard.producer() as producer:
         running = yard.shunter.start("execute", yard.plan, "--yes", "--throttle", "300K")
         running.wait_for(lambda: running.progress["counts"].get("moving", 0) > 0, about="moves under way")

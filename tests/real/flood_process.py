@@ -1,7 +1,7 @@
-"""Connections that ask a controller for everything, without end, in a process of its own.
+"""A process with connections that send a controller every kind of request, without end.
 
-Usage: python flood_process.py PORT CONNECTIONS; ends when its standard input does. Whoever is turned away comes again.
-Every fifth never reads, every seventh says that it is broker 1, every eleventh sends half a request.
+Usage: python flood_process.py PORT CONNECTIONS; it ends when its standard input does. Closed connections are reopened.
+Every fifth connection never reads, every seventh says that it is broker 1, every eleventh sends half a request.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A producer that never stops, and the account of what was acknowledged to it."""
+"""A producer that writes until it is stopped, and the account of its acknowledged records."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class LiveProducer:
 def fill(
     bootstrap: str, topic: str, partitions: int | Sequence[int], bytes_each: int, *, held_back: bool = False
 ) -> None:
-    """Put so many bytes into every partition, or into these; `held_back`: so that a throttle of next to nothing holds them."""
+    """Put so many bytes into every partition, or into these. `held_back`: in batches that tiny throttles hold back."""
     filled = range(partitions) if isinstance(partitions, int) else partitions
     # A broker sends a whole batch at once, however small its throttle and `yard.HELD_BACK` are, every eleven seconds.
     size = {"batch.size": 60_000} if held_back else {}

@@ -1,4 +1,4 @@
-"""A controller with a deliberate bug: whatever it has to decide about the topic `poison` by itself raises.
+"""A controller with a deliberate bug: every decision that it makes by itself about the topic `poison` raises.
 
 Usage: python poisoned_controller.py ARGUMENTS OF shunter…
 """

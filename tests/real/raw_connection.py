@@ -15,7 +15,7 @@ from shunter.wire.requests import encode_message
 
 
 class RawConnection:
-    """Sends bytes; gives whole answers, or None where the other side hangs up."""
+    """Sends bytes; gives whole answers, or None if the other side closes the connection."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), 20)
@@ -30,7 +30,7 @@ class RawConnection:
         self.socket.sendall(frame)
 
     def answer(self) -> bytes | None:
-        """The next answer without its size; None where the connection is closed instead."""
+        """The next answer without its size; None if the connection is closed instead."""
         head = self._received(SIZE_BYTES)
         return None if head is None else self._received(struct.unpack(">i", head)[0])
 

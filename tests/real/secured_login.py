@@ -16,11 +16,11 @@ from shunter.wire.sasl import ScramClient, salted
 
 MECHANISM = "SCRAM-SHA-512"
 ANSWER_SECONDS = 120
-"""A broker that shares two processors with many others takes its time for what is passed on to it."""
+"""A broker that shares two processors with many others is slow with requests that are forwarded to it."""
 
 
 class LoggedIn(RawConnection):
-    """See `RawConnection`."""
+    """A `RawConnection` that is logged in as `user`."""
 
     def __init__(self, port: int, user: str, password: str) -> None:
         super().__init__(port)
@@ -38,7 +38,7 @@ class LoggedIn(RawConnection):
         return bytes(answer.auth_bytes)
 
     def ask_or_none(self, api_key: int, version: int, values: dict[str, Any]) -> bytes | None:
-        """The answer; None where the connection is closed instead."""
+        """The answer; None if the connection is closed instead."""
         body = encode_message(filled(load_request_schema(api_key, version), values))
         self.send(request_frame_head(api_key, version, 7, "test", len(body)) + body)
         return self.answer()

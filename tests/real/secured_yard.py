@@ -1,7 +1,7 @@
 """A secured cluster: brokers speak SASL_SSL with SCRAM among themselves and to Shunter, and have Apache's authorizer.
 
-Shunter is handed a broker's properties. Beside the brokers' listener it has one for people with certificates, one for
-people with passwords, and none that is plaintext.
+Shunter gets a broker's properties. Beside the brokers' listener it has one for people with certificates, one for people
+with passwords, one for tokens, and none that is plaintext.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
 PLANTED = "planted-Secret-7c1f"
-"""In each password: nothing that a run leaves may have it, but the files that it was put into."""
+"""A part of each password. Of the files that a run leaves, only the files that tests wrote it into may contain it."""
 PASSWORDS = {name: f"{PLANTED}-{name}" for name in ("broker", "root", "ann", "bob", "plain")}
 KEY_PASSWORD = f"{PLANTED}-key"
 
 
 class Tokens:
-    """An identity provider as far as brokers see it: a file with the keys that tokens are signed with."""
+    """The part of an identity provider that brokers use: a file with the keys that tokens are signed with."""
 
     def __init__(self, folder: Path) -> None:
         """Publish the keys of an RSA pair and of a curve."""
@@ -52,7 +52,7 @@ class Tokens:
         (folder / "jwks.json").write_text(json.dumps({"keys": published}))
 
     def token(self, *, key: Any = None, name: str | None = "rsa", algorithm: str = "RS256", **claims: object) -> str:
-        """A token for root, but for what is said; a claim that is None is left out."""
+        """A token for root with these claims changed. A claim that is None is left out."""
         now = int(time.time())
         said: dict[str, object] = {"sub": "root", "iat": now, "exp": now + 600, "aud": "kafka", "iss": "yard", **claims}
         kept = {claim: value for claim, value in said.items() if value is not None}
@@ -62,7 +62,7 @@ class Tokens:
 
 @dataclass
 class SecuredYard:
-    """What tests use."""
+    """The secured cluster, and the helpers with which tests use it."""
 
     cluster: ZooKeeperCluster
     shunter: ShunterController
@@ -72,7 +72,7 @@ class SecuredYard:
     folder: Path
     tokens: Tokens
     token_ports: Mapping[int, int]
-    """By broker, where it takes tokens, as Shunter does at TOKENS."""
+    """Ports by broker for logins with tokens, as Shunter's listener TOKENS."""
 
     def login(self, user: str, password: str | None = None, *, mechanism: str = "SCRAM-SHA-512") -> Path:
         """A client properties file for the listener of people with passwords."""
@@ -88,7 +88,7 @@ class SecuredYard:
         )
 
     def certified(self, name: str, **more: object) -> Path:
-        """The same for the listener of people with certificates."""
+        """A client properties file for the listener of people with certificates."""
         return self.properties(
             f"{name}-tls",
             **{
@@ -108,7 +108,7 @@ class SecuredYard:
         return path
 
     def at(self, listener: str) -> str:
-        """Where Shunter has a listener."""
+        """The address of one of Shunter's listeners."""
         return f"{LOOPBACK}:{self.ports[listener]}"
 
     def tool(self, main_class: str, config: Path, *arguments: str, listener: str = "PEOPLE") -> Any:
@@ -128,7 +128,7 @@ def scram_config(password: str, iterations: int = 4096) -> bytes:
 
 
 def security_properties(certificates: Certificates) -> dict[str, object]:
-    """What brokers and Shunter are told alike."""
+    """Properties that brokers and Shunter share."""
     mine = f'username="broker" password="{PASSWORDS["broker"]}"'
     return {
         "listener.security.protocol.map": (
@@ -150,7 +150,7 @@ def security_properties(certificates: Certificates) -> dict[str, object]:
         "listener.name.tokens.sasl.oauthbearer.jwks.endpoint.url": f"file:{certificates.folder / 'jwks.json'}",
         "listener.name.tokens.sasl.oauthbearer.expected.audience": "kafka",
         "listener.name.tokens.sasl.oauthbearer.expected.issuer": "yard",
-        # An hour: a busy machine may take minutes between two questions about one token.
+        # An hour: on a busy machine minutes may pass between two uses of one token.
         "listener.name.tokens.sasl.oauthbearer.clock.skew.seconds": 3_600,
         "ssl.keystore.location": certificates.folder / "broker.jks",
         "ssl.keystore.password": PASSWORD,

@@ -66,13 +66,13 @@ class Service:
         self.start()
 
     def stop(self) -> int:
-        """Tell it to end; its exit status."""
+        """Ask the process to end (SIGTERM); its exit status."""
         assert self.process is not None
         self.process.process.terminate()
         return self.process.end()
 
     def wait_until_driven(self) -> None:
-        """Until the executor has the journal again, and takes orders."""
+        """Wait until the executor has the journal again, and takes orders."""
 
         def asked() -> bool:
             return self.ask("limit", "2K", "--cluster", "yard").returncode == 0
@@ -113,7 +113,7 @@ class Service:
         assert done.returncode == 0, done.stderr
 
     def wait_for_event(self, kind: str, subject: str) -> None:
-        """Until something was told."""
+        """Wait until the service reported an event of this kind."""
 
         def told() -> bool:
             return any((row["kind"], row["subject"]) == (kind, subject) for row in self.rows("events"))
@@ -144,7 +144,7 @@ def counts(executor: Shunter) -> dict[str, int]:
 
 
 def paused_at_ms(journal: Path) -> int:
-    """When the journal took the kill switch's order."""
+    """The time at which the journal took the kill switch's order."""
     with closing(SqliteJournal(journal, "reader")) as opened:
         records = [(entry.at_ms, entry.record) for entry in opened.load()]
     return next(at for at, record in records if isinstance(record, MovePaused) and record.paused)

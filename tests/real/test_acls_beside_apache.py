@@ -1,4 +1,4 @@
-"""Our answers about permissions beside those of Apache's own class, which also writes the ACLs that we read."""
+"""Shunter's decisions about permissions beside those of Apache's own class, which also writes the ACLs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TYPES = list(ResourceType)
 
 
 class ApachesAuthorizer:
-    """`AclAuthorizer` in a Java of its own, on a real ZooKeeper."""
+    """`AclAuthorizer` in its own Java process, on a real ZooKeeper."""
 
     def __init__(self, gateway: JavaGateway, connect: str, *, everyone: bool) -> None:
         self._jvm, self._gateway = gateway.jvm, gateway
@@ -152,7 +152,7 @@ def random_acl(chosen: random.Random) -> tuple[ResourcePattern, tuple[Principal,
 
 
 def worlds(seed: int, count: int, folder: Path) -> None:
-    """So many clusters, each asked again and again while its ACLs become more."""
+    """Check so many clusters. Each is asked again and again while ACLs are added."""
     chosen = random.Random(seed)
     seen = {True: 0, False: 0}
     with ZooKeeperServer(folder / "zookeeper") as zookeeper, java() as gateway:

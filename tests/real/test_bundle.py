@@ -24,7 +24,7 @@ STREAMS = (
 
 
 def offline(*command: object) -> subprocess.CompletedProcess[str]:
-    """Run something in a network of its own, in which there is the loopback and nothing else."""
+    """Run a command in a network namespace that has the loopback alone."""
     whole = ["unshare", "-rn", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", *map(str, command)]
     return subprocess.run(whole, capture_output=True, text=True, timeout=900, check=False)
 

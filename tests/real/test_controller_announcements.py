@@ -1,4 +1,4 @@
-"""What real brokers make of what they are told about topics and about one another.
+"""Real brokers' reactions to what the controller tells them about topics and about one another.
 
 The cluster begins empty: three brokers with a rack each, of which broker 1 has a log dir that failed at its start.
 """
@@ -16,7 +16,7 @@ from shunter.testbed.controller import ShunterController
 from shunter.testbed.probes import broker_hosts_at
 from shunter.testbed.waiting import wait_until
 
-# kafka-python leaves sockets to the collector when a broker dies under it.
+# kafka-python leaves its socket to the garbage collector when a broker dies.
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
 BOUND_S = 60
@@ -56,7 +56,7 @@ def topic():
 
 
 def wait_in_sync(zk, topic, partitions, brokers=(1, 2, 3)):
-    """Until each partition's ISR has all brokers."""
+    """Wait until each partition's ISR has all brokers."""
 
     def isrs():
         read = [zk.exists(znodes.state(topic, number)) and zk.get(znodes.state(topic, number)) for number in partitions]
@@ -66,7 +66,7 @@ def wait_in_sync(zk, topic, partitions, brokers=(1, 2, 3)):
 
 
 def wait_hosted(cluster, topic, partitions):
-    """Until broker 1 has logs of all partitions on the log dir that works, with no word of a failed one."""
+    """Wait until broker 1 has logs of all partitions on the log dir that works, and reports no failed one."""
     data = cluster.brokers[1].data_folder
     wait_until(
         lambda: all((data / f"{topic}-{number}").is_dir() for number in partitions),
@@ -84,7 +84,7 @@ def topics_tool(cluster, *arguments):
 
 
 def test_a_broker_with_a_failed_log_dir_takes_new_replicas(cluster, zk, topic):
-    """Topics made by request, partitions added to them, and topics that somebody wrote into ZooKeeper."""
+    """Topics made by request, partitions added to them, and topics that a tool wrote into ZooKeeper."""
     assert "Failed to create or validate data directory" in cluster.brokers[1].process.log_path.read_text()
     topics_tool(cluster, "--create", "--topic", topic, "--partitions", "3", "--replication-factor", "3")
     wait_hosted(cluster, topic, range(3))
@@ -100,7 +100,7 @@ def test_a_broker_with_a_failed_log_dir_takes_new_replicas(cluster, zk, topic):
 
 
 def test_another_address_of_a_live_broker_reaches_the_others(cluster):
-    """Advertised listeners are dynamic configuration: the broker writes its registration again, in the same life."""
+    """Advertised listeners are dynamic configuration: the broker rewrites its registration without a restart."""
     broker = cluster.brokers[3]
     for name in ("localhost", "127.0.0.1"):
         changed = cluster.kafka_tool(
@@ -118,9 +118,10 @@ def test_another_address_of_a_live_broker_reaches_the_others(cluster):
 
 
 def test_consumer_groups_work_on_an_empty_cluster_with_racks(cluster, zk, topic):
-    """The first group makes a broker place `__consumer_offsets`, and it counts us: with a rack, and on us.
+    """The first group makes a broker place `__consumer_offsets`. It counts Shunter as a broker, for racks and replicas.
 
-    A broker places nothing while some live brokers have a rack and others none. kafka-python and Apache's consumer.
+    A broker places nothing while some live brokers have a rack and others none. Tested with kafka-python and Apache's
+    consumer.
     """
     from kafka import KafkaConsumer
 
@@ -148,7 +149,7 @@ def test_consumer_groups_work_on_an_empty_cluster_with_racks(cluster, zk, topic)
 
 
 def test_our_registration_goes_where_no_broker_needs_it(cluster, zk):
-    """Brokers from 3.0 on find the controller in their metadata: nothing that reads ZooKeeper meets a broker more."""
+    """Brokers from 3.0 on find the controller in their metadata, so a reader of ZooKeeper sees only real brokers."""
     wait_until(
         lambda: sorted(zk.get_children(znodes.BROKER_IDS)) == ["1", "2", "3"],
         what="the brokers alone are registered",

@@ -1,4 +1,4 @@
-"""Broken znodes, frames and requests against a controller of real brokers: each is named, and costs itself alone."""
+"""Broken znodes, frames and requests against a controller of real brokers: each is named and affects nothing else."""
 
 import json
 import struct
@@ -31,7 +31,7 @@ def connection(yard):
 
 
 def log_of(yard):
-    """The whole log of the controller's present life and those before."""
+    """The controller's whole log, of all its restarts."""
     return (yard.controller.folder / f"{yard.controller.name}.log").read_text(errors="replace")
 
 
@@ -40,7 +40,7 @@ def wait_named(yard, path):
 
 
 def reassign(yard, moves):
-    """RPC 45 for single partitions; what each is answered: (error, message)."""
+    """Send request 45 for single partitions; the answer for each: (error, message)."""
     by_topic = {}
     for tp, target in moves.items():
         by_topic.setdefault(tp.topic, []).append(AlteredPartition(tp.partition, target))
@@ -94,7 +94,7 @@ def vandal(zk):
 
 @pytest.fixture
 def long_session(yard):
-    """A killed controller is back before anybody else is elected: Apache's would write over some of what is broken."""
+    """A killed controller restarts before any broker is elected: Apache's would overwrite some of the broken znodes."""
     before = yard.controller.options
     restart(yard, (*before, "--set", "session-timeout-ms=40000", "--takeover", "preempt"))
     yield
@@ -102,7 +102,7 @@ def long_session(yard):
 
 
 def restart(yard, options):
-    """Start the controller with other options; back when all brokers know it."""
+    """Start the controller with other options; return when all brokers know it."""
     yard.controller.options = options
     yard.controller.restart()
     for broker in yard.cluster.brokers.values():
@@ -166,7 +166,7 @@ def leaders(yard, name):
 
 
 def test_broken_znodes_while_running(yard, topic, zk, vandal):
-    """A broker leaves while a state is broken: the others are led anew, nothing is read or written over it."""
+    """A partition with a broken state znode is not moved until the znode is repaired, nor overwritten. Others move."""
     sound, broken = yard.create(topic, (4, 1, 2), partitions=2)
     epoch = zk.get("/controller_epoch")[0]
     vandal.overwrite("/admin/reassign_partitions", NOT_JSON)
@@ -205,7 +205,7 @@ def test_a_malformed_frame_closes_that_connection_alone(yard, connection, frame)
 
 
 def test_an_unknown_api_version_is_answered_as_kafka_does(yard, connection):
-    """ApiVersions: answered in version 0 with error 35, so that the client can go on; others: by closing."""
+    """ApiVersions is answered in version 0 with error 35, so that clients go on; others with error 35 or a close."""
     for port in (yard.controller.port, yard.cluster.brokers[1].port):
         with RawConnection(port) as other:
             other.send(struct.pack(">ihhihb", 11, API_VERSIONS, 99, 9, -1, 0))

@@ -1,4 +1,4 @@
-"""How real brokers take it that we are the controller: listeners of their own for it, refusals, leave."""
+"""Shunter's connections to real brokers: separate listeners for the controller, refusals, controlled shutdown."""
 
 import json
 import threading
@@ -41,7 +41,7 @@ def zookeeper_client(connect):
 
 
 def holder(client):
-    """Who holds `/controller`; None for nobody."""
+    """The id in `/controller`; None without a controller."""
     try:
         return json.loads(client.get("/controller")[0])["brokerid"]
     except NoNodeError:
@@ -63,7 +63,7 @@ def peers(pid):
 
 
 def test_brokers_with_a_listener_for_their_controller(tmp_path):
-    """The redesign's prioritised controller traffic: a listener, a thread and a queue of the broker's own for it."""
+    """The redesign's prioritised controller traffic: a broker has a listener, a thread and a queue for it alone."""
     ports = dict(zip((1, 2), zip(*[iter(free_ports(4))] * 2, strict=True), strict=True))
     with ZooKeeperServer(tmp_path / "zookeeper") as server, zookeeper_client(server.connect_string) as client:
         brokers = {
@@ -117,7 +117,7 @@ def test_brokers_that_start_after_their_controller(tmp_path):
     plain, control, nobody, *free = free_ports(4)
     names = {"EXTERNAL": nobody, "PLAINTEXT": plain, "CONTROL": control}
     listeners = ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in names.items() if name != "EXTERNAL")
-    # What is registered first can't be connected to from here, as an address for the world outside may not be.
+    # The first registered address can't be connected to from here, as may be so with an external address.
     advertised = ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in names.items())
     with ZooKeeperServer(tmp_path / "zookeeper") as server, zookeeper_client(server.connect_string) as client:
         broker = KafkaBroker(
@@ -160,7 +160,7 @@ def test_brokers_that_start_after_their_controller(tmp_path):
 
 
 def _lead(client, ours, brokers, control_ports):
-    """A topic, a leave and a return, with all requests both ways on the listeners that are meant for them."""
+    """Make a topic, stop and start a broker. All requests both ways use the listeners that are meant for them."""
     wait_until(lambda: control_ports <= peers(ours.process.pid), what="it speaks to these listeners", timeout_s=30)
     assert not {broker.port for broker in brokers.values()} & peers(ours.process.pid)
     wait_until(
@@ -184,7 +184,7 @@ def _lead(client, ours, brokers, control_ports):
 
 
 def test_a_cluster_that_does_not_authorize_us(tmp_path):
-    """Every broker answers CLUSTER_AUTHORIZATION_FAILED: we say so, and a broker is the controller instead."""
+    """Every broker answers CLUSTER_AUTHORIZATION_FAILED: Shunter logs it, and a broker becomes the controller."""
     with ZooKeeperServer(tmp_path / "zookeeper") as server, zookeeper_client(server.connect_string) as client:
         ours = ShunterController(tmp_path / "ours", server.connect_string)
         broker = KafkaBroker(
@@ -210,14 +210,14 @@ def test_a_cluster_that_does_not_authorize_us(tmp_path):
 
 
 def test_a_broker_may_go_when_the_others_know_their_new_leaders(yard, topic, zk):
-    """Broker 2 is to lead in the place of 1, and is frozen: 1 is not told to go before 2 has heard of it."""
+    """Broker 2 is to lead in place of 1, and is frozen: 1 may not shut down before 2 has got the request."""
     (tp,) = yard.create(topic, (1, 2, 3), partitions=1)
     leaving, frozen = yard.cluster.brokers[1], yard.cluster.brokers[2]
     seen = leaving.log_tail(4000).count(APPROVED)
 
     def told_to_wait():
         told = leaving.log_tail(4000).count(APPROVED) > seen
-        # Nobody waits for the dead, and on a busy machine its session may end.
+        # The controller does not wait for a dead broker, and on a busy machine broker 2's session may end.
         return not (told and zk.exists("/brokers/ids/2"))
 
     stopping = threading.Thread(target=leaving.stop, kwargs={"timeout_s": 40})

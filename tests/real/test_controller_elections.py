@@ -1,4 +1,4 @@
-"""Brokers that leave in order, elections that people ask for, producer ids: what only a controller can do."""
+"""Tasks that only a controller can do: controlled shutdowns, elections on request, producer ids."""
 
 import itertools
 import json
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.real
 
 INIT_PRODUCER_ID = 22
 COORDINATOR_LOAD_IN_PROGRESS = 14
-"""A broker says so while it waits for its first block."""
+"""A broker answers with this error while it waits for its first block."""
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def elect(yard, kind, tp):
 
 
 def test_a_broker_that_is_stopped_is_relieved_before_it_ends(yard, topic, zk):
-    """SIGTERM: it asks for its leave, and is given it once others lead; then Apache's tool gives leadership back."""
+    """SIGTERM: a controlled shutdown, granted once other brokers lead. Then Apache's tool gives leadership back."""
     partitions = yard.create(topic, (1, 2, 3))
     assert {state(zk, tp)["leader"] for tp in partitions} == {1}
     broker = yard.cluster.brokers[1]
@@ -62,7 +62,7 @@ def test_a_broker_that_is_stopped_is_relieved_before_it_ends(yard, topic, zk):
 
 
 def test_an_unclean_election_needs_the_operators_word(yard, topic, zk):
-    """3 alone is in sync and dies: 4 does not lead before somebody says that it shall."""
+    """3 alone is in sync and dies: 4 does not lead before an operator asks for it."""
     (tp,) = yard.create(topic, (3, 4), partitions=1)
     third, fourth = yard.cluster.brokers[3], yard.cluster.brokers[4]
     try:
@@ -87,7 +87,7 @@ def test_an_unclean_election_needs_the_operators_word(yard, topic, zk):
 
 
 def producer_ids(port, count):
-    """What a broker gives to producers that begin; it may have to ask the controller first."""
+    """The ids that a broker gives to new producers. It may have to ask the controller for a block first."""
     given = []
     asked = {"transactional_id": None, "transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
     with RawConnection(port) as connection:
@@ -114,7 +114,7 @@ def block(yard, zk, broker):
 
 
 def test_producer_ids_are_never_given_twice(yard, zk):
-    """Over blocks, brokers, and a controller that is killed in between."""
+    """Across blocks, brokers, and a kill of the controller."""
     ports = {id_: broker.port for id_, broker in yard.cluster.brokers.items()}
     given = [id_ for port in ports.values() for id_ in producer_ids(port, 20)]
     blocks = [block(yard, zk, 1), block(yard, zk, 2)]

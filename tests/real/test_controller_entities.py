@@ -23,7 +23,7 @@ SALTED = {"salt": b"a salt of the client's", "salted_password": bytes(range(32))
 
 
 def ask(port, api_key, version, **values):
-    """Ask one node by a connection of its own."""
+    """Ask one node over a new connection."""
     import socket
 
     body = encode_message(filled(load_request_schema(api_key, version), values))
@@ -49,7 +49,7 @@ def configs(yard, at, *options):
 
 
 def test_apaches_tool_sets_and_deletes_credentials_and_quotas(yard, zk):
-    """Whoever is asked; a broker that did not write them tells of them."""
+    """At each node that is asked. A broker that did not write them describes them."""
     user = f"u-{uuid.uuid4().hex[:6]}"
     named = ("--entity-name", user)
     secret = "SCRAM-SHA-256=[iterations=4096,password=secret],SCRAM-SHA-512=[password=other]"
@@ -106,7 +106,7 @@ def test_the_check_says_what_would_be_in_the_way_and_changes_nothing(yard, zk):
 
 
 def test_defaults_are_compared_before_a_start_and_while_it_leads(yard):
-    """A dynamic default of the cluster is ours as well as the brokers'; what a broker was started with is compared."""
+    """A dynamic default of the cluster holds for Shunter and the brokers; a broker's start-up settings are compared."""
 
     def log():
         return yard.controller.log_tail(10_000)
@@ -177,7 +177,7 @@ def requests_about_ann():
 
 
 def told(answer):
-    """An answer without what no two controllers share: order, and time."""
+    """An answer without order and times, in which any two controllers differ."""
     return (
         getattr(answer, "error_code", None),
         getattr(answer, "error_message", None),
@@ -186,7 +186,7 @@ def told(answer):
 
 
 def set_quota(broker, rate):
-    """What `kafka-configs --entity-type clients` sends."""
+    """Send the request that `kafka-configs --entity-type clients` sends."""
     entity = [{"entity_type": "client-id", "entity_name": "test"}]
     ops = [{"key": "controller_mutation_rate", "value": rate or 0.0, "remove": rate is None}]
     answer = ask(broker, 49, 1, entries=[{"entity": entity, "ops": ops}], validate_only=False)
@@ -194,7 +194,7 @@ def set_quota(broker, rate):
 
 
 def throttled(broker, controller):
-    """What a client with an empty bucket is told, when its quota counts."""
+    """The answers to a client whose quota is used up, once the quota is in force."""
     set_quota(broker, 0.001)
     found = []
 

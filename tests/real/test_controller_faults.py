@@ -1,4 +1,4 @@
-"""Nothing acknowledged is lost, and the target is reached, whatever dies in the middle of a move."""
+"""Whichever process dies in the middle of a move: no acknowledged record is lost, and the target is reached."""
 
 import uuid
 from functools import partial
@@ -8,7 +8,7 @@ from yard import plan_of
 
 from shunter.testbed.waiting import wait_until
 
-# kafka-python leaves sockets to the collector when a broker dies under it.
+# kafka-python leaves its socket to the garbage collector when a broker dies.
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
 SLOW_BYTES_PER_S = 700_000
@@ -31,7 +31,7 @@ def full_speed(yard, partitions):
 
 
 def is_over(looks):
-    """Whether somebody has looked often enough: the wait looks 20 times a second."""
+    """Whether the wait has checked often enough: it checks 20 times a second."""
     return next(looks, None) is None
 
 
@@ -72,7 +72,7 @@ def test_a_broker_is_killed(yard, partitions, victim):
 
 
 def test_a_broker_is_frozen(yard, partitions):
-    """SIGSTOP: its session ends while its process lives; it comes back with what it believed before."""
+    """SIGSTOP: its session ends while its process lives. It resumes with its old, stale state."""
     with yard.traffic(partitions):
         slowly(yard, partitions, (4, 3, 2))
         broker = yard.cluster.brokers[1]
@@ -91,7 +91,7 @@ def test_a_broker_is_frozen(yard, partitions):
 
 
 def test_an_apache_broker_takes_over_and_gives_back(yard, partitions):
-    """Killed for good in the middle: an Apache broker finishes the step; we come back and finish the move."""
+    """Shunter is killed in the middle, an Apache broker finishes the step, a restarted Shunter finishes the move."""
     with yard.traffic(partitions):
         slowly(yard, partitions, (4, 3, 2))
         yard.controller.kill()

@@ -1,4 +1,4 @@
-"""ZooKeeper forbids two znodes of one topic while the cluster is at work: what needs them waits, and all else goes on."""
+"""ZooKeeper denies writes to two znodes of a topic in a busy cluster: work that needs them waits, the rest goes on."""
 
 import json
 import uuid
@@ -11,7 +11,7 @@ from shunter.drivers.reassignment_rpc import alter_reassignments
 from shunter.testbed.waiting import wait_until
 from shunter.wire.reassignments import AlteredPartition, AlteredTopic, AlterReassignmentsRequest
 
-# kafka-python leaves sockets to the collector when a broker dies under it.
+# kafka-python leaves its socket to the garbage collector when a broker dies.
 pytestmark = [
     pytest.mark.real,
     pytest.mark.long,
@@ -40,7 +40,7 @@ def leader(client, tp):
 
 
 def reassign(yard, moves):
-    """One request 45 for all of them; what each is answered: (error, message)."""
+    """Send one request 45 for all of them; the answer for each: (error, message)."""
     topics = [
         AlteredTopic(name, tuple(AlteredPartition(tp.partition, to) for tp, to in moves.items() if tp.topic == name))
         for name in sorted({tp.topic for tp in moves})
@@ -54,7 +54,7 @@ def reassign(yard, moves):
 
 
 def test_a_topic_whose_znodes_may_not_be_written_holds_up_nobody(yard, owner):
-    """A move and a broker's death meet them; when the ACL is as it was, the controller does what it could not do."""
+    """A move and a broker's death need these znodes. Once the ACL is restored, the controller does the waiting work."""
     name = uuid.uuid4().hex[:8]
     open_ones = yard.create(f"open-{name}", (4, 2, 3))
     closed, beside = yard.create(f"closed-{name}", (1, 2, 3), partitions=2)

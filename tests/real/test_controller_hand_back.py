@@ -1,4 +1,4 @@
-"""A cluster handed back to Apache's controller in mid-move: nothing is left that only Shunter could end."""
+"""A cluster handed back to Apache's controller in mid-move: no move remains that only Shunter could end."""
 
 import json
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ def shared_yard(tmp_path_factory):
 
 @pytest.fixture
 def yard(shared_yard):
-    """The cluster under Shunter: the test before has handed it back."""
+    """The cluster under Shunter, taken over again because the test before handed it back."""
     if not shared_yard.controller.alive:
         shared_yard.controller.start()
     for broker in shared_yard.cluster.brokers.values():

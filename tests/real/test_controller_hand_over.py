@@ -1,7 +1,7 @@
-"""The controllership goes from Apache to one Shunter, to another of another id, and back to Apache, under moves; and twice
-from Apache to one Shunter, which dies in the middle of moves in between.
+"""During moves the controllership goes from Apache to one Shunter, to another with another id, and back to Apache; and
+twice from Apache to one Shunter, which dies in the middle of moves in between.
 
-What one controller has made or begun, the next one finds and ends, while producers with acks=all go on.
+Each controller finds and ends the topics and moves of the one before it, while producers with acks=all go on.
 """
 
 from contextlib import ExitStack
@@ -34,7 +34,7 @@ def yard(tmp_path):
 
 
 def shunter(yard, broker_id):
-    """A controller that takes the seat from whoever has it, once: it lets alone who takes the seat from it."""
+    """A controller that takes the seat from its holder once. It does not take it back from a later holder."""
     options = ("--takeover", "preempt", "--set", "takeover-cool-down-ms=600000")
     folder = yard.cluster.folder / f"controller-{broker_id}"
     return ShunterController(
@@ -49,7 +49,7 @@ def take_the_seat(yard, controller):
 
 
 def follow(yard, controller):
-    """Wait until brokers know a controller of ours; None: until one of their own has taken the seat from it."""
+    """Wait until brokers know this Shunter controller; None: until a broker has taken the seat from Shunter."""
     ours = set() if controller is None else {controller.broker_id}
     for broker in yard.cluster.brokers.values():
         wait_until(
@@ -70,7 +70,7 @@ def begin(yard, topic, replicas, target, stack):
 
 
 def under_way(yard, partitions):
-    """Whether ZooKeeper says of all these partitions of one topic that they are being moved."""
+    """Whether all these partitions of one topic are being moved, by ZooKeeper."""
     leftovers = Leftovers(yard.cluster.zookeeper_connect)
     try:
         found = leftovers.assignments([partitions[0].topic])
@@ -97,7 +97,7 @@ def test_apache_and_two_shunters_take_turns_under_moves(yard):
         take_the_seat(yard, first)
         assert under_way(yard, of_apache)
         of_first = begin(yard, "first", (2, 3), (3, 1), stack)
-        take_the_seat(yard, second)  # The first lives, and learns from ZooKeeper that it leads no more.
+        take_the_seat(yard, second)  # The first still runs, and learns from ZooKeeper that it has lost the seat.
         assert under_way(yard, of_apache)
         assert under_way(yard, of_first)
         moves = {*of_apache, *of_first}
@@ -127,7 +127,7 @@ def test_apache_and_two_shunters_take_turns_under_moves(yard):
 
 @pytest.mark.long
 def test_apache_and_shunter_take_two_turns_each_in_the_middle_of_moves(yard):
-    """Whoever leads makes a topic and begins a move of it, and finds the moves of all before under way. The last ends them."""
+    """Each controller makes a topic, begins to move it, and finds all earlier moves under way. The last ends them."""
     turns = (
         ("apache", (1, 2), (2, 3)),
         ("shunter", (2, 3), (3, 1)),

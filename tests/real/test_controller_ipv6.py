@@ -28,7 +28,7 @@ PARTITIONS = 4
 
 
 class Land:
-    """What a test asks of a cluster through its brokers."""
+    """A cluster that a test uses through its brokers."""
 
     def __init__(self, zookeeper_connect, bootstrap, folder, stack):
         self.bootstrap, self.folder = bootstrap, folder
@@ -56,7 +56,7 @@ class Land:
         assert "Successfully started" in done.stdout, done.stdout + done.stderr
 
     def produce(self, topic):
-        """One record into each partition, acknowledged by all that are in sync."""
+        """Send one record to each partition, acknowledged by all replicas in sync."""
         producer = KafkaProducer(bootstrap_servers=self.bootstrap.split(","), acks="all")
         try:
             for number in range(PARTITIONS):
@@ -65,7 +65,7 @@ class Land:
             producer.close()
 
     def wait_settled(self, topic, replicas):
-        """Until all partitions are on these brokers, in sync, and no record of a move is left."""
+        """Wait until all partitions are on these brokers, in sync, and no record of a move is left."""
 
         def settled():
             read = json.loads(self.zk.get(znodes.topic(topic))[0])
@@ -92,7 +92,7 @@ def has_ipv6():
 
 @pytest.mark.skipif(not has_ipv6(), reason="this kernel has no IPv6 on its loopback")
 def test_brokers_and_controller_find_one_another_by_ipv6(tmp_path):
-    """The brokers' own listener and ours are at [::1] alone; clients stay with IPv4."""
+    """The inter-broker listener and Shunter's are at [::1] alone; clients use IPv4."""
     ports = free_ports(5)
     with ExitStack() as stack:
         server = stack.enter_context(ZooKeeperServer(tmp_path / "zookeeper"))
@@ -114,7 +114,7 @@ def test_brokers_and_controller_find_one_another_by_ipv6(tmp_path):
         admin.delete_topics(["six"])
         admin.close()
         wait_until(lambda: land.zk.exists(znodes.topic("six")) is None, what="the topic is gone", timeout_s=BOUND_S)
-        brokers[1].stop()  # A controlled shutdown goes to us by [::1] as well.
+        brokers[1].stop()  # A controlled shutdown reaches Shunter at [::1] as well.
         assert "Controlled shutdown request returned successfully" in brokers[1].log_tail(10_000)
 
 

@@ -1,4 +1,4 @@
-"""What brokers and their clients are told of our listeners, where brokers have one more than we do, and where not.
+"""What brokers and their clients are told of Shunter's listeners, if brokers have one more than Shunter, and if not.
 
 Source: docs/decisions/0093-listeners-that-we-lack.md; Apache's `ZkMetadataCache.updateMetadata`.
 """
@@ -30,7 +30,7 @@ def complaints(broker):
 
 
 def create(cluster, at, topic):
-    """Make a topic; partitions of it are led by each broker when the tool is told so."""
+    """Make a topic of which each broker leads a partition; the tool returns once that is so."""
     return cluster.kafka_tool(
         TOPICS, "--bootstrap-server", at, "--create", "--topic", topic, "--replica-assignment", "1:2,2:1", timeout_s=BOUND_S
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Shunter's listeners on a secured cluster: who gets in by which, who does not, and in which words."""
+"""Shunter's listeners on a secured cluster: which clients each accepts and refuses, and the words of a refusal."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredYard]:
 
 
 def brokers_seen(yard: SecuredYard, listener: str, **settings: object) -> set[int]:
-    """Log in by kafka-python, and ask who is there."""
+    """Log in by kafka-python, and list the brokers."""
     admin = KafkaAdminClient(bootstrap_servers=yard.at(listener), bootstrap_timeout_ms=8_000, **settings)
     try:
         return {broker["broker_id"] for broker in admin.describe_cluster()["brokers"]}
@@ -135,7 +135,7 @@ def test_a_password_counts_from_when_it_is_made_and_no_longer_than_it_is_there(y
 
 
 def handshake(yard: SecuredYard, listener: str, context: ssl.SSLContext) -> str:
-    """Speak TLS, then say something: with TLS 1.3 the server refuses a certificate after the client is done."""
+    """Speak TLS, then send a request: with TLS 1.3 the server refuses a certificate after the client has finished."""
     try:
         with (
             socket.create_connection((LOOPBACK, yard.ports[listener]), timeout=10) as plain,
@@ -175,7 +175,7 @@ def test_tls_below_1_2_is_refused(yard: SecuredYard) -> None:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     assert handshake(yard, "CERTIFIED", context) == "answered"
-    # A ClientHello of TLS 1.1, by hand: the library that tests use does not speak it any more.
+    # A ClientHello of TLS 1.1, by hand: the tests' library has dropped that version.
     body = b"\x03\x02" + bytes(32) + b"\x00" + struct.pack(">H", 4) + b"\x00\x2f\x00\xff" + b"\x01\x00"
     hello = b"\x01" + len(body).to_bytes(3, "big") + body
     with socket.create_connection((LOOPBACK, yard.ports["CERTIFIED"]), timeout=10) as old:
@@ -185,7 +185,7 @@ def test_tls_below_1_2_is_refused(yard: SecuredYard) -> None:
 
 
 def said(yard: SecuredYard, listener: str, *frames: bytes) -> bytes:
-    """Say something in plaintext and give all that is answered before we are hung up on."""
+    """Send frames in plaintext; give all that is answered before the server closes the connection."""
     with socket.create_connection((LOOPBACK, yard.ports[listener]), timeout=20) as plain:
         heard = b""
         try:
@@ -210,7 +210,7 @@ def test_before_its_login_nobody_is_answered_anything_else(yard: SecuredYard) ->
     metadata = request(3, 0, struct.pack(">i", 0))
     assert said(yard, "PEOPLE", metadata) == b""
     told(yard, "API 3 came where its login was expected")
-    for mechanism in (b"GSSAPI", b"OAUTHBEARER"):  # Which is served on another listener.
+    for mechanism in (b"GSSAPI", b"OAUTHBEARER"):  # OAUTHBEARER is served on another listener.
         heard = said(yard, "PEOPLE", request(17, 1, struct.pack(">h", len(mechanism)) + mechanism))
         assert struct.unpack_from(">h", heard, 8)[0] == 33, "UNSUPPORTED_SASL_MECHANISM"
         assert b"SCRAM-SHA-512" in heard
@@ -219,7 +219,7 @@ def test_before_its_login_nobody_is_answered_anything_else(yard: SecuredYard) ->
 
 
 def bearer_answers(port: int, token: str) -> list[tuple[int, str | None, bytes]]:
-    """What a listener says to a token, and to the byte behind a refusal."""
+    """A listener's answers to a token, and to the byte after a refusal."""
     with RawConnection(port) as connection:
         assert connection.ask(17, 1, {"mechanism": "OAUTHBEARER"}).error_code.name == "none"
         answers = []

@@ -1,6 +1,6 @@
-"""Logins, permissions and delegation tokens of clients while Shunter leads, by Apache's tools, whoever is asked.
+"""Logins, permissions and delegation tokens of clients while Shunter leads, by Apache's tools, at every node.
 
-The clients' listener of the broker wants SCRAM; the credentials are made through Shunter.
+The broker's listener for clients wants SCRAM; the credentials are made through Shunter.
 """
 
 from contextlib import ExitStack
@@ -78,7 +78,7 @@ def test_logins_permissions_and_tokens(tmp_path):
         described = ("--describe", "--owner-principal", "User:ann")
         assert token in tool(tokens, *asked, *described)
 
-        # What has expired goes, and brokers hear of it.
+        # Shunter deletes an expired token, and brokers learn of it.
         data = zk.get(f"/delegation_token/tokens/{token}")[0]
         expiry = data.partition(b'"expiryTimestamp":')[2].partition(b",")[0]
         zk.set(f"/delegation_token/tokens/{token}", data.replace(expiry.rstrip(b"}"), b"1000"))

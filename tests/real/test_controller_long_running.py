@@ -1,4 +1,4 @@
-"""Controller redesign, "long-running processes", and Apache's bugs around it: on real brokers, with live producers."""
+"""Controller redesign, "long-running processes", and Apache's bugs in them: on real brokers, with live producers."""
 
 import json
 import uuid
@@ -10,7 +10,7 @@ from yard import cli, plan_of
 from shunter.testbed.failures import PartFailed
 from shunter.testbed.waiting import wait_until
 
-# kafka-python leaves sockets to the collector when a broker dies under it.
+# kafka-python leaves its socket to the garbage collector when a broker dies.
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
 SLOW_BYTES_PER_S = 20_000
@@ -23,7 +23,7 @@ def topic():
 
 
 class Watched:
-    """A partition: as ZooKeeper has it, and as `shunter reassign` tells of it."""
+    """A partition: as ZooKeeper has it, and as `shunter reassign` shows it."""
 
     def __init__(self, yard, zk, tp):
         self.yard, self.zk, self.tp = yard, zk, tp
@@ -44,7 +44,7 @@ class Watched:
         return cli("status", "--bootstrap-server", self.yard.bootstrap, self.name)[1]
 
     def wait(self, *words):
-        """Until its status has these words."""
+        """Wait until its status has these words."""
         try:
             wait_until(lambda: all(word in self.status for word in words), what=f"{words}", timeout_s=BOUND_S)
         except PartFailed as failed:
@@ -73,7 +73,7 @@ def create(yard, zk, topic):
 
 @pytest.fixture
 def dead(yard, zk):
-    """Kill brokers; whatever happens, they are back in the end."""
+    """Kill brokers. The fixture starts them again at the end, even after a failure."""
     gone = []
 
     def kill(*ids):
@@ -102,7 +102,7 @@ def begin(yard, partitions, target):
 
 
 def test_a_target_dies_and_the_others_go_on(yard, topic, create, dead):
-    """2.A: its move waits and says for whom; at the operator's word it is rolled back while the broker is still dead."""
+    """2.A: the move waits and names the dead broker. An operator rolls it back while the broker is still dead."""
     waiting, other = create((1, 2), 2)
     with yard.traffic([waiting.tp, other.tp]):
         begin(yard, [waiting], (1, 4))
@@ -128,7 +128,7 @@ def folders_of(yard, id_, topic):
 
 
 def test_a_dead_targets_move_goes_on_when_it_returns(yard, topic, create, dead):
-    """2.A, the other end: nobody cancels, the broker comes back."""
+    """2.A, the other outcome: the move is not cancelled, and the broker returns."""
     (moved,) = create((1, 2))
     with yard.traffic([moved.tp]):
         begin(yard, [moved], (3, 4))
@@ -141,7 +141,7 @@ def test_a_dead_targets_move_goes_on_when_it_returns(yard, topic, create, dead):
 
 
 def test_a_second_reassignment_takes_over(yard, topic, create):
-    """Step 3: another target in mid-move; what only the first one wanted is let go of, what both want stays."""
+    """Step 3: another target in mid-move. Replicas that only the first target had are dropped, those of both stay."""
     first, second = create((1, 2, 3), 2)
     with yard.traffic([first.tp, second.tp]):
         begin(yard, [first, second], (4, 3, 2))
@@ -193,7 +193,7 @@ def test_an_unhealthy_replica_in_both_sets(yard, topic, create, dead):
 
 
 def test_a_topic_is_deleted_in_mid_move(yard, topic, create, zk):
-    """The move ends with it, no broker keeps anything of it, and a topic of the same name starts afresh."""
+    """The move ends with the topic, no broker keeps its files, and a topic of the same name starts empty."""
     partitions = create((1, 2, 3), 2)
     with yard.traffic([each.tp for each in partitions]):
         pass
@@ -215,7 +215,7 @@ def test_a_topic_is_deleted_in_mid_move(yard, topic, create, zk):
 
 
 def test_a_target_below_min_insync_replicas(yard, create, tmp_path):
-    """Refused, with the rule; taken at the operator's word."""
+    """The move is refused, and the rule named. It is accepted when the operator forces it."""
     (moved,) = create((1, 2, 3), **{"min.insync.replicas": "2"})
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps(plan_of([moved.tp], (4,))))
@@ -240,7 +240,7 @@ MOMENTS = {
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("victim", [1, 2, 3, 4])
 def test_every_broker_dies_at_every_point(yard, topic, create, dead, victim, moment):
-    """A dozen of what the model test goes through in full."""
+    """A dozen of the cases that the model test goes through in full."""
     (moved,) = create((1, 2))
     with yard.traffic([moved.tp]):
         yard.throttle(topic, 300_000)

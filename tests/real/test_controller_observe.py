@@ -1,4 +1,4 @@
-"""Shunter decides beside Apache's controller on real brokers: it finds no difference, writes nothing, asks no broker."""
+"""Shunter observes Apache's controller on real brokers: it decides the same, writes nothing, asks no broker."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Observing:
         return [line for line in list(self.lines) if line["kind"] == kind]
 
     def wait_agreed(self, *words, count=1):
-        """Wait until so many decisions that came from something are found to be Apache's too."""
+        """Wait until so many decisions of this origin agree with Apache's."""
 
         def enough():
             assert self.of("difference") == []
@@ -115,9 +115,9 @@ def admin_of(cluster):
 
 
 def asked(cluster, question, done=()):
-    """Ask until it is answered: brokers name a controller for a while that has just been stopped.
+    """Ask until an answer comes: for a while brokers name a controller that has just been stopped.
 
-    `done` are errors by which one sees that it was carried out the time before.
+    `done` are errors that show that an earlier attempt was carried out.
     """
 
     def answered():

@@ -1,4 +1,4 @@
-"""Brokers count the controller when they place internal topics: with two of three brokers up, on real ones."""
+"""Real brokers count the controller as a broker when they place internal topics. Here two of three brokers are up."""
 
 import json
 from contextlib import ExitStack
@@ -12,7 +12,7 @@ from shunter.testbed.cluster import ZooKeeperCluster
 from shunter.testbed.controller import ShunterController
 from shunter.testbed.waiting import wait_until
 
-# kafka-python leaves sockets to the collector when a broker dies under it.
+# kafka-python leaves its socket to the garbage collector when a broker dies.
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
 BOUND_S = 60

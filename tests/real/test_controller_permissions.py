@@ -1,4 +1,4 @@
-"""Permissions on a secured cluster: Shunter judges by the cluster's ACLs, in Kafka's codes, and lends nobody its identity."""
+"""Permissions on a secured cluster: Shunter decides by its ACLs, in Kafka's codes, and lends no client its rights."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def root(yard: SecuredYard) -> Iterator[LoggedIn]:
 
 @pytest.fixture
 def ann(yard: SecuredYard, root: LoggedIn) -> Iterator[LoggedIn]:
-    """Somebody without rights; what a test has allowed is gone, and known to be gone, before the next begins."""
+    """A user without rights. After each test its ACLs are deleted, and the deletion is in force before the next."""
     with LoggedIn(yard.ports["PEOPLE"], "ann", PASSWORDS["ann"]) as connection:
         yield connection
         anything = {
@@ -70,7 +70,7 @@ def ann(yard: SecuredYard, root: LoggedIn) -> Iterator[LoggedIn]:
         of_ann = {**anything, "principal_filter": "User:ann", "operation": 1, "permission_type": 1}
 
         def gone() -> bool:
-            """A broker deletes what it knows of: it may hear late of what a test wrote by itself."""
+            """A broker deletes the ACLs that it knows. It may learn late of one that a test wrote into ZooKeeper."""
             root.ask(31, 3, {"filters": [of_ann]})
             return seen(connection) == set() and CLUSTER_FAILED in codes(connection.ask(46, *REQUESTS[46]))
 
@@ -277,7 +277,7 @@ def test_coordinators_are_told_by_the_listener_that_was_asked(root: LoggedIn, an
         answer = ann.ask(10, 4, {"key_type": 0, "coordinator_keys": ["mine", "theirs"]})
         return {each.key: each.error_code.value for each in answer.coordinators}
 
-    # Brokers have no listener PEOPLE: nobody's address is told by another one.
+    # Brokers have no listener PEOPLE, so no answer on it gives the address of a coordinator.
     comes_true(lambda: found() == {"mine": 15, "theirs": GROUP_FAILED}, "one group may be asked for")
     forbid_again(root, acl)
 
@@ -303,7 +303,7 @@ def test_real_clients_are_told_in_words_that_they_know(yard: SecuredYard, root: 
 def test_no_password_is_in_anything_that_a_run_leaves(yard: SecuredYard, root: LoggedIn, ann: LoggedIn) -> None:
     assert codes(ann.ask(45, *REQUESTS[45])) == {CLUSTER_FAILED}
     kept = yard.shunter.folder / "kept"
-    log = kept / "audit.log"  # It is made with its first line.
+    log = kept / "audit.log"  # The log is created with its first line.
     wait_until(lambda: log.is_file() and "User:ann" in log.read_text(), what="the refusal is audited", timeout_s=60)
     left = [path for path in yard.shunter.folder.rglob("*") if path.is_file()]
     assert len(left) >= 2, left
@@ -326,5 +326,5 @@ def test_an_acl_that_can_not_be_read_denies(yard: SecuredYard, root: LoggedIn, a
     comes_true(lambda: seen(ann) == set(), "what can't be read may deny")
     yard.zookeeper.set(path, before)
     comes_true(lambda: seen(ann) == {"orders-2"}, "it is looked at again by itself")
-    # The broker is not as curious: it has to be told.
+    # The broker does not look again by itself: it needs a notification.
     yard.zookeeper.create("/kafka-acl-changes/acl_changes_", b"TOPIC:orders-2", sequence=True)

@@ -1,4 +1,4 @@
-"""ZooKeeper that refuses a controller: it lets others have the seat, says why, and takes it as soon as it can."""
+"""ZooKeeper refuses a controller: it leaves the seat to others, logs why, and takes the seat as soon as it can."""
 
 import json
 import urllib.error
@@ -20,7 +20,7 @@ CONFIG = "/config/brokers/7"
 
 
 def ready(port):
-    """(status, text) of `/ready`; (0, "") while nobody listens."""
+    """(status, text) of `/ready`; (0, "") while no process listens."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=5) as answer:
             return answer.status, answer.read().decode()
@@ -52,7 +52,7 @@ CLOSED = [make_digest_acl("owner", "secret", all=True)]
 
 
 def topics_served(controller):
-    """Topics that the controller tells its clients of."""
+    """Topics in the controller's metadata for clients."""
     client = KafkaAdminClient(bootstrap_servers=controller.bootstrap)
     try:
         return set(client.list_topics())
@@ -93,7 +93,7 @@ def test_what_may_not_be_read_is_left_out_and_the_rest_is_served(place):
 
 
 def test_a_list_that_may_not_be_read(place):
-    """NoAuth on the list of topics to be deleted: nobody acts, so nobody holds `/controller`."""
+    """NoAuth on the list of topics to be deleted: the controller can't act, so it does not hold `/controller`."""
     owner, controller, port = place
     owner.ensure_path("/admin")
     owner.create("/admin/delete_topics", acl=CLOSED)
@@ -118,7 +118,7 @@ def test_a_list_that_may_not_be_read(place):
 
 
 def test_an_election_that_is_refused(place):
-    """A spinning election would ask a thousand times in this time."""
+    """An election without backoff would ask a thousand times in this time."""
     owner, controller, port = place
     owner.ensure_path("/brokers")
     owner.create("/brokers/ids", acl=[*CLOSED, make_acl("world", "anyone", read=True)])

@@ -1,4 +1,4 @@
-"""Real brokers and real clients at a controller with little room: brokers are heard, idle clients come back quietly."""
+"""Real brokers and clients at a controller with few connections: brokers are served, idle clients reconnect quietly."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from shunter.testbed.ports import free_port
 from shunter.testbed.probes import zookeeper_get
 from shunter.testbed.waiting import wait_until
 
-# kafka-python leaves sockets to the collector when a broker dies under it.
+# kafka-python leaves its socket to the garbage collector when a broker dies.
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
 CLIENTS = 40
@@ -41,7 +41,7 @@ def metrics_port():
 
 @pytest.fixture(scope="module")
 def narrow(tmp_path_factory, metrics_port):
-    """A cluster whose controller has room for few clients."""
+    """A cluster whose controller accepts few clients."""
     settings = {
         "max-connections": CLIENTS,
         "connections-max-idle-ms": IDLE_MS,
@@ -52,14 +52,14 @@ def narrow(tmp_path_factory, metrics_port):
     options = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
     with running_yard(tmp_path_factory.mktemp("narrow"), *options) as started:
         yield started
-        # kafka-python leaves sockets unclosed that the other side has closed.
+        # kafka-python does not close sockets that the other side has closed.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
             gc.collect()
 
 
 def counted(metrics_port, name, **labels):
-    """A metric's value now; 0 where it has none yet."""
+    """A metric's value now; 0 while it has none."""
     page = urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/metrics", timeout=10).read().decode()
     told = "".join(f'{key}="{value}"' for key, value in labels.items())
     found = re.search(rf"^shunter_{name}(?:\{{{re.escape(told)}\}})? (\S+)$", page, re.MULTILINE)
@@ -83,14 +83,14 @@ def flood(port, connections):
 
 
 def isrs(narrow, topic):
-    """As ZooKeeper has them: a tool that asks us would have to get in."""
+    """The ISRs, read from ZooKeeper: a tool that asks the controller would need a connection to it."""
     connect = narrow.cluster.zookeeper_connect
     states = [zookeeper_get(connect, f"/brokers/topics/{topic}/partitions/{number}/state") for number in range(2)]
     return [set(json.loads(state[0])["isr"]) for state in states if state is not None]
 
 
 def test_a_service_sees_how_it_stands(narrow, metrics_port):
-    """By what the policy file names; the worst lag that Prometheus reads is left to Prometheus."""
+    """By the addresses in the policy file. The greatest lag is not shown, because it is for Prometheus."""
     url = f"http://127.0.0.1:{metrics_port}"
     (seen,) = asyncio.run(Controllers(lambda: ControllersPlace((url,)), lambda: 5).view()).controllers
     assert seen.status, seen.trouble
@@ -150,6 +150,6 @@ def test_an_idle_python_client_comes_back_quietly(narrow, metrics_port, caplog):
             wait_idle_closed(metrics_port)
         assert admin.describe_cluster()["controller_id"] == 1000
         admin.close()
-    # It tells of every connection that the other side closes, Apache's brokers' too, and goes on.
+    # kafka-python logs every connection that the other side closes, of Apache's brokers too, and goes on.
     told = [record.getMessage() for record in caplog.records if record.name.startswith("kafka")]
     assert [line for line in told if "disconnected" not in line] == []

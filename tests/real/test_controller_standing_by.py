@@ -1,4 +1,4 @@
-"""A controller that can't have the seat says who is in the way."""
+"""A controller that can't take the seat names the obstacle."""
 
 import urllib.error
 import urllib.request
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.real
 
 
 def obstacle(yard, folder, broker_id):
-    """What a further controller with this id says that it waits for."""
+    """The obstacle that a further controller with this id logs."""
     further = ShunterController(folder, yard.cluster.zookeeper_connect, broker_id=broker_id)
     further.launch()
     try:
@@ -42,7 +42,7 @@ def test_another_controller(yard, tmp_path):
 
 
 def test_a_listener_that_no_broker_looks_for_is_told_before_it_is_needed(yard, tmp_path, free_port):
-    """A standby that could never do the work says so while another controller is there, and is not ready."""
+    """A standby that could never lead says so while another controller leads, and is not ready."""
     further = ShunterController(
         tmp_path,
         yard.cluster.zookeeper_connect,

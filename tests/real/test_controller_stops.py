@@ -1,4 +1,4 @@
-"""SIGTERM ends a controller soon, whatever ZooKeeper does."""
+"""SIGTERM ends a controller soon, even if ZooKeeper does not answer."""
 
 import pytest
 

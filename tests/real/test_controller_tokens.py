@@ -1,4 +1,4 @@
-"""The controller logs in to brokers by OAUTHBEARER, as they do among themselves and at the controller."""
+"""The controller logs in to brokers by OAUTHBEARER, as brokers do at one another and at the controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Apache's own tools and everybody's clients against a cluster that Shunter controls."""
+"""Apache's own tools and common clients against a cluster that Shunter controls."""
 
 import json
 import uuid
@@ -10,7 +10,7 @@ from shunter.formats import znodes
 from shunter.model.partition import TopicPartition
 from shunter.testbed.waiting import wait_until
 
-# kafka-python leaves sockets to the collector when a broker dies under it.
+# kafka-python leaves its socket to the garbage collector when a broker dies.
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
 
@@ -46,7 +46,7 @@ def test_reassign_partitions_command(yard, topic):
     """Execute with a throttle, list, cancel, execute again, verify."""
     partitions = yard.create(topic, (1, 2, 3), partitions=2)
     with yard.traffic(partitions, records=40):
-        # The tool begins the move while brokers may not have heard of its throttle: one is in force before.
+        # The tool begins the move before its throttle has reached all brokers: another one is in force before.
         yard.throttle(topic, 50_000)
         plan = plan_of(partitions, (4, 3, 2))
         begun = yard.reassign_tool(plan, "--execute", "--throttle", "50000")
@@ -69,7 +69,7 @@ def test_reassign_partitions_command(yard, topic):
 
 
 def test_refusals_name_the_partition(yard, topic):
-    """An unknown broker, ours, a negative one, none, an unknown partition: each refused for itself, the rest goes on."""
+    """An unknown broker, Shunter, a negative id, none, an unknown partition: each is refused by itself; others move."""
     partitions = yard.create(topic, (1, 2), partitions=5)
     wrong = {0: [1, 77], 1: [1, 1000], 2: [-1, 2], 3: []}
     plan = plan_of(partitions, (1, 3))
@@ -94,7 +94,7 @@ def test_refusals_name_the_partition(yard, topic):
 
 
 def test_a_topics_id_outlives_a_tool_that_knows_no_ids(yard, topic, zk):
-    """A tool of before 2.8 adds a partition by writing the whole znode; replicas refuse any other id (KAFKA-14190)."""
+    """A tool older than 2.8 adds a partition by writing the whole znode. Replicas refuse any other id (KAFKA-14190)."""
     (known,) = yard.create(topic, (1, 2), partitions=1)
     path = znodes.topic(topic)
     before = json.loads(zk.get(path)[0])
@@ -152,7 +152,7 @@ def test_librdkafka_clients(yard, topic):
 
 
 def test_an_internal_topic_is_never_placed_on_us(yard):
-    """`__consumer_offsets` gets its assignment from a broker, which may name us: it is mended before it is led."""
+    """A broker assigns `__consumer_offsets` and may name Shunter. Shunter corrects that before it elects leaders."""
     from shunter.app.demo.proof import Leftovers
 
     test_group = f"g-{uuid.uuid4().hex[:6]}"

@@ -1,4 +1,4 @@
-"""What brought a controller down is not tried again at once: a real process with a deliberate bug, and ZooKeeper."""
+"""Work that crashed a controller is not tried again at once: a real process with a deliberate bug, and ZooKeeper."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ class PoisonedController(ShunterController):
 
 @pytest.fixture
 def place(zookeeper, chroot):
-    """A client below a chroot in which two topics are, whose only broker is not there."""
+    """A client below a chroot with two topics whose only broker does not exist."""
     root = KazooClient(zookeeper.connect_string)
     root.start()
     root.ensure_path(chroot)
@@ -71,7 +71,7 @@ def test_the_next_controller_leaves_what_ended_the_last_one_alone(zookeeper, chr
         controller.stop()
         assert controller.process.exit_status == 0
 
-        # Its time is over: it is tried again, and set aside for twice as long.
+        # After its time the work is tried again, and set aside for twice as long.
         text = {"version": 1, "crashes": [{**crash, "until_ms": crash["at_ms"]}]}
         place.set(CRASHES, json.dumps(text).encode())
         controller.launch()

@@ -1,4 +1,4 @@
-"""docs/examples/dump_cruise_control.py against a broker: what is in the sample store comes into files once, whenever it is run."""
+"""docs/examples/dump_cruise_control.py against a broker: after several runs each sample is in a file once."""
 
 import subprocess
 import sys

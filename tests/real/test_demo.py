@@ -1,4 +1,4 @@
-"""All demos, as a visitor runs them: their exit status says whether everything that they claim was true."""
+"""All demos, as a visitor runs them: their exit status says whether all their claims held."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The drop-in's command line beside Apache's own class: the same words are taken, and refused in the same words."""
+"""The drop-in's command line beside Apache's own class: both accept the same arguments and refuse in the same words."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Reached(Exception):
 
 
 def ours(arguments: list[str]) -> Outcome:
-    """How our tool ends, up to its first word with a cluster."""
+    """The outcome of Shunter's tool, which runs until it would contact a cluster."""
 
     def connect(bootstrap: str, properties_file: str | None) -> BlockingAdmin:
         raise Reached
@@ -52,7 +52,7 @@ def ours(arguments: list[str]) -> Outcome:
 
 
 class Commands:
-    """Random command lines: half of them nearly right, so that what comes after the options is reached too."""
+    """Random command lines. Half of them are nearly right, so that the code behind the options is reached too."""
 
     def __init__(self, seed: int, folder: Path) -> None:
         self.random = random.Random(seed)
@@ -143,7 +143,7 @@ class Commands:
         return self.damaged({"version": 1, "topics": named})
 
     def damaged(self, document: Any) -> Any:
-        """Perhaps with one thing wrong: something left out, or of another type."""
+        """The document, perhaps with one fault: an entry is missing, or has another type."""
         chosen = self.random
         if chosen.random() < 0.5:
             return document
@@ -166,7 +166,7 @@ class Commands:
 
 
 def comparable(outcome: Outcome) -> Outcome:
-    """What is the same in both by intent: lists in the order of a Java hash table, and what Jackson says of broken JSON."""
+    """An outcome without the intended differences: the order of Java's hash tables, Jackson's words for broken JSON."""
     told = outcome.told
     if any(word in told for word in ("valid JSON", "Unrecognized token", "end-of-input", "shouldn't be empty")):
         return Outcome(outcome.kind, "broken JSON")
@@ -178,7 +178,7 @@ def comparable(outcome: Outcome) -> Outcome:
 
 
 def differences(seed: int, count: int, folder: Path) -> tuple[list[str], dict[str, int]]:
-    """Commands that end in another way than Apache's, and how many ended how."""
+    """Commands whose outcome differs from Apache's, and the number of commands by outcome."""
     commands = Commands(seed, folder)
     found: list[str] = []
     kinds: dict[str, int] = {}

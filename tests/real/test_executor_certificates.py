@@ -1,4 +1,4 @@
-"""The executor on a cluster that wants TLS with client certificates, SCRAM over TLS, or OAuth tokens: by Apache's properties."""
+"""The executor with Apache's properties on a cluster that wants TLS client certificates, SCRAM over TLS, or OAuth."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def secured(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates
         "listener.name.tls.ssl.client.auth": "required",
         "listener.name.scram.sasl.enabled.mechanisms": "SCRAM-SHA-512",
         "listener.name.scram.scram-sha-512.sasl.jaas.config": f"{SCRAM};",
-        # Without a validator of its own a broker believes tokens that nobody signed, as long as they have not ended.
+        # Without a validator of its own a broker accepts unsigned tokens, as long as they have not expired.
         "listener.name.bearer.sasl.enabled.mechanisms": "OAUTHBEARER",
         "listener.name.bearer.oauthbearer.sasl.jaas.config": f'{BEARER} unsecuredLoginStringClaim_sub="broker";',
-        # Sessions end with their tokens: who shows no other one is hung up on.
+        # Sessions end with their tokens: the broker disconnects a client that shows no new one.
         "listener.name.bearer.oauthbearer.connections.max.reauth.ms": "3600000",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         # Brokers among themselves, and the tests, use the plain listener.
@@ -94,7 +94,7 @@ def properties(folder: Path, **settings: object) -> str:
 
 
 def moves(shunter: Shunter, cluster: Cluster, tmp_path: Path, config: str, throttle: str = "5M") -> None:
-    """A whole execution, throttle included, to whichever place the partition is not at."""
+    """A whole execution, with a throttle, to the one of two targets at which the partition is not."""
     target = {0: (3, 2)} if cluster.replicas("t")[0] == (1, 2) else {0: (1, 2)}
     plan = str(write_plan(tmp_path / "plan.json", "t", target))
     done = shunter.run("execute", plan, "--yes", "--throttle", throttle, "--command-config", config, timeout_s=240)
@@ -181,7 +181,7 @@ def test_tokens_from_an_endpoint_are_renewed_in_the_middle_of_a_move(
             "org__apache__kafka__sasl__oauthbearer__allowed__urls": endpoint.url,
         }
         config = bearer(tmp_path, 'clientId="mover" clientSecret="m-secret" scope="kafka"', **named)
-        # The Admin client's, and the journal's two: sessions of each outlive a token.
+        # The Admin client and the journal's two clients: the session of each lasts longer than a token.
         moves(shunter, cluster, tmp_path, config, throttle="200K")
         assert len(endpoint.asked) > 3
         refused = shunter.run("status", "--command-config", bearer(tmp_path, "clientId=mover clientSecret=x", **named))
@@ -211,7 +211,7 @@ def allow(cluster: Cluster, operation: ACLOperation, kind: ResourceType, name: s
 def test_where_a_throttle_is_refused_nothing_is_moved_and_none_of_it_stays(
     secured: KRaftCluster, cluster: Cluster, certificates: Certificates, tmp_path: Path
 ) -> None:
-    """Who may move and may not throttle would move at full speed."""
+    """An executor that may move but not throttle would move at full speed."""
     shunter = Shunter(secured.bootstrap_of("SCRAM"), tmp_path / "moves.journal")
     jaas = f'{SCRAM} username="weak" password="w-secret";'
     said = {"security__protocol": "SASL_SSL", "sasl__mechanism": "SCRAM-SHA-512", "sasl__jaas__config": jaas}
@@ -232,12 +232,12 @@ def test_where_a_throttle_is_refused_nothing_is_moved_and_none_of_it_stays(
     assert untouched()
     assert cluster.throttles(BROKERS, ("guarded",)) == {}
     allow(cluster, ACLOperation.ALTER_CONFIGS, ResourceType.TOPIC, "guarded")
-    # Now the lists of throttled replicas can be set, and the rates can't.
+    # Now the lists of throttled replicas can be set, but not the rates.
     told = shunter.run("resume", *config)
     assert told.returncode == ExitCode.CLUSTER, told.stdout + told.stderr
     assert "AlterConfigs on Cluster" in told.stdout + told.stderr
     assert untouched()
-    # What can't be done can be ended by who may do no more than that.
+    # An execution that can't go on can be stopped without more rights.
     ended = shunter.run("stop", *config)
     assert (ended.returncode, "1 stopped" in ended.stdout) == (ExitCode.DONE, True), ended.stdout + ended.stderr
     assert untouched()

@@ -1,4 +1,4 @@
-"""The executor on a real KRaft cluster: plans run to their end, its own death in between, brokers that die, orders."""
+"""The executor on a real KRaft cluster: plans run to their end, kills of the executor and of brokers, orders."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ def test_a_broker_that_stays_dead_holds_up_no_later_execution(kraft: KRaftCluste
         assert time.monotonic() - began < 45, "it waits for nobody"
     finally:
         kraft.nodes[3].start()
-    # Whoever drives gives back what is owed as soon as the broker is there.
+    # The driving executor gives back the owed throttles as soon as the broker returns.
     wait_until(lambda: "owed" not in yard.shunter.run("resume").stdout, what="the debt being paid", timeout_s=90)
     yard.ended_in(ORIGINAL | {0: (2, 1)})
 
 
 def test_one_executor_drives_a_cluster_whoever_it_is_and_wherever(yard: Yard, tmp_path: Path) -> None:
-    """Two accounts, as two state folders stand for: neither sees the other's journal, nor its locked file."""
+    """Two state folders stand for two accounts: neither sees the other's journal, nor its locked file."""
     first, second = (Shunter(yard.bootstrap, tmp_path / f"{n}.journal", state=tmp_path / n) for n in ("one", "two"))
     running = first.start("execute", yard.plan, "--yes", "--throttle", "200K")
     running.wait_for(lambda: yard.cluster.ongoing() > 0, about="moves under way")
@@ -105,7 +105,7 @@ def test_one_executor_drives_a_cluster_whoever_it_is_and_wherever(yard: Yard, tm
         assert told in refused.stderr
     rates = {value for key, value in yard.cluster.throttles(BROKERS, (yard.topic,)).items() if key.endswith("rate")}
     assert rates == {"200000"}, "the first one's throttle is as it was"
-    # The refused one left an empty journal: nothing was executed under it, and who drives the cluster is named.
+    # The refused command left an empty journal: nothing was executed under it. The answers name the driving executor.
     for verb, status in (("status", ExitCode.DONE), ("pause", ExitCode.REFUSED)):
         asked = second.run(verb)
         told_all = asked.stdout + asked.stderr
@@ -113,7 +113,7 @@ def test_one_executor_drives_a_cluster_whoever_it_is_and_wherever(yard: Yard, tm
         assert f"process {running.process.pid}" in told_all
         assert "one.journal" in told_all
     running.kill()
-    # Who is dead keeps nobody off: its own journal goes on at once, and so does another one of this host.
+    # A dead executor blocks no other: its own journal goes on at once, and so does another journal of this host.
     rolled_back = first.run("rollback", "--yes", timeout_s=120)
     assert rolled_back.returncode == ExitCode.DONE, rolled_back.stdout + rolled_back.stderr
     yard.ended_in(ORIGINAL)
@@ -177,7 +177,7 @@ def test_a_doctor_finds_what_is_wrong_and_says_what_to_do(kraft: KRaftCluster, y
         assert lines[-1]["exit"] == looked.returncode, looked.stderr
         return looked.returncode, {line["check"]: line for line in lines[:-1] if line["level"] != "fine"}
 
-    # Other tests' clients may have made Kafka's own topics, which one broker's death stops here; brokers may come back.
+    # Other tests' clients may have made Kafka's own topics, which one broker's death stops. Brokers may be starting.
     wait_until(lambda: findings()[1].keys() <= {"min.insync.replicas"}, what="a cluster that is well", timeout_s=90)
     shown = yard.shunter.run("doctor").stdout
     assert "3 brokers, controller " in shown
@@ -215,7 +215,7 @@ def test_a_pause_of_one_move_holds_whatever_else_moves(yard: Yard) -> None:
         rows = running.progress.get("moves", ())
         return [str(row["partition"]) for row in rows if row["copied_bytes"] > 0]
 
-    # Kafka lets one partition starve under a throttle while it copies another: whichever has begun is paused.
+    # Under a throttle Kafka may copy one partition while another starves: the test pauses the one that has begun.
     running.wait_for(lambda: copied() != [], about="some of one being copied")
     first = copied()[0]
     number = int(first.rpartition("-")[2])

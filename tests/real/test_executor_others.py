@@ -1,4 +1,4 @@
-"""The executor beside Apache's own tool: what that began is taken over only when asked for, and ends right."""
+"""The executor beside Apache's own tool: it takes over that tool's moves only on request, and ends them correctly."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def yard(kraft: KRaftCluster, tmp_path: Path) -> Iterator[Yard]:
     # Kafka's throttles let a megabyte of each partition through at once, every ten seconds or so.
     fill(kraft.bootstrap, made.topic, PARTITIONS, 2 * BYTES)
     yield made
-    # All tests share the brokers: what one leaves there would hold the next one's moves.
+    # All tests share the brokers: a throttle that one test left there would slow the next test's moves.
     Shunter(kraft.bootstrap, tmp_path / "none.journal").run("throttles", "clear", "--yes")
     made.close()
 
 
 def reassign(kraft: KRaftCluster, plan: str, *options: str) -> str:
-    """Apache's own tool."""
+    """Run Apache's own tool with a plan."""
     arguments = ["--bootstrap-server", kraft.bootstrap, "--reassignment-json-file", plan, *options]
     done = tools.kafka_tool(tools.REASSIGN_PARTITIONS, *arguments, version=kraft.version, timeout_s=120)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -43,7 +43,7 @@ def reassign(kraft: KRaftCluster, plan: str, *options: str) -> str:
 
 @pytest.fixture
 def theirs(kraft: KRaftCluster, yard: Yard, tmp_path: Path) -> str:
-    """Moves by Apache's tool, under its own throttle: so slow that they outlast every test."""
+    """Begin moves by Apache's tool, under its own throttle: so slow that they outlast every test."""
     plan = str(write_plan(tmp_path / "theirs.json", yard.topic, THEIRS))
     reassign(kraft, plan, "--execute", "--throttle", RATE)
     wait_until(lambda: yard.cluster.ongoing() == len(THEIRS), what="their moves are under way", timeout_s=60)
@@ -82,14 +82,14 @@ def test_what_is_taken_over_ends_in_our_target_and_copies_nothing_twice(yard: Ya
     assert any("[1, 2] may have had another order" in text for text in notices(running, "taken-over"))
     assert notices(running, "foreign-move") == []
     running.wait_for(lambda: notices(running, "throttle-lower") != [], about="their throttle being told")
-    # What their target drops and ours wants stays: nothing of it is fetched again.
+    # Broker 2, which their target drops and the plan wants, keeps its replica: nothing is copied again.
     running.wait_for(lambda: {1, 2} <= set(yard.cluster.replicas(yard.topic)[0]), about="broker 2 staying")
     assert yard.shunter.run("throttles", "clear", "--yes").returncode == ExitCode.DONE
     assert running.end(240) == ExitCode.DONE, running.lines[-3:]
     found = yard.cluster.replicas(yard.topic)
     assert {number: found[number] for number in OURS} == OURS
     assert yard.cluster.ongoing() == 0
-    # Their list of replicas, which ours were added to, is as it was; all else of theirs was cleared.
+    # Their list of throttled replicas, which the executor had extended, is restored. Their rates were cleared.
     assert set(their_throttles(yard).values()) == {"0:1,0:2,1:1,1:2"}
     assert yard.shunter.run("throttles", "clear", "--yes").returncode == ExitCode.DONE
     assert their_throttles(yard) == {}
@@ -111,7 +111,7 @@ def test_what_is_taken_over_rolls_back_to_what_adding_and_removing_tell(
 
 
 def test_who_takes_a_cluster_over_finds_what_the_other_left_and_says_so(yard: Yard, tmp_path: Path) -> None:
-    """As on two hosts, where the first one is not dead at all."""
+    """As on two hosts, while the first executor is still alive."""
     first, second = (Shunter(yard.bootstrap, tmp_path / f"{n}.journal", state=tmp_path / n) for n in ("one", "two"))
     plan = str(write_plan(tmp_path / "one.json", yard.topic, {0: (3, 1), 1: (3, 2)}))
     one = first.start("execute", plan, "--yes", "--throttle", "300K")
@@ -127,6 +127,6 @@ def test_who_takes_a_cluster_over_finds_what_the_other_left_and_says_so(yard: Ya
     assert first.run("rollback", "--yes").returncode == ExitCode.DONE
     assert yard.cluster.replicas(yard.topic) == ORIGINAL | {2: (3, 2)}
     assert yard.cluster.ongoing() == 0
-    # What the second one found, and gave back, was the first one's, which gave it back in its turn.
+    # The second executor found and gave back the first one's throttles. The first one gave them back as well.
     assert any("another tool's value is back" in told for told in notices(two, "throttle-theirs-again"))
     assert their_throttles(yard) == {}

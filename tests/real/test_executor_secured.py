@@ -1,4 +1,4 @@
-"""The executor on a cluster that asks who is there: SASL from a properties file, and permissions that are missing."""
+"""The executor on a cluster with authentication: SASL from a properties file, and missing permissions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.timeout(300)]
 
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 PLANTED = "planted-Secret-5e1d"
-"""In a password: nothing that a run leaves may have it."""
+"""A part of a password. No file that a run leaves may contain it."""
 USERS = {"admin": f"{PLANTED}-a", "weak": "w-secret", "mover": "m-secret", "blind": "b-secret", "tool": "t-secret"}
 SECURED = {
     # The listener keeps its name and asks for a login; controllers talk among themselves without one.
@@ -173,13 +173,13 @@ def test_a_throttle_that_is_refused_never_starts_the_move(
 def test_a_setting_that_may_not_be_read_is_never_taken_for_one_that_is_not_set(
     shunter: Shunter, plan: str, tmp_path: Path, admin: KafkaAdminClient
 ) -> None:
-    """A throttle of somebody else's would be overwritten, and not be given back."""
+    """Otherwise another tool's throttle would be overwritten and not be given back."""
     config = ("--command-config", login(tmp_path, "blind", "b-secret"))
     for operation in (ACLOperation.DESCRIBE, ACLOperation.ALTER, ACLOperation.ALTER_CONFIGS):
         allow(admin, "blind", operation, ResourceType.CLUSTER, "kafka-cluster")
         allow(admin, "blind", operation, ResourceType.TOPIC, "t")
     allow(admin, "blind", ACLOperation.READ, ResourceType.GROUP, "shunter-executor")
-    # Who may write settings may read them, unless that is denied by itself.
+    # A user that may write settings may read them, unless reading is denied explicitly.
     for arguments, kind, name, needed in (
         (("execute", plan, "--yes"), ResourceType.TOPIC, "t", "topic t: needs DescribeConfigs on Topic t"),
         (("throttles", "list"), ResourceType.CLUSTER, "kafka-cluster", "broker 1: needs DescribeConfigs on Cluster"),
@@ -227,14 +227,14 @@ def test_the_permissions_that_the_docs_name_are_enough(
 
 
 def arguments_of(process: int) -> list[str]:
-    """What everybody on the machine can read of a process and of its children."""
+    """The command lines of a process and its children, which every user of the machine can read."""
     told = [Path(f"/proc/{process}/cmdline").read_bytes().decode(errors="replace")]
     children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     return told + [each for child in children for each in arguments_of(int(child))]
 
 
 def assert_nothing_is_left(folder: Path) -> None:
-    """No planted secret in any file, and all of it for us alone."""
+    """Check that no file has the planted secret, and that only their owner may read the files."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert files
     assert [path for path in files if PLANTED.encode() in path.read_bytes()] == []
@@ -244,7 +244,7 @@ def assert_nothing_is_left(folder: Path) -> None:
 
 
 def test_no_password_is_in_anything_that_a_run_leaves(secured: KRaftCluster, plan: str, tmp_path: Path) -> None:
-    """Journal, exports, snapshots, reports, `--json`, arguments, what is written at a crash; and others can't read them."""
+    """Journal, exports, snapshots, reports, `--json`, arguments, crash reports. Other users can't read the files."""
     left = tmp_path / "left"
     left.mkdir(mode=0o700)
     at = Shunter(secured.bootstrap, left / "moves.journal", state=left / "state")

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.long, pytest.mark
 
 
 class Terminal:
-    """A command that believes that somebody sits before it."""
+    """A command on a pseudo-terminal, as if a person used it."""
 
     def __init__(self, command: list[str]) -> None:
         """Start it."""
@@ -40,7 +40,7 @@ class Terminal:
         while True:
             try:
                 found = os.read(self._ours, 65_536)
-            except OSError:  # What a terminal says when nobody holds its other end any more.
+            except OSError:  # A terminal's error after the last process closed its other end.
                 return
             self.shown += found
 

@@ -1,4 +1,4 @@
-"""Jars are fetched by the real Ivy, from a Maven repository on this disk, and nothing but what was pinned is taken."""
+"""The real Ivy fetches jars from a Maven repository on this disk, and only pinned jars are accepted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ POM = """
 
 
 class Repository:
-    """A Maven repository with the modules that a Kafka version asks for; their jars hold a line of text each."""
+    """A Maven repository with the modules of a Kafka version. Each jar holds a line of text."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -53,7 +53,7 @@ class Repository:
 
 
 class Shop:
-    """A cache, a repository to fill it from, and the pins of what the repository had at first."""
+    """A cache, a repository that fills it, and the pins of the repository's first jars."""
 
     def __init__(self, folder: Path) -> None:
         self.cache = folder / "cache"
@@ -86,7 +86,7 @@ def shop(work_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
 
 @pytest.fixture
 def filled(shop: Shop) -> Shop:
-    """A shop whose cache holds what is pinned."""
+    """A shop whose cache holds the pinned jars."""
     shop.pin(shop.ensure(allow_unverified=True))
     shop.ensure()
     shop.told.clear()

@@ -1,6 +1,6 @@
-"""The keeper on a real cluster: a lopsided topic is seen, a plan is proposed and executed, and the next look is content.
+"""The keeper on a real cluster: it sees a lopsided topic, proposes a plan, executes it, and then finds nothing to do.
 
-And the service: it proposes, is approved, moves, is killed with SIGKILL, goes on; its kill switch acts at once.
+And the service: it proposes, gets an approval, moves, is killed with SIGKILL, goes on. Its kill switch acts at once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PARTITIONS = 12
 TILTED = 6
 PATIENCE = float(os.environ.get("SHUNTER_TEST_PATIENCE", "1"))
 AWAY = '\n[cluster.away]\nbootstrap-server = "127.0.0.1:1"\n'
-# This machine's disk may be full, and who leads right after a move is the brokers' matter.
+# The policy allows for a full disk on this machine. Preferred leaders are off: brokers change leaders after a move.
 POLICY = """
 [cluster.yard]
 bootstrap-server = "{bootstrap}"
@@ -53,13 +53,13 @@ frozen-topics = ["__*"]
 
 
 def once(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """One look."""
+    """Run the keeper once."""
     command = [*SHUNTER, "serve", str(folder / "keeper.toml"), "--once", "--state", str(folder / "state.json"), *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 def look(folder: Path, *words: str) -> tuple[int, list[dict[str, Any]]]:
-    """One look for programs: its exit status and its rows."""
+    """Run the keeper once with `--json`: its exit status and its rows."""
     done = once(folder, "--json", *words)
     assert done.stdout, done.stderr
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
@@ -92,7 +92,7 @@ def test_what_is_proposed_is_executed_and_the_next_look_is_content(kraft: KRaftC
         assert sum(3 in replicas for replicas in cluster.replicas("lopsided").values()) == proposal["moves"]
 
         (tmp_path / "keeper.toml").write_text(policy)
-        # What brokers made for themselves meanwhile may still be getting in sync.
+        # Kafka's internal topics, made meanwhile, may not be in sync yet.
         wait_until(lambda: look(tmp_path)[0] == ExitCode.DONE, what="the keeper is content", timeout_s=120)
         assert json.loads((tmp_path / "state.json").read_text())["clusters"]["yard"]["held"] == []
 
@@ -131,7 +131,7 @@ def test_proposed_approved_killed_and_done(kraft: KRaftCluster, service: Service
             done = service.ask("approve", waiting["id"], "--cluster", "yard", "--comment", "go")
             assert done.returncode == 0, done.stderr
             wait_until(lambda: cluster.ongoing() > 0, what="it moves", timeout_s=60)
-            service.kill_and_restart()  # At 2 KB/s it has an hour to go.
+            service.kill_and_restart()  # At 2 KB/s the move would take another hour.
             service.wait_until_driven()
             assert service.ask("pause", "--all").returncode == 0
             wait_until(lambda: counts(executor).keys() <= {"paused", "done"}, what="all is paused", timeout_s=60)
@@ -167,7 +167,7 @@ def test_proposed_approved_killed_and_done(kraft: KRaftCluster, service: Service
 
 
 async def the_journal_tells_it(journal: Path, plan: str, replicas: dict[int, tuple[int, ...]]) -> None:
-    """What was moved, killed twice and paused on its way can be read afterwards, step by step."""
+    """The journal shows each step of the move, although the process was killed twice and the move paused."""
     stories = Stories(journal_of(Target("", journal=journal), str))
     (execution,) = await stories.executions()
     assert execution.plans == (plan,)

@@ -45,7 +45,7 @@ BALANCED = "{ minutes = 0, begin-percent = 30, end-percent = 20 }"
 
 @pytest.fixture(params=["apache", "shunter"])
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ZooKeeperCluster]:
-    """Four Apache brokers; who controls them is the parameter."""
+    """Four Apache brokers; the parameter names their controller."""
     if request.param == "shunter":
         with running_yard(tmp_path) as yard:
             yield yard.cluster
@@ -67,7 +67,7 @@ def test_balanced_killed_turned_drained_replaced_and_filled(
             service.start()
             executor = Shunter(cluster.bootstrap, tmp_path / "moves.journal")
             it_is_killed_paused_and_one_move_is_rolled_back(client, service, executor)
-            # Balance is done with; from now on nothing moves but what is asked for, and it may be quick.
+            # The balance part is over. From now on only requested moves run, and they may be fast.
             policy.write_text(POLICY.format(bootstrap=cluster.bootstrap, band='"off"', throttle="50M"))
             service.wait_for_event("policy-taken", "")
             a_broker_is_emptied_and_safe_to_remove(client, service)
@@ -82,7 +82,7 @@ def test_balanced_killed_turned_drained_replaced_and_filled(
 def it_is_killed_paused_and_one_move_is_rolled_back(client: Cluster, service: Service, executor: Shunter) -> None:
     proposal = service.approve("rebalance")
     wait_until(lambda: client.ongoing() > 0, what="it moves", timeout_s=60)
-    service.kill_and_restart()  # At 2 KB/s it has an hour to go.
+    service.kill_and_restart()  # At 2 KB/s the move would take another hour.
     service.wait_until_driven()
     assert service.ask("pause", "--all").returncode == 0
     wait_until(lambda: counts(executor).keys() <= {"paused", "done"}, what="all is paused", timeout_s=60)

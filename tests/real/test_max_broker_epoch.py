@@ -1,4 +1,4 @@
-"""The KIP on the max broker epoch, on running brokers: one epoch for all fences what was decided before a restart.
+"""The KIP on the max broker epoch, on running brokers: one epoch for all fences decisions from before a restart.
 
 "In order for this to work, ZK and the controller must work together to ensure Message 5 carries the info e0 → e1 → e2."
 """
@@ -44,7 +44,7 @@ CONTROLLER_ID = 1000
 
 
 def two_passes(folder: Path, connect: str) -> tuple[ShunterController, Path]:
-    """A controller in the first pass of the upgrade, and the file that says so."""
+    """A controller in the first pass of the upgrade, and its settings file."""
     folder.mkdir(parents=True, exist_ok=True)
     settings = folder / "controller.toml"
     settings.write_text('control_request_epoch = "per-broker"\n')
@@ -66,7 +66,7 @@ def switch(controller: ShunterController, settings: Path, word: str) -> None:
 
 
 async def heard(yard: SimulatedYard, phases: Phases) -> dict[int, int]:
-    """Let everybody be told something; gives the BrokerEpoch that each broker was told it with."""
+    """Make the controller send every broker a request; the BrokerEpoch that each broker got in it."""
     moved = await phases.reassign(10)
     assert moved.complete
     assert moved.refusals == {}
@@ -112,7 +112,7 @@ def real_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealClust
 
 
 def create_topic(real: RealCluster, name: str) -> None:
-    """With Apache's own tool; and wait until both brokers describe it with a leader."""
+    """Make a topic with Apache's own tool, and wait until both brokers describe it with a leader."""
     done = real.cluster.kafka_tool(
         tools.TOPICS, "--bootstrap-server", real.cluster.bootstrap, "--create", "--topic", name,
         "--replica-assignment", "1:2,2:1",
@@ -130,7 +130,7 @@ def create_topic(real: RealCluster, name: str) -> None:
 
 
 class Moment(NamedTuple):
-    """What a controller knows when it decides: all brokers by one consistent read, and its own epoch."""
+    """A controller's knowledge when it decides: all brokers by one consistent read, and its own epoch."""
 
     brokers: tuple[Broker, ...]
     controller_epoch: int
@@ -147,7 +147,7 @@ async def read_moment(connect: str, controller: ShunterController) -> Moment:
         found = await ClusterReader(client).brokers()
         epoch = await client.get(znodes.CONTROLLER_EPOCH)
         assert epoch is not None
-        # The controller is not registered: nobody needs that. It tells brokers of itself, with an epoch that counts not.
+        # The controller is not registered, because no broker needs that. It names itself with an epoch that is unused.
         ours = Broker(CONTROLLER_ID, 0, (Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", controller.port),))
         brokers = (*found.brokers, ours)
         return Moment(brokers, decode_controller_epoch(epoch.data))
@@ -156,7 +156,7 @@ async def read_moment(connect: str, controller: ShunterController) -> Moment:
 
 
 def decided_at(moment: Moment) -> dict[int, tuple[int, bytes]]:
-    """Message 5, in all its kinds, harmless in what it asks for: by API the version and the body."""
+    """Message 5 as each kind of request, with harmless contents: by API the version and the body."""
     head = {
         "controller_id": CONTROLLER_ID,
         "controller_epoch": moment.controller_epoch,

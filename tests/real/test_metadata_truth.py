@@ -1,4 +1,4 @@
-"""What brokers and Apache's own tools say of partitions that move, and of brokers that are gone."""
+"""Metadata from brokers and Apache's own tools, about partitions that move and about dead brokers."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from shunter.drivers.admin.client import PinnedAdminClient
 from shunter.testbed.failures import PartFailed
 from shunter.testbed.waiting import wait_until
 
-# kafka-python leaves sockets to the collector when a broker dies under it.
+# kafka-python leaves its socket to the garbage collector when a broker dies.
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
 
@@ -24,7 +24,7 @@ def topic():
 
 
 def described(yard, topic, *options):
-    """What Apache's tool prints, and what ours prints where it can be asked the same."""
+    """The output of Apache's tool, compared with that of Shunter's tool where it has the same options."""
     at = ("--bootstrap-server", yard.bootstrap, "--describe", "--topic", topic)
     apache = yard.cluster.kafka_tool(TOPICS, *at, *options)
     assert apache.returncode == 0, apache.stderr
@@ -43,7 +43,7 @@ def under_replicated(yard, topic):
 
 
 def test_a_moving_partition_has_its_replication_factor_and_is_called_what_it_is(yard, topic):
-    """During an incremental, a pending and a superseded move, with all in sync and with one broker gone.
+    """During an incremental, a pending and a superseded move, with all in sync and with one broker dead.
 
     `TopicCommand` computes both from response 46: |replicas| - |adding|, and whether the ISR is smaller than that.
     """
@@ -65,7 +65,7 @@ def test_a_moving_partition_has_its_replication_factor_and_is_called_what_it_is(
         yard.cluster.brokers[1].stop()
         wait_until(lambda: under_replicated(yard, topic) == {0, 1}, what="both lack a replica", timeout_s=60)
         yard.cluster.brokers[1].start()
-        # A broker that comes back catches up under the throttle too, and the traffic may be faster than that.
+        # A broker that returns catches up under the throttle too, and the traffic may be faster than the throttle.
         yard.throttle(topic, None)
         wait_until(lambda: under_replicated(yard, topic) == set(), what="nothing is lacking", timeout_s=60)
         yard.wait_moved([first], (4, 2))
@@ -73,7 +73,7 @@ def test_a_moving_partition_has_its_replication_factor_and_is_called_what_it_is(
 
 
 def offline_replicas(yard, topic):
-    """What each live broker tells, by partition; less where one does not answer. (The controller knows better.)"""
+    """Offline replicas by partition in each live broker's metadata, without brokers that do not answer."""
     told = {}
     client = PinnedAdminClient(bootstrap_servers=yard.bootstrap)
     try:
@@ -87,7 +87,7 @@ def offline_replicas(yard, topic):
 
 
 def after_a_clean_stop(yard, topic):
-    """Stop broker 3 as an operator does: it has left every ISR by then. What the others say of its replicas."""
+    """Stop broker 3 as an operator does, so that it leaves every ISR first. The others' answers about its replicas."""
     told = {}
 
     def all_say(expected, brokers):

@@ -34,7 +34,7 @@ TOPIC = "t"
 
 
 def migrating(port, connect_string):
-    """What all servers of a cluster in migration are told, with the port of the one KRaft controller."""
+    """Properties of all servers of a cluster in migration, with the port of the one KRaft controller."""
     return {
         "zookeeper.metadata.migration.enable": "true",
         "zookeeper.connect": connect_string,
@@ -45,7 +45,7 @@ def migrating(port, connect_string):
 
 
 def quorum_node(folder, port, connect_string, cluster_id):
-    """A node that is a KRaft controller and no broker."""
+    """A node that is only a KRaft controller, not a broker."""
     more = {"process.roles": "controller", "listeners": f"CONTROLLER://127.0.0.1:{port}"}
     return KRaftNode(
         QUORUM,
@@ -71,7 +71,7 @@ def produce(brokers, value):
 
 
 def test_a_cluster_leaves_shunter_for_kraft(tmp_path):
-    """Shunter goes by itself when `/migration` appears, and the migration ends; nothing that was written is lost."""
+    """Shunter leaves by itself when `/migration` appears, and the migration ends. No written record is lost."""
     port = free_port()
     with ExitStack() as stack:
         server = stack.enter_context(ZooKeeperServer(tmp_path / "zookeeper"))

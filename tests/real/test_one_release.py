@@ -1,4 +1,4 @@
-"""A cluster in the middle of an upgrade: brokers whose `inter.broker.protocol.version` differ have one release in common.
+"""A cluster in the middle of an upgrade: brokers of different `inter.broker.protocol.version` share the lowest release.
 
 Source: docs/decisions/0034-one-release.md; Apache's `testReassignmentCompletionDuringPartialUpgrade`.
 """
@@ -31,7 +31,7 @@ TOPIC = "t"
 
 
 class Upgrade:
-    """Brokers of one Kafka that are all set to an old protocol, and can be restarted without that."""
+    """Brokers of one Kafka version that are all set to an old protocol, and can be restarted without that setting."""
 
     def __init__(self, folder, stack, version):
         self.folder, self.version = folder, version
@@ -69,7 +69,7 @@ class Upgrade:
             )
 
     def restart(self, id_):
-        """With the protocol of its software, as the last round of an upgrade does."""
+        """Restart a broker with the protocol of its software, as in the last round of an upgrade."""
         self.brokers[id_].stop()
         self.launch(id_, None)
         self.wait_together()
@@ -83,7 +83,7 @@ class Upgrade:
         assert done.returncode == 0, done.stdout + done.stderr
 
     def produce(self, value):
-        """Acknowledged by all in sync."""
+        """Send a record that all replicas in sync acknowledge."""
         producer = KafkaProducer(bootstrap_servers=self.bootstrap, acks="all")
         producer.send(TOPIC, value).get(timeout=BOUND_S)
         producer.close()
@@ -92,7 +92,7 @@ class Upgrade:
         return json.loads(self.zk.get(znodes.topic(TOPIC))[0]).get("topic_id")
 
     def ids_beside_logs(self):
-        """Brokers that have written the topic's id beside its log, where it stays after a downgrade."""
+        """Brokers that have written the topic's id beside its log. The file stays after a downgrade."""
         return {
             id_
             for id_, broker in self.brokers.items()
@@ -123,13 +123,13 @@ class Upgrade:
 
 
 HAVE_IDS = {"3.9.1": {1, 3}, "3.4.1": {1, 3}, "2.8.2": {1}}
-"""Who has written the id beside its log: a broker of 2.8 does not for a log that it finds when it starts."""
+"""Brokers that have written the id beside the log. A broker of 2.8 does not for a log that exists at its start."""
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("version", sorted(HAVE_IDS))
 def test_a_protocol_is_upgraded_one_broker_after_the_other(tmp_path, version):
-    """Between two protocols nothing is known by its id; replication and moves go on. At the end everything has an id."""
+    """Between two protocols topics have no ids; replication and moves go on. At the end every topic has an id."""
     with ExitStack() as stack:
         upgrade = Upgrade(tmp_path, stack, version)
         upgrade.topics("--create", "--topic", TOPIC, "--replica-assignment", "1:2")
@@ -141,7 +141,7 @@ def test_a_protocol_is_upgraded_one_broker_after_the_other(tmp_path, version):
         upgrade.restart(1)
         upgrade.wait_isr((1, 2))
         upgrade.produce(b"two")
-        upgrade.move(3, 1)  # Broker 1 knows ids, and has to fetch from broker 3, which does not.
+        upgrade.move(3, 1)  # Broker 1 supports ids, and has to fetch from broker 3, which does not.
         upgrade.produce(b"three")
         assert upgrade.topic_id() is None
 

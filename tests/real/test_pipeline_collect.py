@@ -1,4 +1,4 @@
-"""`shunter pipeline collect --every` runs for weeks: it outlives its cluster's outages, and ends when it is told to."""
+"""`shunter pipeline collect --every` runs for weeks: it survives outages of its cluster, and ends on a signal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shunter.formats.inventory_files import decode_inventory
 from shunter.testbed.kraft import KRaftCluster
 from shunter.testbed.waiting import wait_until
 
-# Long: the client takes 15 s to give up a cluster that is gone.
+# Long: the client takes 15 s to give up a dead cluster.
 pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.long, pytest.mark.timeout(400)]
 
 

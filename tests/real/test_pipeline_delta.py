@@ -1,4 +1,4 @@
-"""The lake in Delta's format: its jars are fetched like Kafka's, and the same commands give the same rows."""
+"""The lake in Delta's format: Delta's jars are fetched like Kafka's, and the same commands give the same rows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CONF = {
     "spark.driver.extraJavaOptions": QUICK_SPARK,
 }
 
-# As an older version left it: without `joint_bound_percent`, which the next plan brings.
+# The table as an older version left it: without the column `joint_bound_percent`, which the next plan adds.
 OLDER = """
 import json, sys
 from pyspark.sql import functions as F

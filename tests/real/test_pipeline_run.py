@@ -19,14 +19,14 @@ from shunter.testbed.kraft import KRaftCluster
 
 dataset = pytest.importorskip("pyarrow.dataset")
 
-# Long: 65 s, with which Spark's share of the default run would be above four minutes. `./demo` shows it, too.
+# Long: with these 65 s Spark's share of the default run would exceed four minutes. `./demo` shows the command, too.
 pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(600)]
 
 PARTITIONS = 9
 
 
 class Traffic:
-    """Writes to all partitions until it is told to end, so that two snapshots differ."""
+    """Writes to all partitions until it is stopped, so that two snapshots differ."""
 
     def __init__(self, bootstrap: str) -> None:
         self._producer = KafkaProducer(bootstrap_servers=bootstrap)
@@ -58,7 +58,7 @@ def test_from_a_live_cluster_to_its_report(work_dir: Path) -> None:
     racks = {1: "a", 2: "b", 3: "c"}
     with KRaftCluster(work_dir / "kraft", node_ids=(1, 2, 3), racks=racks, heap_mib=192) as cluster:
         admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
-        # Nothing of this topic is on broker 3: there is something to plan.
+        # No replica of this topic is on broker 3, so a plan has moves.
         assignments = {number: [1 + number % 2, 2 - number % 2] for number in range(PARTITIONS)}
         admin.create_topics({"orders": {"assignments": assignments}})
         with Traffic(cluster.bootstrap):

@@ -1,4 +1,4 @@
-"""A stream of samples from a topic on a real broker: killed in the middle, each sample is there once."""
+"""A stream of samples from a topic on a real broker: though it is killed in the middle, each sample is stored once."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_killed_in_the_middle_each_sample_is_there_once(work_dir: Path) -> None:
         producer = KafkaProducer(bootstrap_servers=cluster.bootstrap)
 
         def send(values: list[bytes]) -> None:
-            # One partition keeps the order of time: what is late then is late by its own window alone.
+            # One partition keeps the order of time, so a sample is late because of its own window alone.
             for value in values:
                 producer.send("samples", value, partition=0)
             producer.flush()
@@ -118,7 +118,7 @@ def test_killed_in_the_middle_each_sample_is_there_once(work_dir: Path) -> None:
 
 
 class _Patient:
-    """A process whose end with 0 is no failure."""
+    """A process whose exit status 0 is not a failure."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process

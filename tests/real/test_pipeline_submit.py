@@ -1,4 +1,4 @@
-"""The same job by spark-submit, on a standalone master with two workers that have no Shunter installed."""
+"""The pipeline's job by spark-submit, on a standalone master with two workers without an installed Shunter."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOME = Path(pyspark.__file__).parent
 
 
 def python_without_shunter(folder: Path) -> Path:
-    """A Python that sees the dependencies and not Shunter: an editable install is not looked for behind a .pth."""
+    """A Python with the dependencies but without Shunter: it ignores editable installs in a folder that a .pth adds."""
     venv.create(folder, with_pip=False)
     site = next((folder / "lib").glob("python*")) / "site-packages"
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
@@ -106,7 +106,7 @@ def test_ingest_model_and_plan_run_where_shunter_is_not_installed(work_dir: Path
 
 
 def test_the_documents_way_works_on_machines_that_have_nothing(work_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commands of docs/pipeline.md, letter by letter, but for the master, the folder, and the stage."""
+    """The commands of docs/pipeline.md, word for word, except for the master, the folder, and the stage."""
     monkeypatch.delenv("PYTHONPATH", raising=False)
     page = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text().partition("## On a fleet's Spark")[2]
     written, submitted = page.partition("```\n")[2].partition("```")[0].replace("\\\n", " ").splitlines()
@@ -114,7 +114,7 @@ def test_the_documents_way_works_on_machines_that_have_nothing(work_dir: Path, m
     python = work_dir / "machine" / "bin" / "python3"
     ended = subprocess.run([python, "-c", "import click"], capture_output=True, text=True, check=False)
     assert "No module named 'click'" in ended.stderr
-    # On the machine that has Shunter.
+    # This command runs on the machine that has Shunter.
     made = subprocess.run(
         [sys.executable, "-m", *written.split()], cwd=work_dir, capture_output=True, text=True, check=False,
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "src")},
@@ -127,7 +127,7 @@ def test_the_documents_way_works_on_machines_that_have_nothing(work_dir: Path, m
     bare |= {"SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
     bare["PATH"] = f"{python.parent}:{HOME / 'bin'}:/usr/bin:/bin:{Path(shutil.which('java') or '').parent}"
 
-    # Workers start the `python3` of their own path.
+    # Workers start the `python3` of their own PATH.
     monkeypatch.setenv("PATH", bare["PATH"])
 
     def submit(url: str, *arguments: str) -> str:

@@ -1,4 +1,4 @@
-"""Our reassignment tools beside Apache's, on the same cluster; KIP-236's znodes on real brokers with live producers."""
+"""Shunter's reassignment tools beside Apache's on one cluster; KIP-236's znodes on real brokers with live producers."""
 
 import contextlib
 import json
@@ -41,7 +41,7 @@ def topic():
 
 
 def ours(*arguments):
-    """(status, standard output, first line of standard error) of our tool."""
+    """(status, standard output, first line of standard error) of Shunter's tool."""
     out, err = [], []
     status = reassign_tool.run([str(argument) for argument in arguments], out.append, err.append)
     return status, "\n".join(out).rstrip("\n"), err[0] if err else ""
@@ -50,13 +50,13 @@ def ours(*arguments):
 def apaches(yard, *arguments):
     done = yard.cluster.kafka_tool(REASSIGN, *map(str, arguments))
     out = done.stdout.rstrip("\n")
-    # A stack trace is Java's own affair.
+    # Java's stack trace is not compared.
     lines = out.split("\n")
     trace = next((index for index, line in enumerate(lines) if line.startswith("\tat ")), None)
     if trace is not None:
         head = next(index for index, line in enumerate(lines) if line.startswith("Error: "))
         out = "\n".join(lines[: head + 1])
-    # An exception without a trace is told by its class and the same words.
+    # Java prints an exception without a trace as its class and the same words.
     out = "\n".join(line for line in out.split("\n") if not line.startswith("org.apache.kafka.common.errors."))
     return done.returncode, out, (done.stderr.split("\n")[0] if "Option" in done.stderr else "")
 
@@ -103,23 +103,23 @@ def test_what_changes_nothing_prints_the_same(yard, topic, tmp_path):
     mine = [ours(*arguments) for arguments in cases]
     differences = [found for found in zip(cases, mine, printed, strict=True) if found[1] != found[2]]
     assert not differences, "\n".join(map(str, differences))
-    # What stands behind the words is Java's; that throttles of no topic can't be removed is an error in both.
+    # The text after these words is Java's own. Both tools fail to remove throttles of a topic that does not exist.
     refused = (*at, "--verify", "--reassignment-json-file", absent)
     for status, out, _ in (ours(*refused), apaches(yard, *refused)):
         assert (status, out.splitlines()[-1].startswith("Error: ")) == (1, True), out
 
 
 def test_a_whole_reassignment_prints_the_same(yard, topic, tmp_path):
-    """Execute with a throttle, refuse a second one, list, change the throttle, cancel, verify: twice, side by side."""
+    """Execute with a throttle, refuse a second one, list, change the throttle, cancel, verify: once with each tool."""
     told = {}
     for tool in (ours, lambda *arguments: apaches(yard, *arguments)):
         name = f"{topic}-{len(told)}"
         partitions = yard.create(name, (1, 2, 3), partitions=2)
         at = ("--bootstrap-server", yard.bootstrap)
         with yard.traffic(partitions, records=60):
-            # The tool begins the move while brokers may not have heard of its throttle: one is in force before.
+            # The tool begins the move before its throttle has reached all brokers: another one is in force before.
             yard.throttle(name, 20_000)
-            # As `shunter plan` writes it: Apache's tool passes over what it does not know.
+            # The plan as `shunter plan` writes it: Apache's tool ignores unknown fields.
             plan = written(tmp_path, plan_of(partitions, (4, 3, 2), original=(1, 2, 3)))
             steps = [
                 tool(*at, "--execute", "--reassignment-json-file", plan, "--throttle", 20_000),
@@ -201,7 +201,7 @@ def test_the_cancel_znode_on_real_brokers(yard, topic, tmp_path, zk):
 
 
 def watched_paths(yard):
-    """The paths beneath the chroot that anybody has ZooKeeper watch, for data or for children."""
+    """The paths beneath the chroot on which any client has a ZooKeeper watch, for data or for children."""
     with socket.create_connection(("127.0.0.1", yard.cluster.zookeeper.port), 10) as connection:
         connection.sendall(b"wchp")
         text = b"".join(iter(lambda: connection.recv(65_536), b"")).decode()
@@ -228,7 +228,7 @@ def test_extra_reassignments_from_their_generation_to_their_end(yard, topic, tmp
         wait_until(lambda: yard.moving() == set(partitions), what="they are taken", timeout_s=60)
         told = ours(*by, "--verify-extra", "--reassignment-json-file", extra)[1]
         assert told.count("is still in progress.") == 3, told
-        # The partitions' own znodes are not watched, however many move: the topic's and the extra one's are.
+        # However many partitions move, their own znodes are not watched: only the topic's and the extra one's are.
         watched = watched_paths(yard)
         assert not [path for path in watched if f"/topics/{topic}/" in path], watched
         assert [path for path in watched if path.endswith(f"/brokers/topics/{topic}")], watched
@@ -253,7 +253,7 @@ def test_a_request_znode_on_real_brokers(yard, topic, zk):
 
 
 def test_the_verbs_turn_moves_of_our_controller(yard, topic, tmp_path):
-    """plan, execute, status, pause, resume, stop, rollback, list, verify, throttles; nothing is lost meanwhile."""
+    """plan, execute, status, pause, resume, stop, rollback, list, verify, throttles. No record is lost meanwhile."""
     partitions = yard.create(topic, (1, 2, 3), partitions=3)
     at = ("--bootstrap-server", yard.bootstrap)
     plan = written(tmp_path, plan_of(partitions, (4, 3, 2)))
@@ -325,7 +325,7 @@ def test_what_is_generated_says_the_same_of_what_is(yard, topic, tmp_path):
     yard.create(topic, (1, 2, 3), partitions=4)
     topics = written(tmp_path, {"version": 1, "topics": [{"topic": topic}]})
     asked = ("--bootstrap-server", yard.bootstrap, "--generate", "--topics-to-move-json-file", topics)
-    # Apache's first: while its virtual machine starts, every broker hears of the topic.
+    # Apache's tool runs first: while its Java starts, every broker learns of the topic.
     apache, mine = (tool(*asked, "--broker-list", "2,3,4") for tool in (lambda *given: apaches(yard, *given), ours))
     assert mine[0] == apache[0] == 0, (mine, apache)
     lines = mine[1].split("\n"), apache[1].split("\n")
@@ -347,7 +347,7 @@ def test_what_is_generated_says_the_same_of_what_is(yard, topic, tmp_path):
 
 
 def test_log_dirs_in_a_plan_print_the_same(yard, topic, tmp_path):
-    """Replicas that are where they shall be: begun and verified, in the words of Apache's tool."""
+    """Replicas that are already in the wanted log dirs: execute and verify print the words of Apache's tool."""
     partitions = yard.create(topic, (1, 2, 3), partitions=2)
     holders = [yard.cluster.brokers[id_] for id_ in (1, 2, 3)]
     wait_until(
@@ -372,7 +372,7 @@ def test_log_dirs_in_a_plan_print_the_same(yard, topic, tmp_path):
         (*at, "--verify", "--reassignment-json-file", path),
     ):
         assert ours(*given) == apaches(yard, *given)
-    # Broker 4 has no replica: no log dir of it has one, and throttles stay.
+    # Broker 4 has no replica in any log dir, and throttles stay.
     elsewhere = plan_of(partitions[:1], (4, 2, 3))
     elsewhere["partitions"][0]["log_dirs"] = ["/d4", "any", folders[3]]
     given = (*at, "--verify", "--reassignment-json-file", written(tmp_path, elsewhere, "elsewhere.json"))
@@ -386,7 +386,7 @@ def test_log_dirs_in_a_plan_print_the_same(yard, topic, tmp_path):
 
 
 def test_a_dead_broker_does_not_hold_up_a_throttle(yard, topic, tmp_path, zk):
-    """KAFKA-13392: live brokers are throttled and say so; the move goes on, and nothing is left at the end."""
+    """KAFKA-13392: live brokers are throttled and report it. The move goes on, and no throttle is left at the end."""
     partitions = yard.create(topic, (1, 2), partitions=2)
     at = ("--bootstrap-server", yard.bootstrap)
     plan = written(tmp_path, plan_of(partitions, (1, 3)))
@@ -406,7 +406,7 @@ def test_a_dead_broker_does_not_hold_up_a_throttle(yard, topic, tmp_path, zk):
 
 
 def test_throttles_of_others_are_put_back(yard, topic, tmp_path):
-    """What somebody had set on a broker before is there again, exactly, when `--wait` ends."""
+    """An operator's earlier throttle on a broker is restored exactly when `--wait` ends."""
     partitions = yard.create(topic, (1, 2), partitions=2)
     at = ("--bootstrap-server", yard.bootstrap)
     rate = "leader.replication.throttled.rate"
@@ -432,7 +432,7 @@ def test_throttles_of_others_are_put_back(yard, topic, tmp_path):
 
 
 def test_a_refused_throttle_moves_nothing(yard, topic, tmp_path):
-    """A rate that no broker takes: what was set before the refusal is given back, and the controller is not asked."""
+    """A rate that no broker takes: throttles set before the refusal are undone, and the controller is not asked."""
     partitions = yard.create(topic, (1, 2), partitions=2)
     at = ("--bootstrap-server", yard.bootstrap)
     plan = written(tmp_path, plan_of(partitions, (1, 3)))
@@ -448,7 +448,7 @@ def test_a_refused_throttle_moves_nothing(yard, topic, tmp_path):
 
 
 def test_a_killed_command_leaves_a_record_of_its_throttles(yard, topic, tmp_path):
-    """SIGKILL during `--wait`: the journal knows what was there before, and `throttles clear` gives exactly that back."""
+    """SIGKILL during `--wait`: the journal has the earlier throttles, and `throttles clear` restores them exactly."""
     partitions = yard.create(topic, (1, 2), partitions=2)
     at = ("--bootstrap-server", yard.bootstrap)
     rate = ThrottleKey("broker", "1", "leader.replication.throttled.rate")
@@ -478,7 +478,7 @@ def test_a_killed_command_leaves_a_record_of_its_throttles(yard, topic, tmp_path
 def test_topics_are_described_with_their_targets(yard, topic, tmp_path):
     partitions = yard.create(topic, (1, 2, 3), partitions=2)
     at = ("--bootstrap-server", yard.bootstrap)
-    # Apache's first: while its virtual machine starts, every broker hears of the topic.
+    # Apache's tool runs first: while its Java starts, every broker learns of the topic.
     apache = yard.cluster.kafka_tool(TOPICS, *at, "--describe", "--topic", topic)
     mine = cli("kafka-topics", *at, "--describe", "--topic", topic)
     assert mine == (apache.returncode, apache.stdout)

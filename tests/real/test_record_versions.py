@@ -1,4 +1,4 @@
-"""Records of earlier and of later versions of ours, in the middle of a move: read, or left alone and told."""
+"""Records of earlier and later versions of Shunter, in the middle of a move: read, or left alone and reported."""
 
 import json
 import uuid
@@ -20,7 +20,7 @@ TARGET = (4, 3, 2)
 FIRST_FIELDS = {
     "version", "original", "target", "strategy", "phase", "written", "accepted_at_ms", "top", "legacy", "forced",
 }  # fmt: skip
-"""What the first form of the record had."""
+"""Fields of the record's first form."""
 
 
 def path_of(tp):
@@ -28,7 +28,7 @@ def path_of(tp):
 
 
 def restart(yard, rewrite):
-    """Another version of the controller comes: what it finds was written, or is overwritten, while none of ours leads."""
+    """Restart the controller as if it had another version. `rewrite` changes the records while no controller leads."""
     yard.controller.kill()
     rewrite()
     yard.controller.start()

@@ -1,4 +1,4 @@
-"""Scopes on a real cluster, planned and executed in one go: who leads, what is offline, what is wanted of topics."""
+"""Scopes on a real cluster, planned and executed in one command: leaders, offline replicas, wanted topic settings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Small:
     """A topic of a few records, and commands about it."""
 
     def __init__(self, bootstrap: str, folder: Path) -> None:
-        """Connect; the topic is made by the test."""
+        """Connect; the test makes the topic."""
         self.cluster = Cluster(bootstrap)
         self.topic = f"t{uuid4().hex[:8]}"
         self.shunter = Shunter(bootstrap, folder / "moves.journal")
@@ -74,7 +74,7 @@ def test_what_is_offline_gets_another_broker(kraft: KRaftCluster, small: Small) 
     small.cluster.make(alone, {0: (3,)})
     kraft.nodes[3].kill()
     try:
-        # The cluster names the dead broker as its controller, among others, until its session ends.
+        # Until its session ends, the cluster sometimes names the dead broker as its controller.
         listed = [small.shunter.look("list") for _time in range(4)]
         assert [(done.returncode, done.stderr) for done in listed] == [(ExitCode.DONE, "nothing moves\n")] * 4
         wait_until(lambda: 3 not in small.cluster.leaders(small.topic).values(), what="its end", timeout_s=60)
@@ -136,7 +136,7 @@ def test_where_nothing_was_executed_the_cluster_itself_is_shown(kraft: KRaftClus
 
 
 def test_what_a_failed_log_dir_held_gets_another_broker(tmp_path: Path) -> None:
-    """Its broker lives, and what is on its other log dir stays there."""
+    """The log dir's broker is alive, and the replicas on its other log dir stay there."""
     other = tmp_path / "other"
     log_dirs = {3: {"log.dirs": f"{tmp_path / 'broker-3' / 'data'},{other}"}}
     with ZooKeeperCluster(tmp_path, broker_ids=(1, 2, 3), heap_mib=192, broker_properties=log_dirs) as cluster:

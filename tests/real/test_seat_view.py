@@ -1,4 +1,4 @@
-"""What a hand-back reads from a real ZooKeeper, and how it ends a controller, with no brokers in it."""
+"""A hand-back's reads from a real ZooKeeper without brokers, and the way in which it ends a controller."""
 
 import subprocess
 import sys
@@ -63,7 +63,7 @@ def test_whose_the_seat_is(place, view):
     assert view.holder() == (7, True, this_process())
     hold(client, 1)
     assert view.holder() == (1, False, None)
-    # Where no process is told, the id is known for a controller's; unless a broker has it.
+    # If `/controller` names no process, a controller's id in ZooKeeper decides, unless a broker has the same id.
     client.create(znodes.controller_id(1), encode_controller_id(), makepath=True)
     assert view.holder() == (1, True, None)
     client.create(znodes.broker(1), encode_broker(Broker(1, 0, ()), timestamp_ms=1), makepath=True)

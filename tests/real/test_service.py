@@ -1,4 +1,4 @@
-"""A controller as systemd runs it: told when it serves, that it lives, and that it stops."""
+"""A controller as systemd runs it: it notifies systemd when it serves, that it is alive, and that it stops."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture
 def manager(tmp_path, monkeypatch):
-    """What systemd listens with, and what it sets in the environment."""
+    """A socket like systemd's, and the variables that systemd sets in the environment."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(str(tmp_path / "notify"))
         listening.settimeout(60)
@@ -28,7 +28,7 @@ def manager(tmp_path, monkeypatch):
 
 
 def heard(manager, wanted):
-    """All that is told up to a line that begins so, within a minute."""
+    """All notifications up to a line that begins so, within a minute."""
     told = []
     ends = time.monotonic() + 60
     while not any(line.startswith(wanted) for line in told):

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.long, pytest.mark
 TOPIC = "heaped"
 PARTITIONS = 4
 SIZE = 2_000_000
-# This machine's disk may be full: a plan leaves room up to what begins log-dir-full.
+# This machine's disk may be full, and a plan fills a log dir only up to the limit at which log-dir-full begins.
 POLICY = """
 [cluster.yard]
 bootstrap-server = "{bootstrap}"
@@ -63,7 +63,7 @@ def test_uneven_log_dirs_are_proposed_and_balanced(shelves: KRaftCluster, servic
         cluster.make(TOPIC, dict.fromkeys(range(PARTITIONS), (1, 2)))
         wait_until(lambda: cluster.in_sync(TOPIC), what="all are in sync", timeout_s=60)
         wait_until(lambda: len(held(1, "data")) == len(held(1, "other")) == 2, what="Kafka counts logs", timeout_s=60)
-        # Kafka counts logs and not bytes: what grows lies in one log dir.
+        # Kafka counts logs, not bytes: here all growing partitions are in one log dir.
         full = held(1, "data")
         fill(shelves.bootstrap, TOPIC, sorted(full), SIZE)
         service.start()
@@ -90,7 +90,7 @@ def test_uneven_log_dirs_are_proposed_and_balanced(shelves: KRaftCluster, servic
 
 
 def _roll_back_after_a_kill(executor: Shunter, shelves: KRaftCluster, numbers: list[int]) -> None:
-    """Move partitions of broker 1 to its other log dir, slowly; kill that, and roll it back."""
+    """Move partitions of broker 1 slowly to its other log dir, kill the executor, and roll the moves back."""
     other = str(shelves.nodes[1].folder / "other")
     rows = [{"topic": TOPIC, "partition": number, "replicas": [1, 2], "log_dirs": [other, "any"]} for number in numbers]
     plan = executor.journal.with_name("plan.json")

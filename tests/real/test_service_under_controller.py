@@ -1,4 +1,4 @@
-"""The service beside Shunter's controllers: who leads, epoch, queue, lag and moves, before and after a failover."""
+"""The service beside Shunter's controllers: the active one, epoch, queue, lag, moves, before and after a failover."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.real,
     pytest.mark.long,
     pytest.mark.timeout(600),
-    # kafka-python leaves sockets to the collector when a controller dies under it.
+    # kafka-python leaves its socket to the garbage collector when a controller dies.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 POLICY = """
@@ -36,13 +36,13 @@ def ports():
 
 @pytest.fixture
 def controllers(ports):
-    """Both, by their ids. Sessions are long, for a machine that is slow must not change who leads."""
+    """Both controllers, by id. Sessions are long, because a slow machine must not cause a failover."""
     return {}
 
 
 @pytest.fixture
 def yard(tmp_path, ports, controllers):
-    """Two brokers, and two controllers that stood for the controllership before them."""
+    """Two brokers, and two controllers that were started before them."""
 
     def start(cluster, stack):
         for broker_id, port in ports.items():
@@ -51,7 +51,7 @@ def yard(tmp_path, ports, controllers):
                 tmp_path / str(broker_id), cluster.zookeeper_connect, broker_id=broker_id, options=options
             )
             if controllers:
-                found.launch()  # It stands by: who waits until it leads waits in vain.
+                found.launch()  # It is a standby, so the test does not wait until it leads.
                 stack.callback(found.stop)
             else:
                 stack.enter_context(found)
@@ -74,7 +74,7 @@ def test_the_page_has_what_the_controllers_say_and_what_they_move(yard, controll
             return {each["broker_id"]: each for each in told if each is not None}
 
         def leader(of=(1000, 1001)):
-            """Who says that it leads, if one alone does, and as one of these; on a slow machine it changes by itself."""
+            """The one controller that says it leads, if its id is among these. A slow machine may cause a failover."""
             active = [each for each in statuses().values() if each["active"]]
             return active[0] if len(active) == 1 and active[0]["broker_id"] in of else None
 

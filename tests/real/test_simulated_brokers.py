@@ -1,4 +1,4 @@
-"""Simulated brokers under a real controller: they end up with the truth in ZooKeeper, whoever controls them."""
+"""Simulated brokers under a real controller: in the end they agree with ZooKeeper, under every controller."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_every_broker_ends_with_the_truth(controller: Server, zookeeper: Z
 
 
 async def check_hosted(yard: SimulatedYard) -> set[tuple[int, TopicPartition]]:
-    """Every broker hosts the replicas that the topics say; gives what it hosts beyond them."""
+    """Check that every broker hosts the replicas that topics assign to it; gives the further replicas that it hosts."""
     found = await yard.reader.cluster()
     strays: set[tuple[int, TopicPartition]] = set()
     for broker in yard.living():

@@ -1,4 +1,4 @@
-"""The real parts start, serve, survive what tests do to them, and end."""
+"""The real parts start, serve, survive kills and pauses by tests, and end."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def has_ended(pid: int) -> bool:
 
 
 def topic_lines(cluster: ZooKeeperCluster, topic: str) -> list[str]:
-    """What TopicCommand describes of a topic's partitions."""
+    """TopicCommand's description of a topic's partitions."""
     done = cluster.kafka_tool(
         tools.TOPICS, "--bootstrap-server", cluster.bootstrap, "--describe", "--topic", topic, timeout_s=BOUND_S
     )

@@ -1,7 +1,7 @@
-"""The table of `core/topic_configs.py`, held against brokers of the oldest, a middle and the newest release.
+"""The table of `core/topic_configs.py`, compared with brokers of the oldest, a middle and the newest release.
 
-A broker that does not control judges a topic's configuration when it is asked to alter it with `validateOnly`; which other
-requests it passes on to the controller. It says what it would say to CreateTopics: `LogConfig.validate` is behind both.
+A broker that is not the controller validates a topic's configuration itself for an alteration with `validateOnly`, and
+forwards other requests. Its answer is the same as for CreateTopics, because `LogConfig.validate` is behind both.
 """
 
 import pytest
@@ -30,17 +30,17 @@ SET = 0
 TOPIC_RESOURCE = 2
 TOPIC = "judged"
 ALTERED = f"Invalid config value for resource ConfigResource(type=TOPIC, name='{TOPIC}'): "
-"""What stands before the sentence where a configuration is altered."""
+"""The prefix of the error message when a configuration is altered."""
 THREE = "\u0663"
-"""An Arabic digit: Java takes every script's, and we take ASCII's."""
+"""An Arabic digit: Java accepts digits of every script, Shunter those of ASCII."""
 STRICTER = {
-    # 2.8 takes these, and 3.x does not start with them (docs/decisions/0020-topic-configs.md).
+    # 2.8 accepts these values, and 3.x does not start with them (docs/decisions/0020-topic-configs.md).
     ("2.8.2", "flush.messages", "0"),
     *(("2.8.2", "segment.index.bytes", value) for value in "0123"),
-    # 3.4 knows the name, and has nothing behind it yet.
+    # 3.4 has the name, but not the feature.
     ("3.4.1", "remote.storage.enable", "true"),
     ("3.4.1", "remote.storage.enable", "TRUE"),
-    # Java takes more for a number than we do.
+    # Java accepts more texts as numbers than Shunter does.
     *((version, "min.cleanable.dirty.ratio", value) for version in VERSIONS.values() for value in ("NaN", "0x1p-1")),
     *(
         (version, name, THREE)
@@ -48,7 +48,7 @@ STRICTER = {
         for name, key in CONFIG_KEYS.items()
         if key.kind is ConfigType.LONG and key.since <= release
     ),
-    # 3.9.1 knows the next release's name, which will never be in ZooKeeper mode.
+    # 3.9.1 accepts the next release's name, which has no ZooKeeper mode.
     ("3.9.1", FORMAT_VERSION, "4.0-IV0"),
 }
 NUMBERS = ("", "x", "7d", " 7 ", "+7", "1_0", "1.0", "1e3", "0x10", "0", "-1", "-2", "-3", "1", "3", "4", "13", "14")
@@ -96,7 +96,7 @@ def tried():
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """One broker of each release; the first to start controls, and judges no worse for it."""
+    """One broker of each release. The first to start is the controller, and validates just the same."""
     properties = {"inter.broker.protocol.version": "2.8", "zookeeper.session.timeout.ms": 6000}
     folder = tmp_path_factory.mktemp("releases")
     with ZooKeeperCluster(folder, versions=VERSIONS, properties=properties, heap_mib=160) as started:
@@ -114,7 +114,7 @@ def cluster(tmp_path_factory):
 
 
 def judged_by(connection, configs):
-    """What a broker says: None, or its sentence."""
+    """A broker's verdict: None, or its error message."""
     asked = [{"name": name, "config_operation": SET, "value": value} for name, value in configs.items()]
     resource = {"resource_type": TOPIC_RESOURCE, "resource_name": TOPIC, "configs": asked}
     (answer,) = connection.ask(44, 1, {"resources": [resource], "validate_only": True}).responses
@@ -157,7 +157,7 @@ def test_every_value_is_judged_as_brokers_judge_it(cluster, broker, version):
 
 
 def test_the_effective_configuration_is_that_of_a_broker(cluster):
-    """Of 3.9.1, with a dynamic default of the cluster; what only a broker's own file says is not known to us."""
+    """A broker of 3.9.1, with a dynamic default of the cluster. Shunter can't see settings in a broker's own file."""
     with RawConnection(cluster.brokers[3].port) as connection:
         asked = {"resource_type": TOPIC_RESOURCE, "resource_name": TOPIC, "configuration_keys": None}
         (found,) = connection.ask(32, 4, {"resources": [asked]}).results
@@ -165,7 +165,7 @@ def test_the_effective_configuration_is_that_of_a_broker(cluster):
     ours = {name: value for name, value, _ in effective_configs({}, Releases((3, 9), (3, 9)), cluster={}, ours={})}
     assert theirs.keys() == ours.keys()
     assert {name: (value, ours[name]) for name, value in theirs.items() if value != ours[name]} == {
-        # `inter.broker.protocol.version` sets the default of this deprecated one.
+        # `inter.broker.protocol.version` sets the default of this deprecated setting.
         FORMAT_VERSION: (theirs[FORMAT_VERSION], ours[FORMAT_VERSION])
     } or theirs == ours
     assert DELETE_ON_DISABLE in theirs

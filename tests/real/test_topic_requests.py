@@ -1,4 +1,4 @@
-"""CreateTopics, CreatePartitions and DeleteTopics against a controller of real brokers: when they are answered, and how."""
+"""CreateTopics, CreatePartitions and DeleteTopics against a controller of real brokers: time and content of answers."""
 
 import uuid
 from contextlib import ExitStack
@@ -35,7 +35,7 @@ def brokers(yard):
 
 
 def leaders(connection, name):
-    """Leaders of a topic's partitions as one broker tells them; None where it does not know the topic."""
+    """Leaders of a topic's partitions in one broker's metadata; None if it does not know the topic."""
     asked = {"topics": [{"name": name}], "allow_auto_topic_creation": False}
     (told,) = connection.ask(METADATA, 9, asked).topics
     return None if int(told.error_code) == UNKNOWN_TOPIC else [one.leader_id for one in told.partitions]
@@ -89,7 +89,7 @@ def test_whoever_is_answered_finds_the_topic_at_any_broker(yard, connection, bro
 
 
 def test_topics_are_asked_for_by_id_as_at_any_broker(yard, connection, brokers, topic):
-    """Java's client sends an empty name beside each id, and the names of such a request count for nothing."""
+    """Java's client sends an empty name beside each id. The names of such a request are ignored."""
     made = create(connection, *({"name": f"{topic}-{n}", "num_partitions": 1, "replication_factor": 1} for n in "ab"))
     ids = dict(zip(sorted(made), (topic_id(connection, name) for name in sorted(made)), strict=True))
     (first, known), (second, other) = ids.items()
@@ -138,7 +138,7 @@ def test_requests_that_are_too_much_are_refused_and_end_nobody(yard, connection,
 
 def test_apaches_tool_is_told_in_apaches_words(yard, topic):
     bootstrap = ("--bootstrap-server", yard.bootstrap)
-    # The tool judges configurations itself, with its own table; an assignment only a server can judge.
+    # The tool validates configurations itself, with its own table. Only a server can validate an assignment.
     bad = ("--create", "--topic", topic, "--replica-assignment", "1:1000")
     refused = yard.cluster.kafka_tool(TOPICS, *bootstrap, *bad)
     assert refused.returncode != 0

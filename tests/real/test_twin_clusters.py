@@ -1,8 +1,8 @@
-"""Two clusters, one under Apache's controller and one under Shunter's, worked on by Apache's own tools in the same way.
+"""Two clusters, one under Apache's controller and one under Shunter's, on which Apache's tools run the same commands.
 
-Moves go all at once, as Apache's controller moves partitions. After each thing done what stands in ZooKeeper is the same,
-znode by znode and field by field, and so is what each broker tells its clients, and what the tools print. What may differ
-is named here: ids and times, who the controller is, and what is Shunter's own.
+Moves go all at once, as Apache's controller moves partitions. After each command the contents of ZooKeeper are the
+same, znode by znode and field by field, and so are the metadata that each broker sends its clients, and the tools'
+output. The permitted differences are named here: ids and times, the controller's id, and Shunter's own znodes.
 """
 
 import json
@@ -36,24 +36,24 @@ BOUND_S = 180
 ACLS = "kafka.admin.AclCommand"
 FEATURES = "org.apache.kafka.tools.FeatureCommand"
 PROPERTIES = {
-    "auto.leader.rebalance.enable": "false",  # It comes whenever it comes.
+    "auto.leader.rebalance.enable": "false",  # Its time can't be controlled.
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
     "super.users": "User:ANONYMOUS",
 }
 RECORDS = "".join(f"{number:099}\n" for number in range(20_000))
-"""Two MB: what a move of one byte a second does not get through, see `yard.HELD_BACK`."""
+"""Two MB: a move with a throttle of one byte a second does not finish them, see `yard.HELD_BACK`."""
 OWN = re.compile(
     "/(controller|controller_epoch|cluster/id|brokers/ids/.*|admin/shunter.*|admin/reassignments.*|"
     "admin/reassignment_requests.*|brokers/seqid.*)"
 )
-"""Who the controller is, which cluster and which brokers, and what is Shunter's own or KIP-236's."""
+"""Znodes of the controller, of the cluster's and brokers' identity, and those of Shunter and of KIP-236."""
 ANNOUNCED = re.compile("/(config/changes|kafka-acl-changes|kafka-acl-extended-changes)/.*")
 OUR_FIELD = "targetReplicas"
-"""KIP-236's, of a move under way; Apache's controller drops it from what others wrote."""
+"""KIP-236's field of a move under way; Apache's controller drops it from znodes that others wrote."""
 DIFFER = {"controller_epoch", "timestamp", "topic_id"}
-"""Fields whose values are each cluster's own; that they are there is compared."""
+"""Fields whose values are each cluster's own. Only their presence is compared."""
 PRODUCER_IDS = "/latest_producer_id_block"
-"""A producer asks any broker for its id, and another one where that has none yet: each gets a block."""
+"""A producer asks any broker for its id, and another broker if the first has none yet: each of them gets a block."""
 METADATA, METADATA_VERSION = 3, 7
 MOVED = {"moved"}
 MOVED_BY_STEPS = {"leader_epoch"}
@@ -63,21 +63,21 @@ TOLD_OTHERWISE = (
     (re.compile(r"TopicId: \S+"), "TopicId: its own"),
     (re.compile(r"127\.0\.0\.1:\d+"), "a node"),
     (re.compile(r"\[?\d{4}-\d\d-\d\d [\d:,]+\]? "), ""),
-    (re.compile(rf"(brokers [\d,]+),{OURS}$", re.MULTILINE), r"\1"),  # Shunter is one node more.
-    (re.compile(r"^Feature: shunter\t.*\n?", re.MULTILINE), ""),  # Told if the tool happens to ask Shunter's node.
+    (re.compile(rf"(brokers [\d,]+),{OURS}$", re.MULTILINE), r"\1"),  # Shunter is an additional node.
+    (re.compile(r"^Feature: shunter\t.*\n?", re.MULTILINE), ""),  # Printed if the tool happens to ask Shunter's node.
 )
 TRACE = re.compile(r"\s+(at |\.\.\. \d+ more)")
 
 
 @dataclass
 class Side:
-    """One of the two."""
+    """One of the two clusters."""
 
     cluster: ZooKeeperCluster
     zookeeper: KazooClient
 
     def tool(self, main_class, *arguments, text=""):
-        """What a tool comes to: its exit status, and what it prints, without what is each cluster's own."""
+        """Run a tool: its exit status and its output, without the values that are each cluster's own."""
         done = self.cluster.kafka_tool(
             main_class, "--bootstrap-server", self.cluster.bootstrap, *arguments, timeout_s=BOUND_S, input_text=text
         )
@@ -88,9 +88,9 @@ class Side:
         return done.returncode, sorted(line for line in isr_in_order.splitlines() if not TRACE.match(line))
 
     def written(self):
-        """Every znode that is not one cluster's own, by path, with its fields; announced changes by what they say.
+        """Every znode that is not one cluster's own, by path, with its fields; change notifications by their contents.
 
-        A tool that asks several brokers at once has them announced in any order.
+        If a tool asks several brokers at once, their notifications come in any order.
         """
         found = {}
         deleted = {f"/brokers/topics/{topic}" for topic in self.zookeeper.get_children("/admin/delete_topics")}
@@ -115,7 +115,7 @@ class Side:
             yield from self._paths(below)
 
     def settled(self):
-        """Whether live brokers know who is live, and who is in sync is whoever can be."""
+        """Whether live brokers know the live brokers, and every replica that can be in sync is in the ISR."""
         live = {id_: broker for id_, broker in self.cluster.brokers.items() if broker.alive}
         if any(brokers_known_at(broker.port) - {OURS} != live.keys() for broker in live.values()):
             return False
@@ -129,7 +129,7 @@ class Side:
         return bool(document["adding_replicas"] or document["removing_replicas"])
 
     def told(self):
-        """What each live broker tells its clients of each partition."""
+        """Each live broker's metadata of each partition, as its clients get it."""
         answers = {}
         for id_, broker in self.cluster.brokers.items():
             if broker.alive:
@@ -214,7 +214,7 @@ def sides(tmp_path_factory, zookeeper):
 
 
 def agree(sides, after):
-    """Both come to say the same, in ZooKeeper and at each broker."""
+    """Wait until both clusters are the same, in ZooKeeper and at each broker."""
     apache, shunter = sides
     found = {}
 
@@ -223,7 +223,7 @@ def agree(sides, after):
             found["znodes"] = differences(apache.written(), shunter.written())
             found["brokers"] = differences(apache.told(), shunter.told())
         except (NoNodeError, OSError):
-            return False  # A znode went while we looked, or a broker is busy.
+            return False  # A znode was deleted during the check, or a broker is busy.
         return not any(found.values())
 
     try:
@@ -249,13 +249,13 @@ def configuration(kind, name, *change):
 
 
 def both(sides, *arguments, text=""):
-    """What a tool comes to at either side, at once."""
+    """Run a tool at both sides at once; the results."""
     with ThreadPoolExecutor(len(sides)) as pool:
         return tuple(pool.map(lambda side: side.tool(*arguments, text=text), sides))
 
 
 def do(sides, steps):
-    """Run tools one after the other: each succeeds, and the sides agree after each."""
+    """Run tools one after the other. Each must succeed, and the sides must agree after each."""
     for what, arguments in steps.items():
         apache, shunter = both(sides, *arguments)
         assert shunter == apache, what
@@ -359,7 +359,7 @@ def test_moves(sides, tmp_path):
 
 
 def test_what_is_refused(sides, tmp_path):
-    """What can't be done is refused in the same words."""
+    """Impossible requests are refused in the same words."""
     do(sides, {"a topic": creation("there", "1:2")})
     alter = (TOPICS, "--alter", "--topic", "there", "--partitions")
     refused = {
@@ -394,7 +394,7 @@ def test_what_is_refused(sides, tmp_path):
 
 
 def test_brokers_that_leave_and_return(sides):
-    # Not the one that is Apache's controller: with another controller everything would be written once more.
+    # Not the broker that is Apache's controller: a new controller would write everything once more.
     stays = sides[0].controller()
     first, second = sorted(set(IDS) - {stays})
     do(
@@ -444,7 +444,7 @@ def start(sides, broker):
 
 
 def settle(sides, after):
-    """Wait until each side has come to its end with it: what has not been seen yet is the same, too."""
+    """Wait until each side has finished. Then later effects that were not compared yet must be the same, too."""
     for side in sides:
         wait_until(side.settled, what=f"all is settled after {after}", timeout_s=BOUND_S)
     agree(sides, after)

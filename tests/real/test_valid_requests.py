@@ -29,7 +29,7 @@ BROKERS = (1, 2, 3)
 US = 1000
 PIPELINED = 6
 ANSWER_SECONDS = 120
-"""Small brokers take half a minute to make thousands of replicas, and what is asked meanwhile waits behind that."""
+"""Small brokers take half a minute to make thousands of replicas, and requests wait behind that work."""
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def cluster(tmp_path_factory):
 
 
 def feed(cluster, seconds, seed):
-    """Send requests for so long, and have each answered; how many, by API."""
+    """Send requests for so many seconds, and wait for each answer; the number of requests by API."""
     asked = Counter()
     ends = time.monotonic() + seconds
     with (
@@ -67,7 +67,7 @@ def feed(cluster, seconds, seed):
         RawConnection(cluster.controller.port) as connection,
     ):
         connection.socket.settimeout(ANSWER_SECONDS)
-        while time.monotonic() < ends or len(asked) < len(SERVED):  # On a slow machine, one of each at least.
+        while time.monotonic() < ends or len(asked) < len(SERVED):  # On a slow machine, one request of each API.
             batch = requests.batch(requests.random.randint(1, PIPELINED))
             for request in batch:
                 connection.send(request.frame)
@@ -81,7 +81,7 @@ def feed(cluster, seconds, seed):
 
 
 def check_whole(cluster, seed, restarted):
-    """The controller leads, has met no bug, and brokers that restart come up and tell of every topic."""
+    """Check that the controller leads and logged no bug, and that restarted brokers start and describe every topic."""
     log = (cluster.controller.folder / f"{cluster.controller.name}.log").read_text(errors="replace")
     told = [
         line for line in log.splitlines() if "bug" in line or "request-met-a-bug" in line or "write-too-great" in line
@@ -105,7 +105,7 @@ def check_whole(cluster, seed, restarted):
 
 
 def run(cluster, seconds, record_property, brokers=1):
-    # The default run sends the same requests each time; the long one sends others.
+    # The default run sends the same requests each time; the long run draws a new seed.
     seed = int(
         os.environ.get("SHUNTER_REQUEST_FUZZ_SEED") or (1 if brokers == 1 else random.SystemRandom().getrandbits(32))
     )

@@ -1,4 +1,4 @@
-"""The state-change log of a controller over real brokers, and what `shunter why` answers from it."""
+"""The state-change log of a controller over real brokers, and the answers of `shunter why` from it."""
 
 import json
 
@@ -41,7 +41,7 @@ def test_a_move_is_told_from_the_request_to_the_deletion(yard):
 def test_a_refused_request_is_told(yard):
     partitions = yard.create("why-refused", [1, 2], partitions=1)
     assert any(yard.ask_to_move(partitions, [1, 99]).values())
-    # The making of the topic may have been refused before, while the brokers came.
+    # Creating the topic may have been refused before, while the brokers started.
     told = "refused: why-refused-0: INVALID_REPLICA_ASSIGNMENT"
     wait_until(lambda: told in why(yard, "why-refused-0"), what="the log has it", timeout_s=20)
 
@@ -56,7 +56,7 @@ def test_a_question_that_can_not_be_answered(yard, tmp_path):
 
 
 def audited(yard, api, topic):
-    """Lines of the audit log about a topic; the log is made with its first line."""
+    """Lines of the audit log about a topic; the log is created with its first line."""
     log = yard.log_dir / "audit.log"
     lines = [json.loads(line) for line in (log.read_text().splitlines() if log.is_file() else ())]
     return [line for line in lines if line["api"] == api and any(each.get("topic") == topic for each in line["asked"])]

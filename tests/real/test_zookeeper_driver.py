@@ -61,7 +61,7 @@ ID = UUID(int=7)
 
 
 class Events:
-    """What a seat posted, in order."""
+    """The events that a seat posted, in order."""
 
     def __init__(self):
         self.all = []
@@ -112,7 +112,7 @@ async def loaded_seat(connect_string, broker_id=100):
 
 @asynccontextmanager
 async def outsider(connect_string):
-    """Somebody else: a tool or a broker."""
+    """A client of another process: a tool or a broker."""
     client = ZooKeeperClient(connect_string)
     await client.start()
     try:
@@ -145,7 +145,7 @@ async def write(seat, *records, batch_id=1):
 
 
 async def expire(client):
-    """End a session from outside, as its expiry does: somebody with its id and password closes it."""
+    """End a session from outside, as its expiry does: another client with its id and password closes it."""
     kazoo = client._kazoo
     twin = KazooClient(kazoo.hosts[0][0] + f":{kazoo.hosts[0][1]}", client_id=kazoo.client_id)
     await asyncio.to_thread(twin.start)
@@ -177,7 +177,7 @@ class TestElection:
             assert registered.czxid == controller.czxid
 
     async def test_every_controllers_id_is_durable_and_read(self, place):
-        """Brokers place replicas on a controller's id, and its successor may have another one."""
+        """Brokers place replicas on a controller's id, and the next controller may have another id."""
         async with loaded_seat(place, 100), outsider(place) as tool:
             async with asyncio.timeout(BOUND_SECONDS):
                 while await tool.exists(znodes.controller_id(100)) is None:
@@ -246,7 +246,7 @@ class TestElection:
             assert second.election.epoch_version == 2
 
     async def test_an_active_one_and_a_standby_that_both_preempt_do_not_take_turns(self, place):
-        """Two that take the seat from one another for ever would lead nothing; see decision 0063."""
+        """Two controllers that took the seat from each other for ever would do no work; see decision 0063."""
         async with seat_of(place, 100, takeover=Takeover.PREEMPT, cool_down_seconds=0) as (first, of_first):
             await of_first.next(Elected)
             async with seat_of(place, 101, takeover=Takeover.PREEMPT, cool_down_seconds=0) as (_, of_second):
@@ -303,7 +303,7 @@ class TestElection:
                 await events.next(Elected)
 
     async def test_we_leave_when_a_migration_to_kraft_begins(self, place):
-        """Its controllers wait until every id in `/brokers/ids` has registered with them, and ours never does."""
+        """KRaft's controllers wait until every id in `/brokers/ids` has registered with them. Shunter never does."""
         async with seat_of(place) as (seat, events), outsider(place) as kraft:
             await events.next(Elected)
             data = b'{"version":0,"kraft_controller_id":-1,"kraft_controller_epoch":-1}'
@@ -316,11 +316,11 @@ class TestElection:
                 while seat.election.refused or not str(seat.election.obstacle).startswith(znodes.MIGRATION):
                     await kraft.sync()
             await kraft.multi((Remove(znodes.MIGRATION),))
-            # After a term that was given back the epoch rises by two.
+            # After a term that ended with a resignation the epoch rises by two.
             assert await events.next(Elected, after=1) == Elected(3, 2)
 
     async def test_we_leave_when_a_broker_has_our_id(self, place):
-        """Once our registration is withdrawn nothing keeps a broker from starting with our id."""
+        """Once Shunter has withdrawn its registration, a broker can start with the same id."""
         async with seat_of(place) as (seat, events), outsider(place) as broker:
             await events.next(Elected)
             data = broker_znodes.encode_broker(registration(100), timestamp_ms=1)
@@ -350,7 +350,7 @@ class TestElection:
             assert await events.next(Elected, after=1) == Elected(2, 2)
 
     async def test_a_killed_process_is_followed_at_once_by_its_successor(self, place):
-        """Its session has 30 s to live, but its process is provably dead."""
+        """Its session would last 30 s more, but its process is provably dead."""
         script = Path(__file__).with_name("controller_process.py")
         process = await asyncio.create_subprocess_exec(
             sys.executable, script, place, "100", stdout=asyncio.subprocess.PIPE
@@ -448,7 +448,7 @@ class TestWrites:
         async with loaded_seat(place) as (seat, events), outsider(place) as other:
             await write(seat, PutTopic(topic("t")))
             stale = seat.election.epoch_version
-            # A successor raises the epoch; our seat has not noticed anything yet, as after a long pause.
+            # A successor raises the epoch, and the old seat has not noticed, as after a long pause.
             await other.multi((Put(znodes.CONTROLLER_EPOCH, b"2", stale),))
             assert await write(seat, PutTopic(topic("t", ((9,),), version=0)), batch_id=3) == BatchRefused(3, "fenced")
             untouched = await other.get(znodes.topic("t"))
@@ -489,7 +489,7 @@ class TestWrites:
 
     @pytest.mark.parametrize("arrives", [True, False])
     async def test_a_lost_answer_is_looked_up(self, place, arrives):
-        """The connection breaks when the multi was carried out but not answered, or before it was sent."""
+        """The connection breaks after the multi was carried out but before its answer, or before it was sent."""
         async with loaded_seat(place) as (seat, _):
             await write(seat, PutTopic(topic("t")))
             lossy = LossyConnection(seat.client, arrives=arrives)
@@ -736,7 +736,7 @@ class TestWatches:
                 assert await events.next(ConfigsRead) == ConfigsRead({"t": {}}, {"<default>": {}})
 
     async def test_watches_outlive_a_lost_connection(self, zookeeper, place):
-        """What happens while we are cut off is told afterwards."""
+        """Changes during a lost connection are reported afterwards."""
         async with loaded_seat(place) as (seat, events), outsider(place) as other:
             await write(seat, PutTopic(topic("t")))
             real = seat.client._kazoo._connection._connect
@@ -770,7 +770,7 @@ async def test_a_chroot_of_several_steps(zookeeper):
 
 
 async def test_a_controller_that_can_not_reach_zookeeper_gives_up_by_itself(tmp_path):
-    """Nobody tells it that its session ended; it counts the time itself, and stands again afterwards."""
+    """The controller can't learn that its session ended. It measures the time, and is a candidate again afterwards."""
     with ZooKeeperServer(tmp_path) as server:
         async with seat_of(server.connect_string) as (seat, events):
             first = await events.next(Elected)

@@ -1,4 +1,4 @@
-"""A real ZooKeeper server with TLS, client certificates and SASL: who gets in, who does not, and what is said then."""
+"""A real ZooKeeper server with TLS, client certificates and SASL: accepted and refused clients, and error messages."""
 
 import asyncio
 from dataclasses import replace
@@ -33,7 +33,7 @@ async def opened(connect: str, security: ZooKeeperSecurity, seconds: float = 20.
 
 
 async def refused(connect: str, security: ZooKeeperSecurity, seconds: float = 20.0) -> str:
-    """What is said of an attempt that has to fail."""
+    """The error message of an attempt that has to fail."""
     with pytest.raises(DriverError) as told:
         await (await opened(connect, security, seconds)).close()
     assert LOGIN.password.reveal() not in str(told.value)
@@ -42,7 +42,7 @@ async def refused(connect: str, security: ZooKeeperSecurity, seconds: float = 20
 
 @pytest.mark.parametrize("kind", ["PEM", "JKS", "PKCS12"])
 async def test_stores_of_each_kind(place, kind):
-    """The server asks for a certificate, and every kind of store that Kafka takes has one."""
+    """The server asks for a certificate, and the client has it in each kind of store that Kafka accepts."""
     own = place.certificates.folder
     stores = {
         "PEM": KeyStore("PEM", str(own / "shunter.pem")),
@@ -55,7 +55,7 @@ async def test_stores_of_each_kind(place, kind):
 
 
 async def test_many_answers_at_once_by_tls(place):
-    """Answers that came in one piece of TLS are all read: `select` does not see what is decrypted already."""
+    """Answers that came in one TLS record are all read: `select` does not see data that is already decrypted."""
     client = await opened(place.secure, ZooKeeperSecurity(place.tls, LOGIN))
     folder = f"/many-{id(client)}"
     await client.multi((Create(folder, b"x" * 40_000),))
@@ -100,7 +100,7 @@ async def test_a_certificate_that_the_server_does_not_trust(place):
 
 
 async def test_another_version_of_tls(place):
-    """The server takes 1.2 and 1.3: with one of them left to us, it is that one."""
+    """The server accepts 1.2 and 1.3: a client that is limited to one of them uses it."""
     for version in ("TLSv1.2", "TLSv1.3"):
         await (await opened(place.secure, ZooKeeperSecurity(replace(place.tls, versions=(version,))))).close()
 
@@ -115,7 +115,7 @@ async def test_tls_to_a_plaintext_port(place):
 
 
 async def test_what_is_made_belongs_to_its_maker(place):
-    """Each kind of path, and what somebody else may do there, asked of the server without changing anything."""
+    """For each kind of path, another client's rights there, asked of the server without changing anything."""
     owner = await opened(place.server.connect_string, ZooKeeperSecurity(sasl=LOGIN, set_acl=True))
     other = await opened(place.server.connect_string, ZooKeeperSecurity())
     whole = frozenset({READ, WRITE, CREATE, DELETE})
@@ -142,7 +142,7 @@ async def test_what_is_made_belongs_to_its_maker(place):
 
 @pytest.mark.long
 async def test_a_restarted_server_lets_us_in_again_and_one_with_another_password_does_not(place):
-    """The login is repeated on each connection; a refusal is final in mid-operation too, and ends kazoo's thread."""
+    """The login is repeated on each connection. A refusal is final, even in mid-operation, and ends kazoo's thread."""
     client = await opened(place.server.connect_string, ZooKeeperSecurity(sasl=LOGIN))
     known = place.jaas.read_text()
     try:
@@ -165,7 +165,7 @@ async def test_a_restarted_server_lets_us_in_again_and_one_with_another_password
 
 
 async def test_renewed_stores_count_at_the_next_connection(place, tmp_path, monkeypatch):
-    """A certificate that expires is replaced on disk, and nobody restarts the controller."""
+    """An expiring certificate is replaced on disk without a restart of the controller."""
     monkeypatch.setattr(tls, "LOOKED_AT_SECONDS", 0.0)
     store, trust = tmp_path / "key.pem", tmp_path / "trust.pem"
     store.write_bytes((place.certificates.folder / "shunter.pem").read_bytes())
@@ -188,7 +188,7 @@ async def test_renewed_stores_count_at_the_next_connection(place, tmp_path, monk
 
 
 async def test_a_server_that_wants_a_login_of_everybody(place, tmp_path):
-    """Those who log in get in; who has no login is told, and by what."""
+    """Clients that log in are accepted. A client without a login gets an error that names the cause."""
     properties = {
         "authProvider.sasl": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
         "requireClientAuthScheme": "sasl",

@@ -1,4 +1,4 @@
-"""A cluster whose ZooKeeper has TLS, SASL and ACLs, with real brokers, under Shunter: whose each znode is, and hand-back."""
+"""A cluster whose ZooKeeper has TLS, SASL and ACLs, with real brokers, under Shunter: znodes' ACLs and hand-back."""
 
 import json
 import re
@@ -27,7 +27,7 @@ SENSITIVE = re.compile("/config/users|/config/brokers|/delegation_token/tokens")
 
 @dataclass
 class Yard:
-    """What tests use."""
+    """The cluster, its controller, and clients of its ZooKeeper."""
 
     place: Place
     cluster: ZooKeeperCluster
@@ -97,7 +97,7 @@ def shared_yard(tmp_path_factory):
 
 @pytest.fixture
 def yard(shared_yard):
-    """The cluster under Shunter: the test before may have handed it back."""
+    """The cluster under Shunter, which is started again if the test before handed the cluster back."""
     if not shared_yard.shunter.alive:
         shared_yard.shunter.start()
     return shared_yard
@@ -112,7 +112,7 @@ def every_path(zookeeper, path="/"):
 
 
 def rights(zookeeper, path):
-    """Who may do what with a znode, the certificate's name left out: brokers and Shunter show the same here."""
+    """Rights on a znode by identity, without the certificate's name, so that brokers and Shunter look the same."""
     acls, _ = zookeeper.get_acls(path)
     return {f"{acl.id.scheme}:{acl.id.id}": acl.perms for acl in acls}
 

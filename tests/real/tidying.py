@@ -1,4 +1,4 @@
-"""What a test of the executor that failed leaves behind is taken away, so that the next test fails by itself only."""
+"""Cleaning up after a failed test of the executor, so that the next test does not fail because of it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _STARTED: WeakSet[subprocess.Popen[Any]] = WeakSet()
 
 
 def remember(process: subprocess.Popen[Any]) -> None:
-    """An executor that runs in the background: it would go on driving the cluster after its test."""
+    """Remember an executor that runs in the background, because it would go on moving partitions after its test."""
     _STARTED.add(process)
 
 
 def end_all() -> None:
-    """Kill what still runs of what was remembered."""
+    """Kill the remembered processes that still run."""
     for process in list(_STARTED):
         process.kill()
         process.wait(30)
@@ -35,11 +35,11 @@ def end_all() -> None:
 
 
 def tidy_up(servers: Iterable[Server], client: Mapping[str, Any]) -> None:
-    """No executor, no broker dead, no move, no throttle.
+    """Kill executors, start dead brokers, cancel moves, remove throttles.
 
     Args:
         servers: Brokers, some of which a test may have killed or paused.
-        client: How an Admin client reaches them.
+        client: Settings of an Admin client for them.
     """
     end_all()
     for server in servers:
@@ -51,7 +51,7 @@ def tidy_up(servers: Iterable[Server], client: Mapping[str, Any]) -> None:
 
 
 def _clean(client: Mapping[str, Any]) -> bool:
-    """Cancel every move and remove every throttle; whether there were none, for what a cluster says may be old."""
+    """Cancel every move and remove every throttle; whether there were none. Answers may be old, so it is repeated."""
     with suppress(DriverError), BlockingAdmin(client) as admin:
         ongoing = admin.list_moves()
         admin.alter_moves(dict.fromkeys(ongoing), AlterOptions())
@@ -63,7 +63,7 @@ def _clean(client: Mapping[str, Any]) -> bool:
 
 
 def _throttles(admin: BlockingAdmin) -> list[ThrottleKey]:
-    """All that a move may have set."""
+    """Every throttle that a move may have set."""
     brokers = [str(node.id) for node in admin.nodes()]
     return [ThrottleKey("broker", broker, rate) for broker in brokers for rate in (LEADER_RATE, FOLLOWER_RATE)] + [
         ThrottleKey("topic", topic, replicas) for topic in admin.topic_names() for replicas in LISTS

@@ -54,16 +54,16 @@ VALUES = (
     "ä\0",
 )
 PARTITIONS_AT_MOST = 300
-"""On live brokers: beyond it more is deleted than made."""
+"""On live brokers. Above this number more topics are deleted than made."""
 GREAT_AT_MOST = 4
-"""Topics whose replicas are on brokers that do not exist: nobody holds them, but everybody hears of them."""
+"""Topics with replicas on absent brokers: no broker stores them, but every broker gets their metadata."""
 REFRESH_EVERY = 40
 TIMEOUT_MS = 500
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """One request; `values` say what it asks, for people."""
+    """One request; `values` are its fields, for messages."""
 
     api_key: int
     version: int
@@ -128,11 +128,11 @@ class Requests:
             nullable = {name for name, hint in _hints(schema) if type(None) in typing.get_args(hint)}
             directed = self.directed[api_key]()
             if directed.get("validate_only") and "validate_only" not in values:
-                # The first version has no such field, and would make what no small broker can hold.
+                # The first version has no such field, and would make topics that no small broker can hold.
                 directed["topics"] = [{**self.new_topic(self.name(), 1), "configs": []}]
             values |= {name: each for name, each in directed.items() if each is not None or name in nullable}
         if api_key == CONTROLLED_SHUTDOWN and values["broker_id"] in self.brokers and self.random.random() < 0.95:
-            values["broker_id"] = 70  # Who has asked to leave leads nothing more.
+            values["broker_id"] = 70  # A broker that asked to shut down leads no partition again.
         for name in ("timeout", "timeout_ms"):
             if name in values:
                 values[name] = min(max(values[name], -5), TIMEOUT_MS)
@@ -141,7 +141,7 @@ class Requests:
         return Drawn(api_key, version, repr(values)[:2_000], frame)
 
     def refresh(self):
-        """Look at what the cluster has."""
+        """Read the cluster's topics and epochs from ZooKeeper."""
         self.topics, self.epochs = {}, {}
         for name in self.zookeeper.get_children("/brokers/topics"):
             try:
@@ -207,7 +207,7 @@ class Requests:
         ids = [_uuid(known["topic_id"]) for known, _ in self.topics.values() if "topic_id" in known]
         return self.random.choice((*ids, UUID(int=0), UUID(int=77)))
 
-    # ---- what makes sense
+    # ---- meaningful requests
 
     def held(self):
         """Partitions on live brokers."""
@@ -262,7 +262,7 @@ class Requests:
         return {"topics": topics, "validate_only": self.random.random() < 0.3, "timeout": TIMEOUT_MS}
 
     def too_much(self):
-        """What fits no batch, or is only looked at."""
+        """Requests too large for a batch, or only validated."""
         listed = ",".join(f"{number}:1" for number in range(1_500))
         great = {"name": "leader.replication.throttled.replicas", "value": listed}
         topics, only = self.random.choice(
@@ -369,7 +369,7 @@ class Requests:
         kind = self.random.choice((2, 2, 4))
         name = self.name() if kind == 2 else self.random.choice((str(self.us), "1", ""))
         if name != str(self.us) and kind == 4:
-            configs = []  # What a broker takes for itself is no concern of the controller's.
+            configs = []  # Settings that a broker handles itself are not the controller's.
         resource = {"resource_type": kind, "resource_name": name, "configs": configs}
         return {"resources": [resource], "validate_only": self.random.random() < 0.3}
 

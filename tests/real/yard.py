@@ -29,13 +29,14 @@ from shunter.testbed.waiting import wait_until
 
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 TOPICS = "org.apache.kafka.tools.TopicCommand"
-# Kafka lets through a whole fetch, 1 MB by default, whenever the last eleven seconds had none: so a throttle of next to
-# nothing would still copy the few MB of a test's topic within seconds. Of 64 KiB it is less than the test's own traffic.
+# Kafka lets a whole fetch through, 1 MB by default, if the last eleven seconds had none. So even the smallest
+# throttle would let the few MB of a test's topic be copied within seconds. A fetch of 64 KiB is less than the test's
+# own traffic.
 HELD_BACK = {"replica.fetch.max.bytes": 2**16, "replica.fetch.response.max.bytes": 2**16}
 
 
 class Yard:
-    """What the tests do to it. Brokers 1 to 4; the controller is broker 1000."""
+    """The cluster and the tests' actions on it. Brokers 1 to 4; the controller is broker 1000."""
 
     def __init__(self, cluster, controller, settings_file):
         self.cluster = cluster
@@ -50,11 +51,11 @@ class Yard:
 
     @property
     def log_dir(self):
-        """Where the controller keeps its logs for programs."""
+        """The folder of the controller's logs for programs."""
         return self.settings_file.parent / "log"
 
     def evidence(self):
-        """What the report of a failed test shows, as (title, text)."""
+        """Sections for the report of a failed test, as (title, text)."""
         return [
             ("Moves under way", f"{self.moving()}"),
             ("The end of the controller's log", self.controller.log_tail(150)),
@@ -62,7 +63,7 @@ class Yard:
 
     @contextmanager
     def settings(self, **changed):
-        """Let the controller decide by other settings for a while."""
+        """Give the controller other settings for a while."""
         self._decide_by(changed)
         try:
             yield
@@ -88,7 +89,7 @@ class Yard:
             client.close()
 
     def asked(self, question):
-        """Ask by an Admin client of one's own, again where a busy machine has just made another the controller."""
+        """Ask by a new Admin client; ask again if a busy machine has just caused another controller to be elected."""
         answers = []
 
         def answered():
@@ -96,7 +97,7 @@ class Yard:
                 try:
                     answers.append(question(admin))
                 except RuntimeError as failure:
-                    # kafka-python's words for NOT_CONTROLLER from whoever the brokers name.
+                    # kafka-python's words for NOT_CONTROLLER from the node that brokers name as the controller.
                     if "active controller" not in str(failure):
                         raise
                     return False
@@ -114,15 +115,15 @@ class Yard:
     def throttle(self, topic, bytes_per_s):
         """Make the moves of a topic slow enough for something to happen in them; returns when that is in force.
 
-        A broker takes changes one after the other, and tells of its own rates only: they are written last, for with
-        them the topic's settings have arrived.
+        A broker applies changes one after the other, and reports its own rates only. So the rates are written last:
+        when a broker reports them, the topic's settings have arrived.
         """
-        # A broker that has just come back is not known to all others yet.
+        # A broker that has just returned is not known to all others yet.
         wait_until(lambda: not self._refusals(topic, bytes_per_s), what="all live brokers are throttled", timeout_s=60)
 
     def _refusals(self, topic, bytes_per_s):
-        """Set throttles, or remove them; tells which brokers could not be asked."""
-        # A rate that stood there already would be seen before the topic's settings have arrived.
+        """Set throttles, or remove them; gives the settings that were refused or are not in force yet."""
+        # With an unchanged rate the broker would report it before the topic's settings have arrived.
         self.throttles += 1
         rate, everyone = (str(bytes_per_s + self.throttles % 1_000), "*") if bytes_per_s else (None, None)
         live = [str(id_) for id_, broker in self.cluster.brokers.items() if broker.alive]
@@ -130,10 +131,10 @@ class Yard:
         settings |= {ThrottleKey("broker", id_, each): rate for id_ in live for each in (LEADER_RATE, FOLLOWER_RATE)}
         with BlockingAdmin({"bootstrap_servers": self.bootstrap}) as cluster:
             refused = cluster.write_settings(settings)
-            # Whoever has just come back may not name all the others yet, and nobody waits for who is not named.
+            # A broker that has just returned may not name all others yet, and a broker that is not named is not asked.
             named = {str(node.id) for node in cluster.nodes()}
             refused |= {ThrottleKey("broker", id_, LEADER_RATE): "not named" for id_ in live if id_ not in named}
-            if not self.has_znode(f"/brokers/topics/{topic}"):  # Its settings went with it.
+            if not self.has_znode(f"/brokers/topics/{topic}"):  # Its settings were deleted with it.
                 refused = {key: why for key, why in refused.items() if key.kind == "broker"}
                 settings = {key: value for key, value in settings.items() if key.kind == "broker"}
             return refused | cluster.not_in_force(settings)
@@ -146,7 +147,7 @@ class Yard:
             leftovers.close()
 
     def move(self, partitions, target):
-        """Begin to move them; again where it is refused, for a busy machine lets a broker's session end for a moment."""
+        """Begin to move partitions; retry refusals, because on a busy machine a broker's session may end briefly."""
         refused = {}
 
         def accepted():
@@ -160,12 +161,12 @@ class Yard:
             raise AssertionError(f"refused: {refused}") from late
 
     def ask_to_move(self, partitions, target):
-        """What 45 answers for each partition: None, or why not."""
+        """The answer of request 45 for each partition: None, or the error."""
         wanted = {ClientPartition(*tp): list(target) for tp in partitions}
         return self.asked(lambda admin: admin.alter_partition_reassignments(wanted))
 
     def moving(self):
-        """Partitions that 46 lists, or None while nobody answers."""
+        """Partitions that request 46 lists, or None while the controller does not answer."""
         try:
             listed = list_reassignments("127.0.0.1", self.controller.port, timeout_s=5)
         except DriverError:
@@ -191,7 +192,7 @@ class Yard:
 
     @contextmanager
     def traffic(self, partitions, records=20):
-        """Write while the test does its worst; at the end everything acknowledged must be there, once, in order."""
+        """Write during the test's faults. At the end every acknowledged record must be there, once, in order."""
         traffic = Traffic(self.bootstrap, partitions)
         try:
             traffic.preload(records)
@@ -236,7 +237,7 @@ def running_yard(folder, *options, **cluster_options):
         controller = ShunterController(
             folder / "controller",
             cluster.zookeeper_connect,
-            # Where a start takes longer than a session lasts, an Apache broker leads by then: it is asked to give way.
+            # If a start takes longer than a session lasts, an Apache broker leads already; the controller preempts it.
             options=(
                 "--config",
                 str(settings_file),

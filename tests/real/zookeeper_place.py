@@ -29,14 +29,14 @@ class Place:
 
     @property
     def tls(self) -> TlsSettings:
-        """Of somebody with a certificate."""
+        """Settings of a client with a certificate."""
         mine = KeyStore("PEM", str(self.certificates.folder / "shunter.pem"))
         return TlsSettings(mine, KeyStore("PEM", str(self.certificates.authority)))
 
 
 @contextmanager
 def secured_zookeeper(folder: Path) -> Iterator[Place]:
-    """Start it. `zookeeper` and `shunter` have certificates of one authority, and another `shunter` of a foreign one."""
+    """Start the server. `zookeeper` and `shunter` have certificates of one authority, a second `shunter` of another."""
     for name in ("own", "foreign"):
         (folder / name).mkdir()
     own, foreign = Certificates(folder / "own"), Certificates(folder / "foreign")
@@ -61,7 +61,7 @@ def secured_zookeeper(folder: Path) -> Iterator[Place]:
         "ssl.keyStore.password": PASSWORD,
         "ssl.trustStore.location": own.authority,
         "ssl.trustStore.type": "PEM",
-        # ZooKeeper 3.9 would take 1.3 alone, and Kafka's brokers speak 1.2 unless they are told.
+        # By default ZooKeeper 3.9 accepts 1.3 alone, and Kafka's brokers speak 1.2.
         "ssl.enabledProtocols": "TLSv1.2,TLSv1.3",
         "authProvider.x509": "org.apache.zookeeper.server.auth.X509AuthenticationProvider",
         "authProvider.sasl": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",

@@ -1,4 +1,4 @@
-"""Deliberate bugs at the controller's edge, most of them once its own: each must be found within its number of worlds.
+"""Deliberate bugs at the controller's edge, most of which it once had: each must be found within its number of worlds.
 
 They are hunted in the worlds that have edges, one of seven (`simulation.actions.EDGE_WEIGHTS`).
 """
@@ -58,13 +58,13 @@ def first_replicas_are_not_new(original, self, changes, now_ms):
 
 @edge_mutant(Outbox, "leader_and_isr", within=20)
 def added_replicas_are_not_new(original, self, changes, now_ms):
-    """So are those that a move adds."""
+    """A move's additions are announced as if they had been there before."""
     return _announced(original(self, changes, now_ms), lambda new: new & changes.first)
 
 
 @edge_mutant(Liveness, "on_brokers_read", within=20)
 def moved_endpoints_are_not_told(original, self, brokers, now_ms):
-    """The bug that was found: nobody is told that a live broker has another address."""
+    """The bug that was found: brokers are not told that a live broker has another address."""
     live = live_brokers(self.state, brokers)
     if {each.id: each.epoch for each in live.values()} == {each.id: each.epoch for each in self.state.brokers.values()}:
         self.state.brokers = live
@@ -72,7 +72,7 @@ def moved_endpoints_are_not_told(original, self, brokers, now_ms):
     return original(self, brokers, now_ms)
 
 
-# ---- what clients and tools send
+# ---- requests of clients and tools
 
 
 @edge_mutant(reassignments, "_changes", within=20)
@@ -83,13 +83,13 @@ def empty_lists_cancel(original, topic, request):
 
 @edge_mutant(moves, "validate_target", within=60)
 def everybody_in_a_target_has_to_live(original, replicas, known, **named):
-    """The bug that was found: a target that names a dead broker is refused, also where that is a replica already."""
+    """The bug that was found: a target with a dead broker is refused, even if that broker has a replica already."""
     return original(replicas, known, **{**named, "had": ()})
 
 
 @edge_mutant(znode_protocols, "original_replicas", within=40)
 def tools_are_believed(original, standing, given):
-    """The bug that was found: `original_replicas` of a tool's znode is the original, whatever stands there."""
+    """The bug that was found: `original_replicas` of a tool's znode is the original, whatever the assignment is."""
     return given or original(standing, given)
 
 
@@ -103,7 +103,7 @@ def refused_elections_do_not_wait(original, self, why):
 
 @edge_mutant(ControllerSeat, "give_back", within=100)
 def the_seat_is_kept(original, self, controller_epoch, reason):
-    """The bug that was found: who can't read the cluster holds `/controller` for ever, and does not act."""
+    """The bug that was found: a controller that can't read the cluster keeps `/controller` for ever, without acting."""
 
 
 @edge_mutant(Election, "_deregister", within=200)
@@ -131,7 +131,7 @@ def any_broker_epoch_passes(original, self, broker, epoch):
 
 @edge_mutant(broker_requests, "decide_isr", within=40)
 def newer_states_pass(original, draft, sender, proposal):
-    """The bug that was found here: a leader that knows a newer state than we do is answered from ours."""
+    """The bug that was found here: a leader that knows a newer state than Shunter is answered from Shunter's state."""
     known = draft.partition(proposal.tp)
     if known is not None and known.leadership is not None:
         newest = known.leadership.partition_epoch
@@ -139,21 +139,21 @@ def newer_states_pass(original, draft, sender, proposal):
     return original(draft, sender, proposal)
 
 
-# ---- brokers that refuse, and connections that swallow
+# ---- brokers that refuse, and connections that silently lose everything
 
 
 @edge_mutant(Answers, "_refused", within=100)
 def errors_in_answers_vanish(original, self, event, partitions, error, now_ms):
-    """The bug that was found: a broker that refuses what it is told is not told again."""
+    """The bug that was found: a control request that a broker refused is not sent again."""
     return []
 
 
 @edge_mutant(channels.Channel, "_time", within=60)
 def requests_have_no_time_limit(original, self, up):
-    """The bug that was found: a connection that a firewall has forgotten is waited for, for ever."""
+    """The bug that was found: Shunter waits for ever for an answer on a connection that a firewall has forgotten."""
 
 
-# ---- what a topic may be configured with
+# ---- topic configurations
 
 
 @edge_mutant(topics, "check_topic_configs", within=20)
@@ -161,14 +161,15 @@ def any_configuration_is_taken(original, *arguments, **named):
     """The bug that was found: a topic gets a configuration that no broker can start with."""
 
 
-# ---- what brokers make of the controller among them
+# ---- the controller among the brokers
 
 
 EDGE_MUTANTS.append(
     Mutant(
         "controllers_keep_their_place",
         40,
-        # What a broker places on the controller stays there. It is looked at before the first election, and after it.
+        # A replica that a broker placed on the controller stays there. It is replaced before the first election and
+        # after.
         (
             (elections, "without_controllers", lambda draft, tp, replicas: replicas),
             (owed_replicas, "replace_controllers", lambda draft, tp: None),
@@ -180,7 +181,7 @@ EDGE_MUTANTS.append(
 
 @edge_mutant(owed_replicas, "replace_controllers", within=100)
 def led_partitions_keep_a_controller(original, draft, tp):
-    """The bug that was found here: so does what has a leader already, whom somebody else elected."""
+    """The bug that was found here: so does a replica of a partition for which Apache's controller elected a leader."""
 
 
 @edge_mutant(owed_replicas, "place_owed", within=100)
@@ -192,7 +193,7 @@ EDGE_MUTANTS.append(
     Mutant(
         "other_controllers_are_brokers",
         100,
-        # The bug that was found here: a replica that was placed on the controller before waits for it for ever.
+        # The bug that was found here: a replica that was placed on a former controller waits for it for ever.
         ((ControllerState, "controllers", property(lambda self: frozenset((self.controller_id,)))),),
         every=ASIDE_OF,
     )
@@ -201,7 +202,7 @@ EDGE_MUTANTS.append(
 
 @edge_mutant(liveness, "live_brokers", within=100)
 def we_stay_in_our_first_rack(original, state, read):
-    """Brokers get racks, or lose them, while we lead, and ours is as it was."""
+    """Shunter's own rack stays the same when brokers get or lose racks during its term."""
     live, us = original(state, read), state.brokers.get(state.controller_id)
     if us is not None and us.id in live:
         live[us.id] = live[us.id]._replace(rack=us.rack)
@@ -210,13 +211,13 @@ def we_stay_in_our_first_rack(original, state, read):
 
 @edge_mutant(ourselves, "_registration_wanted", within=20)
 def registered_for_good(original, state):
-    """We stay registered in ZooKeeper though no broker looks us up."""
+    """Shunter stays registered in ZooKeeper although no broker looks it up."""
     return original(state) or None
 
 
 @edge_mutant(ourselves, "_registration_wanted", within=40)
 def old_brokers_do_not_find_us(original, state):
-    """We withdraw our registration though a broker looks us up."""
+    """Shunter removes its registration although a broker looks it up."""
     return False
 
 
@@ -225,7 +226,7 @@ def old_brokers_do_not_find_us(original, state):
 
 @edge_mutant(topics, "_check_new_assignments", within=100)
 def growth_may_be_uneven(original, asked, have, wanted, factor, known):
-    """The bug that was found: CreatePartitions takes another number of replicas than the topic's."""
+    """The bug that was found: CreatePartitions accepts another replication factor than the topic's."""
     return original(asked, have, wanted, len(asked[0]) if asked else factor, known)
 
 
@@ -238,22 +239,22 @@ def all_brokers_of_a_new_topic_have_to_live(original, state, asked):
 
 
 EDGE_MUTANTS.append(
-    # The bug that was found: anybody may make KRaft's metadata topic.
+    # The bug that was found: clients may create KRaft's metadata topic.
     Mutant("the_metadata_topic_can_be_made", 100, ((topics, "CLUSTER_METADATA_TOPIC", ""),), every=ASIDE_OF)
 )
 
 
-# ---- what ZooKeeper turns away, and what can't be read there
+# ---- throttled requests, and unreadable znodes
 
 EDGE_MUTANTS.append(
-    # What a server turns away is asked again at once, so that it has even more to do.
+    # A request that an overloaded server refused is sent again at once, which adds to its load.
     Mutant("throttled_reads_do_not_wait", 40, ((zookeeper, "_THROTTLED_SECONDS", 0.0),), every=ASIDE_OF)
 )
 
 
 @edge_mutant(ClusterReader, "_owed_replicas", within=120, first=GARBLED_FIRST)
 async def unreadable_debts_are_rubbish(original, self, unreadable):
-    """What can't be read of the replicas that a topic is owed is removed, as Apache's controller removes such znodes."""
+    """An unreadable znode of owed replicas is removed, as Apache's controller removes unreadable znodes."""
     owed, broken = await original(self, unreadable)
     for name in broken:
         await self._client.multi((Remove(znodes.owed_replicas(name)),))

@@ -1,4 +1,4 @@
-"""Deliberate bugs of the executor, as `mutants.py` has them of the controller: each is found within its number of seeds."""
+"""Deliberate bugs in the executor, as in `mutants.py` for the controller: each is found within its number of seeds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from shunter.simulation.kinds import EXECUTOR
 
 EXECUTOR_MUTANTS: list[mutants.Mutant] = []
 LOG_DIRS_FIRST = next(iter(ASIDE))
-"""Of the worlds in which somebody moves replicas between log dirs behind the executor's back."""
+"""The first seed of worlds in which another tool moves a replica to another log dir, and a plan asks for it back."""
 mutant = partial(mutants.mutant, kind=EXECUTOR, into=EXECUTOR_MUTANTS)
 
 
@@ -41,14 +41,14 @@ mutant = partial(mutants.mutant, kind=EXECUTOR, into=EXECUTOR_MUTANTS)
 
 @mutant(SqliteJournal, "__init__", within=20)
 def journal_not_synced(original, self, *arguments, **named):
-    """SQLite leaves it to the system when a batch reaches the disk."""
+    """SQLite does not sync: the operating system decides when a batch reaches the disk."""
     original(self, *arguments, **named)
     self._connection.execute("PRAGMA synchronous=OFF")
 
 
 @mutant(ExecutionDriver, "_carry_out", within=60)
 def requests_before_the_journal(original, self, ready):
-    """What a batch begins is asked for while it is being written."""
+    """The requests of a batch are sent while the batch is being written."""
     outstanding = self.core._outstanding
     if outstanding is None or not ready.requests:
         original(self, ready)
@@ -58,38 +58,38 @@ def requests_before_the_journal(original, self, ready):
 
 @mutant(SqliteJournal, "load", within=40)
 def last_row_is_not_read(original, self):
-    """A resumed executor goes on from a state that was over."""
+    """A resumed executor goes on from an older state."""
     return original(self)[:-1]
 
 
 @mutant(journal_sqlite, "decode_line", within=120)
 def torn_row_accepted(original, row, version, place):
-    """The checksum is not looked at."""
+    """The checksum is not checked."""
     return original(row._replace(checksum=crc32(row.body.encode())), version, place)
 
 
 @mutant(ExecutionDriver, "_check", within=1200)
 async def fenced_and_goes_on(original, self, *, written):
-    """What is asked for again is asked for whoever has the lease."""
+    """Requests are sent without a check of the lease."""
     return
 
 
 @mutant(TopicJournal, "_fence", within=100)
 def topic_not_fenced(original, self):
-    """Whoever takes the lease does not end the producer before."""
+    """A process that takes the lease does not fence the former producer."""
     self._producer = self._clients.producer(transactional_id="as before")
     self._producer._epoch = self._producer.topic.epoch
 
 
 @mutant(TopicJournal, "load", within=40)
 def last_record_is_not_read(original, self):
-    """A resumed executor goes on from a state that was over; of the topic."""
+    """A resumed executor goes on from an older state; with the journal in a topic."""
     return original(self)[:-1]
 
 
 @mutant(order_taker, "_too_late", within=80)
 def orders_by_their_date(original, now_ms, order, came_since_ms):
-    """The bug that was found: what is new is refused for its date, which is another clock's."""
+    """The bug that was found: a new order is refused because of its date, which is by another process's clock."""
     return original(now_ms, order, None)
 
 
@@ -101,7 +101,7 @@ async def orders_wait_in_line(original, driver, journal, order, came_since_ms):
         await original(driver, journal, order, came_since_ms)
 
 
-# ---- steps, turns and ends
+# ---- steps, stops and rollbacks, ends
 
 
 @mutant(decisions, "choose", within=120)
@@ -117,7 +117,7 @@ def rollback_in_another_order(original, move, seen, live, min_isr):
 
 @mutant(machine, "decide_command", within=40)
 def cancel_forgets_what_has_not_begun(original, state, command):
-    """A stop or a rollback turns running steps alone."""
+    """A stop or a rollback affects only moves with a running step."""
     decided = original(state, command)
     if command.kind in (CommandKind.STOP, CommandKind.ROLL_BACK):
         decided.records = [
@@ -130,7 +130,7 @@ def cancel_forgets_what_has_not_begun(original, state, command):
 
 @mutant(apply, "_move", within=250)
 def original_is_overwritten(original, state, tp, entry):
-    """A move's original is what it is when it is turned."""
+    """When a move is stopped or rolled back, its current replicas become its original."""
     move = original(state, tp, entry)
     if type(entry.record) is DirectionChanged:
         move.original = move.current
@@ -139,18 +139,18 @@ def original_is_overwritten(original, state, tp, entry):
 
 @mutant(decisions, "_unexplained", within=300)
 def foreign_reassignment_overruled(original, work, move, seen):
-    """Whoever moves a partition of ours meanwhile is passed over."""
+    """A reassignment of the executor's partition by another tool is ignored."""
     return False
 
 
 @mutant(Move, "begun_before", within=250)
 def the_future_is_waited_for(original, self, now_ms):
-    """The bug that was found: after the clock was set back, what the journal says of later is waited for."""
+    """The bug that was found: after the clock was set back, the executor waits for the later times in the journal."""
 
 
 @mutant(choice, "folded", within=40)
 def floor_forgotten(original, after, goal):
-    """The last steps are one, however many are not there yet."""
+    """The last steps become one step, however many replicas are not in sync yet."""
     return goal[-1:] if goal[-1] in after and len(goal) > 1 else original(after, goal)
 
 
@@ -159,7 +159,7 @@ def floor_forgotten(original, after, goal):
 
 @mutant(Capacity, "refusal", within=40)
 def cap_off_by_one(original, self, move, adding):
-    """One more than was allowed."""
+    """One copy more than allowed begins."""
     options = self.options
     more = {name: getattr(options, name) + 1 for name in ("max_in", "max_concurrent") if getattr(options, name)}
     self.options = replace(options, **more)
@@ -171,43 +171,43 @@ def cap_off_by_one(original, self, move, adding):
 
 @mutant(capacity, "_passes", within=60)
 def one_step_passes_any_cap(original, count, more, bound):
-    """The bug that was found: a step that copies twice counts once."""
+    """The bug that was found: a step with two copies counts as one copy."""
     return 0 < bound <= count
 
 
 @mutant(throttles, "_give_back", within=20)
 def throttle_not_restored(original, state, book, key, throttle, now_ms, unread, out):
-    """What was set stays."""
+    """Throttles are not removed in the end."""
     return [ThrottleRestored(key)]
 
 
 @mutant(throttles, "is_theirs", within=400)
 def throttles_of_others_overwritten(original, found, before, ours):
-    """What somebody changed meanwhile is taken for ours."""
+    """A value that another tool has set is taken for the executor's own."""
     return False
 
 
 @mutant(throttles, "is_doubtful", within=40, first=97486300)
 def late_words_believed(original, state, key, found, now_ms):
-    """The bug that was found, twice: what a late broker shows of a throttle is what somebody else has set by now."""
+    """The bug that was found, twice: the old value that a late broker shows is taken for another tool's new value."""
     return False
 
 
 @mutant(ThrottleBook, "fresh", within=150)
 def settings_read_once(original, self, key, now_ms, within_ms=0):
-    """The bug that was found: a daemon remembers what it read long ago."""
+    """The bug that was found: a daemon uses settings that it read long ago."""
     return key in self.own
 
 
 @mutant(throttles, "held_brokers", within=200)
 def paused_copies_run_on(original, state):
-    """The bug that was found: whatever is not paused lets paused copies run; here they run in any case."""
+    """The bug that was found: paused copies run while other moves are not paused. Here paused copies always run."""
     return frozenset()
 
 
 @mutant(throttles, "not_in_force", within=20)
 def steps_before_their_throttle(original, state, book, wanted):
-    """A copy begins while its throttle is on its way."""
+    """A copy begins before its throttle is in force."""
     return set()
 
 
@@ -219,20 +219,20 @@ def lists_that_grow_late(original, key, applied, wanted):
 
 @mutant(machine, "send_log_dirs", within=60)
 def log_dirs_before_their_throttle(original, state, held, throttled, now_ms, new_id, out):
-    """The bug that was found: a copy between log dirs begins while its throttle is on its way."""
+    """The bug that was found: a copy between log dirs begins before its throttle is in force."""
     return original(state, held, Gate(), now_ms, new_id, out)
 
 
 @mutant(log_dirs, "_placed", within=400, every=ASIDE_OF, first=LOG_DIRS_FIRST)
 def log_dirs_as_they_were(original, state, move):
-    """Where a replica was seen before it was asked for, or before it came anew, counts."""
+    """A replica's log dir counts even if it was seen before the request, or before the replica was made again."""
     state.cluster.sizes_at_ms.update(dict.fromkeys(state.cluster.sizes, 1 << 62))
     return original(state, move)
 
 
 @mutant(machine, "decide_log_dirs", within=300)
 def rollback_leaves_log_dirs(original, state):
-    """A rollback is content with the original brokers."""
+    """A rollback ends with the original brokers, without their original log dirs."""
     original(state)
     for move in state.open_moves():
         if move.direction is Direction.BACK:
@@ -241,7 +241,7 @@ def rollback_leaves_log_dirs(original, state):
 
 @mutant(Executor, "_on_log_dirs_altered", within=800)
 def one_refused_log_dir_ends_all(original, self, event, out):
-    """The bug that was found: when one broker refuses its log dir, the others are not waited for."""
+    """The bug that was found: when one broker refuses its log dir, the executor does not wait for the others."""
     original(self, event, out)
     for move in self.state.open_moves():
         if move.log_dir_status.refused:
@@ -251,13 +251,13 @@ def one_refused_log_dir_ends_all(original, self, event, out):
 
 @mutant(machine, "window_is_open", within=60)
 def window_never_closes(original, window, now_ms, utc_offset_minutes):
-    """Time windows are not looked at."""
+    """Time windows are ignored."""
     return True
 
 
 @mutant(machine, "window_is_open", within=100)
 def window_ends_at_midnight(original, window, now_ms, utc_offset_minutes):
-    """A window that passes midnight counts as one that does not."""
+    """A window across midnight is taken for its complement within the day."""
     return original(window and (min(window), max(window)), now_ms, utc_offset_minutes)
 
 
@@ -266,13 +266,13 @@ def window_ends_at_midnight(original, window, now_ms, utc_offset_minutes):
 
 @mutant(Executor, "_on_failed", within=40)
 def failures_are_not_heard(original, self, event, out):
-    """A question without an answer is waited for."""
+    """The executor waits for ever for an answer to a request that failed."""
     self._requests.pop(event.request_id, None)
 
 
 @mutant(machine, "apply", within=300)
 def second_original_wins(original, state, entry):
-    """A second plan for a partition in motion takes what is there now for the original."""
+    """A second plan for a partition in motion takes the current replicas for the original."""
     original(state, entry)
     if type(entry.record) is MoveAccepted:
         state.moves[entry.record.tp].original = entry.record.original

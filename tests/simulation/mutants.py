@@ -1,7 +1,7 @@
 """Deliberate bugs: each is a patch of a core or driver function, and each must be found within its number of seeds.
 
-A mutant that no world finds says that a checker is asleep, or that the worlds are too tame. `within` is what was
-measured (docs/reliability.md), rounded up generously: worlds draw their chance from seeds, and change with the simulator.
+If no world finds a mutant, a checker does not work, or the worlds are too tame. `within` is the measured number of
+worlds (docs/reliability.md), rounded up generously, because each seed's world changes with the simulator.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from shunter.simulation.runs import WorldOutcome, run_seed
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A bug by name: what is patched with what."""
+    """A bug by name, with its patches."""
 
     name: str
     within: int
     patches: tuple[tuple[Any, str, Any], ...]
     kind: WorldKind = CONTROLLER
     every: int = 1
-    """Which worlds it is hunted in: those of seeds first, first + every, ...; `within` counts these."""
+    """The mutant is hunted in the worlds of seeds first, first + every, ...; `within` counts these."""
     first: int = 1
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """The bug is in the code while this lasts."""
+        """Patch the bug into the code during the context."""
         patchers = [patch.object(owner, attribute, new) for owner, attribute, new in self.patches]
         try:
             for patcher in patchers:
@@ -74,7 +74,7 @@ def hunt(mutant: Mutant) -> WorldOutcome | None:
 
 
 def _is_its_own_fault(violation: Violation) -> bool:
-    """Whether a mutant was found because it no longer fits the function that it stands for: any world finds that."""
+    """Whether a mutant was found only because it no longer fits the function that it replaces: any world finds that."""
     return any(f"{name}Error: " in violation.told for name in ("Type", "Attribute", "Name"))
 
 
@@ -110,7 +110,7 @@ def mutant(
 
 @mutant(ZooKeeperStore, "_commit", within=190)
 async def fence_dropped(original, self, operations, fence):
-    """Writes don't check the controller epoch any more."""
+    """Writes don't check the controller epoch."""
     try:
         committed = await self._client.multi(tuple(operations))
     except (ConnectionLost, ZooKeeperRefused):
@@ -120,7 +120,7 @@ async def fence_dropped(original, self, operations, fence):
 
 @mutant(ControllerMachine, "_hand_out", within=20)
 def requests_before_records(original, self, records, draft, tasks, bundle):
-    """What follows from a batch is sent when the batch is handed out, not when it is durable."""
+    """Control requests are sent when their batch is handed out, not when it is durable."""
     original(self, records, draft, tasks, bundle)
     if not any(type(record) is PutTopic and record.topic.version < 0 for record in records):
         told = changes.apply_records(self.state, records, tuple(_expected(record) + 1 for record in records), ())
@@ -151,7 +151,7 @@ def broker_epoch_of_the_future(original, self, broker):
 
 @mutant(Draft, "lead", within=20)
 def epoch_bump_forgotten(original, self, tp, leadership):
-    """A new leader within the old leader epoch."""
+    """A new leader is elected within the old leader epoch."""
     known = self.state.partition(tp)
     if known is not None and known.leadership is not None:
         leadership = leadership._replace(leader_epoch=known.leadership.leader_epoch)
@@ -171,13 +171,13 @@ def epoch_goes_back(original, self, tp, leadership):
 
 @mutant(election, "elect_for_offline", within=20)
 def unclean_election(original, replicas, isr, live, *, unclean_allowed):
-    """A leader that was out of sync, though nobody allowed it."""
+    """A replica out of sync is elected leader, although no unclean election was allowed."""
     return original(replicas, isr, live, unclean_allowed=True)
 
 
 @mutant(elections, "shrink_isr", within=20)
 def isr_without_its_leader(original, draft, tp, broker):
-    """Whoever has died leaves the ISR, the leader too."""
+    """Every dead broker leaves the ISR, even the leader."""
     partition = draft.partition(tp)
     if partition is not None and partition.leadership is not None:
         isr = tuple(member for member in partition.leadership.isr if member != broker)
@@ -194,7 +194,7 @@ def preferred_though_out_of_sync(original, replicas, isr, live):
 
 @mutant(broker_requests, "decide_isr", within=220)
 def stale_isr_changes_accepted(original, draft, sender, proposal):
-    """AlterPartition is accepted whoever sends it, in whatever epoch."""
+    """AlterPartition is accepted from any sender, in any epoch."""
     partition = draft.partition(proposal.tp)
     if partition is None or partition.leadership is None:
         return original(draft, sender, proposal)
@@ -207,13 +207,13 @@ def stale_isr_changes_accepted(original, draft, sender, proposal):
 
 @mutant(steps, "affordable", within=20)
 def floor_forgotten(original, situation, candidates, floor):
-    """A step drops what it likes."""
+    """A step drops replicas without regard to the floor."""
     return candidates
 
 
 @mutant(steps, "excess_replicas", within=20)
 def excess_in_the_wrong_order(original, situation, target):
-    """The leader goes first."""
+    """The leader is dropped first."""
     return tuple(reversed(original(situation, target)))
 
 
@@ -225,7 +225,7 @@ def off_by_one_in_n(original, situation, first, target, *, limit, floor, blocked
 
 @mutant(Moves, "_write_step", within=20)
 def isr_shrinks_after_the_assignment(original, self, draft, tp, partition, move, step):
-    """The assignment is written with the ISR as it was, which is left for later (the seed's order)."""
+    """The assignment is written with the old ISR, which is shrunk later."""
     original(self, draft, tp, partition, move, step._replace(isr=partition.leadership.isr))
 
 
@@ -248,7 +248,7 @@ def rollback_in_another_order(real, situation, *, original):
 
 @mutant(Moves, "_change_target", within=20)
 def original_is_overwritten(original, self, draft, tp, known, target, strategy, *, forced):
-    """A second reassignment takes what is there now for the original."""
+    """A second reassignment takes the current replicas for the original."""
     partition = draft.partition(tp)
     if partition is not None:
         known = known._replace(original=partition.assignment.replicas)
@@ -260,19 +260,19 @@ def original_is_overwritten(original, self, draft, tp, known, target, strategy, 
 
 @mutant(reconciliation, "_closing", within=440)
 def stale_record_resumed(original, sources):
-    """A record is followed though somebody else has changed the assignment."""
+    """A record is resumed although another controller has changed the assignment."""
     return
 
 
 @mutant(Moves, "end", within=20)
 def record_left_open(original, self, draft, tp, move, *, keep=False, step=None):
-    """A finished move leaves its record."""
+    """A finished move leaves its record in ZooKeeper."""
     draft.wait_no_more(tp)
 
 
 @mutant(Draft, "owe", within=120)
 def owed_deletion_forgotten(original, self, broker, tp, leader_epoch):
-    """What a dead broker still holds is not remembered."""
+    """A dropped replica that a dead broker still holds is not remembered."""
 
 
 def _keep_alone(self, tp, broker):
@@ -287,7 +287,7 @@ MUTANTS.append(
     Mutant(
         "wanted_again_and_owed_still",
         120,
-        # Guarded in two places, and in either of them enough: only without both it shows.
+        # There are two guards, and each of them is enough: the bug shows only without both.
         ((Draft, "keep", _keep_alone), (Deletions, "_ask_owed", _ask_in_any_case)),
     )
 )
@@ -306,19 +306,19 @@ def everybody_deletes(original, self, stopped, now_ms, *, delete, older=()):
 
 @mutant(Deletions, "resume", within=20)
 def returning_brokers_are_not_asked(original, self, came, now_ms):
-    """Nobody asks a broker that came back for what it owes."""
+    """A broker that came back is not asked for its owed deletions."""
     return self.begin(self.state.deleting, now_ms)
 
 
 @mutant(Adoption, "find", within=80)
 def nothing_is_adopted_at_start(original, self, only=None):
-    """A new controller does not look at what moved."""
+    """A new controller does not adopt moves that it finds."""
     return []
 
 
 @mutant(deletions, "dropped_before", within=40)
 def former_steps_forgotten(original, move, assignment):
-    """After a failover nobody knows what former steps dropped."""
+    """After a failover the replicas that former steps dropped are forgotten."""
     return ()
 
 
@@ -327,13 +327,13 @@ def former_steps_forgotten(original, move, assignment):
 
 @mutant(Submissions, "_cancel", within=20)
 def cancel_forgets_unsliced_work(original, self, draft, item, *, before):
-    """A cancel leaves what waits of its partition in the queue."""
+    """A cancel does not remove waiting submissions for its partition from the queue."""
     return original(self, draft, item, before=replace(before, submissions=()))
 
 
 @mutant(Submissions, "_whole", within=100)
 def cancel_leaves_what_is_not_adopted(original, self, event):
-    """The bug that was found: a cancel of everything passes over what a start-up has not looked at."""
+    """The bug that was found: a cancel of everything skips moves that a start-up has not reconciled yet."""
     unreconciled, self.adoption.unreconciled = self.adoption.unreconciled, set()
     try:
         return original(self, event)
@@ -343,7 +343,7 @@ def cancel_leaves_what_is_not_adopted(original, self, event):
 
 @mutant(Submissions, "_submit", within=60)
 def pause_forgets_unsliced_work(original, self, draft, change, *, submission):
-    """What was paused while it waited begins when its turn comes."""
+    """A move that was paused while it waited begins when its turn comes."""
     if submission.aside(draft, change.tp) is Intervention.PAUSE:
         submission.set_aside.pop(change.tp, None)
         draft.set_aside.pop((submission.number, change.tp), None)
@@ -366,13 +366,13 @@ def submissions_first(original, self, *, barrier_holds, barrier):
 
 @mutant(Task, "draft_slice", within=200)
 def no_slices(original, self, draft, size_limit, *rest):
-    """A large submission is taken whole."""
+    """A large submission is decided in one slice."""
     return original(self, draft, 1 << 30, *rest)
 
 
 @mutant(Task, "roll_back", within=60)
 def refused_work_counts_as_done(original, self):
-    """A refused batch's work is not decided again."""
+    """The work of a refused batch is not decided again."""
     self.drafting.clear()
 
 
@@ -387,25 +387,25 @@ def barrier_wakes_while_writing(original, self):
 
 @mutant(ClusterWatches, "_on_watch", within=40)
 def what_is_put_right_is_not_seen(original, self, event):
-    """The bug that was found: a request that could not be read is not looked at again when somebody corrects it."""
+    """The bug that was found: a request znode that could not be read is not read again when it is repaired."""
     if not event.path.startswith(znodes.REASSIGNMENT_REQUEST_PREFIX):
         original(self, event)
 
 
 @mutant(Outbox, "leader_and_isr", within=20)
 def brokers_are_not_told(original, self, led, now_ms):
-    """One broker of each change hears nothing of it."""
+    """One broker of each change gets no LeaderAndIsr."""
     return original(self, led, now_ms)[1:]
 
 
 @mutant(Backlog, "restore", within=50)
 def lost_requests_are_not_sent_again(original, self, entries):
-    """What was under way when a connection broke is forgotten."""
+    """Requests that were in flight when a connection broke are forgotten."""
 
 
 @mutant(liveness, "brokers_changed", within=20)
 def bounces_are_not_seen(original, state, live):
-    """A broker that comes back with another epoch is taken for the one before."""
+    """A broker that comes back with another epoch is taken for one that has not restarted."""
     came = tuple(broker for broker in sorted(live) if broker not in state.brokers)
     went = tuple(broker for broker in sorted(state.brokers) if broker not in live)
     return came, went

@@ -1,4 +1,4 @@
-"""The executor's worlds from seeds: safety with every event, an end after all is well; as many as fit into the time."""
+"""The executor's worlds from seeds: safety with every event, and an end once faults are mended; within a time limit."""
 
 import os
 import subprocess
@@ -19,11 +19,11 @@ SMOKE_SECONDS = 5
 SMOKE_WORLDS = 100
 LONG_MINUTES = float(os.environ.get("SHUNTER_SIMULATION_MINUTES", "120"))
 QUICK = ("throttle_not_restored", "rollback_in_another_order", "journal_not_synced")
-"""Mutants that the default run hunts: a few seeds each."""
+"""Mutants that the default run hunts, with a few seeds each."""
 
 
 def run_worlds(first_seed, seconds, least, most=None):
-    """Run worlds until the time is over, but `least` of them, and `most` at most; returns coverage and count."""
+    """Run worlds for `seconds`, but at least `least` and at most `most`; returns coverage and count."""
     began, seed, coverage = time.monotonic(), first_seed, Coverage()
     while seed - first_seed < least or time.monotonic() - began < seconds:
         if most is not None and seed - first_seed >= most:
@@ -56,21 +56,21 @@ def test_executor_worlds_keep_every_rule_for_hours(record_property):
 @pytest.mark.parametrize(
     "seed",
     [
-        91000494,  # The journal was damaged after it had been read, and before its reader heard what was in it.
-        97334777,  # A setting was asked for while nobody was reached, and a rule gave the client no time to notice.
-        97518585,  # A lost step was asked for again although it dropped what a new target wants; its broker was down.
-        97335422,  # A step to a former, smaller target was asked for again while a replica that stays was out of sync.
-        97313144,  # A pause took back a step that had ended unseen, and its dropped replicas were copied anew.
-        97310850,  # Whoever follows the journal's topic had read it before it was damaged, and a rule did not know.
-        97310380,  # A move waited for a disk with room for the topic of its name that was gone.
+        91000494,  # The journal was damaged after it was read, and before the reading process got the result.
+        97334777,  # A setting was asked for while the cluster was unreachable, and a rule ignored the client's timeout.
+        97518585,  # A lost step was repeated although it dropped a replica that a new target has; its broker was down.
+        97335422,  # A step to a former, smaller target was repeated while a replica that stays was out of sync.
+        97313144,  # A pause cancelled a step that had ended unseen, and its dropped replicas were copied again.
+        97310850,  # A process had followed the journal's topic before it was damaged, and a rule did not know that.
+        97310380,  # A move waited for a disk with room for a deleted topic of the same name.
         97305787,  # A replica was moved out of its log dir while its move waited to end, and the move ended as done.
-        97303545,  # A broker told of a deleted topic's list, and a rule did not know that it hears late.
-        98100250,  # A plan took for the originals what a late broker showed from before the last move ended.
-        97630422,  # Somebody's move went on for a minute, and a rule had forgotten that it was theirs.
-        97603810,  # A cancel came back to what an earlier target had reached unseen, and somebody else was blamed for it.
-        97581226,  # Of two that took a free lease at once, the one that lost it stood still, and set a throttle later.
-        97566264,  # Somebody set the very list that had been ours, and a rule wanted it kept.
-        96000300,  # A list that a process with another clock had given back was remembered as somebody else's.
+        97303545,  # A broker returned a deleted topic's list, and a rule did not know that the broker was late.
+        98100250,  # A plan took for the originals replicas that a late broker showed from before the last move ended.
+        97630422,  # Another tool's move went on for a minute, and a rule had forgotten that it was another tool's.
+        97603810,  # A cancel led to replicas that an earlier target had reached unseen, and another tool was blamed.
+        97581226,  # Two processes took a free lease at once. The loser was paused, and set a throttle later.
+        97566264,  # Another tool set the same list as the executor before, and a rule wanted it kept.
+        96000300,  # A list that a process with another clock had given back was remembered as another tool's.
     ],
 )
 def test_an_executor_seed_that_failed_once_fails_no_more(seed):
@@ -102,7 +102,7 @@ def test_one_seed_under_two_hash_seeds_is_one_executor_trace():
 
 
 def test_executor_mutants_are_found(record_property):
-    """The checkers are checked; all of them in the long run."""
+    """Check that the rules find deliberate bugs. The long run hunts all mutants."""
     quick = [mutant for mutant in EXECUTOR_MUTANTS if mutant.name in QUICK]
     for mutant in quick:
         assert hunt(mutant) is not None, f"{mutant.name} was not found within {mutant.within} seeds"

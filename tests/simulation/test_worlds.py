@@ -1,4 +1,4 @@
-"""Worlds from seeds: safety with every event, an end after all is well; as many as fit into the time."""
+"""Worlds from seeds: safety with every event, and convergence once all faults are mended; within a time limit."""
 
 import gc
 import os
@@ -19,20 +19,20 @@ from shunter.simulation.coverage import Coverage
 from shunter.simulation.runs import run_seed, shrink
 
 SMOKE_SECONDS = 50
-"""The default run's share for plain worlds; with determinism and mutants it stays below three minutes."""
+"""The time of the default run for plain worlds. Together with determinism and mutants it stays below three minutes."""
 SMOKE_WORLDS = 400
 LONG_MINUTES = float(os.environ.get("SHUNTER_SIMULATION_MINUTES", "120"))
 MUTANT_SECONDS = 40
 EVERY_MUTANT = [*MUTANTS, *EDGE_MUTANTS]
 QUICK_WITHIN = 40
-"""Mutants that take more seeds than this to find are left to the long run."""
+"""Only the long run hunts mutants that take more seeds than this."""
 
 
 def run_worlds(first_seed, seconds, least, most=None):
-    """Run worlds until the time is over, but `least` of them; returns what was covered and how many ran.
+    """Run worlds for `seconds`, but at least `least`; returns coverage and count.
 
-    `most` bounds a default run to seeds that were looked at before: what a faster machine finds beyond them is work for
-    the long run, not a reason to refuse somebody's change.
+    `most` limits a default run to seeds that have been run before. A failure of a later seed on a faster machine is
+    for the long run to find, and not a reason to refuse an unrelated change.
     """
     began, seed, coverage = time.monotonic(), first_seed, Coverage()
     while seed - first_seed < least or time.monotonic() - began < seconds:
@@ -61,41 +61,41 @@ def test_worlds_keep_every_rule_for_hours(record_property):
 
 
 KEPT = {
-    2211: "what was paused while it waited began when its turn came",
-    2844: "a move that was accepted while its broker came back waited for it for ever",
+    2211: "a move that was paused while it waited began when its turn came",
+    2844: "a move that was accepted while its broker came back waited for ever for that broker",
     3001920: "a move that was accepted while its topic's deletion began left its legacy entry",
     3002291: "a leader that bounced while its ISR change waited led on, and acknowledged records were lost",
-    4000061: "a broker that bounced was stopped for the controlled shutdown of its life before",
-    9000390: "a move of a partition that nobody had led yet was not looked at when somebody did",
-    20031358: "a move to where an older replica lies broke a rule that did not know of it",
-    7000002: "a move that went with its topic left those waiting that were pending behind it",
-    862: "a simulated Apache controller told a leader an error that its version has no word for",
-    94100008: "moves that became pending while settings changed were looked at by the former ones, and never again",
-    388: "an Apache controller elected us, and we led the partition for ever",
+    4000061: "a broker that bounced was stopped because of the controlled shutdown before its restart",
+    9000390: "a move of a partition without a leader was not reviewed when a leader was elected",
+    20031358: "a move to a broker with an older topic's log broke a rule that did not know of such logs",
+    7000002: "a move was removed with its topic, and the moves that were pending behind it waited for ever",
+    862: "a simulated Apache controller answered a leader with an error that its version does not know",
+    94100008: "moves that became pending while settings changed were judged by the former settings, and never again",
+    388: "an Apache controller elected Shunter's node, which led the partition for ever",
     848: "an owed replica was placed and a move accepted in one write, and a rule took that for another original",
-    59: "likewise where a controller's place went to a broker",
-    95219447: "ZooKeeper refused to note the id of a controller, which was not tried again: nobody knew of it later",
-    95305225: "a broker was told at once that its ISR may not be written, and asked again without a pause",
-    95318539: "a move took a replica away before an order that named it, and a rule wanted the order taken",
+    59: "a controller's place went to a broker and a move was accepted in one write, with the same mistake of the rule",
+    95219447: "ZooKeeper refused to store a controller's id, which did not try again: its successors did not know it",
+    95305225: "a broker was refused at once because its ISR may not be written, and asked again without a pause",
+    95318539: "a move dropped a replica before an order that named it, and a rule wanted the order taken",
     95319722: "a topic grew by two requests at a time, and a rule wanted the second one refused",
     95317365: "a rollback waited for a replica that a broker had placed on a controller",
     96298406: "a partition was on a controller whose id ZooKeeper never kept, had no state, and two rules disagreed about it",
     95406523: "a cancel ended a move that waits for its deletions, and left what the legacy znode asked for beside it",
-    95378143: "a record was closed in the write of its last step, and what that dropped was forgotten",
-    95361556: "a rule knew min.insync.replicas though nobody could read the topic's configuration",
-    95346931: "a poisonous topic was refused for want of brokers, and a rule wanted another error",
-    95330161: "a topic grew with fewer replicas while nobody could read how many it was owed",
-    95320263: "a simulated Apache controller ended a leader's asking for good while its znode was garbled",
-    95310650: "nobody slept while a batch was written, for what ZooKeeper had forbidden before was due again",
+    95378143: "a record was closed in the write of its last step, and the replicas that it dropped were forgotten",
+    95361556: "a rule knew min.insync.replicas although no controller could read the topic's configuration",
+    95346931: "a poisonous topic was refused because there were too few brokers, and a rule wanted another error",
+    95330161: "a topic grew with fewer replicas while its znode of owed replicas could not be read",
+    95320263: "a simulated Apache controller made a leader stop asking for ever while its znode was garbled",
+    95310650: "the controller did not sleep while a batch was written, because a forbidden write was due again",
     95310412: "ZooKeeper forbade a topic's znode, and a rule wanted Apache's answer to a topic that could be made",
     95305435: "after a refused write a slice looked at the same few held items for ever, and never at the next",
-    96306267: "a controller of some milliseconds did not say that its id is no broker's",
+    96306267: "a controller with a term of some milliseconds did not store that its id is not a broker's",
     96311746: "a failover took a request of a former legacy znode after the present one",
-    96341988: "a topic was read while we deleted it, came back, and was made anew with fewer partitions by somebody",
-    96331516: "a broker that refused everything was refused for many things in one second, and a rule called that spinning",
-    90000561: "a LeaderAndIsr that was sent again together with the deletion after it made the deleted replica anew",
+    96341988: "a topic was read during its deletion, came back, and was created again with fewer partitions",
+    96331516: "a broker refused many different requests within a second, and a rule called that spinning",
+    90000561: "a LeaderAndIsr that was sent again together with the deletion after it made the deleted replica again",
 }
-"""Seeds that failed once, and why; what they tell is kept by unit tests too, for worlds change with the simulator."""
+"""Seeds that failed once, and why. Unit tests cover the same bugs, because worlds change with the simulator."""
 
 
 @pytest.mark.parametrize("seed", KEPT)
@@ -138,7 +138,7 @@ def test_many_worlds_take_no_more_memory_than_one(monkeypatch):
 
 
 def test_mutants_are_found_as_far_as_time_goes(record_property):
-    """The checkers are checked; all of them in the long run."""
+    """Check that the rules find deliberate bugs. The long run hunts all mutants."""
     began, hunted = time.monotonic(), 0
     quick = [mutant for mutant in EVERY_MUTANT if mutant.within <= QUICK_WITHIN]
     for mutant in sorted(quick, key=lambda mutant: (mutant.within, mutant.name)):

@@ -1,4 +1,4 @@
-"""What happens to a world from outside, by name: operators' doings and faults; and a plan of them from a seed."""
+"""Actions on a world from outside, by name: operators' actions and faults; and a plan of actions from a seed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EDGE_FAULTS = {
     "zookeeper_throttles": 2,
 }
 EDGE_WEIGHTS = {**EDGE_OPERATIONS, **EDGE_FAULTS}
-"""What the world outside does to a controller beyond dying and being slow (`edges`); drawn aside."""
+"""What the outside world does to a controller beyond dying and being slow (`edges`); drawn aside."""
 OPERATION_WEIGHTS = {
     "reassign": 22,
     "reassign_many": 5,
@@ -90,17 +90,14 @@ PACES_US = (100 * MS, 400 * MS, 400 * MS, 1_000 * MS)
 ASIDE_WEIGHTS = {"cancel_at_start": 3, "garble": 8, "auto_create": 2}
 ASIDE_OF = 7
 ASIDE: Mapping[int, Mapping[str, int]] = {1: EDGE_WEIGHTS, 3: ASIDE_WEIGHTS}
-"""What is drawn aside, by `seed % ASIDE_OF`: worlds of other seeds stay what they were when it was added.
-
-No seed that is kept in the tests is among them.
-"""
+"""Actions that are drawn aside, by `seed % ASIDE_OF`. Worlds of other seeds stay as they were before."""
 NOTHING_ASIDE: Mapping[int, Mapping[str, int]] = {}
 OPERATIONS = tuple(OPERATION_WEIGHTS)
 FAULTS = tuple(FAULT_WEIGHTS)
 
 
 class Action(NamedTuple):
-    """One thing that is done to the world. `draw` seeds whatever it chooses; `number` names it for shrinking."""
+    """One action on the world. `draw` seeds the choices that the action makes; `number` names it for shrinking."""
 
     number: int
     at_us: int
@@ -118,10 +115,10 @@ def plan_actions(
     paces_us: Sequence[int] = PACES_US,
     aside: Mapping[int, Mapping[str, int]] = NOTHING_ASIDE,
 ) -> list[Action]:
-    """Draw a plan: `steps` actions, one in a pace's time on average, faults of the given kinds alone.
+    """Draw a plan: `steps` actions, one per pace on average, with faults of the given kinds alone.
 
-    One world in eight knows no faults but operators: what they do among themselves must hold too. What has a weight of
-    0 is never drawn here, but `aside`, by a PRNG of its own.
+    One world in eight has operators and no faults: the rules must also hold for what operators alone do. An action with
+    a weight of 0 is never drawn here, only `aside`, by a PRNG of its own.
     """
     random = Random(f"plan {seed}")
     allowed = [fault for fault in breakages if fault in faults] if seed % 8 else []

@@ -1,4 +1,4 @@
-"""A simulated broker's AlterPartition requests: one in flight, with all that waits, and what an answer's errors mean.
+"""A simulated broker's AlterPartition requests: one in flight, with all waiting proposals, and how errors are handled.
 
 Source: Apache Kafka, `AlterPartitionManager` and `Partition.handleAlterPartitionError`, whose lists of errors grew with
 the request's versions: 0 (2.7), 1 (3.2), 2 (3.3), 3 (3.5).
@@ -29,7 +29,7 @@ GIVEN_UP: dict[int, int] = {
     ErrorCode.UNKNOWN_TOPIC_ID: 2,
     ErrorCode.NEW_LEADER_ELECTED: 2,
 }
-"""Errors after which it keeps what it proposed, and waits for new metadata. After any other it asks again at once."""
+"""Errors after which a leader keeps its proposed ISR and waits for new metadata. After any other it retries at once."""
 
 
 class AlteringBroker(Protocol):
@@ -45,7 +45,7 @@ class AlteringBroker(Protocol):
 
     @property
     def world(self) -> Surroundings:
-        """Where it lives."""
+        """The world that the broker lives in."""
         ...
 
     @property
@@ -58,22 +58,22 @@ class AlteringBroker(Protocol):
         ...
 
     def after_progress(self, replica: Replica) -> None:
-        """What a leader does when its ISR has changed."""
+        """React as a leader whose ISR has changed."""
         ...
 
 
 class Alterations:
-    """One broker's, in one life of its process."""
+    """The AlterPartition requests of one broker, during one run of its process."""
 
     def __init__(self, broker: AlteringBroker) -> None:
-        """Begin with nothing to ask for."""
+        """Begin with no proposals."""
         self._broker = broker
         self.unsent: dict[TopicPartition, None] = {}
         self._altering = 0
         self._request = 0
 
     def send(self) -> None:
-        """Send all that waits, one request at a time (AlterPartitionManager)."""
+        """Send all waiting proposals, one request at a time (AlterPartitionManager)."""
         if not self.unsent or self._altering or self._broker.epoch < 0 or self._broker.controller is None:
             return
         proposals = []
@@ -98,7 +98,7 @@ class Alterations:
             self._altered(number, incarnation, proposals, None)
 
     def _altered(self, number: int, incarnation: int, proposals: list[Any], answer: SimpleNamespace | None) -> None:
-        """Take an AlterPartition answer; None: nobody answered, ask again."""
+        """Take an AlterPartition answer; None: no answer came, ask again."""
         if not self._broker.running or self._broker.incarnation != incarnation or self._altering != number:
             return
         self._altering = 0

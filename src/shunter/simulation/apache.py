@@ -1,7 +1,7 @@
 """An Apache-like controller that lives in a broker: it takes over, elects, finishes steps, cancels, supersedes, deletes.
 
 It knows what Apache 3.9 knows: topics' adding and removing replicas and the legacy znode, and nothing of Shunter's own
-records. Each decision and its write are one event here: it is a neighbour, not what is tested.
+records. Each decision and its write are one event here, because this controller is not the one under test.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from shunter.wire.alter_partition import AlterPartitionResult, IsrResult, TopicI
 LOOK_US = (100 * MS, 400 * MS)
 
 INELIGIBLE_SINCE = 2
-"""The version of AlterPartition from which a broker knows INELIGIBLE_REPLICA; older ones are told another error."""
+"""The first version of AlterPartition that knows INELIGIBLE_REPLICA; in older versions another error is answered."""
 
 
 class ApachesWorld(Surroundings, Protocol):
@@ -61,15 +61,15 @@ class ApachesWorld(Surroundings, Protocol):
         ...
 
     def forget_asked_factor(self, tp: TopicPartition) -> None:
-        """Somebody moves it: how many replicas it was asked to have counts no more."""
+        """A partition is reassigned: its topic's initial replication factor is not expected of it any longer."""
         ...
 
 
 class ApacheController:
-    """Whichever broker is the controller, if one is."""
+    """Apache's controller, on whichever broker is elected, if one is."""
 
     def __init__(self, world: ApachesWorld) -> None:
-        """Begin as nobody."""
+        """Begin without a broker as controller."""
         self.world = world
         self.loop = ProcessLoop(world.scheduler, "apache", world.process_failed)  # type: ignore[abstract]
         self.host: BrokerId = -1
@@ -78,13 +78,13 @@ class ApacheController:
         self.allowed = world.shape.apache_contends
         self._channels: SimulatedChannels | None = None
         self._known: dict[BrokerId, int] = {}
+        """Broker epochs as of the last look: they go into its requests, and its channels are for these brokers."""
         self._request = 0
-        """Epochs as of the last look: what it decides by, and what its channels are for."""
         self._deletions: dict[str, set[BrokerId]] = {}
         self._asked: dict[int, tuple[str, BrokerId]] = {}
         world.scheduler.after(world.scheduler.between(*LOOK_US), self._look)
 
-    # ---- being it
+    # ---- election
 
     @property
     def active(self) -> bool:
@@ -103,7 +103,7 @@ class ApacheController:
             self._retire()
 
     def take_over(self, *, force: bool = False) -> bool:
-        """Let a broker take `/controller`; by force only where an operator deletes it first."""
+        """Let a broker take `/controller`; with `force`, an operator deletes the znode first."""
         tree = self.world.tree
         candidates = [
             broker for broker in self.world.brokers.values() if broker.accepting and broker.zookeeper_reachable
@@ -159,7 +159,7 @@ class ApacheController:
         elif self.allowed and self.world.tree.get(znodes.CONTROLLER) is None and self.world.scheduler.chance(0.3):
             self.take_over()
 
-    # ---- what it does in one look
+    # ---- one look at the cluster
 
     def _act(self) -> None:
         truth = self.world.truth
@@ -226,7 +226,7 @@ class ApacheController:
     def _take_legacy(self) -> None:
         truth = self.world.truth
         if znodes.LEGACY_REASSIGNMENTS in truth.garbled:
-            self._commit([Remove(znodes.LEGACY_REASSIGNMENTS)])  # What it can't parse it deletes.
+            self._commit([Remove(znodes.LEGACY_REASSIGNMENTS)])  # Apache deletes a document that it can't parse.
         if truth.legacy is None:
             return
         if truth.legacy.originals:
@@ -256,10 +256,10 @@ class ApacheController:
             ]
         )
 
-    # ---- what it is asked
+    # ---- requests
 
     def reassign(self, tp: TopicPartition, target: Replicas) -> bool:
-        """RPC 45 with replicas, as shipped: all at once; a second one supersedes the first."""
+        """RPC 45 with replicas, as in Apache's releases: all at once; a second request supersedes the first."""
         truth = self.world.truth
         assignment, state = truth.assignment(tp), truth.states.get(tp)
         if assignment is None or state is None or tp.topic in truth.deleting or not set(target) <= set(truth.brokers):
@@ -309,7 +309,7 @@ class ApacheController:
         if state is None or tp.topic in truth.deleting:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         elif znodes.state(tp.topic, tp.partition) in truth.garbled:
-            # Kinder than Apache as well: its answer ends the asking for good, also when the znode is put right.
+            # Kinder than Apache: after Apache's answer the leader never asks again, even once the znode is repaired.
             error = ErrorCode.UNKNOWN_SERVER_ERROR
         elif proposal.leader_epoch < state.leader_epoch:
             error = ErrorCode.FENCED_LEADER_EPOCH
@@ -318,7 +318,7 @@ class ApacheController:
         elif proposal.partition_epoch != state.partition_epoch or state.leader != broker:
             error = ErrorCode.INVALID_UPDATE_VERSION
             if proposal.leader_epoch == state.leader_epoch:
-                # Kinder than Apache, under which such a leader never asks again: no controller could make that good.
+                # Kinder than Apache: there such a leader never asks again, and no controller could repair that.
                 self._write(tp, _led(state, state.leader, state.isr), None, ())
         elif not set(isr) <= set(truth.brokers):
             known = self.world.shape.alter_version >= INELIGIBLE_SINCE
@@ -331,11 +331,11 @@ class ApacheController:
         return state
 
     def controlled_shutdown(self, broker: BrokerId, told: Callable[[SimpleNamespace], None]) -> None:
-        """ControlledShutdown: it is not relieved, and will die as leader (the worst that Apache may do)."""
+        """ControlledShutdown: the broker keeps its leaderships, and stops as leader (the worst that Apache may do)."""
         error = ErrorCode.NONE if self.active else ErrorCode.NOT_CONTROLLER
         told(SimpleNamespace(error_code=error, remaining_partitions=[broker]))
 
-    # ---- topics that go
+    # ---- topic deletion
 
     def _delete_topics(self) -> None:
         truth = self.world.truth
@@ -378,7 +378,7 @@ class ApacheController:
             if asked is not None and event.error is ErrorCode.NONE and not event.partition_errors:
                 self._deletions.setdefault(asked[0], set()).add(asked[1])
 
-    # ---- writing and telling
+    # ---- writes, and requests to brokers
 
     def _commit(self, operations: list[Operation]) -> bool:
         epoch = self.world.tree.get(znodes.CONTROLLER_EPOCH)

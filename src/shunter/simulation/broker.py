@@ -35,7 +35,7 @@ DIRECTORIES = 2
 FETCH_US = (30 * MS, 60 * MS)
 TICK_US = 500 * MS
 LEAVE_US = 8 * SECOND
-"""After this a broker that leaves goes, whatever the controller says or does not say."""
+"""How long a broker that leaves waits for the controller; then it stops whatever the controller answers."""
 CONTROL_US = (MS // 5, 2 * MS)
 _NO_ERRORS: Mapping[TopicPartition, ErrorCode] = {}
 
@@ -54,7 +54,7 @@ class BrokersWorld(Surroundings, Protocol):
         ...
 
     def rack(self, broker: BrokerId) -> str | None:
-        """Where a broker stands when it registers next."""
+        """The rack that a broker gives at its next registration."""
         ...
 
     def min_isr(self, topic: str) -> int:
@@ -80,12 +80,12 @@ class BrokersWorld(Surroundings, Protocol):
         ...
 
     def controlled_shutdown(self, broker: SimulatedBroker, epoch: int, answered: Callable[[int | None], None]) -> None:
-        """Carry a ControlledShutdown to the controller, and the count of what is still led back."""
+        """Carry a ControlledShutdown to the controller, and back the number of partitions that the broker leads."""
         ...
 
 
 class SimulatedBroker:
-    """One broker id. `disk` outlives its process, everything else does not."""
+    """One broker id. `disk` outlives the broker's process; everything else does not."""
 
     def __init__(self, world: BrokersWorld, broker_id: BrokerId) -> None:
         """Begin stopped, with empty disks."""
@@ -96,22 +96,22 @@ class SimulatedBroker:
         self.failed_directories: set[int] = set()
         self.session = 0
         self.epoch = -1
-        """Of its present registration; -1 while it has none."""
+        """The broker epoch of its present registration; -1 while it has none."""
         self.fence = -1
-        """The last epoch that this process has got: what older requests are measured by."""
+        """The last broker epoch that this process got. Requests with an older one are refused."""
         self.incarnation = 0
         self.running = False
         self.paused = False
         self.leaving = False
         self.answered_error = False
-        """Whether its process has answered a LeaderAndIsr with an error as a whole."""
+        """Whether its process has answered a whole control request with an error."""
         self.zookeeper_reachable = True
         self.registered_us = 0
         self.port = 9000 + broker_id
         self.rack: str | None = None
-        """As it is registered."""
+        """The rack of its present registration."""
         self.refuses_with: dict[type, ErrorCode] = {}
-        """What it answers instead of carrying out a kind of control request."""
+        """By kind of control request: the error that it answers instead of carrying the request out."""
         self._expiry: Timer | None = None
         self._forget_everything()
 
@@ -121,7 +121,7 @@ class SimulatedBroker:
         self.controller: str | None = None
         self.alive: frozenset[BrokerId] = frozenset()
         self.live: dict[BrokerId, Broker] = {}
-        """Who is alive, as it was told: what it places topics on, and what clients are told."""
+        """The live brokers by the last UpdateMetadata: it places topics on these, and reports them to clients."""
         self.metadata: dict[TopicPartition, LeaderAndIsr] = {}
         self._control: deque[tuple[DecidedRequest, Answered]] = deque()
         self._handling = False
@@ -129,7 +129,7 @@ class SimulatedBroker:
         self.alterations = Alterations(self)
 
     def topic_id(self, tp: TopicPartition) -> UUID | None:
-        """The id of a partition's topic as this broker has it, which may be an older topic's."""
+        """The topic id in this broker's log of a partition, which may be an older topic's."""
         replica = self.replicas.get(tp)
         return None if replica is None else replica.log.topic_id
 
@@ -141,11 +141,11 @@ class SimulatedBroker:
 
     @property
     def accepting(self) -> bool:
-        """Whether it takes connections: for a moment after it registered it does not."""
+        """Whether it takes connections. For a moment after its registration it does not."""
         return self.running and not self.paused and self.epoch >= 0 and self.scheduler.now_us >= self.registered_us
 
     def start(self) -> None:
-        """Start the process; it registers as soon as no older registration is in the way."""
+        """Start the process. It registers as soon as its older registration is gone."""
         if self.running:
             return
         if self.world.poisoned():
@@ -184,7 +184,7 @@ class SimulatedBroker:
         return encode_broker(Broker(self.id, 0, endpoints, self.rack), timestamp_ms=0)
 
     def move_endpoint(self, port: int) -> bool:
-        """Its listeners are configured anew while it runs: `KafkaZkClient.updateBrokerInfo` sets the znode's data."""
+        """Reconfigure its listeners while it runs: `KafkaZkClient.updateBrokerInfo` sets the znode's data."""
         path = znodes.broker(self.id)
         if self.epoch < 0 or not self.zookeeper_reachable or path in self.world.truth.garbled:
             return False
@@ -211,13 +211,13 @@ class SimulatedBroker:
         self.world.tree.close_session(self.session)
 
     def pause(self) -> None:
-        """Stand still (a long garbage collection)."""
+        """Pause the process (a long garbage collection)."""
         if self.running and not self.paused:
             self.paused = True
             self._silent()
 
     def resume(self) -> None:
-        """Go on as if nothing had been."""
+        """Resume the process."""
         if self.running and self.paused:
             self.paused = False
             self._heard()
@@ -241,7 +241,7 @@ class SimulatedBroker:
         if not self.running or self.paused or not self.zookeeper_reachable:
             return
         if self.epoch < 0:
-            return  # What lives may be the session of the process before.
+            return  # The live session may be that of the previous process.
         if self.session in self.world.tree.sessions:
             self._cancel_expiry()
         else:
@@ -266,7 +266,7 @@ class SimulatedBroker:
             self._expiry.cancel()
             self._expiry = None
 
-    # ---- control requests, one after another
+    # ---- control requests, one at a time
 
     def take_control_request(self, decided: DecidedRequest, answered: Answered) -> None:
         """Queue a control request."""
@@ -336,7 +336,7 @@ class SimulatedBroker:
         self.alterations.send()
 
     def _leader_and_isr(self, request: SendLeaderAndIsr) -> tuple[ErrorCode, Mapping[TopicPartition, ErrorCode]]:
-        """Take up roles; a log whose topic's configuration can't be read ends the request where it stands."""
+        """Change roles. A new log whose topic's configuration can't be read ends the request there."""
         errors: dict[TopicPartition, ErrorCode] = {}
         for topic in request.topics:
             for number, state in topic.partitions:
@@ -386,7 +386,7 @@ class SimulatedBroker:
         return ErrorCode.NONE
 
     def _log_for(self, tp: TopicPartition, topic_id: Any, *, new: bool) -> Log | ErrorCode:
-        """Find the log or make it; with a failed directory about, only a new replica is made elsewhere."""
+        """Find the log or make it. While a log dir is failed, only a replica marked as new gets a log in another."""
         log = self.disk.get(tp)
         if log is not None and log.directory not in self.failed_directories:
             if log.topic_id is not None and topic_id is not None and log.topic_id != topic_id:
@@ -469,7 +469,7 @@ class SimulatedBroker:
             answer = ours.serve_fetch(follower.id, offset, last_epoch, leader_epoch, now_us)
             if answer.error:
                 continue
-            if answer.tells(replica.log.high_watermark):  # An empty answer is one event saved.
+            if answer.tells(replica.log.high_watermark):  # Leaving out an empty answer saves an event.
                 answers.append((replica, offset, leader_epoch, answer))
             if answer.moved:
                 self.after_progress(ours)
@@ -478,7 +478,7 @@ class SimulatedBroker:
             self.scheduler.after(delay, follower.take_fetched, answers, theirs)
 
     def take_fetched(self, answers: list[tuple[Replica, int, int, FetchAnswer]], incarnation: int) -> None:
-        """Take a fetch's answer, where it is still what was asked for."""
+        """Take a fetch's answer, for the replicas that are still in the state in which they asked."""
         if not self.running or self.paused or self.incarnation != incarnation:
             return
         for replica, offset, leader_epoch, answer in answers:
@@ -491,7 +491,7 @@ class SimulatedBroker:
                 replica.take_fetched(answer)
 
     def produce(self, tp: TopicPartition, value: int) -> bool:
-        """An acks=all producer writes; whether it was taken in."""
+        """Append a record of a producer with acks=all; returns whether the leader appended it."""
         replica = self.replicas.get(tp)
         if not self.accepting or replica is None or replica.role is not Role.LEADER:
             return False
@@ -501,7 +501,7 @@ class SimulatedBroker:
         return True
 
     def after_progress(self, replica: Replica, *, shrink: bool = False) -> None:
-        """A replica that leads may have got further: raise its high watermark, tell producers, ask for another ISR."""
+        """After progress of a leading replica: raise its high watermark, acknowledge records, propose another ISR."""
         if replica.role is not Role.LEADER:
             return
         now_us = self.scheduler.now_us
@@ -533,7 +533,7 @@ class SimulatedBroker:
     # ---- leaving, and failing disks
 
     def leave(self) -> None:
-        """Controlled shutdown: ask to be relieved, up to three times, then stop."""
+        """Controlled shutdown: ask the controller to move leaderships away, up to three times, then stop."""
         if self.running and not self.leaving:
             self.leaving = True
             self.scheduler.after(LEAVE_US, self._leave, 0, self.incarnation)

@@ -1,4 +1,4 @@
-"""Rules about cancels and pauses that come while what they are about still waits in the controller's queue."""
+"""Rules about cancels and pauses that arrive while the move that they name still waits in the controller's queue."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Seen = Mapping[TopicPartition, tuple[ReplicaAssignment, int]]
 
 @dataclass(slots=True, eq=False)
 class ObservedRequest:
-    """One request to one life of a controller process; `cancelled` names what was cancelled after it was asked."""
+    """One request to one run of a controller process; `cancelled` has the partitions that were cancelled after it."""
 
     who: tuple[str, int]
     targets: Mapping[TopicPartition, Replicas]
@@ -30,27 +30,27 @@ class ObservedRequest:
 
 
 class CancelRules:
-    """Follows requests from the asking to the answer, in the order in which one process got them."""
+    """Follows requests from their arrival to the answer, in the order in which one process got them."""
 
     def __init__(self, safety: History) -> None:
-        """Begin with nothing asked."""
+        """Begin without requests."""
         self._safety = safety
         self._open: list[ObservedRequest] = []
         self._void: dict[TopicPartition, ObservedRequest] = {}
         self._held: dict[TopicPartition, ObservedRequest] = {}
-        """Paused while it waited, and not resumed since."""
+        """Requests by partition whose move was paused while it waited, and not resumed since."""
         self._resumes = 0
-        """How often somebody has asked to resume: who asks for that while a pause is under way takes it back."""
+        """How many requests to resume there were. A resume that arrives during a pause request revokes the pause."""
         self._named: Counter[tuple[TopicPartition, Replicas]] = Counter()
 
     def named(self, tp: TopicPartition, target: Replicas) -> None:
-        """Somebody asks for a target, by whatever way: from now on a move there is wanted again."""
+        """A target is asked for, by any way: from now on a move to it is wanted again."""
         self._named[tp, target] += 1
         self._void.pop(tp, None)
         self._held.pop(tp, None)
 
     def submitted(self, who: tuple[str, int], event: ReassignmentsSubmitted) -> Asked:
-        """A request is on its way; returns what its answer is to be handed to."""
+        """Register a request that was sent; returns the callback for its answer."""
         covered = self._covered(who, event, pauses=False)
         paused = self._covered(who, event, pauses=True)
         for request, tp in covered:
@@ -83,7 +83,7 @@ class CancelRules:
     def _covered(
         self, who: tuple[str, int], event: ReassignmentsSubmitted, *, pauses: bool
     ) -> list[tuple[ObservedRequest, TopicPartition]]:
-        """What the same process was asked for before and has not answered, and is cancelled (or paused) now."""
+        """Earlier unanswered requests to the same process, with the partitions that are cancelled or paused now."""
         modes = {
             change.tp: change.intervention or event.intervention for change in event.changes if not change.replicas
         }
@@ -110,7 +110,7 @@ class CancelRules:
         errors = {tp: error for tp, error, _ in reply.partitions}
         idle = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
         for request, tp in covered:
-            # Of what did not move, a cancel of everything does not tell.
+            # The reply to a cancel of everything leaves out partitions that did not move.
             done = errors.get(tp, idle) in (ErrorCode.NONE, idle)
             if done and not request.answered and self._named[tp, request.targets[tp]] == 1:
                 self._void[tp] = request
@@ -121,7 +121,7 @@ class CancelRules:
                 self._safety.violate("a cancel is for what came before it", told)
 
     def _moving(self, name: str, event: ReassignmentsSubmitted) -> Seen:
-        """What a process knows to be in motion, of what a cancel of everything or of whole topics is for."""
+        """Partitions that a process knows to be in motion and that a cancel of everything or of whole topics covers."""
         if event.intervention in (Intervention.PAUSE, Intervention.RESUME):
             return {}
         return {
@@ -134,7 +134,7 @@ class CancelRules:
         }
 
     def _left_out(self, name: str, moving: Seen, reply: PartitionResultsReply) -> None:
-        """A cancel of everything that moves reaches what a start-up has not looked at yet, whoever began it.
+        """A cancel of everything also covers moves that a start-up has not looked at yet, whichever process began them.
 
         Source: issue, "cancel"; design, "what came before a cancel goes with it".
         """
@@ -150,7 +150,7 @@ class CancelRules:
                 self._safety.violate("a cancel of everything leaves nothing out", told)
 
     def _paused(self, covered: list[tuple[ObservedRequest, TopicPartition]], reply: PartitionResultsReply) -> None:
-        """A pause is for everything that was asked for before it: what waits does not begin.
+        """A pause covers everything that was asked for before it: a move that waits does not begin.
 
         Source: docs/decisions/0112-pausing-what-waits.md.
         """
@@ -161,7 +161,7 @@ class CancelRules:
                 self._held[tp] = request
 
     def committed(self, touched: Touched, writer: str) -> None:
-        """A controller's transaction: what a confirmed cancel or pause has overtaken does not begin."""
+        """Check a controller's transaction: no move begins that a confirmed cancel or pause has overtaken."""
         for tp, (_, after) in touched.records.items():
             held = self._held.get(tp)
             if held is None or held.who[0] != writer or after is None or after.target != held.targets[tp]:

@@ -1,7 +1,8 @@
-"""A controller's ways to the simulated brokers: as `drivers.channels`, without bytes and sockets.
+"""A controller's channels to the simulated brokers: as `drivers.channels`, without bytes and sockets.
 
-The order of requests, what supersedes what, how many are sent ahead, what is sent again after a lost connection and
-what is thrown away with a bounced broker are the driver's own (`drivers.backlog`) or follow it line by line.
+The order of requests, which request supersedes which, how many are sent ahead, what is sent again after a lost
+connection and what is discarded with a bounced broker are the driver's own code (`drivers.backlog`) or follow it line
+by line.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ RETRY_US = 150 * MS
 
 
 class Body:
-    """A request in the place of its bytes; the backlog looks at nothing else."""
+    """A request in place of its bytes. The backlog never looks into it."""
 
     __slots__ = ("request",)
 
@@ -37,7 +38,7 @@ class Body:
 
 
 class DecidedRequest(NamedTuple):
-    """A request as it was decided: by whom, and which life of the broker the decider knew."""
+    """A request as it was decided: by which controller, and with the broker epoch that the controller knew."""
 
     request: Any
     sender: str
@@ -61,12 +62,12 @@ class ControlledBroker(Protocol):
         ...
 
     def take_control_request(self, decided: DecidedRequest, answered: Answered) -> None:
-        """Queue a control request; answered when it was handled."""
+        """Queue a control request; `answered` is called when the broker has handled it."""
         ...
 
 
 class Observer(Protocol):
-    """Who looks at what is handed to the channels."""
+    """Gets a call for each request that is handed to the channels."""
 
     def request_handed_out(self, sender: str, request: Request) -> None:
         """A request was handed to its channel."""
@@ -90,7 +91,7 @@ class SimulatedChannels:
         """Begin without connections.
 
         Args:
-            looks_us_up: says of a broker what its ApiVersions say; None: it is not asked for them.
+            looks_us_up: whether a broker looks the controller up in ZooKeeper, by its ApiVersions; None: not asked.
         """
         self.name = name
         self.scheduler = scheduler
@@ -125,13 +126,13 @@ class SimulatedChannels:
             channel.lost()
 
     def swallow(self, broker: BrokerId) -> None:
-        """The connection to a broker lets nothing through any more, and nobody is told."""
+        """The connection to a broker stops to carry anything, and neither end is notified."""
         channel = self.channels.get(broker)
         if channel is not None:
             channel.swallow()
 
     def close(self) -> None:
-        """Our process is no more."""
+        """Retire all channels: the controller's process has ended."""
         for channel in self.channels.values():
             channel.retire()
         self.channels.clear()
@@ -151,7 +152,7 @@ class SimulatedChannels:
 
 
 class Channel:
-    """One broker in one of its lives."""
+    """The channel to one broker during one registration."""
 
     def __init__(self, broker: Broker, owner: SimulatedChannels) -> None:
         """Begin to connect."""
@@ -173,11 +174,11 @@ class Channel:
         self._pump()
 
     def length(self) -> int:
-        """How much waits."""
+        """How many requests wait or are in flight."""
         return len(self._backlog) + len(self._flying)
 
     def retire(self) -> None:
-        """Throw everything away."""
+        """Discard everything that waits, and cut the connection."""
         self._retired = True
         self._backlog.clear()
         self._flying.clear()
@@ -196,7 +197,7 @@ class Channel:
         self._owner.scheduler.after(RETRY_US, self._open)
 
     def _wait_for_it(self) -> None:
-        """There is no connection: tell so if there is none for a while."""
+        """Report the broker as unreachable unless there is a connection within `GONE_AFTER_SECONDS`."""
         self._forget_patience()
         self._patience = self._owner.scheduler.after(int(GONE_AFTER_SECONDS * SECOND), self._tell_reachable, False)
 
@@ -213,7 +214,7 @@ class Channel:
             self._owner.loop.deliver(self._owner.post, told)
 
     def _time(self, up: Link) -> None:
-        """Give the connection up when the oldest request on it has no answer in time."""
+        """Drop the connection when its oldest request has no answer in time."""
         if self._up is not up:
             return
         now_s = self._owner.scheduler.now_us / SECOND
@@ -224,7 +225,7 @@ class Channel:
             self._owner.scheduler.after(int((REQUEST_SECONDS - waited_s) * SECOND) + 1, self._time, up)
 
     def swallow(self) -> None:
-        """What is under way, and all that follows on this connection, is lost in silence."""
+        """Silently lose what is under way on this connection, and all that is sent on it later."""
         if self._up is not None and self._down is not None:
             self._up.close()
             self._down.close()
@@ -265,7 +266,7 @@ class Channel:
     def _arrived(self, decided: DecidedRequest, entry: QueuedRequest, down: Link, incarnation: int) -> None:
         broker = self._owner.world[self.broker.id]
         if not broker.accepting or broker.incarnation != incarnation:
-            self.lost()  # The process at the other end is gone, and its sockets with it.
+            self.lost()  # The process at the other end has ended, and its sockets are closed.
             return
 
         def answered(error: ErrorCode, errors: Mapping[TopicPartition, ErrorCode]) -> None:

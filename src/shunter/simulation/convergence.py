@@ -1,4 +1,4 @@
-"""Phase two: what has to be true once nothing fails any more, and a sentence for each thing that is not yet."""
+"""Phase two: what has to be true once nothing fails any longer, and a sentence for each thing that is not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def find_unfinished(world: World) -> list[str]:
-    """Say what is not done yet; empty when the world has converged.
+    """List what is not done yet; empty when the world has converged.
 
     Invariants: brokers converge to ZooKeeper's truth; a finished move leaves no open record; deletions owed by dead
     brokers are done when the brokers are back. Source: issue; etcd's and Kafka's simulations, "phase two: heal and
@@ -51,7 +51,7 @@ def _brokers(world: World) -> list[str]:
 
 
 def _registrations(world: World) -> list[str]:
-    """Nobody is registered but brokers, and the controller where a broker looks it up in ZooKeeper.
+    """Only brokers are registered, and the controller if some broker looks it up in ZooKeeper.
 
     Source: docs/decisions/0025-ourselves.md.
     """
@@ -68,7 +68,7 @@ def _moves(world: World, process: ShunterProcess) -> list[str]:
     barred = {tp for tp in truth.records if _barred(world, tp)}
     for tp, record in truth.records.items():
         if tp in barred or (barred and record.phase is Phase.PENDING):
-            # What is pending may be so behind one that can't end.
+            # A pending move may wait behind one that can't end.
             world.coverage.count("neighbour", "barred by an older log")
             continue
         waiting = process.machine.state.waiting.get(tp)
@@ -78,7 +78,7 @@ def _moves(world: World, process: ShunterProcess) -> list[str]:
         told.append(f"the legacy znode names {sorted(truth.legacy.targets)}")
     told += [f"{name} has not been taken over" for name in truth.requests]
     for broker, owed in truth.owed.items():
-        # Its leader epochs may be greater than those of the topic that has its name now: refused until a restart.
+        # The older log's leader epoch may be greater than the present topic's. The deletion is refused until a restart.
         left = [tp for tp, _ in owed.partitions if not _has_an_older_log(world, broker, tp)]
         if left:
             told.append(f"broker {broker} owes {left}")
@@ -107,9 +107,10 @@ def _partitions(world: World) -> list[str]:
 
 
 def _kept(world: World, tp: TopicPartition) -> bool:
-    """Whether nobody is in a partition's ISR but a controller, whom an Apache controller has elected.
+    """Whether a partition's ISR has no broker, only a controller that an Apache controller has elected as leader.
 
-    Nobody has its records, and only an operator may say so ("assignment-kept"). Source: docs/decisions/0026-owed-replicas.md.
+    No broker has the partition's records, and only an operator may declare them lost ("assignment-kept"). Source:
+    docs/decisions/0026-owed-replicas.md.
     """
     state = world.truth.states.get(tp)
     return state is not None and bool(world.apache.terms) and world.brokers.keys().isdisjoint(state.isr)
@@ -118,21 +119,22 @@ def _kept(world: World, tp: TopicPartition) -> bool:
 def _on_nobody_known(world: World, replicas: Iterable[BrokerId]) -> bool:
     """Whether some of these replicas are on a former controller whose id ZooKeeper never kept.
 
-    Its successor takes it for a broker that is down. Source: docs/decisions/0026-owed-replicas.md, "What it costs".
+    The next controller takes that id for a broker that is down. Source: docs/decisions/0026-owed-replicas.md, "What it
+    costs".
     """
     unmarked = (each for each in world.unmarked.intersection(replicas) if each != world.truth.controller)
     return any(world.tree.get(znodes.controller_id(each)) is None for each in unmarked)
 
 
 def _barred(world: World, tp: TopicPartition) -> bool:
-    """Whether a broker can't take a partition up.
+    """Whether a partition can never be completed on all its brokers.
 
-    It has a controller's id alone; or one of its replicas is on a controller that nobody knows for one; or an older
-    topic's log is in the way.
+    Only a controller's id is in its ISR; or one of its replicas is on a former controller that is not known as one; or
+    an older topic's log is in the way.
 
-    An Apache controller that deletes a topic does not know of replicas that a move of ours has dropped and that wait to
-    be deleted; who makes the topic anew may place it there. Brokers refuse that for ever (KAFKA-14616), and StopReplica
-    names no topic id: nobody can tell them to delete the one log and not the other.
+    An Apache controller that deletes a topic does not know of replicas that Shunter's move has dropped and that wait
+    for deletion. A new topic of the same name may be placed on their brokers. Brokers refuse that for ever
+    (KAFKA-14616), and StopReplica has no topic id, so no request can delete the one log and not the other.
     """
     assignment = world.truth.assignment(tp)
     if _kept(world, tp) or (assignment is not None and _on_nobody_known(world, assignment.replicas)):
@@ -141,7 +143,7 @@ def _barred(world: World, tp: TopicPartition) -> bool:
 
 
 def _undeletable(world: World, name: str) -> bool:
-    """Whether a topic's deletion waits for a former controller that nobody knows for one."""
+    """Whether a topic's deletion waits for a former controller that is not known as one."""
     topic = world.truth.topics.get(name)
     return topic is not None and any(_on_nobody_known(world, each.replicas) for each in topic.assignments.values())
 
@@ -200,7 +202,7 @@ def _hosted(world: World, broker: SimulatedBroker) -> list[str]:
 
 
 def _placed(world: World, broker: SimulatedBroker) -> list[str]:
-    """Who can be reached where, and whether brokers' own topics have what was asked for.
+    """Check what a broker knows of others' ports and racks, and the replication factors of topics that brokers made.
 
     Source: `KafkaController.onBrokerUpdate`; issue, "a topic never gets fewer replicas than were asked for".
     """
@@ -250,7 +252,7 @@ def _controller_state(world: World, process: ShunterProcess) -> list[str]:
         if known is None or known.assignment != truth.assignment(tp):
             told.append(f"the controller believes {known} of {tp}, the truth is {truth.assignment(tp)}")
         elif _who_leads(known.leadership) != _who_leads(state):
-            # That each partition has a state is the rule of `_partitions`, which knows which ones can't have one.
+            # `_partitions` checks that each partition has a state, and knows which partitions can't have one.
             told.append(f"the controller believes {known.leadership} of {tp}, the truth is {state}")
     if dict(machine.state.reassignments) != truth.records:
         told.append("the controller's moves are not those of ZooKeeper")
@@ -264,7 +266,7 @@ def _controller_state(world: World, process: ShunterProcess) -> list[str]:
 
 
 def _remembered(process: ShunterProcess) -> list[str]:
-    """Memory stays bounded: nothing is kept of partitions and moves that are gone. Source: issue; TIGER_STYLE."""
+    """Memory stays bounded: nothing is kept about partitions and moves that are gone. Source: issue; TIGER_STYLE."""
     intake, state, outbox = process.machine.intake, process.machine.state, process.machine.outbox
     kept: dict[str, Iterable[TopicPartition]] = {
         "waiting": (tp for tp in state.waiting if tp not in state.reassignments),

@@ -1,4 +1,4 @@
-"""What happened in the worlds that were run, counted; and what never did."""
+"""Counts of what happened in the worlds that were run, and what never happened."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TRANSITIONS = (
     "dropping -> closed",
     "dropping -> moving",
 )
-"""Transitions of a move's durable record that are expected to be seen."""
+"""Transitions of a move's durable record that have to occur."""
 
 EXPECTED: dict[str, tuple[str, ...]] = {
     "fault": FAULTS,

@@ -1,6 +1,6 @@
-"""Rules about what comes from outside and what is told to it: announcements, refusals, configurations.
+"""Rules about what enters and leaves the controller: announcements, refusals, configurations.
 
-Each holds the controller to what real brokers, tools and ZooKeeper rely on, and not to what it believes of them.
+Each rule checks what real brokers, tools and ZooKeeper rely on, independent of what the controller believes of them.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from shunter.simulation.scheduler import SECOND
 from shunter.simulation.zookeeper_tree import Transaction
 
 SINCE_VERSION_2 = {100: "UNKNOWN_TOPIC_ID", 107: "INELIGIBLE_REPLICA", 108: "NEW_LEADER_ELECTED"}
-"""Errors that leaders before 3.3 don't know: they ask again at once, and for ever."""
+"""Errors that leaders before 3.3 don't know: after such an error they ask again at once, for ever."""
 
 
 REFUSED_PER_SECOND = 100
-"""Whoever tries again at once is refused several hundred times. A broker that refuses everything, while brokers come and go
-and moves are under way, was refused 41 times in a second, each time something else (seed 96331516)."""
+"""A sender that retries at once is refused several hundred times a second. A broker that refused everything, while
+brokers came and went and moves were under way, refused 41 different requests in a second (seed 96331516)."""
 TOPIC, STATE = 4, 7
-"""Parts of the paths of topics and of states."""
+"""How many parts the paths of topics and of states have."""
 
 
 class EdgeRules:
-    """Looks at transactions, at what brokers refuse, and at what callers are told."""
+    """Looks at transactions, at brokers' refusals, and at answers to callers."""
 
     def __init__(self, world: ObservedWorld) -> None:
         """Begin with nothing seen."""
         self.world = world
         self._placed: dict[tuple[TopicPartition, UUID | None, BrokerId], tuple[int, int]] = {}
-        """In which controller epoch a broker was given a replica, and of which life of it the controller knew."""
+        """For each replica: the controller epoch that placed it, and the broker epoch that the controller knew."""
         self._refusals: dict[str, deque[int]] = {}
 
     def violate(self, rule: str, told: str) -> None:
@@ -62,7 +62,7 @@ class EdgeRules:
                 self.violate("what is written can be started with", f"{writer} wrote {after} to {change.path}")
 
     def placed(self, transaction: Transaction) -> None:
-        """Remember in whose term a broker was given a replica, once `Truth` has followed the transaction."""
+        """Remember the controller epoch in which a replica was placed, once `Truth` has followed the transaction."""
         truth, known = self.world.truth, self.world.epochs_known_to(self.world.owner_of(transaction.session))
         for change in transaction.changes:
             parts = change.path.split("/")
@@ -83,26 +83,26 @@ class EdgeRules:
                         (tp, topic.topic_id, broker), (truth.controller_epoch, known.get(broker, -1))
                     )
 
-    # ---- what brokers refuse
+    # ---- refusals of brokers
 
     def refused_as_not_new(
         self, broker: ObservedBroker, tp: TopicPartition, topic_id: UUID | None, controller_epoch: int
     ) -> None:
-        """A replica that its broker has to make is announced as new by whoever placed it.
+        """A replica that its broker has to make is announced as new by the controller that placed it.
 
-        A broker with a failed log dir takes a replica that is not new for one that lay in there, and declares it offline
-        until it restarts. (After a failover, or a bounce, nobody can tell whether one did; Apache does not try either.)
+        A broker with a failed log dir assumes that a replica that is not new was in that dir, and declares it offline
+        until it restarts. (After a failover or a bounce no controller can know which case it is; Apache does not try.)
         Source: Apache Kafka 3.9, `LogManager.getOrCreateLog` ("isNew"), and
         `ControllerBrokerRequestBatch.addLeaderAndIsrRequestForBrokers`.
         """
         epoch, life = self._placed.get((tp, topic_id, broker.id), (-1, -1))
-        # What an error was answered to first is announced again, and not as new: docs/reliability.md, "What is not simulated".
+        # After an error the replica is announced again, but not as new: docs/reliability.md, "What is not simulated".
         if epoch == controller_epoch and life == broker.epoch and not broker.answered_error:
             told = f"broker {broker.id} refuses {tp}, placed there in epoch {epoch}, for it is not announced as new"
             self.violate("new replicas are announced as new", told)
 
     def refused(self, who: str) -> None:
-        """Whoever is refused tries again after a while, and a longer one each time, not at once and for ever.
+        """After a refusal the sender retries with a growing backoff, not at once and for ever.
 
         Source: issue, "the election spins without back-off where a write is refused".
         """
@@ -114,10 +114,10 @@ class EdgeRules:
         if len(moments) > REFUSED_PER_SECOND:
             self.violate("nothing spins", f"{who} was refused {len(moments)} times within a second")
 
-    # ---- what callers are told
+    # ---- answers to callers
 
     def alterations_answered(self, results: Mapping[tuple[str, int], LeaderAndIsr | int]) -> None:
-        """A leader is told what its version knows. Source: KIP-841 and `KafkaController.tryProcessAlterPartition`."""
+        """Answers have only errors of their version. Source: KIP-841 and `KafkaController.tryProcessAlterPartition`."""
         version = self.world.shape.alter_version if "odd_alteration" in EDGE_WEIGHTS else 3
         for (name, number), result in results.items():
             if isinstance(result, int) and version < 2 and int(result) in SINCE_VERSION_2:

@@ -1,8 +1,8 @@
-"""What the world outside does to a controller beyond dying and being slow, by the names of `actions.EDGE_WEIGHTS`.
+"""What the outside world does to a controller beyond dying and being slow, by the names of `actions.EDGE_WEIGHTS`.
 
-Clients that send what nobody should, tools that write what no broker can read, brokers that answer with errors or move,
-ZooKeeper that refuses, connections that swallow. Each method takes a PRNG of its own and says whether it did anything;
-what it breaks is mended after a while, and by the end of phase one at the latest.
+Clients send odd requests, tools write what no broker can read, brokers answer with errors or move to another endpoint,
+ZooKeeper refuses, connections lose everything silently. Each method takes a PRNG of its own and returns whether it did
+anything. What it breaks is mended after a while, at the latest by the end of phase one.
 """
 
 from __future__ import annotations
@@ -68,24 +68,24 @@ HARMLESS = {
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.REASSIGNMENT_IN_PROGRESS,
 }
-"""Refusals for another reason, which come before a look at what was asked for."""
+"""Errors for other reasons, which are checked before the content of the request."""
 
 
 class EdgesWorld(InhabitedWorld, Protocol):
-    """A world in the eyes of what comes from outside."""
+    """A world in the eyes of these actions."""
 
     operators: Operators
     faults: Faults
     racks: dict[BrokerId, str | None]
-    """Where brokers stand when they start next."""
+    """The racks that brokers give at their next start."""
     asked_factors: dict[UUID, tuple[int, int]]
-    """How many replicas the topics that brokers made were asked to have, and with how many partitions they began."""
+    """For topics that brokers made: the replication factor that was asked for, and the initial number of partitions."""
     auto_created: set[UUID | None]
     """Topics that brokers made."""
 
 
 class Edges:
-    """Does what no core is asked for by a well-behaved cluster."""
+    """Does to a controller what a well-behaved cluster never does."""
 
     def __init__(self, world: EdgesWorld) -> None:
         """Begin with nothing done."""
@@ -123,7 +123,7 @@ class Edges:
 
         def told(answer: Any) -> None:
             if not isinstance(answer, AlterReassignmentsResult) or self.world.operators.touches(tp) != touches:
-                return  # A cancel that came after it ends it while it waits.
+                return  # A cancel that came later may have ended the request while it waited.
             for topic in answer.topics:
                 for result in topic.partitions:
                     if result.error not in {ErrorCode.INVALID_REPLICA_ASSIGNMENT, *HARMLESS}:
@@ -134,7 +134,7 @@ class Edges:
         return True
 
     def reorder_with_the_dead(self, random: Random) -> bool:
-        """Another order of replicas of which one is dead: only what is added has to be alive."""
+        """Ask for another order of replicas while one of them is dead: only added replicas have to be alive."""
         truth = self.world.truth
         chosen = [
             tp
@@ -188,7 +188,7 @@ class Edges:
         return self._commit(Create(znodes.LEGACY_REASSIGNMENTS, encode_legacy_reassignments(targets, {tp: lie})))
 
     def odd_alteration(self, random: Random) -> bool:
-        """An AlterPartition that Apache's controller refuses, and with which error."""
+        """An AlterPartition that Apache's controller refuses; the error of the answer is checked."""
         process, broker = self.world.active_process(), self._broker(random)
         if process is None or broker is None:
             return False
@@ -235,7 +235,7 @@ class Edges:
 
         def told(answer: Any) -> None:
             for each in () if isinstance(answer, RequestRejected) else answer["topics"]:
-                # It is placed before its configuration is read, as Apache does, which can't be done without a broker.
+                # The topic is placed before its configuration is checked, as Apache does; placing needs live brokers.
                 if each["error_code"] not in {
                     ErrorCode.INVALID_CONFIG,
                     ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -249,7 +249,7 @@ class Edges:
         return True
 
     def poison_by_tool(self, random: Random) -> bool:
-        """A script writes a topic with such a configuration into ZooKeeper, and puts it right later."""
+        """A script writes a topic with an unreadable configuration into ZooKeeper, and repairs it later."""
         if len(self.world.truth.topics) >= TOPICS_AT_MOST:
             return False
         name, (key, value) = self._name("p"), random.choice(POISONS)
@@ -263,15 +263,14 @@ class Edges:
     def _cure(self, name: str) -> None:
         path = znodes.config("topics", name)
         if self.world.tree.get(path) is not None:
-            known = self.world.truth.configs.get(
-                name, {}
-            )  # What others set meanwhile stays: nothing of this is announced.
+            # Settings that others made meanwhile stay. None of this is announced.
+            known = self.world.truth.configs.get(name, {})
             self._commit(
                 Put(path, encode_config({key: each for key, each in known.items() if not is_poison({key: each})}))
             )
 
     def too_large(self, random: Random) -> bool:
-        """What fits into no transaction: far too many partitions, or configurations of more than a megabyte."""
+        """A request too large for a transaction: far too many partitions, or configurations of more than a megabyte."""
         process = self.world.active_process()
         if process is None:
             return False
@@ -349,11 +348,11 @@ class Edges:
             self.world.asked_factors[topic_id] = factor, len(placed)
             self.world.auto_created.add(topic_id)
             if random.random() < 0.3:
-                self.world.faults.apache_takes_over(random)  # Who elects whomever it finds, the former controller too.
+                self.world.faults.apache_takes_over(random)  # Apache may elect any replica, even a former controller.
         return isinstance(done, Transaction)
 
     def topic_beside_failed_directory(self, random: Random) -> bool:
-        """A log dir fails, and a moment later somebody makes a topic on that broker."""
+        """A log dir fails, and a moment later a topic is made on that broker."""
         broker = self._broker(random)
         if broker is None or len(self.world.truth.topics) >= TOPICS_AT_MOST:
             return False
@@ -383,12 +382,12 @@ class Edges:
         return True
 
     def endpoint_moves(self, random: Random) -> bool:
-        """A broker's listeners are configured anew while it runs."""
+        """A broker's listeners are reconfigured while it runs."""
         broker = self._broker(random)
         return broker is not None and broker.move_endpoint(10_000 + random.randrange(10_000))
 
     def racks_change(self, random: Random) -> bool:
-        """Brokers are restarted one after the other, with racks that they did not have, without, or one in another."""
+        """Restart brokers one after the other: all with new racks, all without a rack, or one in another rack."""
         world, brokers = self.world, self.world.shape.brokers
         kind = random.choice(("new", "none", "another")) if any(world.racks.values()) else "new"
         racks: dict[BrokerId, str | None] = dict.fromkeys(brokers)
@@ -408,7 +407,7 @@ class Edges:
     # ---- ZooKeeper and the network
 
     def zookeeper_refuses(self, random: Random) -> bool:
-        """Somebody's ACLs keep a controller from reading or writing something, until they are put right."""
+        """Wrong ACLs keep a controller from reading or writing some znodes, until the ACLs are repaired."""
         process = self.world.active_process() or random.choice(list(self.world.processes.values()))
         if not process.running or process.kazoo is None:
             return False
@@ -426,9 +425,9 @@ class Edges:
         return True
 
     def zookeeper_throttles(self, random: Random) -> bool:
-        """The server has too much to do, and turns requests of a controller away.
+        """The server is overloaded, and refuses requests of a controller.
 
-        Source: Apache ZooKeeper 3.6, `RequestThrottler`, `Code.THROTTLEDOP`: nothing of such a request is done.
+        Source: Apache ZooKeeper 3.6, `RequestThrottler`, `Code.THROTTLEDOP`: no part of such a request is carried out.
         """
         process = self.world.active_process() or random.choice(list(self.world.processes.values()))
         if not process.running or process.kazoo is None:
@@ -443,7 +442,7 @@ class Edges:
         kazoo.throttled = 0.0
 
     def channel_swallows(self, random: Random) -> bool:
-        """A firewall forgets a controller's connection to a broker: nothing comes through it any more, in silence."""
+        """A firewall forgets a controller's connection to a broker: it silently carries nothing any longer."""
         broker = self._broker(random)
         if broker is None:
             return False
@@ -454,7 +453,7 @@ class Edges:
     # ---- the end of phase one, and of phase two
 
     def mend_all(self) -> None:
-        """Whoever broke something puts it right."""
+        """Mend everything that these actions broke."""
         for broker in self.world.brokers.values():
             broker.refuses_with = {}
         for process in self.world.processes.values():
@@ -466,9 +465,9 @@ class Edges:
             self._cure(name)
 
     def last_act(self) -> list[str]:
-        """When everything has come to rest: move an endpoint, with a connection that swallows; then make a topic.
+        """When the world is at rest: move an endpoint while a connection loses everything silently; then make a topic.
 
-        In a busy cluster others' news carry such a change along; here nothing else has anything said.
+        In a busy cluster requests about other changes carry the new endpoint along. Here no other request is sent.
         """
         if not self.world.shape.identified or not self._last_acts:
             return []

@@ -1,6 +1,7 @@
-"""An asyncio event loop for each simulated process, on virtual time: so that the drivers run as they are.
+"""An asyncio event loop for each simulated process, on virtual time, so that the drivers run unchanged.
 
-A process can be paused (nothing of it runs, what arrives waits: a long garbage collection, SIGSTOP) and killed.
+A process can be killed, and paused as by a long garbage collection or SIGSTOP: none of its code runs, and what arrives
+waits.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     """One process's event loop. What reaches the process goes through `deliver`.
 
     Args:
-        on_failure: is told what a callback or a task raised and nobody caught.
+        on_failure: called with an exception that a callback or a task raised and did not catch.
     """
 
     def __init__(self, scheduler: Scheduler, name: str, on_failure: Callable[[str, BaseException], None]) -> None:
@@ -35,26 +36,26 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self._draining = False
         self._woken = False
 
-    # ---- what the world does with it
+    # ---- for the world
 
     def deliver(self, callback: Callable[..., Any], *arguments: Any) -> None:
-        """Something from outside arrives: run it, and all that follows from it."""
+        """Run a callback for something that arrives from outside, and all callbacks that become ready by it."""
         if self.dead:
             return
         self._ready.append(asyncio.Handle(callback, arguments, self))
         self._drain()
 
     def pause(self) -> None:
-        """Stand still."""
+        """Run nothing until `resume`."""
         self.paused = True
 
     def resume(self) -> None:
-        """Go on, with all that has arrived meanwhile."""
+        """Go on, and run what has arrived meanwhile."""
         self.paused = False
         self._drain()
 
     def kill(self) -> None:
-        """End at once: nothing of it ever runs again."""
+        """End at once: no callback ever runs again."""
         self.dead = True
         self._ready.clear()
 
@@ -62,7 +63,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         if self._draining or self.paused or self.dead:
             return
         self._draining = True
-        outer = events._get_running_loop()  # noqa: SLF001 - a loop within no loop, as asyncio's own do it
+        outer = events._get_running_loop()  # noqa: SLF001 - set and restored, as asyncio's own loops do
         events._set_running_loop(self)  # noqa: SLF001
         ready = self._ready
         try:
@@ -83,7 +84,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             self._ready.append(handle)
             self._drain()
 
-    # ---- what asyncio needs
+    # ---- for asyncio
 
     def time(self) -> float:
         """Seconds since the world began."""
@@ -151,7 +152,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return future
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Hear of what nobody caught."""
+        """Report an exception that was not caught."""
         failure = context.get("exception")
         if failure is not None and not self.dead:
             self._on_failure(self.name, failure)
@@ -161,7 +162,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self.call_exception_handler(context)
 
     def get_debug(self) -> bool:
-        """Tell that asyncio's debug mode is off."""
+        """Return False: asyncio's debug mode is off."""
         return False
 
     def is_running(self) -> bool:
@@ -190,4 +191,4 @@ _BUGS = frozenset(
         "FormatError",
     }
 )
-"""Names of what is our bug when a task ends by it."""
+"""Exceptions by name that are a bug in Shunter when a task ends by them."""

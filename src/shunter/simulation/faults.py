@@ -1,6 +1,6 @@
-"""Faults, by the names of `actions.FAULTS`: each breaks something and mends it by itself after a while.
+"""Faults, by the names of `actions.FAULTS`: each breaks something and mends it after a while.
 
-Every method takes a PRNG of its own and says whether it did anything.
+Every method takes a PRNG of its own and returns whether it did anything.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class Faults:
     """Breaks things."""
 
     def __init__(self, world: FaultsWorld) -> None:
-        """Begin with everything whole."""
+        """Begin without faults."""
         self.world = world
 
     def _broker(self, random: Random) -> SimulatedBroker:
         return random.choice(list(self.world.brokers.values()))
 
     def _process(self, random: Random) -> ShunterProcess:
-        """One of the controllers; more often than not the one that acts."""
+        """One of the controller processes, most often the active one."""
         active = self.world.active_process()
         if active is not None and random.random() < 0.7:
             return active
@@ -51,7 +51,7 @@ class Faults:
     # ---- brokers
 
     def broker_kill(self, random: Random) -> bool:
-        """SIGKILL; started again later. Now and then somebody rolls back what moved away from it, for fear."""
+        """SIGKILL; started again later. Now and then an operator rolls back the moves of its original replicas."""
         broker = self._broker(random)
         was = broker.running
         broker.kill()
@@ -61,11 +61,11 @@ class Faults:
         return was
 
     def broker_bounce(self, random: Random) -> bool:
-        """A clean stop and a quick start: another epoch before anybody may have noticed."""
+        """A clean stop and a quick start: it has a new epoch before the controller may have noticed the stop."""
         broker = self._broker(random)
         was = broker.running and not broker.paused
         if was and random.random() < 0.5:
-            # With requests on their way: they reach the process that comes after, or nobody.
+            # Requests are under way. They reach the next process of this broker, or are lost.
             self.world.operators.reassign_many(random)
             if random.random() < 0.5:
                 self.world.zookeeper_delays.slow = 200.0
@@ -81,7 +81,7 @@ class Faults:
             self.world.scheduler.after(later_us, broker.start)
 
     def broker_pause(self, random: Random) -> bool:
-        """It stands still, perhaps for longer than its session lives."""
+        """It is paused, perhaps for longer than its session lasts."""
         broker = self._broker(random)
         was = broker.running and not broker.paused
         broker.pause()
@@ -89,7 +89,7 @@ class Faults:
         return was
 
     def broker_slow(self, random: Random) -> bool:
-        """Everything about it takes many times longer."""
+        """All its delays are many times longer."""
         broker = self._broker(random)
         delays = self.world.delays(broker.id)
         delays.slow = random.choice((5.0, 30.0, 200.0))
@@ -112,7 +112,7 @@ class Faults:
         self.world.scheduler.after(after_us, broker.start)
 
     def broker_loses_zookeeper(self, random: Random) -> bool:
-        """It goes on serving without ZooKeeper, perhaps for longer than its session lives."""
+        """It goes on serving without ZooKeeper, perhaps for longer than its session lasts."""
         broker = self._broker(random)
         was = broker.running and broker.zookeeper_reachable
         broker.lose_zookeeper()
@@ -129,7 +129,7 @@ class Faults:
         return was
 
     def mend_disks(self, broker: SimulatedBroker) -> None:
-        """Somebody replaces a broken disk, and starts the broker anew."""
+        """Replace a broken disk, and restart the broker."""
         if broker.failed_directories or not broker.running:
             broker.stop_cleanly()
             broker.start()
@@ -142,7 +142,7 @@ class Faults:
         return True
 
     def channel_breaks(self, random: Random) -> bool:
-        """A controller's connection to a broker breaks: some requests are lost, some are heard twice."""
+        """A controller's connection to a broker breaks: some requests are lost, some arrive twice."""
         broker = self._broker(random)
         for process in self.world.processes.values():
             process.channels.drop(broker.id)
@@ -151,7 +151,7 @@ class Faults:
     # ---- controllers
 
     def controller_killed(self, random: Random) -> bool:
-        """SIGKILL; started again later. Now and then tools go on writing meanwhile, and find nobody to warn them."""
+        """SIGKILL; started again later. Now and then tools go on writing while there is no controller."""
         process = self._process(random)
         was = process.running
         process.kill()
@@ -161,7 +161,7 @@ class Faults:
         return was
 
     def controller_paused(self, random: Random) -> bool:
-        """It stands still; it may wake up deposed and not know it."""
+        """It is paused, and may have been deposed when it resumes, without knowing it."""
         process = self._process(random)
         was = process.running and not process.loop.paused
         process.pause()
@@ -177,7 +177,7 @@ class Faults:
         return was
 
     def controller_deposed(self, random: Random) -> bool:
-        """Somebody deletes `/controller`, as operators do to force an election."""
+        """`/controller` is deleted, as operators do to force an election."""
         del random
         if self.world.tree.get(znodes.CONTROLLER) is None:
             return False
@@ -206,7 +206,7 @@ class Faults:
         return True
 
     def zookeeper_unreachable(self, random: Random) -> bool:
-        """A controller does not reach ZooKeeper, perhaps for longer than its session lives."""
+        """A controller does not reach ZooKeeper, perhaps for longer than its session lasts."""
         process = self._process(random)
         if not process.running or process.kazoo is None:
             return False
@@ -228,7 +228,7 @@ class Faults:
         return True
 
     def zookeeper_slow(self, random: Random) -> bool:
-        """ZooKeeper takes long to answer."""
+        """ZooKeeper answers slowly."""
         self.world.zookeeper_delays.slow = random.choice((10.0, 100.0))
         self.world.scheduler.after(self._while(random), self._zookeeper_quick)
         return True
@@ -237,13 +237,13 @@ class Faults:
         self.world.zookeeper_delays.slow = 1.0
 
     def garble(self, random: Random) -> bool:
-        """Somebody overwrites a znode with what can't be read, and puts it right later."""
+        """A znode is overwritten with data that can't be read, and repaired later."""
         return self.world.garbling.garble(random)
 
     # ---- the end of phase one
 
     def mend_all(self) -> None:
-        """Everything works from now on; Shunter is to have the controllership."""
+        """Mend every fault. Apache's controller is deposed and never contends again."""
         world = self.world
         world.garbling.mend_all()
         world.parted.clear()
@@ -267,7 +267,7 @@ class Faults:
         world.scheduler.after(15 * SECOND, self._start_again)
 
     def _start_again(self) -> None:
-        """Who was about to stop when phase two began has stopped by now."""
+        """Start what was about to stop when phase two began, and has stopped since."""
         for broker in self.world.brokers.values():
             broker.start()
         for process in self.world.processes.values():

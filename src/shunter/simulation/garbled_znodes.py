@@ -1,4 +1,4 @@
-"""Znodes that can be made unreadable: where each kind lies, how it is read, and how often it is chosen."""
+"""Znodes that can be made unreadable: the path of each kind, how it is read, and how often it is chosen."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ READERS: dict[str, tuple[str, Callable[[str, bytes], Any]]] = {
     "controller": (znodes.CONTROLLER, lambda _, data: decode_controller(data)),
     "controller epoch": (znodes.CONTROLLER_EPOCH, lambda _, data: decode_controller_epoch(data)),
 }
-"""What is overwritten: paths, and how they are read."""
+"""Kinds of znodes that are overwritten: a pattern of paths, and how their data are read."""
 GARBLED = tuple(READERS)
 WEIGHTS = (6, 5, 6, 4, 6, 2, 2, 2, 1, 1, 2, 1, 1, 1, 1)
 READ_AT_START = ("record", "owed deletions", "owed replicas", "controller id", "producer ids")
-"""Read by whoever is elected, and by nobody later: who mends one has the controller elected anew, as it asks for."""
+"""Read by a controller only at its election. After a repair a new election is forced, as the controller asks for."""
 
 
 def last_name(path: str) -> str:
-    """What a path ends with."""
+    """The last name of a path."""
     return path.rpartition("/")[2]

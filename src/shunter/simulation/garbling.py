@@ -1,6 +1,7 @@
-"""Znodes that somebody overwrites with what nobody can read, and puts right by hand later.
+"""Znodes that are overwritten with data that can't be read, and repaired by hand later.
 
-What counts meanwhile is what was read there last (`Truth.garbled`): nobody may write over it, or take it for absent.
+Meanwhile the data that were read there last count (`Truth.garbled`). A controller may neither overwrite such a znode
+nor take it for absent.
 """
 
 from __future__ import annotations
@@ -34,26 +35,26 @@ ANNOUNCEMENTS = (f"{znodes.ISR_CHANGES}/isr_change_", f"{znodes.LOG_DIR_EVENTS}/
 
 
 class Deposing(Protocol):
-    """Faults in the eyes of those who garble."""
+    """Faults, as `Garbling` uses them."""
 
     def controller_deposed(self, random: Random) -> bool:
-        """Somebody removes `/controller`."""
+        """Remove `/controller`."""
         ...
 
 
 class GarblingWorld(InhabitedWorld, Protocol):
-    """A world in the eyes of those who garble its znodes."""
+    """A world in the eyes of `Garbling`."""
 
     operators: Operators
 
     @property
     def faults(self) -> Deposing:
-        """Who deposes controllers."""
+        """The faults, of which one deposes controllers."""
         ...
 
 
 class Garbling:
-    """Overwrites znodes, and puts them right again."""
+    """Overwrites znodes, and repairs them."""
 
     def __init__(self, world: GarblingWorld) -> None:
         """Begin with nothing garbled."""
@@ -61,11 +62,11 @@ class Garbling:
         self._last: str | None = None
 
     def garble(self, random: Random) -> bool:
-        """Overwrite something; where there is nothing of the kind, perhaps write something that can't be read."""
+        """Overwrite a znode of a random kind; if there is none, perhaps create one that can't be read."""
         tree = self.world.tree
         kind = random.choices(GARBLED, WEIGHTS)[0]
         if tree.children(znodes.OWED_REPLICAS) and random.random() < OWED_SHARE:
-            kind = "owed replicas"  # They are rarely there, and not for long.
+            kind = "owed replicas"  # Such znodes are rare and short-lived.
         pattern, read = READERS[kind]
         found = [path for path in tree.paths() if re.fullmatch(pattern, path) and path not in self.world.truth.garbled]
         if found:
@@ -80,13 +81,13 @@ class Garbling:
             return False
         self.world.coverage.count("garbled", kind)
         if kind in READ_AT_START and random.random() < 0.5:
-            self.world.faults.controller_deposed(random)  # Whoever is elected now meets it.
+            self.world.faults.controller_deposed(random)  # The next controller meets the unreadable znode.
         if random.random() < 0.7:
             self.world.scheduler.after(int(random.choice((0.05, 0.5, 3, 12)) * SECOND), self.mend, path)
         return True
 
     def _write_nonsense(self, random: Random, kind: str, read: Callable[[str, bytes], Any]) -> str:
-        """Write by mistake what cannot be read, where nothing was; what was meant is written later."""
+        """Create a znode that can't be read, as by mistake; `mend` writes the intended data later."""
         operators = self.world.operators
         if kind in ("legacy", "extra"):
             path, meant = READERS[kind][0], encode_legacy_reassignments(operators.targets(random))
@@ -102,7 +103,7 @@ class Garbling:
         return self._commit(Create(path, nonsense, sequential=kind == "request"), meant)
 
     def _commit(self, operation: Create | Put, former: bytes | None, *, seen: bool = False) -> str:
-        """Write; returns the path that it has, or nothing where it was refused."""
+        """Write; returns the path of the znode, or "" if the write was refused."""
         truth = self.world.truth
         truth.expect_nonsense(Garbled(former, seen))
         done = self.world.tree.commit([operation], self.world.operator)
@@ -112,7 +113,7 @@ class Garbling:
     # ---- by hand
 
     def mend(self, path: str) -> None:
-        """Put a znode right, unless somebody has already, or it is gone."""
+        """Repair a znode, unless it was overwritten or removed since."""
         tree, truth = self.world.tree, self.world.truth
         garbled = truth.garbled.get(path)
         if garbled is None or garbled.former is None:
@@ -122,7 +123,7 @@ class Garbling:
         kind = next(kind for kind, (pattern, _) in READERS.items() if re.fullmatch(pattern, path))
         self.world.coverage.count("mended", kind)
         if kind in ("legacy", "extra", "request"):
-            # Asked for at last: others may have been asked for, and taken, since it was written.
+            # Only now are these targets asked for. Others may have been taken since the znode was written.
             self.world.operators.named(list(READERS[kind][1](path, garbled.former).targets.items()))
         if kind == "config":
             told = encode_config_change(ConfigChange("topics", last_name(path)))
@@ -132,14 +133,15 @@ class Garbling:
             tree.commit([Remove(znodes.CONTROLLER)], self.world.operator)
 
     def mend_all(self) -> None:
-        """Phase two: nothing is left that can't be read."""
+        """Repair every znode, for phase two."""
         for path in tuple(self.world.truth.garbled):
             self.mend(path)
 
     def last_act(self) -> list[str]:
-        """When everything has come to rest: a request that can't be read is written, and put right a moment later.
+        """When the world is at rest: write a request that can't be read, and repair it a moment later.
 
-        In a busy cluster another change, or another controller, has the request read again; here nothing else does.
+        In a busy cluster another change or another controller causes a new read of the request. Here only the repair
+        does.
         """
         world = self.world
         if self._last is None and any(action.kind == "garble" for action in world.actions):
@@ -150,7 +152,7 @@ class Garbling:
 
 
 def _nonsense(random: Random, former: bytes, path: str, read: Callable[[str, bytes], Any]) -> bytes:
-    """Something like `former` that can't be read there."""
+    """Data similar to `former` that can't be read at `path`."""
     tries = [
         b"\xff\xfe\x00",
         b"",

@@ -1,4 +1,4 @@
-"""A world with those who live in it, as operators and faults see it."""
+"""A world with its brokers and controllers, as operators and faults see it."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ class InhabitedWorld(Surroundings, Protocol):
     apache: ApacheController
 
     def active_process(self) -> ShunterProcess | None:
-        """The Shunter that clients would find: one that thinks it is the controller, the newest epoch first."""
+        """The Shunter that clients would find: of those that believe to be the controller, the newest epoch's."""
         ...

@@ -1,4 +1,4 @@
-"""The kinds of worlds: what happens in each, how one is built, and what is expected to be seen."""
+"""The kinds of worlds: the actions of each, how a world is built, and what its coverage has to show."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXECUTOR_STEPS = 60
 
 
 class Runnable(Protocol):
-    """A world, as those see it who run it and tell of it."""
+    """A world, as `runs` sees it."""
 
     scheduler: Scheduler
     coverage: Coverage
@@ -30,12 +30,12 @@ class Runnable(Protocol):
 
     @property
     def acknowledged(self) -> int:
-        """What was acknowledged in it."""
+        """How many records or moves were acknowledged in it."""
         ...
 
     @property
     def checks(self) -> int:
-        """How often rules were looked at."""
+        """How often rules were checked."""
         ...
 
     def run(self) -> None:
@@ -47,7 +47,7 @@ class Runnable(Protocol):
 class WorldKind:
     """One kind. `operations` and `faults` are names with weights; `acknowledges` says what `acknowledged` counts.
 
-    `steps` says of a seed how many actions its plan has, unless somebody else does.
+    `steps` returns the number of actions in a seed's plan, unless the caller of `run_seed` gives one.
     """
 
     name: str
@@ -59,7 +59,7 @@ class WorldKind:
     acknowledges: str
     expected: Mapping[str, Sequence[str]]
     aside: Mapping[int, Mapping[str, int]] = field(default_factory=lambda: NOTHING_ASIDE)
-    """Weights of what is drawn aside, by a PRNG of its own (see `actions.ASIDE`); named above with a weight of 0."""
+    """Weights of actions that a PRNG of their own draws (see `actions.ASIDE`); these may have the weight 0 above."""
 
 
 CONTROLLER = WorldKind(

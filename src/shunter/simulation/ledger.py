@@ -1,8 +1,8 @@
-"""What producers were promised, and whether it is still there.
+"""The records that producers got acknowledged, and whether leaders still have them.
 
-Invariant: acknowledged records survive. Source: KIP-101 and Kafka's durability promise for acks=all; the issue's "nothing
-lost": every leader that ZooKeeper names has every acknowledged record at its offset, and all leaders agree on what is
-below any high watermark ever raised.
+Invariant: acknowledged records survive. Every leader that ZooKeeper names has every acknowledged record at its
+offset, and all leaders agree on the records below any high watermark ever raised. Source: KIP-101 and Kafka's
+durability promise for acks=all; the issue's "nothing lost".
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from shunter.simulation.replica import Replica
 
 @dataclass(slots=True)
 class AcknowledgedRecords:
-    """One partition's. `promised` is the offset after the last acknowledged record."""
+    """One partition's records below the high watermark. `promised` is the offset after the last acknowledged record."""
 
     entries: list[LogEntry] = field(default_factory=list[LogEntry])
     promised: int = 0
     void: bool = False
-    """An unclean election was allowed: nothing is promised any more."""
+    """Whether an unclean election was allowed, after which no record is guaranteed."""
 
 
 class Ledgers:
-    """All partitions'."""
+    """The acknowledged records of all partitions."""
 
     def __init__(self, safety: History) -> None:
-        """Begin with nothing promised."""
+        """Begin without records."""
         self._safety = safety
         self._by_partition: dict[TopicPartition, AcknowledgedRecords] = {}
 
@@ -38,16 +38,16 @@ class Ledgers:
         return self._by_partition.setdefault(tp, AcknowledgedRecords())
 
     def topic_gone(self, name: str) -> None:
-        """A topic was deleted, and its promises with it."""
+        """Forget the records of a topic that was deleted."""
         for tp in [tp for tp in self._by_partition if tp.topic == name]:
             del self._by_partition[tp]
 
     def forgive(self, tp: TopicPartition) -> None:
-        """An unclean election was allowed."""
+        """An unclean election was allowed: no record of the partition is guaranteed from now on."""
         self.of(tp).void = True
 
     def committed(self, broker: BrokerId, replica: Replica) -> None:
-        """A leader raised its high watermark: all leaders agree on what is below it."""
+        """A leader raised its high watermark: all leaders agree on the records below it."""
         if not self._current(replica):
             return
         ledger, log = self.of(replica.tp), replica.log
@@ -62,7 +62,7 @@ class Ledgers:
             known.extend(log.entries[len(known) : mark])
 
     def acknowledged(self, broker: BrokerId, replica: Replica, offset: int, value: int) -> None:
-        """A producer was promised a record."""
+        """A leader acknowledged a record to its producer."""
         if not self._current(replica):
             return
         ledger = self.of(replica.tp)
@@ -74,7 +74,7 @@ class Ledgers:
         ledger.promised = max(ledger.promised, offset + 1)
 
     def leader_began(self, broker: BrokerId, replica: Replica) -> None:
-        """Whoever leads by ZooKeeper's word has every promised record."""
+        """Check that a leader that ZooKeeper names has every acknowledged record."""
         ledger, log = self.of(replica.tp), replica.log
         if ledger.void or not self._current(replica):
             return

@@ -1,4 +1,4 @@
-"""A replica's log: entries with leader epochs, a high watermark, and Kafka's way to find where two logs part."""
+"""A replica's log: entries with leader epochs, a high watermark, and Kafka's search for where two logs diverge."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class LogEntry(NamedTuple):
 
 
 class Log:
-    """What a broker has on disk of one partition. A kill loses nothing: Kafka acknowledges from the page cache."""
+    """A broker's data of one partition on disk. A kill loses nothing, because the page cache survives the process."""
 
     __slots__ = ("checkpoint", "directory", "entries", "high_watermark", "topic_id")
 
@@ -25,7 +25,7 @@ class Log:
         self.entries: list[LogEntry] = []
         self.high_watermark = 0
         self.checkpoint = 0
-        """The high watermark as last written to disk: what a restart begins with."""
+        """The high watermark as last written to disk; a restart begins with it."""
 
     @property
     def end(self) -> int:

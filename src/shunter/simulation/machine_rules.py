@@ -13,7 +13,7 @@ from shunter.simulation.observed import ObservedProcess, ObservedWorld
 QUEUE_BOUND = 20_000
 CHANNEL_BOUND = 400
 SLICE_SLACK = 12
-"""What one item may decide beyond the slice's bound."""
+"""How many partitions one item may decide beyond the slice's bound."""
 
 
 class MachineRules:
@@ -24,10 +24,10 @@ class MachineRules:
         self._world = world
         self.deepest = 0
         self._phases: dict[str, dict[TopicPartition, Phase]] = {}
-        """By process: the phase of each move as the transitions told it."""
+        """By process: the phase of each move, by the transitions."""
 
     def handled(self, process: ObservedProcess, machine: ControllerMachine, envelope: Envelope, ready: Ready) -> None:
-        """An event was handled."""
+        """Check a machine after an event."""
         state = machine.state
         if isinstance(envelope.event, BrokersRead):
             for broker in state.brokers.values():
@@ -42,7 +42,7 @@ class MachineRules:
             self._slice(machine)
         self._bounds(process, machine)
         for notice in ready.notices:
-            if notice.kind == "request-met-a-bug":  # The real machine refuses what meets a bug, and goes on.
+            if notice.kind == "request-met-a-bug":  # The machine has refused a request because of a bug, and goes on.
                 self._world.safety.violate("nothing raises", f"{process.name}: {notice.text}")
         self._transitions(process, machine, ready)
         for waiting, _ in machine.state.waiting.values():
@@ -51,9 +51,9 @@ class MachineRules:
             self._world.safety.violate("a wake-up is near", f"{process.name} asks for {ready.wake_at_ms}")
 
     def _transitions(self, process: ObservedProcess, machine: ControllerMachine, ready: Ready) -> None:
-        """The transitions tell the whole life of each move. Source: docs/decisions/0036-transitions.md.
+        """The transitions cover each move from acceptance to end. Source: docs/decisions/0036-transitions.md.
 
-        A topic's deletion takes its moves' records along, and an election reads them anew: neither is a transition.
+        A topic's deletion removes its moves' records, and an election reads them again: neither is a transition.
         """
         records = machine.state.reassignments
         if ready.resigned or not machine.state.active:

@@ -15,7 +15,7 @@ from shunter.simulation.scheduler import SECOND
 from shunter.simulation.truth import Touched
 
 WAITS_US = 20 * SECOND
-"""What has waited for longer than a slow broker is waited for was refused, or lost with a controller."""
+"""How long a request may wait, longer than for a slow broker. After that it was refused, or lost with a controller."""
 FOR_GOOD_US = 1_000_000 * SECOND
 
 
@@ -29,29 +29,30 @@ class MoveRules:
         self._asked: set[TopicPartition] = set()
         self._requested: dict[TopicPartition, set[Replicas]] = {}
         self._waiting: dict[TopicPartition, list[tuple[int, Replicas]]] = {}
-        """Targets that were asked for, until when they may wait, and have not been written: several may become one write."""
+        """Targets that were asked for and not written yet, with the moment until which each may wait."""
         self._targets: dict[TopicPartition, set[Replicas]] = {}
         self._overtaken: dict[TopicPartition, int] = {}
-        """Targets that were taken and gave way to another in one write, so that nobody ever saw them."""
+        """How many targets were accepted and replaced within one write, so that ZooKeeper never had them."""
         self._decided_us: dict[TopicPartition, int] = {}
         """When the last state of a partition was decided."""
 
     def requested(self, tp: TopicPartition, target: Replicas, *, lasting: bool = False) -> None:
-        """Somebody has asked for a target; what is `lasting` waits in a znode until a controller takes it."""
+        """A target was asked for; a `lasting` request waits in a znode until a controller takes it."""
         until_us = FOR_GOOD_US if lasting else self._safety.world.scheduler.now_us + WAITS_US
         self._safety.world.forget_asked_factor(tp)
         self._requested.setdefault(tp, set()).add(target)
         self._waiting.setdefault(tp, []).append((until_us, target))
 
     def waiting(self, tp: TopicPartition) -> list[Replicas]:
-        """Targets that may be taken in the present write, in the order of the asking; what is old was refused."""
+        """Targets that the present write may take, in the order of the requests. Older requests were refused."""
         now_us = self._safety.world.scheduler.now_us
         return [target for until_us, target in self._waiting.get(tp, ()) if now_us <= until_us]
 
     def _taken(self, tp: TopicPartition, target: Replicas) -> None:
-        """A target is written: it waits no more, and neither does what was asked for before it.
+        """A target was written: neither it nor any target that was asked for before it waits any longer.
 
-        If the same target was asked for by a znode and by a request, the request's may be the one: the znode's still waits.
+        If a znode and a request asked for the same target, the write may be for the request: the znode's target still
+        waits.
         """
         waiting = self._waiting.get(tp, [])
         last = max((index for index, each in enumerate(waiting) if each[1] == target), default=-1)
@@ -61,11 +62,11 @@ class MoveRules:
         waiting[: last + 1] = kept
 
     def asked(self, tp: TopicPartition) -> None:
-        """Somebody asks for another target: what was being rolled back need not come back to its original any more."""
+        """Another target was asked for: a move that was being rolled back need not end at its original."""
         self._asked.add(tp)
 
     def committed(self, touched: Touched, writer: str) -> None:
-        """A controller's transaction."""
+        """Check a controller's transaction."""
         if not writer.startswith("shunter"):
             return
         self._writer = writer
@@ -123,21 +124,21 @@ class MoveRules:
         if after is None or after.phase is Phase.DROPPING:
             return
         if before is not None and before.phase is not Phase.DROPPING:
-            # In one batch a move may end and the next one of the partition begin, from where the first one led; be it
-            # to where a request led it that came, and was reached, in this very batch.
+            # In one batch a move may end and the partition's next one begin at its target. The first move may have
+            # got that target by a request of the same batch.
             led = [before.target, *self.waiting(tp)]
             was = self._assignment_before(tp, touched)
             if was is not None and after.accepted_at_ms != before.accepted_at_ms:
-                led.append(was.original)  # Or from where a stop had left it.
+                led.append(was.original)  # Or the next move begins where a stop left the partition.
             kept = after.original in (before.original, *led) or self._restores(before.original, after.original)
             if not kept and before.topic_id == after.topic_id and not self._foreign(tp, before, touched):
                 told = f"{tp}: original {list(before.original)} became {list(after.original)}"
                 self._safety.violate("a rollback is exact", told)
             return
         was = self._assignment_before(tp, touched)
-        # In one batch, an order asked for may be reached at once, and a second request begin from there.
+        # In one batch, a request for another order may be done at once, and a second request begin from that order.
         known = () if was is None else (was.replicas, *sorted(self._requested.get(tp, ())))
-        # Or what a broker had placed on a controller got its place, and a request begins from there.
+        # Or a replica that a broker had placed on a controller got a broker, and a request begins from there.
         world = self._safety.world
         stay = () if was is None else set(was.replicas) & world.brokers.keys()
         owed = was is not None and world.is_auto_created(tp) and set(after.original) >= set(stay)
@@ -157,7 +158,7 @@ class MoveRules:
         if before is None or after is None or before.phase is Phase.DROPPING or after.phase is Phase.DROPPING:
             return
         if after.accepted_at_ms != before.accepted_at_ms:
-            return  # Another move: a request that nobody has crossed out yet is taken again.
+            return  # Another move: a znode's request that is still there is taken again.
         writer = world.owner_of(touched.writers.get(tp.topic, truth.topic_writers.get(tp.topic, 0)))
         listed = truth.legacy is not None and tp in truth.legacy.targets
         if not writer.startswith("broker") or listed or after.legacy or after.target in self.waiting(tp):
@@ -184,7 +185,7 @@ class MoveRules:
             return
         if before.topic_id is not None and topic.topic_id != before.topic_id:
             return
-        # It may come back, and another target be reached at once, in one write.
+        # In one write the rollback may end, and another target be reached at once.
         ends = (before.original, *self.waiting(tp))
         restored = not assignment.in_motion and self._restores(before.original, assignment.replicas)
         if not restored and assignment not in map(ReplicaAssignment, ends):
@@ -192,7 +193,7 @@ class MoveRules:
             self._safety.violate("a rollback is exact", told)
 
     def _restores(self, original: Replicas, found: Replicas) -> bool:
-        """Whether some replicas are the original ones, in their ORDER, with brokers in the places of controllers.
+        """Whether `found` is the original in its ORDER, perhaps with brokers in place of controllers, or without those.
 
         Source: docs/decisions/0026-owed-replicas.md, "Nobody waits for a controller".
         """
@@ -202,9 +203,9 @@ class MoveRules:
         return found == original or (kept == stay and len(stay) < len(original) and len(found) <= len(original))
 
     def _ordered(self, tp: TopicPartition, before: Reassignment, after: Reassignment | None, touched: Touched) -> None:
-        """Whatever ends with the original's replicas ends in their ORDER, unless another order was asked for.
+        """A move that ends with the original's replicas ends in their ORDER, unless another order was asked for.
 
-        A rollback is often one write, so that no record says of it that it was one. A stop leaves the order as it finds it.
+        A rollback is often a single write, so that no record shows that there was one. A stop keeps the present order.
         """
         if before.phase is Phase.DROPPING or (after is not None and after.phase is not Phase.DROPPING):
             return
@@ -215,7 +216,7 @@ class MoveRules:
         asked_for = {before.original, before.target, *self._requested.get(tp, ())}
         if sorted(now.replicas) != sorted(before.original) or now.replicas in asked_for:
             return
-        # All at once, a target's order stands from the beginning; it may be taken and stopped in one write.
+        # With the strategy all at once, a target's order is written first. One write may accept and stop such a move.
         orders = [was.replicas, *self.waiting(tp)]
         if after is not None:
             orders.append(after.written.replicas)
@@ -225,7 +226,7 @@ class MoveRules:
         self._safety.violate("a rollback is exact", told)
 
     def _foreign(self, tp: TopicPartition, record: Reassignment, touched: Touched) -> bool:
-        """Whether what stood there before was not what the record's owner wrote, or that finished by Apache."""
+        """Whether the assignment before was neither the record's, nor that as finished by Apache's controller."""
         was = self._assignment_before(tp, touched)
         return was is None or was not in (record.written, ReplicaAssignment(record.written.target))
 
@@ -236,7 +237,7 @@ class MoveRules:
         return self._safety.truth.assignment(tp)
 
     def _steps(self, touched: Touched, writer: str) -> None:
-        """Look at each step that the written draft took, one after the other: several may become one write."""
+        """Check each step of the written draft, one after the other. One write may have several."""
         truth = self._safety.truth
         stood: dict[TopicPartition, tuple[ReplicaAssignment, Replicas, BrokerId]] = {}
         transitions = tuple(self._safety.world.transitions_of(writer))
@@ -244,18 +245,18 @@ class MoveRules:
         for told in transitions:
             tp = told.tp
             if told.step is None or (tp not in touched.records and tp.topic not in touched.topics):
-                continue  # What this process writes beside its batch is no step.
+                continue  # This write of the process is not its batch.
             was, (before, after) = (
                 self._assignment_before(tp, touched),
                 touched.states.get(tp, (truth.states.get(tp), None)),
             )
             if tp not in stood and was is not None and before is not None:
-                # Each step is a new leader epoch; one more is an election before them, of whom they find leading.
+                # Each step raises the leader epoch by one. A larger raise means an election before the first step.
                 elected = after is not None and after.leader_epoch - before.leader_epoch > steps[tp]
                 stood[tp] = (was, before.isr, told.step.leader if elected else before.leader)
             if tp in stood and before is not None:
                 sick = self._safety.given_up(tp, before.leader_epoch)
-                # The end of a life of a broker may be told in the same write.
+                # The same write may take a bounced broker out of the ISR.
                 sick = sick | self._safety.world.born_anew(writer, self._decided_us.get(tp, 0))
                 self._floor(told, told.step, *stood[tp], sick)
                 stood[tp] = (told.step.assignment, told.step.isr, told.step.leader)
@@ -271,7 +272,7 @@ class MoveRules:
     ) -> None:
         """A step drops a live in-sync replica only if as many stay as the target has; of the excess the leader goes last.
 
-        Live is what the writer knows; `sick` are those whom a leader, or the end of a life, took out of the ISR.
+        Live brokers are those that the writer knows; `sick` are those that a leader or a bounce took out of the ISR.
 
         Source: the controller redesign, 2.B, "we are better off to keep broker 2 ... so we do not expose to under
         replicated partition"; design, "the floor", relaxed and in a rollback; KAFKA-6794, "Sort the ER set ... the
@@ -291,7 +292,7 @@ class MoveRules:
         stay = [broker for broker in step.replicas if broker in live and broker in step.isr]
         need = min(len(move.target), len(move.original))
         if told.before is Phase.ROLLING_BACK:
-            # Who can't read a topic's configuration takes what brokers take without one.
+            # A controller that can't read a topic's configuration uses the default of min.insync.replicas.
             unread = znodes.config("topics", tp.topic) in self._safety.truth.garbled
             need = 1 if unread else max(1, min(self._safety.world.min_isr(tp.topic), len(move.original)))
         elif move.relaxed_since_ms is not None:
@@ -303,6 +304,6 @@ class MoveRules:
 
 
 def _overtaken(before: Reassignment | None, after: Reassignment) -> int:
-    """How many targets one write took between that of the record before it and its own."""
+    """How many targets one write accepted and replaced, between the record before it and its own."""
     same = before is not None and before.accepted_at_ms == after.accepted_at_ms
     return max(0, after.changes - before.changes - 1) if before is not None and same else after.changes

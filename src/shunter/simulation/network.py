@@ -1,4 +1,4 @@
-"""Connections: in order within one, in any order between two; broken at any moment, and then a prefix has arrived."""
+"""Connections: ordered within one, without order between two. One may break any time; then a prefix has arrived."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shunter.simulation.scheduler import MS, Scheduler, Timer
 
 @dataclass(slots=True)
 class Delays:
-    """How long a message takes, microseconds. `slow` makes everything on it slower by that factor."""
+    """How long a message takes, microseconds. `slow` is a factor on all delays."""
 
     low_us: int = MS // 4
     high_us: int = 3 * MS
@@ -51,7 +51,7 @@ class Link:
         action(*arguments)
 
     def cut(self) -> None:
-        """Break it: of what is under way, the first few have arrived all the same."""
+        """Break it: of the messages under way, a random prefix still arrives."""
         arrived = self._scheduler.random.randrange(len(self._flying) + 1)
         messages = list(self._flying)
         self.close()
@@ -60,7 +60,7 @@ class Link:
             action(*arguments)
 
     def close(self) -> None:
-        """Close it: what is under way is lost."""
+        """Close it: all messages under way are lost."""
         self.open = False
         for timer, _, _ in self._flying:
             timer.cancel()

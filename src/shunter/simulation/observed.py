@@ -1,4 +1,4 @@
-"""What rules see of a world, and how they say that it broke one. No rule knows `World`, and `World` calls the rules."""
+"""A world as its rules see it, and how they report violations. No rule knows `World`, which calls the rules."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Violation:
     at_us: int
 
     def __str__(self) -> str:
-        """Say it in one line."""
+        """Return one line of text."""
         return f"{self.rule}: {self.told} (at {self.at_us / 1_000_000:.3f} s)"
 
 
@@ -36,7 +36,7 @@ class ObservedBroker(Protocol):
     id: BrokerId
     epoch: int
     fence: int
-    """The last epoch that its process has got."""
+    """The last broker epoch that its process has got."""
     controller_epoch: int
     running: bool
     answered_error: bool
@@ -44,7 +44,7 @@ class ObservedBroker(Protocol):
 
 
 class ObservedProcess(Protocol):
-    """A controller process in the eyes of rules: what it knew when it decided last."""
+    """A controller process in the eyes of rules, with its knowledge at its last decision."""
 
     name: str
     epochs: dict[BrokerId, int]
@@ -61,7 +61,7 @@ class ObservedProcess(Protocol):
 
 
 class Judge(Protocol):
-    """Where a broken rule is told."""
+    """Takes reports of violations."""
 
     def violate(self, rule: str, told: str) -> None:
         """A rule is broken."""
@@ -90,11 +90,11 @@ class ObservedWorld(Protocol):
 
     @property
     def safety(self) -> Judge:
-        """Where a broken rule is told."""
+        """The judge that takes reports of violations."""
         ...
 
     def owner_of(self, session: int) -> str:
-        """Whose session it is."""
+        """The owner of a session, by name."""
         ...
 
     def min_isr(self, topic: str) -> int:
@@ -110,27 +110,27 @@ class ObservedWorld(Protocol):
         ...
 
     def is_placing(self, sender: str, tp: TopicPartition) -> bool:
-        """Whether a controller is writing a partition's replicas, and has not heard yet whether that happened."""
+        """Whether a controller is writing a partition's replicas, and has no outcome of that write yet."""
         ...
 
     def is_auto_created(self, tp: TopicPartition) -> bool:
-        """Whether a broker made its topic, and placed it."""
+        """Whether a broker made the partition's topic, and placed it."""
         ...
 
     def forget_asked_factor(self, tp: TopicPartition) -> None:
-        """Somebody moves it: how many replicas it was asked to have counts no more."""
+        """A partition is reassigned: its topic's initial replication factor is not expected of it any longer."""
         ...
 
     def transitions_of(self, writer: str) -> Sequence[Transition]:
-        """What a controller's outstanding batch does to moves."""
+        """The transitions of moves in a controller's outstanding batch."""
         ...
 
     def live_in_the_eyes_of(self, writer: str, tp: TopicPartition) -> frozenset[BrokerId]:
-        """Brokers that a controller took for able to serve a partition when it decided its last batch."""
+        """Brokers that a controller believed able to serve a partition when it decided its last batch."""
         ...
 
     def epochs_known_to(self, writer: str) -> dict[BrokerId, int]:
-        """The brokers' lives of which a controller knows."""
+        """The broker epochs that a controller knows."""
         ...
 
     def decided_us(self, writer: str) -> int:
@@ -138,12 +138,12 @@ class ObservedWorld(Protocol):
         ...
 
     def born_anew(self, writer: str, since_us: int) -> frozenset[BrokerId]:
-        """Brokers of whose present life a controller has heard since a moment."""
+        """Brokers whose present registration a controller has learned of since a moment."""
         ...
 
 
 class History(Judge, Protocol):
-    """The rules about all partitions, in the eyes of those about moves, cancels and records."""
+    """The rules about all partitions, as the rules about moves, cancels and records see them."""
 
     truth: Truth
 
@@ -157,5 +157,5 @@ class History(Judge, Protocol):
         ...
 
     def given_up(self, tp: TopicPartition, leader_epoch: int) -> set[BrokerId]:
-        """Whom a leader has asked to take out of the ISR."""
+        """Brokers that a leader has asked to take out of the ISR."""
         ...

@@ -1,4 +1,4 @@
-"""Operators and tools, by the names of `actions.OPERATIONS`. Every method says whether it did anything."""
+"""Operators and tools, by the names of `actions.OPERATIONS`. Every method returns whether it did anything."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NO_TARGETS: Mapping[TopicPartition, Replicas] = {}
 
 
 class Operators:
-    """Ask for things, of whoever is the controller, or by znode."""
+    """Sends requests to the present controller, or writes znodes."""
 
     def __init__(self, world: InhabitedWorld) -> None:
         """Begin."""
@@ -55,7 +55,7 @@ class Operators:
         return random.choice(partitions) if partitions else None
 
     def _target(self, random: Random, tp: TopicPartition) -> Replicas:
-        """Somewhere else; now and then only another order, or fewer, or more."""
+        """Draw a target: random brokers; now and then one replica fewer or more than the original."""
         assignment = self.world.truth.assignment(tp)
         size = len(assignment.original) if assignment is not None else 1
         size = max(1, min(len(self.world.shape.brokers), size + random.choice((0, 0, 0, -1, 1))))
@@ -77,7 +77,7 @@ class Operators:
     def submit(
         self, event: ReassignmentsSubmitted, about: str, judge: Callable[[Reply | ErrorCode], None] | None = None
     ) -> bool:
-        """Ask whoever is the controller; `judge` is shown the answer."""
+        """Send a request to the present controller; `judge` gets the answer."""
         process = self.world.active_process()
         if process is None:
             return False
@@ -94,7 +94,7 @@ class Operators:
             cancels.update(dict.fromkeys(self.world.truth.records, event.intervention))
         for tp, mode in cancels.items():
             if (mode or self.world.shape.settings.cancel_mode) is Intervention.STOP:
-                self.world.safety.moves.asked(tp)  # A rollback may be stopped where it stands.
+                self.world.safety.moves.asked(tp)  # A stop may end a rollback before the original is reached.
 
         def with_token(token: int) -> ReassignmentsSubmitted:
             return ReassignmentsSubmitted(
@@ -116,14 +116,14 @@ class Operators:
         return True
 
     def _touch(self, event: ReassignmentsSubmitted) -> Mapping[TopicPartition, int]:
-        """Count what is asked of each partition: two requests for one may become one write."""
+        """Count the requests for each partition. Two requests for one partition may become one write."""
         whole = event.cancel_all or event.cancel_topics
         for tp in self.world.truth.partitions() if whole else [change.tp for change in event.changes]:
             self._touches[tp] = self._touches.get(tp, 0) + 1
         return dict(self._touches)
 
     def touches(self, tp: TopicPartition) -> int:
-        """How often somebody has asked for something of a partition."""
+        """How many requests there were for a partition."""
         return self._touches.get(tp, 0)
 
     def _undisturbed(
@@ -146,7 +146,7 @@ class Operators:
         return self._submit_perhaps_twice(ReassignmentsSubmitted((change,)), "reassign", random)
 
     def _submit_perhaps_twice(self, event: ReassignmentsSubmitted, about: str, random: Random) -> bool:
-        """Now and then a client's connection breaks, and it asks again what has arrived already."""
+        """Now and then a client's connection breaks, and it repeats a request that has arrived already."""
         done = self.submit(event, about)
         if done and random.random() < 0.06:
             self.world.scheduler.after(random.randrange(1, 300) * MS, self._ask_again, event, about)
@@ -174,7 +174,7 @@ class Operators:
         return self._submit_perhaps_twice(ReassignmentsSubmitted((change,)), "cancel", random)
 
     def change_mind(self, random: Random) -> bool:
-        """Move many, and cancel or pause some of it, or all, at once: nearly all of it still waits then."""
+        """Move many, and cancel or pause some or all of them at once, while nearly all of them still wait."""
         partitions = self.world.truth.partitions()
         chosen = random.sample(partitions, random.randint(0, len(partitions)))
         changes = tuple(ReassignmentChange(tp, self._target(random, tp), forced=True) for tp in chosen)
@@ -195,7 +195,7 @@ class Operators:
             self.submit(ReassignmentsSubmitted(changes), "cancel")
 
     def cancel_topic(self, random: Random) -> bool:
-        """Cancel all of a topic's."""
+        """Cancel all moves of a topic."""
         tp = self._partition(random)
         mode = random.choice((None, *Intervention))
         return tp is not None and self.submit(
@@ -208,7 +208,7 @@ class Operators:
         return self.submit(ReassignmentsSubmitted((), cancel_all=True, intervention=mode), "cancel")
 
     def cancel_at_start(self, random: Random) -> bool:
-        """Begin moves under Apache's controller, depose it, and cancel everything as soon as one of ours is there."""
+        """Begin moves under Apache's controller, depose it, and cancel everything as soon as Shunter is elected."""
         apache = self.world.apache
         if not apache.active and not apache.take_over(force=True):
             return False
@@ -220,7 +220,7 @@ class Operators:
         return True
 
     def started(self) -> None:
-        """A controller of ours is there, and has not looked yet at who is right about everything that moves."""
+        """A Shunter controller was elected, and has not reconciled all moves yet: send the cancel that is due."""
         mode, self._at_start = self._at_start, None
         if mode is not None and not self.world.phase_two:
             self.submit(ReassignmentsSubmitted((), cancel_all=True, intervention=mode), "cancel")
@@ -247,7 +247,7 @@ class Operators:
         return self._commit(Create(znodes.LEGACY_REASSIGNMENTS, data))
 
     def resume(self, random: Random) -> bool:
-        """Let paused moves go on."""
+        """Resume paused moves."""
         del random
         return self.submit(ReassignmentsSubmitted((), cancel_all=True, intervention=Intervention.RESUME), "resume")
 
@@ -261,7 +261,7 @@ class Operators:
         return self._commit(Create(znodes.REASSIGNMENT_REQUEST_PREFIX, data, sequential=True))
 
     def two_tools(self, random: Random) -> None:
-        """One partition by two ways at once: a request znode, and the legacy znode with another target."""
+        """Ask for one partition in two ways at once: a request znode, and the legacy znode with another target."""
         tp = self._partition(random)
         if tp is None:
             return
@@ -273,7 +273,7 @@ class Operators:
         self._commit(Create(znodes.LEGACY_REASSIGNMENTS, encode_legacy_reassignments(asked[1:])))
 
     def draft_target(self, random: Random) -> bool:
-        """Write `targetReplicas` into a state, as the tool of KIP-455's draft does; the next controller finds it."""
+        """Write `targetReplicas` into a state, as the tool of KIP-455's draft does. The next controller reads it."""
         tp = self._partition(random)
         state = self.world.truth.states.get(tp) if tp is not None else None
         if tp is None or state is None:
@@ -285,7 +285,7 @@ class Operators:
         )
 
     def cancel_znode(self, random: Random) -> bool:
-        """Write KIP-236's `/admin/reassign_cancel`, and remove it later: nobody else does."""
+        """Write KIP-236's `/admin/reassign_cancel`, and remove it later, because no controller does."""
         done = self._commit(Create(znodes.CANCEL, b""))
         self.world.scheduler.after(random.randrange(1, 6) * SECOND, self._remove, znodes.CANCEL)
         return done
@@ -295,7 +295,7 @@ class Operators:
             self.world.tree.commit([Remove(path)], self.world.operator)
 
     def targets(self, random: Random) -> list[tuple[TopicPartition, Replicas]]:
-        """Some partitions and where to move them, to be written into a znode."""
+        """Draw some partitions with targets, to be written into a znode."""
         partitions = self.world.truth.partitions()
         chosen = random.sample(partitions, min(len(partitions), random.randint(1, 3)))
         for tp in chosen:
@@ -304,14 +304,14 @@ class Operators:
         return self.named([(tp, self._target(random, tp)) for tp in chosen])
 
     def named(self, targets: list[tuple[TopicPartition, Replicas]]) -> list[tuple[TopicPartition, Replicas]]:
-        """Targets that are written into a znode, where they wait for the next controller."""
+        """Register targets that are written into a znode, where they wait for the next controller."""
         for tp, target in targets:
             self.world.safety.moves.requested(tp, target, lasting=True)
             self.world.safety.cancels.named(tp, target)
         return targets
 
     def change_settings(self, random: Random) -> bool:
-        """Other settings, at run time."""
+        """Change a controller's settings at run time."""
         process = self.world.active_process()
         if process is None:
             return False
@@ -325,16 +325,16 @@ class Operators:
         return True
 
     def let_go(self) -> None:
-        """Phase two: whoever paused or cancelled something lets it go on."""
+        """Phase two: remove the cancel znode, and resume paused moves, every 5 s."""
         self._remove(znodes.CANCEL)
         self.world.scheduler.after(5 * SECOND, self.let_go)
         if any(record.phase is Phase.PAUSED for record in self.world.truth.records.values()):
             self.resume(Random(0))
 
-    # ---- brokers' other requests
+    # ---- other requests of brokers
 
     def allocate_producer_ids(self, random: Random) -> bool:
-        """A broker asks for producer ids: no two are given the same."""
+        """A broker asks for producer ids. No id may be given twice."""
         process = self.world.active_process()
         broker = random.choice(list(self.world.brokers.values()))
         if process is None or not broker.accepting:
@@ -377,7 +377,7 @@ class Operators:
         return True
 
     def recreate_topic(self, random: Random) -> bool:
-        """Create a topic of a name that was deleted."""
+        """Create a topic with the name of a deleted one."""
         names = [f"t{number}" for number in range(3)]
         name = random.choice(names)
         if name in self.world.truth.topics:
@@ -386,7 +386,7 @@ class Operators:
         return self.world.put_topic(name, placed, {}, UUID(int=random.getrandbits(128)))
 
     def replace_topic(self, random: Random) -> bool:
-        """A script: delete a topic, and make it anew as soon as it is gone, whoever is the controller by then."""
+        """A script: delete a topic, and create another one of its name as soon as it is gone, under any controller."""
         tp = self._partition(random)
         if tp is None or not self._commit(Create(znodes.deletion(tp.topic), None)):
             return False
@@ -409,7 +409,7 @@ class Operators:
         return True
 
     def delete_by_znode(self, random: Random) -> bool:
-        """Queue a topic for deletion as a tool on ZooKeeper does; now and then one that is gone, or never was."""
+        """Queue a topic for deletion as a tool on ZooKeeper does; now and then one that does not exist."""
         tp = self._partition(random)
         name = f"n{random.randint(1, self._created + 1)}" if tp is None or random.random() < 0.2 else tp.topic
         return self._commit(Create(znodes.deletion(name), None))
@@ -439,7 +439,7 @@ class Operators:
         else:
             configs["unclean.leader.election.enable"] = random.choice(("true", "false"))
             if configs["unclean.leader.election.enable"] == "false":
-                # Who has not heard of it yet may still act on what was allowed.
+                # A controller that has not read the change yet may still make an unclean election.
                 self.world.unclean_asked.update(
                     each for each in self.world.truth.partitions() if each.topic == tp.topic
                 )
@@ -458,7 +458,7 @@ class Operators:
     # ---- elections
 
     def elect_preferred(self, random: Random) -> bool:
-        """ElectLeaders, of one or of all."""
+        """ElectLeaders, for one partition or for all."""
         tp, process = self._partition(random), self.world.active_process()
         if process is None or tp is None:
             return False
@@ -474,7 +474,7 @@ class Operators:
         return tp is not None and self._commit(Create(znodes.PREFERRED_ELECTION, encode_partitions((tp,))))
 
     def elect_unclean(self, random: Random) -> bool:
-        """ElectLeaders, unclean: the operator takes the loss."""
+        """ElectLeaders, unclean: the operator accepts the loss of records."""
         tp, process = self._partition(random), self.world.active_process()
         if process is None or tp is None:
             return False
@@ -485,10 +485,10 @@ class Operators:
         )
         return True
 
-    # ---- others who write znodes
+    # ---- other writers of znodes
 
     def touch_state(self, random: Random) -> bool:
-        """Somebody rewrites a state as it is: its version is another one."""
+        """Rewrite a state unchanged: only its version changes."""
         tp = self._partition(random)
         state = self.world.truth.states.get(tp) if tp is not None else None
         if tp is None or state is None:
@@ -496,7 +496,7 @@ class Operators:
         return self._commit(Put(znodes.state(tp.topic, tp.partition), encode_state(state)))
 
     def foreign_assignment(self, random: Random) -> bool:
-        """Somebody reorders a partition's replicas in the topic's znode."""
+        """Reorder a partition's replicas in the topic's znode, as another tool."""
         tp = self._partition(random)
         if tp is None:
             return False

@@ -1,4 +1,4 @@
-"""A world's two phases: faults with safety, then mending and an end; and the events within them that spin."""
+"""A world's two phases: faults while safety is checked, then mending until everything converges. Spinning is found."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shunter.simulation.scheduler import MS, SECOND, Scheduler
 QUIET_US = 2 * SECOND
 """How long after the last action the faults stop."""
 SPIN = 5_000
-"""Events within a millisecond that can only be somebody who wakes up again and again."""
+"""So many events within a millisecond can only come from a process that wakes up again and again."""
 
 
 class Phased(Protocol):
@@ -23,7 +23,7 @@ class Phased(Protocol):
     violation: Violation | None
 
     def begin_phase_two(self) -> None:
-        """Faults stop; what was broken is mended."""
+        """Stop the faults, and mend what they broke."""
         ...
 
     def violate(self, rule: str, told: str) -> None:
@@ -53,7 +53,7 @@ def live_through(world: W, find_unfinished: Callable[[W], list[str]], *, within_
 
 
 def run_until(world: Phased, moment_us: int) -> None:
-    """Let everything happen that is due by a moment."""
+    """Run all events that are due by a moment."""
     scheduler = world.scheduler
     step, began_us, began = scheduler.step, scheduler.now_us, scheduler.events
     while world.violation is None and step(moment_us):

@@ -1,8 +1,9 @@
-"""Topic configurations that no broker can read: one in ZooKeeper, and no broker starts any more.
+"""Topic configurations that no broker can read. While ZooKeeper has one, no broker can start.
 
-`LogManager.fetchTopicConfigOverrides` parses the configuration of every topic there is (`LogConfig.fromProps`), and what
-that throws ends the process; a broker that runs can't make such a topic's log, and the LeaderAndIsr that asks for it
-fails as a whole. The few names here stand for all; Apache's own table is held to real brokers elsewhere.
+A starting broker parses the configuration of every topic (`LogManager.fetchTopicConfigOverrides`,
+`LogConfig.fromProps`), and an exception there ends its process. A running broker can't make such a topic's log, and
+the LeaderAndIsr that asks for it fails as a whole. The few names here stand for all. Other tests compare the full
+table with real brokers.
 
 Source: Apache Kafka 3.9, `LogConfig`, `ConfigDef.parseType`, `ReplicaManager.makeLeaders`.
 """
@@ -44,5 +45,5 @@ POISONS: tuple[tuple[str, str], ...] = (
 
 
 def is_poison(config: Mapping[str, str]) -> bool:
-    """Whether a broker can't read a topic's configuration. Names that it does not know it passes over."""
+    """Whether a broker can't read a topic's configuration. A broker ignores unknown names."""
     return any(not readable(config[name]) for name, readable in _READERS.items() if name in config)

@@ -1,4 +1,4 @@
-"""A Shunter controller process: the real loop, seat, election, store, watches and machine, on a simulated world."""
+"""A Shunter controller process: the real loop, seat, election, store, watches and machine, in a simulated world."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ BY_NAME_VERSION = 1
 
 
 class SkewedClock:
-    """A process's wall clock: wrong by as much as it was when the process started, as `drivers.clock` keeps it."""
+    """A process's wall clock. Its error is fixed at the start of the process, as in `drivers.clock`."""
 
     def __init__(self, world: ProcessesWorld, skew_ms: int) -> None:
-        """Remember how wrong it is."""
+        """Remember the clock's error."""
         self._scheduler = world.scheduler
         self._skew_ms = skew_ms
 
@@ -56,7 +56,7 @@ class SkewedClock:
 
 
 class ObservedMachine(ControllerMachine):
-    """The machine under the eyes of the checkers."""
+    """The machine, observed by the checkers."""
 
     def __init__(
         self, settings: ControllerSettings, observe: Callable[[ObservedMachine, Envelope, Ready], None]
@@ -66,22 +66,22 @@ class ObservedMachine(ControllerMachine):
         self._observe = observe
 
     def handle(self, envelope: Envelope) -> Ready:
-        """Handle, and let the checkers see what came in and what came out."""
+        """Handle an event, and pass it and its `Ready` to the checkers."""
         ready = super().handle(envelope)
         self._observe(self, envelope, ready)
         return ready
 
 
 class Service(Supervisor):
-    """Ends its process when something in it ends that must not, as `app.controller` does; it is started again later."""
+    """Ends its process when one of its tasks fails, as `app.controller` does. The process is started again later."""
 
     def __init__(self, end: Callable[[BaseException], None]) -> None:
-        """Watch nothing yet."""
+        """Begin without tasks."""
         super().__init__()
         self._end = end
 
     def fail(self, failure: BaseException) -> None:
-        """End the process, and say why."""
+        """End the process because of a failure."""
         if self.failure is None:
             self._end(failure)
         super().fail(failure)
@@ -94,7 +94,7 @@ class ProcessesWorld(Surroundings, Protocol):
     not_owed: set[str]
 
     def draw_skew_ms(self) -> int:
-        """How wrong a process's clock is."""
+        """Draw the error of a process's clock."""
         ...
 
     def settings_of(self, broker_id: BrokerId, takeover: Takeover) -> ControllerSettings:
@@ -102,7 +102,7 @@ class ProcessesWorld(Surroundings, Protocol):
         ...
 
     def looks_controllers_up(self, broker: BrokerId) -> bool | None:
-        """Whether a broker is so old that it looks a controller up in ZooKeeper; None where nobody is asked."""
+        """Whether a broker is so old that it looks a controller up in ZooKeeper; None: brokers are not asked."""
         ...
 
     def machine_handled(
@@ -112,7 +112,7 @@ class ProcessesWorld(Surroundings, Protocol):
         ...
 
     def refused(self, process: str, path: str) -> None:
-        """ZooKeeper forbids a process something."""
+        """ZooKeeper refused a request of a process, about a path."""
         ...
 
     def controller_stopped(self, name: str) -> None:
@@ -121,7 +121,7 @@ class ProcessesWorld(Surroundings, Protocol):
 
 
 class ShunterProcess:
-    """One controller process of broker id `broker_id`; started, paused, killed and started again."""
+    """One controller process with the broker id `broker_id`. It can be started, paused, killed and started again."""
 
     def __init__(self, world: ProcessesWorld, broker_id: int, takeover: Takeover) -> None:
         """Begin stopped."""
@@ -136,7 +136,7 @@ class ShunterProcess:
         self.decided_us = 0
         self.epochs: dict[BrokerId, int] = {}
         self.learned_us: dict[BrokerId, int] = {}
-        """When it heard of the life that a broker is in."""
+        """When it learned of each broker's present registration."""
         self._build()
 
     def _build(self) -> None:
@@ -184,7 +184,7 @@ class ShunterProcess:
         )
         return self.kazoo
 
-    # ---- its life
+    # ---- start to end
 
     def start(self) -> None:
         """Start the process."""
@@ -217,7 +217,7 @@ class ShunterProcess:
             self.world.scheduler.after(2 * SECOND, self.start)
 
     def kill(self) -> None:
-        """SIGKILL: nothing of it runs again; its session lives on for a while."""
+        """SIGKILL: none of its code runs again. Its session lasts until it expires."""
         if not self.running:
             return
         self.running = False
@@ -236,7 +236,7 @@ class ShunterProcess:
             self.kazoo.silent()
 
     def resume(self) -> None:
-        """Go on, with whatever was true before."""
+        """Go on, with what the process knew before."""
         if self.running and self.loop.paused:
             assert self.kazoo is not None
             self.kazoo.heard()
@@ -260,13 +260,13 @@ class ShunterProcess:
 
     @property
     def active(self) -> bool:
-        """Whether it thinks that it is the controller."""
+        """Whether the process believes to be the controller."""
         return self.running and self.machine.state.active
 
-    # ---- what it is asked
+    # ---- requests
 
     def ask(self, make_event: Callable[[ReplyToken], Event], told: Callable[[Reply | ErrorCode], None]) -> None:
-        """Ask the core as an RPC handler does; `told` gets the reply or why there is none."""
+        """Ask the core as an RPC handler does; `told` gets the reply, or an error code if there is none."""
         self.loop.deliver(self._ask, make_event, told)
 
     def _ask(self, make_event: Callable[[ReplyToken], Event], told: Callable[[Reply | ErrorCode], None]) -> None:
@@ -281,7 +281,7 @@ class ShunterProcess:
         self._keep(self.loop.create_task(work()))
 
     def tell(self, event: Event) -> None:
-        """Hand the core an event that nobody waits for."""
+        """Hand the core an event that has no reply."""
         self.loop.deliver(self.control.post, event)
 
     def alter_partition(
@@ -304,7 +304,7 @@ class ShunterProcess:
         self.loop.deliver(self._handle, controlled_shutdown, request, told)
 
     def serve(self, handler: Any, request: Any, told: Callable[[Any], None]) -> None:
-        """Take a client's request through the real handler; `told` gets what it answers, or the refusal."""
+        """Take a client's request through the real handler; `told` gets the answer, or the refusal."""
 
         async def work() -> None:
             try:
@@ -327,7 +327,7 @@ class ShunterProcess:
         self._tasks = [each for each in self._tasks if not each.done()]
         self._tasks.append(task)
 
-    # ---- what is seen of it
+    # ---- for the checkers
 
     def _observe(self, machine: ObservedMachine, envelope: Envelope, ready: Ready) -> None:
         if not self.loop.dead:
@@ -344,7 +344,7 @@ class ShunterProcess:
 
 
 class _Call(Call):
-    """A request to a handler, without bytes: what it answers stays values."""
+    """A request to a handler, without bytes: its answer stays values."""
 
     __slots__ = ()
 
@@ -363,7 +363,7 @@ def _call(process: ShunterProcess, request: Any, version: int | None = None) -> 
 def _alter_request(
     process: ShunterProcess, broker: int, epoch: int, proposals: Any
 ) -> tuple[AlterPartitionRequest, int]:
-    """An AlterPartition as it would be read, and its version: topics by id and members with epochs, where it has them."""
+    """An AlterPartition as the server would decode it, and its version, on which topic ids and broker epochs depend."""
     by_topic: dict[tuple[str, UUID | None], list[Any]] = {}
     for proposal in proposals:
         topic_id = process.world.brokers[broker].topic_id(proposal.tp)
@@ -393,7 +393,7 @@ def _alter_request(
 
 
 def altered_results(answer: AlterPartitionResult, proposals: Any) -> dict[tuple[str, int], LeaderAndIsr | ErrorCode]:
-    """Results of an AlterPartition answer by (topic, partition); a topic that is told by its id is known by its place."""
+    """Results of an AlterPartition answer by (topic, partition). A topic with only an id is known by its position."""
     left = [proposal.tp for proposal in proposals]
     found: dict[tuple[str, int], LeaderAndIsr | ErrorCode] = {}
     for topic in answer.topics:

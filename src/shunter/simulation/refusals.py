@@ -1,7 +1,7 @@
-"""Requests about topics that Apache's controller refuses, each with the error and the words that it has for them.
+"""Requests about topics that Apache's controller refuses, each with Apache's error and words of its message.
 
-Tools and people match on both. What is expected here was read in Apache Kafka 3.9: `ZkAdminManager.createTopics` and
-`createPartitions`, `AdminZkClient.validateTopicCreate` and `validateReplicaAssignment`, `KafkaApis.handleCreateTopicsRequest`.
+Tools and people match on both. Source: Apache Kafka 3.9, `ZkAdminManager.createTopics` and `createPartitions`,
+`AdminZkClient.validateTopicCreate` and `validateReplicaAssignment`, `KafkaApis.handleCreateTopicsRequest`.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from shunter.simulation.inhabited import InhabitedWorld
 TOPICS_AT_MOST = 8
 PATIENCE = timedelta(seconds=20)
 ABSENT = 77
-"""A broker id that nobody has."""
+"""An id that no broker has."""
 HARMLESS = {
     ErrorCode.NOT_CONTROLLER,
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.REASSIGNMENT_IN_PROGRESS,
 }
-"""Refusals for another reason, which come before a look at what was asked for."""
+"""Errors for other reasons, which are checked before the content of the request."""
 
 
 class Creation(NamedTuple):
-    """One topic of a CreateTopics, and what Apache answers: the error, and words of its message."""
+    """One topic of a CreateTopics, and Apache's answer: the error, and words of its message."""
 
     expected: ErrorCode
     words: str
@@ -44,7 +44,7 @@ class Creation(NamedTuple):
 
 
 class Growth(NamedTuple):
-    """One topic of a CreatePartitions, likewise. `more` is added to the partitions that there are."""
+    """One topic of a CreatePartitions, and Apache's answer. `more` is added to the present number of partitions."""
 
     expected: ErrorCode
     words: str
@@ -90,15 +90,15 @@ GROWTHS = {
 
 
 class Refusals:
-    """Asks for what Apache refuses, and compares the answer."""
+    """Sends requests that Apache refuses, and compares the answers."""
 
     def __init__(self, world: InhabitedWorld) -> None:
-        """Begin with nothing asked."""
+        """Begin without requests."""
         self.world = world
         self._made = 0
 
     def odd_creation(self, random: Random) -> bool:
-        """CreateTopics of what Apache refuses, or takes though one might expect otherwise; several in one request."""
+        """CreateTopics with several topics that Apache refuses, or accepts although a refusal might be expected."""
         process = self.world.active_process()
         if process is None or len(self.world.truth.topics) >= TOPICS_AT_MOST:
             return False
@@ -121,7 +121,7 @@ class Refusals:
         return True
 
     def odd_growth(self, random: Random) -> bool:
-        """CreatePartitions as Apache refuses it, two times."""
+        """Two CreatePartitions that Apache refuses."""
         done = [self._grow(random, kind) for kind in random.sample(tuple(GROWTHS), 2)]
         return any(done)
 
@@ -150,9 +150,9 @@ class Refusals:
             placed = known.assignments if known is not None else {}
             factor = len(placed[0].original) if 0 in placed else 0
             if known is None or (known.topic_id, factor) != about or len(placed) not in counts:
-                return  # Somebody else has changed it meanwhile.
+                return  # Another request has changed the topic meanwhile.
             if known.version > version + 1:
-                return  # It may have grown meanwhile by another's request, and by ours to what was asked for.
+                return  # The topic was written twice: another request and this one may both have made it grow.
             for each in () if isinstance(answer, RequestRejected) else answer["results"]:
                 self._judge(kind, growth, each)
 
@@ -166,7 +166,7 @@ class Refusals:
         if error in HARMLESS or (error is asked.expected and asked.words in message):
             return
         if error is ErrorCode.UNKNOWN_SERVER_ERROR and message.startswith("ZooKeeper refused"):
-            return  # Its ACL forbids the write, which Apache's controller would be told too.
+            return  # An ACL forbids the write, as it would forbid Apache's controller.
         if error is not ErrorCode.INVALID_TOPIC_EXCEPTION or "queued for deletion" not in message:
             said = f"{kind} is answered {error.name} ({message}), Apache says {asked.expected.name} ({asked.words})"
             self.world.violate("Apache's refusals", said)

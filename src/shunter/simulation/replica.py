@@ -1,7 +1,8 @@
 """A partition on one broker, as `kafka.cluster.Partition` behaves in ZooKeeper mode (Apache Kafka 3.9).
 
-Leader: appends, high watermark over the MAXIMAL in-sync set, one ISR change in flight, which it keeps until it gets new
-metadata or an answer that it understands. Follower: fetches, truncates where its log and the leader's part.
+A leader appends, has its high watermark over the MAXIMAL in-sync set, and has one ISR change in flight, which it keeps
+until it gets new metadata or an answer that it understands. A follower fetches, and truncates its log where it diverges
+from the leader's.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ FETCHED_AT_ONCE = 20
 
 
 class Role(Enum):
-    """What a replica does."""
+    """The role of a replica."""
 
     IDLE = "idle"
     LEADER = "leader"
@@ -29,29 +30,29 @@ class Role(Enum):
 
 
 class FetchAnswer(NamedTuple):
-    """A leader's answer: records from the asked offset, or where the logs part."""
+    """A leader's answer: records from the requested offset, or the point where the logs diverge."""
 
     error: bool
     entries: tuple[LogEntry, ...] = ()
     high_watermark: int = 0
     diverging: tuple[int, int] | None = None
     moved: bool = False
-    """The follower is further than before, or may join: the leader looks at its high watermark and its ISR."""
+    """Whether the follower got further, or may join the ISR. The leader then checks its high watermark and its ISR."""
 
     def tells(self, known: int) -> bool:
-        """Whether a follower whose high watermark is `known` learns anything from it."""
+        """Whether the answer has news for a follower whose high watermark is `known`."""
         return bool(self.entries) or self.diverging is not None or self.high_watermark > known
 
 
 @dataclass(slots=True)
 class Follower:
-    """What a leader knows of one follower."""
+    """A leader's knowledge of one follower."""
 
     end: int = -1
     caught_up_us: int = 0
     fetched_us: int = 0
     leader_end: int = 0
-    """Where the leader's log ended at the fetch before this one: who has got there was caught up then."""
+    """The end of the leader's log at the previous fetch. A follower that has reached it was caught up at that fetch."""
 
 
 @dataclass(slots=True, eq=False)
@@ -68,21 +69,21 @@ class Replica:
     isr: Replicas = ()
     proposed: Replicas | None = None
     start: int = 0
-    """Where the present leader epoch began."""
+    """The offset at which the present leader epoch began."""
     followers: dict[BrokerId, Follower] = field(default_factory=dict[BrokerId, Follower])
     waiting: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """Acks=all producers: (offset, value)."""
+    """Records of producers with acks=all that are not acknowledged yet: (offset, value)."""
     min_isr: int = 1
 
     @property
     def maximal_isr(self) -> set[BrokerId]:
-        """Committed and proposed members together: who the high watermark waits for."""
+        """Committed and proposed members together: the high watermark waits for all of them."""
         return {*self.isr, *(self.proposed or ())}
 
-    # ---- what the controller says
+    # ---- roles, from the controller
 
     def lead(self, state: PartitionState, leadership: LeaderAndIsr, us: BrokerId, now_us: int) -> bool:
-        """Become, or go on as, the leader; whether it was taken (an older partition epoch is passed over)."""
+        """Become or remain the leader; returns False for an older partition epoch, which is ignored."""
         if leadership.partition_epoch < self.partition_epoch:
             return False
         newly = self.role is not Role.LEADER
@@ -103,7 +104,7 @@ class Replica:
         return True
 
     def follow(self, state: PartitionState, leadership: LeaderAndIsr) -> bool:
-        """Become, or go on as, a follower; whether it was taken."""
+        """Become or remain a follower; returns False for an older partition epoch, which is ignored."""
         if leadership.partition_epoch < self.partition_epoch:
             return False
         self.role, self.leader = Role.FOLLOWER, leadership.leader
@@ -116,7 +117,7 @@ class Replica:
     # ---- a leader's work
 
     def append(self, value: int) -> int | None:
-        """Take a record of an acks=all producer; its offset, or None when too few are in sync."""
+        """Append a record of a producer with acks=all; returns its offset, or None if too few replicas are in sync."""
         if len(self.isr) < self.min_isr:
             return None
         self.log.entries.append(LogEntry(self.leader_epoch, value))
@@ -126,7 +127,7 @@ class Replica:
     def serve_fetch(
         self, broker: BrokerId, offset: int, last_epoch: int, leader_epoch: int, now_us: int
     ) -> FetchAnswer:
-        """Answer a follower, and learn from its offset how far it is."""
+        """Answer a follower's fetch, and learn its position from the offset."""
         if self.role is not Role.LEADER or leader_epoch != self.leader_epoch or broker not in self.replicas:
             return FetchAnswer(error=True)
         epoch, end = self.log.end_of_epoch(last_epoch)
@@ -146,9 +147,9 @@ class Replica:
         return FetchAnswer(False, entries, self.log.high_watermark, moved=moved)
 
     def raise_high_watermark(self, us: BrokerId, alive: frozenset[BrokerId], now_us: int) -> bool:
-        """Move the high watermark to what every member of the maximal ISR has; whether it moved.
+        """Raise the high watermark to the offset that all of the maximal ISR have; returns whether it was raised.
 
-        A follower that is caught up and may join soon is waited for as well (KAFKA-7168 and others in Partition.scala).
+        It also waits for followers that are caught up and may join soon (KAFKA-7168 and others in Partition.scala).
         """
         if len(self.isr) < self.min_isr:
             return False
@@ -167,7 +168,7 @@ class Replica:
         return True
 
     def acknowledged(self) -> list[tuple[int, int]]:
-        """Producers that can be told now: (offset, value)."""
+        """Take the records that can be acknowledged now: (offset, value)."""
         if len(self.maximal_isr) < self.min_isr:
             return []
         mark = self.log.high_watermark
@@ -177,9 +178,9 @@ class Replica:
         return done
 
     def proposal(self, us: BrokerId, alive: frozenset[BrokerId], now_us: int, *, shrink: bool) -> Replicas | None:
-        """The ISR that the leader would like to have, when nothing is in flight and it is another one.
+        """The ISR that the leader wants to propose; None if nothing would change, or while a proposal is in flight.
 
-        Kafka looks for who may join with each fetch, and for who lags (`shrink`) now and then.
+        Kafka looks for followers that may join at each fetch, and for lagging members (`shrink`) periodically.
         """
         if self.role is not Role.LEADER or self.proposed is not None:
             return None
@@ -208,7 +209,7 @@ class Replica:
         return IsrProposal(self.tp, self.leader_epoch, self.partition_epoch, members)
 
     def take_answer(self, leader_epoch: int, isr: Replicas, partition_epoch: int) -> bool:
-        """Take a committed ISR from an AlterPartition answer; whether it was taken."""
+        """Take a committed ISR from an AlterPartition answer; returns False if the answer is out of date."""
         if self.role is not Role.LEADER or leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch:
             return False
         self.isr, self.partition_epoch, self.proposed = isr, partition_epoch, None
@@ -217,7 +218,7 @@ class Replica:
     # ---- a follower's work
 
     def take_fetched(self, answer: FetchAnswer) -> None:
-        """Append what was fetched, or truncate to where the logs part."""
+        """Append the fetched records, or truncate to the point where the logs diverge."""
         log = self.log
         if answer.diverging is not None:
             epoch, end = answer.diverging

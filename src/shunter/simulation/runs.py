@@ -1,4 +1,4 @@
-"""Runs of worlds: one from a seed, and the fewest actions with which a failing one still fails."""
+"""Runs of worlds: one world from a seed, and a search for the fewest actions with which a failing world still fails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shunter.simulation.kinds import CONTROLLER, WorldKind
 from shunter.simulation.observed import Violation
 
 FORGOTTEN_TOGETHER = 32
-"""Worlds of which what was frozen is freed at once: a look at all that there is takes half as long as a world."""
+"""After so many worlds their frozen objects are freed at once: a full collection takes half as long as a world."""
 _worlds = count(1)
 
 
@@ -46,9 +46,9 @@ def run_seed(
     """Run one world.
 
     Args:
-        seed: Everything follows from it.
-        kind: What kind of world it is.
-        steps: Actions in the plan; None for as many as the seed says.
+        seed: Determines the whole world.
+        kind: The kind of world.
+        steps: Number of actions in the plan; None for the seed's own number.
         faults: Kinds of faults that may happen; None for all of the kind's.
         kept: Numbers of the actions to carry out; None for all.
     """
@@ -125,10 +125,10 @@ def _portions(numbers: Sequence[int], parts: int) -> Iterator[Sequence[int]]:
 
 
 def _forget_frozen() -> None:
-    """Free what went with former worlds, now and then.
+    """Free the frozen objects of former worlds, now and then.
 
-    Controllers have the collector pass over what they have read, for they keep it. A world's goes with the world, but
-    nobody would look at it again: 400 KB for each.
+    A controller freezes what it has read, because it keeps that. In a world these objects are garbage once the world
+    has ended, but the collector ignores frozen objects: 400 KB for each world.
     """
     if next(_worlds) % FORGOTTEN_TOGETHER == 0:
         gc.unfreeze()
@@ -137,7 +137,7 @@ def _forget_frozen() -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The drivers' log says what the trace says."""
+    """Disable logging, because the trace already has what the drivers would log."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

@@ -1,4 +1,4 @@
-"""Safety, checked as things happen: each rule with the sentence that it comes from. The first breach ends the world."""
+"""Safety rules, checked with each event: each with the sentence it comes from. The first violation ends the world."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ GUARDED = (
 )
 
 ANNOUNCED = (znodes.ISR_CHANGES, znodes.LOG_DIR_EVENTS)
-"""Removed by whoever has looked at it."""
+"""Znodes that a controller removes once it has seen them."""
 TAKEN_OVER = (znodes.REASSIGNMENT_REQUESTS, znodes.PREFERRED_ELECTION)
-"""Removed when what was read there is done."""
+"""Znodes that a controller removes once it has done what it read there."""
 
 
 class Safety:
-    """Looks at every transaction, every request handed out, every request that a broker accepts, every acknowledgement."""
+    """Checks every transaction, every request handed out, every request that a broker accepts, each acknowledgement."""
 
     def __init__(self, world: ObservedWorld, truth: Truth) -> None:
         """Begin with nothing seen."""
@@ -51,7 +51,7 @@ class Safety:
         self._next_producer_id = 0
 
     def isr_proposed(self, tp: TopicPartition, leader_epoch: int, isr: tuple[BrokerId, ...]) -> None:
-        """A leader asks for an ISR: from now on it waits for these, and the controller may make one of them lead."""
+        """A leader proposes an ISR: from now on it waits for these replicas, and one of them may be elected leader."""
         known = self._proposed.get((tp, leader_epoch), frozenset())
         self._proposed[tp, leader_epoch] = known | frozenset(isr)
         state = self.truth.states.get(tp)
@@ -61,13 +61,13 @@ class Safety:
     def was_assigned(self, tp: TopicPartition, replicas: tuple[BrokerId, ...]) -> bool:
         """Whether a partition has ever had these replicas, in any topic of that name.
 
-        A process that stood still answers for the topic that it knew, though another has the name by now.
+        A process that was paused answers for the topic that it knew, although another topic may have the name now.
         """
         ever = (seen.get(tp.partition, ()) for (name, _id), seen in self._assignments.items() if name == tp.topic)
         return any(assignment.replicas == replicas for seen in ever for assignment in seen)
 
     def given_up(self, tp: TopicPartition, leader_epoch: int) -> set[BrokerId]:
-        """Whom a leader has asked to take out of the ISR."""
+        """Brokers that a leader has asked to take out of the ISR."""
         return self._given_up.get((tp, leader_epoch), set())
 
     def violate(self, rule: str, told: str) -> None:
@@ -79,7 +79,7 @@ class Safety:
     # ---- ZooKeeper
 
     def committed(self, transaction: Transaction) -> None:
-        """A transaction happened: follow it, and check what it touched."""
+        """Apply a transaction to the truth, and check what it touched."""
         truth = self.truth
         owner = truth.epoch_session
         epoch = truth.controller_epoch
@@ -113,7 +113,8 @@ class Safety:
         """One controller per epoch acts, and a fenced one changes nothing.
 
         Source: KIP-380 and the controller redesign, "the controller ... single writer"; issue: "a fenced one changes
-        nothing". Whoever writes a topic, a state or a move was elected last (the fence is the version of `/controller_epoch`).
+        nothing". The writer of a topic, a state or a move was elected last (the fence is the version of
+        `/controller_epoch`).
         """
         if not writer.startswith(("shunter", "apache")) or transaction.session == owner:
             return
@@ -124,7 +125,7 @@ class Safety:
                 return
 
     def _deleted_topics(self, transaction: Transaction, writer: str) -> None:
-        """A controller deletes a topic that is queued for deletion, and no other; another of its name is not the same.
+        """A controller deletes only topics that are queued for deletion.
 
         Source: Apache's TopicDeletionManager, "the controller ... removes the admin/delete_topics path" as the last.
         """
@@ -136,7 +137,7 @@ class Safety:
                 self.violate("what is not marked for deletion is not deleted", f"{writer} deleted topic {name}")
 
     def _left_alone(self, transaction: Transaction, writer: str) -> None:
-        """What can't be read is neither written over nor removed, but with the topic that it belongs to.
+        """A znode that can't be read is neither overwritten nor removed, except together with its topic.
 
         Source: docs/decisions/0017-unreadable.md. Apache's controller removes a legacy znode that it can't parse.
         """
@@ -146,9 +147,9 @@ class Safety:
             if change.path not in self.truth.garbled or change.path.startswith(ANNOUNCED):
                 continue
             if change.before is not None and change.before.owner == transaction.session:
-                continue  # Its own, which goes with it.
+                continue  # Its own ephemeral znode.
             if change.path.startswith(TAKEN_OVER) and self.truth.garbled[change.path].seen:
-                continue  # Taken over as it was read before.
+                continue  # The controller had read it before, and has done what it read.
             if change.after is not None or self.truth.deleting.keys().isdisjoint(change.path.split("/")):
                 told = f"{writer} has written over {change.path}, which it can't have read"
                 self.violate("what can't be read is left alone", told)
@@ -158,7 +159,7 @@ class Safety:
             seen = self._assignments.setdefault((name, after.topic_id), {})
             for number, assignment in after.assignments.items():
                 seen.setdefault(number, set()).add(assignment)
-        # A topic that is given its first id is the same; so it was, had it none, when it went.
+        # A topic that gets its first id stays the same topic. A deletion ends it, and so does another id.
         if before is not None and (after is None or before.topic_id not in (None, after.topic_id)):
             self.ledgers.topic_gone(name)
 
@@ -186,7 +187,7 @@ class Safety:
     def _unclean(
         self, tp: TopicPartition, before: LeaderAndIsr, after: LeaderAndIsr, proposed: frozenset[BrokerId]
     ) -> None:
-        """Acknowledged records survive: nobody out of sync leads, unless that was allowed.
+        """Acknowledged records survive: no replica out of sync becomes leader, unless that was allowed.
 
         Source: KAFKA-14424, "never unclean, never leaderless".
         """
@@ -199,7 +200,7 @@ class Safety:
         self.violate("nobody out of sync leads", told)
 
     def _subsets(self, tp: TopicPartition) -> None:
-        """ISR within replicas, the leader in it. Source: KIP-455, "ISR ⊆ replicas"; design: one multi for all three."""
+        """The ISR is within the replicas, the leader in it. Source: KIP-455, "ISR ⊆ replicas"; design, one multi."""
         state, assignment = self.truth.states.get(tp), self.truth.assignment(tp)
         if state is None or assignment is None:
             return
@@ -212,7 +213,7 @@ class Safety:
     # ---- requests
 
     def request_handed_out(self, sender: str, request: Request) -> None:
-        """Durable before sent: what brokers are told stands in ZooKeeper, or stood there.
+        """Durable before sent: brokers are told only what ZooKeeper has, or has had.
 
         Source: the controller redesign, "make state change, then send"; issue: "durable before sent".
         """
@@ -247,11 +248,12 @@ class Safety:
     def _deletion_decided(self, sender: str, broker: BrokerId, stop: StopPartition) -> None:
         """A replica that is to be deleted is in no current assignment.
 
-        Source: issue, "a deleted replica was in no current assignment"; KIP-236, the drop set. A controller that has
-        been deposed without knowing may err here: brokers refuse it, or have nothing in sync to lose (see
-        `replica_deleted`). So may one that has not read yet what somebody else wrote, or not heard yet that its own write
-        happened: what makes the replica anew follows on the same connection, with a newer leader epoch. What a broker
-        owes of an older topic of that name has to go before it can take up its replica of this one.
+        Source: issue, "a deleted replica was in no current assignment"; KIP-236, the drop set. Exceptions: A
+        controller that was deposed without knowing it may err, because brokers refuse it, or have nothing in sync to
+        lose (see `replica_deleted`). So may a controller that has not read another tool's write yet, or does not know
+        yet that its own write happened: the request that makes the replica again follows on the same connection, with
+        a newer leader epoch. And a broker's owed deletion of an older topic of that name has to come before its
+        replica of this one.
         """
         truth = self.truth
         assignment = truth.assignment(stop.tp)
@@ -296,7 +298,7 @@ class Safety:
             )
 
     def replica_deleted(self, broker: ObservedBroker, stop: StopPartition, log: Log, sender: str) -> None:
-        """No broker deletes a replica that counts: one in the ISR of the same topic.
+        """No broker deletes a replica that is in the ISR of the same topic.
 
         Source: issue, "a deleted replica was in no current assignment"; kafka-facts, "a late one is dangerous".
         """
@@ -318,19 +320,19 @@ class Safety:
     # ---- records
 
     def leader_began(self, broker: ObservedBroker, replica: Replica) -> None:
-        """A broker became leader: it has everything that was acknowledged."""
+        """A broker became leader: check that it has every acknowledged record."""
         self.checks += 1
         state = self.truth.states.get(replica.tp)
         if state is not None and (state.leader, state.leader_epoch) == (broker.id, replica.leader_epoch):
             self.ledgers.leader_began(broker.id, replica)
 
     def high_watermark_raised(self, broker: ObservedBroker, replica: Replica) -> None:
-        """A leader says that records are committed."""
+        """A leader raised its high watermark: check the committed records."""
         self.checks += 1
         self.ledgers.committed(broker.id, replica)
 
     def acknowledged(self, broker: ObservedBroker, replica: Replica, offset: int, value: int) -> None:
-        """A producer was told that its record is safe: the present leader has it."""
+        """A record was acknowledged: check that the present leader has it."""
         self.checks += 1
         self.world.acknowledged += 1
         self.ledgers.acknowledged(broker.id, replica, offset, value)

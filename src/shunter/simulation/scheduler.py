@@ -1,4 +1,4 @@
-"""Virtual time: a heap of what is to happen, one PRNG, and a trace whose hash says whether two runs were the same.
+"""Virtual time: a heap of timers, one PRNG, and a trace whose hash shows whether two runs were the same.
 
 An event is one delivery or one timer. Nothing here depends on hashes of strings, on addresses or on the real clock.
 """
@@ -15,12 +15,12 @@ from typing import Any
 MS = 1_000
 SECOND = 1_000_000
 EPOCH_MS = 1_700_000_000_000
-"""What a simulated wall clock shows at the beginning, ms since the Unix epoch."""
+"""The time of a correct wall clock at the beginning, ms since the Unix epoch."""
 TAIL = 400
 
 
 class Timer:
-    """Something that is to happen once; `cancel` makes it nothing."""
+    """A call that is due once, unless it is cancelled."""
 
     __slots__ = ("action", "arguments")
 
@@ -30,13 +30,13 @@ class Timer:
         self.arguments = arguments
 
     def cancel(self) -> None:
-        """Let it not happen."""
+        """Cancel the call."""
         self.action = None
         self.arguments = ()
 
 
 class Trace:
-    """What happened, in order: hashed from the first line, kept for the last `TAIL` lines."""
+    """Lines about all that happened, in order: the hash covers all lines, and the last `TAIL` are kept."""
 
     def __init__(self) -> None:
         """Begin an empty trace."""
@@ -57,7 +57,7 @@ class Trace:
 
 
 class Scheduler:
-    """The world's time and chance."""
+    """The world's time and random numbers."""
 
     def __init__(self, seed: int) -> None:
         """Begin at time 0."""
@@ -70,7 +70,7 @@ class Scheduler:
 
     @property
     def now_ms(self) -> int:
-        """Milliseconds since the Unix epoch, as a right clock would show them."""
+        """Milliseconds since the Unix epoch, by a correct clock."""
         return EPOCH_MS + self.now_us // MS
 
     def note(self, text: str) -> None:
@@ -78,18 +78,18 @@ class Scheduler:
         self.trace.note(self.now_us, text)
 
     def after(self, delay_us: int, action: Callable[..., None], *arguments: Any) -> Timer:
-        """Let something happen in `delay_us` microseconds."""
+        """Call something in `delay_us` microseconds."""
         return self.at(self.now_us + max(0, delay_us), action, *arguments)
 
     def at(self, moment_us: int, action: Callable[..., None], *arguments: Any) -> Timer:
-        """Let something happen at a moment; what is for one moment happens in the order of the calls."""
+        """Call something at a moment; calls for the same moment keep the order in which they were scheduled."""
         timer = Timer(action, arguments)
         self._sequence += 1
         heappush(self._heap, (max(moment_us, self.now_us), self._sequence, timer))
         return timer
 
     def step(self, until_us: int) -> bool:
-        """Let the next thing happen; False when nothing is due by `until_us` (time stands there then)."""
+        """Run the next call; returns False if none is due by `until_us`, and then sets the time to that."""
         heap = self._heap
         while heap:
             moment, _, timer = heap[0]
@@ -107,7 +107,7 @@ class Scheduler:
         return False
 
     def pending(self) -> int:
-        """How much is on the heap, cancelled timers included."""
+        """How many timers are on the heap, cancelled ones included."""
         return len(self._heap)
 
     def between(self, low_us: int, high_us: int) -> int:

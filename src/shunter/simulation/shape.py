@@ -1,4 +1,4 @@
-"""What a world is made of, drawn from its seed: more small ones than large, for small ones find most in their time."""
+"""Sizes and settings of a world, drawn from its seed. Most worlds are small, because these find most per second."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from shunter.simulation.scheduler import MS, SECOND
 
 
 class Size(NamedTuple):
-    """What a world's size is drawn from."""
+    """The choices from which a world's size is drawn."""
 
     brokers: tuple[int, ...]
     topics: tuple[int, ...]
     partitions: int
-    """Of one topic, at most."""
+    """The most partitions of one topic."""
     steps: tuple[int, int]
     produce_ms: tuple[int, ...]
-    """Between two records, whatever their partition."""
+    """Time between two records, whatever their partitions."""
 
 
 NEWEST_ALTER_PARTITION = 3
@@ -35,7 +35,7 @@ SIZES = (SMALL, SMALL, SMALL, SMALL, MIDDLE, MIDDLE, LARGE)
 class Shape:
     """Sizes and settings of one world. `topics`: (name, partitions, replication factor, min.insync.replicas).
 
-    `steps`: actions in its plan, unless somebody says how many.
+    `steps`: the number of actions in its plan, unless the caller of `run_seed` gives one.
     """
 
     steps: int
@@ -49,11 +49,11 @@ class Shape:
     skew_ms: int
     produce_us: int
     alter_version: int = NEWEST_ALTER_PARTITION
-    """Of AlterPartition, that all brokers speak."""
+    """The version of AlterPartition that all brokers speak."""
     identified: bool = False
-    """Whether brokers tell what they serve; else they are taken for old ones."""
+    """Whether brokers are asked for their ApiVersions; otherwise they are taken for old ones."""
     racks: tuple[str | None, ...] = ()
-    """Of the brokers, in their order; empty: nobody has one."""
+    """The racks of the brokers, in their order; empty: no broker has one."""
 
 
 def draw_shape(seed: int) -> Shape:
@@ -105,7 +105,7 @@ def draw_shape(seed: int) -> Shape:
 
 
 def _draw_edge(seed: int, brokers: int) -> tuple[int, tuple[str | None, ...]]:
-    """Draw what only worlds with edges have, by a PRNG of its own."""
+    """Draw the version of AlterPartition and the racks, which vary only in worlds with edges, by a PRNG of its own."""
     if not _has_edges(seed):
         return NEWEST_ALTER_PARTITION, ()
     random = Random(f"edge {seed}")

@@ -1,6 +1,6 @@
-"""What the parts of a world see of it. No part knows `World`, which makes the parts and joins them.
+"""A world as its parts see it. No part knows `World`, which makes the parts and joins them.
 
-A part that needs more than this says so in a protocol of its own, beside it: `BrokersWorld` in `broker.py`, and so on.
+A part that needs more than this declares a protocol of its own in its module: `BrokersWorld` in `broker.py`, and so on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shunter.simulation.zookeeper_tree import ZooKeeperTree
 
 
 class Surroundings(Protocol):
-    """Time, ZooKeeper, the truth about the cluster, and the rules: what every part sees."""
+    """The attributes that every part sees: time, ZooKeeper, the truth about the cluster, and the rules."""
 
     seed: int
     shape: Shape
@@ -34,28 +34,28 @@ class Surroundings(Protocol):
     edge_rules: EdgeRules
     tree: ZooKeeperTree
     operator: int
-    """The ZooKeeper session of people's tools."""
+    """The ZooKeeper session of operators' tools."""
     zookeeper_delays: Delays
     phase_two: bool
     unclean_asked: set[TopicPartition]
-    """Partitions for which somebody asked for an unclean election."""
+    """Partitions for which an operator asked for an unclean election."""
 
     def delays(self, broker: BrokerId) -> Delays:
         """Delays of a broker's connections."""
         ...
 
     def session_opened(self, session: int, owner: str) -> None:
-        """Remember whose session it is."""
+        """Remember the owner of a session."""
         ...
 
     def process_failed(self, name: str, failure: BaseException) -> None:
-        """Something of a process raised and nobody caught it."""
+        """A process raised an exception that it did not catch."""
         ...
 
     def put_topic(
         self, name: str, placed: dict[int, ReplicaAssignment], configs: dict[str, str], topic_id: UUID | None
     ) -> bool:
-        """Create a topic as a tool on ZooKeeper does; False when it is there."""
+        """Create a topic as a tool on ZooKeeper does; returns False if it exists."""
         ...
 
     def poisoned(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What ZooKeeper says, decoded as it is written: the truth that brokers and controllers are measured by."""
+"""ZooKeeper's content, decoded with each write: the truth with which rules compare brokers and controllers."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _RECORD = re.compile(r"/admin/reassignments/([^/]+)/([0-9]+)")
 
 
 class Garbled(NamedTuple):
-    """What somebody wrote that nobody can read.
+    """A znode that was overwritten with data that can't be read.
 
-    `former` is what was there, or (not `seen`) was meant to be there; None: nobody corrects it.
+    `former` is its former content or, if not `seen`, the intended content; None: the znode is never repaired.
     """
 
     former: bytes | None
@@ -34,24 +34,24 @@ class Garbled(NamedTuple):
 
 
 class Touched:
-    """What one transaction changed: before and after, None for absent."""
+    """The changes of one transaction: values before and after, None for absent."""
 
     __slots__ = ("records", "states", "topics", "writers")
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """Begin without changes."""
         self.topics: dict[str, tuple[Topic | None, Topic | None]] = {}
         self.states: dict[TopicPartition, tuple[LeaderAndIsr | None, LeaderAndIsr | None]] = {}
         self.records: dict[TopicPartition, tuple[Reassignment | None, Reassignment | None]] = {}
         self.writers: dict[str, int] = {}
-        """Sessions that had written the touched topics' znodes before."""
+        """The sessions whose writes of the touched topics' znodes were the last ones before."""
 
 
 class Truth:
     """The cluster as ZooKeeper has it now."""
 
     def __init__(self) -> None:
-        """An empty cluster."""
+        """Begin with an empty cluster."""
         self.topics: dict[str, Topic] = {}
         self.configs: dict[str, dict[str, str]] = {}
         self.states: dict[TopicPartition, LeaderAndIsr] = {}
@@ -66,15 +66,15 @@ class Truth:
         self.controller_session = 0
         self.controller_epoch = 0
         self.epoch_session = 0
-        """Who raised the controller epoch last: whose writes its fence lets pass."""
+        """The session that raised the controller epoch last. Only its writes pass the fence."""
         self.topic_writers: dict[str, int] = {}
         """Session that wrote each topic's znode last."""
         self.garbled: dict[str, Garbled] = {}
-        """Znodes that can't be read, by path: what was read there last counts, until somebody puts them right."""
+        """Znodes that can't be read, by path. Their last readable content counts until they are repaired."""
         self._nonsense: Garbled | None = None
 
     def assignment(self, tp: TopicPartition) -> ReplicaAssignment | None:
-        """Where a partition's replicas are."""
+        """The assignment of a partition."""
         topic = self.topics.get(tp.topic)
         return None if topic is None else topic.assignments.get(tp.partition)
 
@@ -85,11 +85,11 @@ class Truth:
         ]
 
     def expect_nonsense(self, nonsense: Garbled | None) -> None:
-        """Say that the next transaction writes what can't be read; None: no more of that."""
+        """From now on, take transactions for writes of data that can't be read; None: back to normal."""
         self._nonsense = nonsense
 
     def apply(self, transaction: Transaction) -> Touched:
-        """Follow a transaction."""
+        """Apply a transaction."""
         touched = Touched()
         for change in transaction.changes:
             path = change.path
@@ -192,4 +192,4 @@ _PREFIXES: tuple[tuple[str, Callable[[Truth, str, Znode | None], None]], ...] = 
     (znodes.CONTROLLER_EPOCH, Truth._take_controller_epoch),  # noqa: SLF001
     (znodes.CONTROLLER, Truth._take_controller),  # noqa: SLF001
 )
-"""Longer ones first. `/admin/reassignments` never comes here: it begins like the legacy znode's path."""
+"""Longer prefixes first. Paths below `/admin/reassignments` never get here."""

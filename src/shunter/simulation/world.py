@@ -1,7 +1,7 @@
-"""A world: brokers, ZooKeeper, controllers, producers; a plan of what happens to it; and two phases.
+"""A world: brokers, ZooKeeper, controllers, producers; a plan of actions on it; and two phases.
 
-Phase one: operators and faults; safety is checked with every event. Phase two: faults stop and what was broken is
-mended; then everything has to converge, or the world says what it waits for.
+Phase one: operators and faults; safety is checked with every event. Phase two: faults stop and everything broken is
+mended. Then everything has to converge, or the world reports what it waits for.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class World:
         """Build it; nothing runs before `run`.
 
         Args:
-            find_unfinished: says what has not converged yet in phase two.
+            find_unfinished: lists what has not converged yet in phase two.
         """
         self._find_unfinished = find_unfinished
         self.seed = seed
@@ -87,7 +87,7 @@ class World:
         self._delays: dict[BrokerId, Delays] = {}
         self.parted: set[tuple[BrokerId, BrokerId]] = set()
         self.racks = dict(zip(shape.brokers, shape.racks, strict=True)) if shape.racks else {}
-        """Where brokers stand when they start next."""
+        """The racks that brokers give at their next start."""
         self.unclean_asked: set[TopicPartition] = set()
         self.brokers: dict[BrokerId, SimulatedBroker] = {}
         for broker in shape.brokers:
@@ -104,23 +104,23 @@ class World:
         self.edge_rules = EdgeRules(self)
         self._value = 0
         self.asked_factors: dict[UUID, tuple[int, int]] = {}
-        """How many replicas the topics that brokers made were asked to have, and with how many partitions they began."""
+        """For topics that brokers made: the requested replication factor, and the initial number of partitions."""
         self.decided_anew: set[tuple[UUID | None, int]] = set()
-        """Partitions that somebody has moved since."""
+        """Partitions for which a reassignment was asked for since their topic was made."""
         self.auto_created: set[UUID | None] = set()
         self.not_owed: set[str] = set()
-        """Partitions of which operators were told to delete a dead broker's replica by hand."""
+        """Partitions for which a notice asked operators to delete a dead broker's replica by hand."""
         self.unmarked: set[BrokerId] = set()
-        """Controllers whose id ZooKeeper once refused to keep; whether it has it by now is in its tree."""
+        """Controllers whose id ZooKeeper once refused to store; the tree shows whether it has the id now."""
 
-    # ---- what the parts ask
+    # ---- questions of the parts
 
     def session_opened(self, session: int, owner: str) -> None:
-        """Remember whose session it is."""
+        """Remember the owner of a session."""
         self._owners[session] = owner
 
     def owner_of(self, session: int) -> str:
-        """Whose session it is."""
+        """The owner of a session, by name."""
         return self._owners.get(session, "nobody")
 
     def delays(self, broker: BrokerId) -> Delays:
@@ -140,11 +140,11 @@ class World:
         return int(self.truth.configs.get(topic, {}).get("min.insync.replicas", "1"))
 
     def rack(self, broker: BrokerId) -> str | None:
-        """Where a broker stands when it registers next."""
+        """The rack that a broker gives at its next registration."""
         return self.racks.get(broker)
 
     def looks_controllers_up(self, broker: BrokerId) -> bool | None:
-        """Whether a broker is so old that it looks a controller up in ZooKeeper; None where nobody is asked."""
+        """Whether a broker is so old that it looks a controller up in ZooKeeper; None: brokers are not asked."""
         return self.shape.alter_version == 0 and broker % 2 == 1 if self.shape.identified else None
 
     def is_poisoned(self, topic: str) -> bool:
@@ -166,7 +166,7 @@ class World:
         return None if topic is None else topic.topic_id
 
     def draw_skew_ms(self) -> int:
-        """How wrong a process's clock is."""
+        """Draw the error of a process's clock."""
         return self.scheduler.random.randint(-self.shape.skew_ms, self.shape.skew_ms)
 
     def settings_of(self, broker_id: BrokerId, takeover: Takeover) -> ControllerSettings:
@@ -174,27 +174,27 @@ class World:
         return replace(self.shape.settings, broker_id=broker_id, takeover=takeover)
 
     def live_in_the_eyes_of(self, writer: str, tp: TopicPartition) -> frozenset[BrokerId]:
-        """Brokers that a controller took for able to serve a partition when it decided its last batch."""
+        """Brokers that a controller believed able to serve a partition when it decided its last batch."""
         for process in self.processes.values():
             if process.name == writer:
                 return process.decided_live - process.decided_offline.get(tp, frozenset())
         return frozenset(self.truth.brokers)
 
     def is_auto_created(self, tp: TopicPartition) -> bool:
-        """Whether a broker made its topic, and placed it: some of its replicas may be owed."""
+        """Whether a broker made the partition's topic, and placed it: some of its replicas may be owed."""
         return self.topic_id(tp.topic) in self.auto_created
 
     def transitions_of(self, writer: str) -> Sequence[Transition]:
-        """What a controller's outstanding batch does to moves."""
+        """The transitions of moves in a controller's outstanding batch."""
         batches = (each.machine.outstanding for each in self.processes.values() if each.name == writer)
         return next((batch.draft.transitions for batch in batches if batch is not None), ())
 
     def forget_asked_factor(self, tp: TopicPartition) -> None:
-        """Somebody moves it: how many replicas it was asked to have counts no more."""
+        """A partition is reassigned: its topic's initial replication factor is not expected of it any longer."""
         self.decided_anew.add((self.topic_id(tp.topic), tp.partition))
 
     def epochs_known_to(self, writer: str) -> dict[BrokerId, int]:
-        """The brokers' lives of which a controller knows."""
+        """The broker epochs that a controller knows."""
         brokers = next((each.machine.state.brokers for each in self.processes.values() if each.name == writer), {})
         return {broker.id: broker.epoch for broker in brokers.values()}
 
@@ -203,7 +203,7 @@ class World:
         return max((each.decided_us for each in self.processes.values() if each.name == writer), default=0)
 
     def born_anew(self, writer: str, since_us: int) -> frozenset[BrokerId]:
-        """Brokers of whose present life a controller has heard since a moment: they are in sync with nothing."""
+        """Brokers whose present registration a controller has learned of since a moment: none of them is in sync."""
         processes = [process for process in self.processes.values() if process.name == writer]
         return frozenset(
             broker for each in processes for broker, heard_us in each.learned_us.items() if heard_us >= since_us
@@ -216,7 +216,7 @@ class World:
         )
 
     def is_placing(self, sender: str, tp: TopicPartition) -> bool:
-        """Whether a controller is writing a partition's replicas, and has not heard yet whether that happened."""
+        """Whether a controller is writing a partition's replicas, and has no outcome of that write yet."""
         return any(
             process.name == sender
             and (batch := process.machine.outstanding) is not None
@@ -225,11 +225,11 @@ class World:
         )
 
     def active_process(self) -> ShunterProcess | None:
-        """The Shunter that clients would find: one that thinks it is the controller, the newest epoch first."""
+        """The Shunter that clients would find: of those that believe to be the controller, the newest epoch's."""
         thinking = [process for process in self.processes.values() if process.active and not process.loop.paused]
         return max(thinking, key=lambda process: process.machine.state.controller_epoch, default=None)
 
-    # ---- what the parts tell
+    # ---- calls from the parts
 
     def _committed(self, transaction: Transaction) -> None:
         self.scheduler.note(
@@ -254,12 +254,12 @@ class World:
             self.operators.started()
 
     def process_failed(self, name: str, failure: BaseException) -> None:
-        """Something of a process raised and nobody caught it."""
+        """A process raised an exception that it did not catch."""
         where = "".join(traceback.format_exception(failure)[-3:])
         self.safety.violate("nothing raises", f"{name}: {type(failure).__name__}: {failure}\n{where}")
 
     def refused(self, process: str, path: str) -> None:
-        """ZooKeeper forbids a process something."""
+        """ZooKeeper refused a request of a process, about a path."""
         self.unmarked.update(each.id for each in self.processes.values() if path == znodes.controller_id(each.id))
         self.edge_rules.refused(process)
 
@@ -296,7 +296,7 @@ class World:
         )
 
     def controlled_shutdown(self, broker: SimulatedBroker, epoch: int, answered: Callable[[int | None], None]) -> None:
-        """Carry a ControlledShutdown to the controller, and the count of what is still led back."""
+        """Carry a ControlledShutdown to the controller, and back the number of partitions that the broker leads."""
 
         def told(answer: SimpleNamespace) -> None:
             left = len(answer.remaining_partitions) if answer.error_code is ErrorCode.NONE else None
@@ -326,7 +326,7 @@ class World:
                 return
         self.scheduler.after(delay, ask_apache)
 
-    # ---- its run
+    # ---- the run
 
     def run(self) -> None:
         """Live through both phases; stops at the first violation."""
@@ -346,18 +346,18 @@ class World:
 
     @property
     def checks(self) -> int:
-        """How often rules were looked at."""
+        """How often rules were checked."""
         return self.safety.checks
 
     def begin_phase_two(self) -> None:
-        """Everything is mended, and operators let go."""
+        """Mend everything, and let operators resume what is paused."""
         self.phase_two = True
         self.faults.mend_all()
         self.edges.mend_all()
         self.operators.let_go()
 
     def _furnish(self) -> None:
-        """What stands in ZooKeeper before anybody comes: topics without leaders."""
+        """Create the initial znodes, with topics that have no leaders yet."""
         for path in (
             "/controller_epoch",
             "/cluster",
@@ -387,7 +387,7 @@ class World:
     def put_topic(
         self, name: str, placed: dict[int, ReplicaAssignment], configs: dict[str, str], topic_id: UUID | None
     ) -> bool:
-        """Create a topic as a tool on ZooKeeper does; False when it is there."""
+        """Create a topic as a tool on ZooKeeper does; returns False if it exists."""
         done = self.tree.commit(
             [
                 Create(znodes.config("topics", name), encode_config(configs)),

@@ -1,8 +1,8 @@
-"""What stands in for kazoo in one simulated process: a connection to ZooKeeper with delays, that breaks.
+"""A replacement for kazoo in one simulated process: a connection to ZooKeeper with delays, which breaks now and then.
 
-It offers the few parts of kazoo's client that `drivers.zookeeper` uses, so that the driver itself runs as it is. In one
-connection requests and answers keep their order. When it breaks, some of what was sent has arrived and some has not,
-all answers are lost, and the server forgets the watches; when it stays broken for too long, the session ends.
+It offers the few parts of kazoo's client that `drivers.zookeeper` uses, so that the driver itself runs unchanged.
+Within one connection requests and answers keep their order. When it breaks, some requests have arrived and some have
+not, all answers are lost, and the server forgets the watches. When it stays broken for too long, the session expires.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from shunter.simulation.scheduler import MS, Scheduler, Timer
 from shunter.simulation.zookeeper_tree import RefusedTransaction, ZooKeeperTree
 
 MAX_BUFFER = 0xFFFFF
-"""`jute.maxbuffer`: a server that is sent more closes the connection."""
+"""`jute.maxbuffer`: a server that gets a longer request closes the connection."""
 RECONNECT_US = (20 * MS, 400 * MS)
 
 
@@ -41,8 +41,8 @@ class SimulatedKazoo:
     Args:
         loop: the process; everything reaches it through `deliver`.
         session_timeout_us: how long the server keeps a session whose client is silent.
-        on_session: is told each new session's id.
-        on_refused: is told the process and the path of each request that is refused; no path where all is.
+        on_session: called with each new session's id.
+        on_refused: called with the process and the path of each refused request; "" if the server is overloaded.
     """
 
     def __init__(
@@ -74,16 +74,16 @@ class SimulatedKazoo:
         self.reachable = True
         self.forbidden_reads: list[str] = []
         self.forbidden_writes: list[str] = []
-        """Beginnings of paths that their ACLs keep from us."""
+        """Prefixes of the paths that this client may not write; `forbidden_reads`: that it may not read."""
         self.throttled = 0.0
-        """How many of all requests the server turns away, for it has too much to do."""
+        """The share of requests that the overloaded server refuses."""
         self.session = 0
         self.last_zxid = 0
         self.hosts = "simulated"
         self.refusal = self.hopeless = None
         self.told = ""
 
-    # ---- what drivers.zookeeper uses
+    # ---- for drivers.zookeeper
 
     @property
     def client_id(self) -> tuple[int, bytes] | None:
@@ -91,7 +91,7 @@ class SimulatedKazoo:
         return (self.session, b"") if self.session else None
 
     def add_listener(self, listener: Callable[[str], None]) -> None:
-        """Call this for each change of state."""
+        """Add a callback for each change of state."""
         self._listeners.append(listener)
 
     def start_async(self) -> None:
@@ -155,7 +155,7 @@ class SimulatedKazoo:
             self._up.send(self._serve, self._up, request, waiter)
 
     def drop(self) -> None:
-        """The connection breaks; what was sent last may not have arrived."""
+        """The connection breaks; the last requests may not have arrived."""
         if self._up is None:
             return
         self._up.cut()
@@ -173,18 +173,18 @@ class SimulatedKazoo:
         self.silent()
 
     def silent(self) -> None:
-        """The server hears nothing from now on: count down to the end of the session."""
+        """From now on the server receives nothing: the session expires after its timeout."""
         if self._expiry is None and self.session in self._tree.sessions:
             self._expiry = self._scheduler.after(self._timeout_us, self.expire)
 
     def heard(self) -> None:
-        """The process runs again: what keeps the session alive is sent again, if the session still is."""
+        """The process runs again, and its pings keep the session alive, if there is still a connection."""
         if self._up is not None and self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
 
     def expire(self) -> None:
-        """The server ends the session and with it the connection."""
+        """The server ends the session, and with it the connection."""
         self._expiry = None
         session = self.session
         if session not in self._tree.sessions:
@@ -222,7 +222,7 @@ class SimulatedKazoo:
             return
         body, failure = self._handle(request)
         if self._down is None or link is not self._up:
-            return  # It arrived, and the connection broke before the answer.
+            return  # The request arrived, but the connection broke before the answer.
         payload = None if body is None else wire.answer(self._tree.zxid, body)
         self._down.send(self._answered, waiter, payload, self._tree.zxid, failure)
 
@@ -242,7 +242,7 @@ class SimulatedKazoo:
             self._down.send(self._tell_watch, buffer)
 
     def _tell_watch(self, buffer: bytes) -> None:
-        # It does not tell its transaction: another watch of that may be lost yet.
+        # The event has no zxid, because another watch of the same transaction may still be lost.
         self._loop.deliver(self._connection._read_watch_event, buffer, 0)  # noqa: SLF001 - the hook that the driver fills
 
     def _handle(self, request: requests.ZooKeeperRequest) -> tuple[bytes | None, Exception | None]:
@@ -275,7 +275,7 @@ class SimulatedKazoo:
     def _read(self, kind: int, path: str, watch: bool) -> tuple[bytes | None, Exception | None]:
         if kind != wire.EXISTS and self._forbids(path):
             self._on_refused(self._loop.name, path)
-            return b"", NoAuthError()  # Whoever may not read may still ask whether a znode is there.
+            return b"", NoAuthError()  # `exists` needs no read permission.
         znode = self._tree.get(path)
         if watch and kind == wire.EXISTS:
             self._tree.watch_data(path, self.session, self._watch_fired)

@@ -1,4 +1,4 @@
-"""ZooKeeper's data: znodes, sessions with their ephemerals, watches, and transactions that happen whole or not at all."""
+"""ZooKeeper's data: znodes, sessions with their ephemeral znodes, watches, and atomic transactions."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ CREATED, DELETED, CHANGED, CHILDREN = 1, 2, 3, 4
 
 
 class RefusedTransaction(NamedTuple):
-    """Why a transaction did not happen: which operation, and ZooKeeper's code."""
+    """A transaction that was refused: the position of the failed operation, and ZooKeeper's error code."""
 
     position: int
     code: int
 
 
 class Change(NamedTuple):
-    """One znode of a transaction: what it was and what it is (None: absent)."""
+    """One znode of a transaction, before and after (None: absent)."""
 
     path: str
     before: Znode | None
@@ -30,7 +30,7 @@ class Change(NamedTuple):
 class Transaction(NamedTuple):
     """A transaction that happened. `session` is 0 for the ensemble itself (an expiry).
 
-    `seen`: what stood at each operation's path right after it; a later one may have removed it again.
+    `seen`: the znode at each operation's path right after that operation. A later operation may have removed it.
     """
 
     zxid: int
@@ -57,11 +57,11 @@ class _Node:
 
 
 Watcher = Callable[[int, str], None]
-"""Is told (kind, path) once."""
+"""Called once with (kind, path)."""
 
 
 class ZooKeeperTree:
-    """The znodes. Reads are of this moment: one server that has everything.
+    """The znodes of a single server: every read is up to date.
 
     Args:
         on_commit: called after each transaction, before its watches fire.
@@ -74,7 +74,7 @@ class ZooKeeperTree:
         self.zxid = 0
         self._next_session = 0
         self.sessions: dict[int, dict[str, None]] = {}
-        """Ephemeral paths of each living session."""
+        """Ephemeral paths of each live session."""
         self._data_watches: dict[str, dict[int, Watcher]] = {}
         self._child_watches: dict[str, dict[int, Watcher]] = {}
 
@@ -87,20 +87,20 @@ class ZooKeeperTree:
         return self._next_session
 
     def close_session(self, session: int) -> None:
-        """End a session: all its ephemerals go in one transaction."""
+        """End a session: one transaction removes all its ephemeral znodes."""
         ephemerals = self.sessions.pop(session, None)
         self.drop_watches(session)
         if ephemerals:
             self.commit([Remove(path) for path in ephemerals], 0)
 
     def paths(self) -> list[str]:
-        """Every znode's path, in the order in which they were made."""
+        """Every znode's path, in the order of creation."""
         return list(self._nodes)
 
     # ---- writes
 
     def commit(self, operations: Sequence[Operation], session: int) -> Transaction | RefusedTransaction:
-        """Carry out operations, all or none; watches fire when it is done."""
+        """Carry out operations, all or none; their watches fire afterwards."""
         zxid = self.zxid + 1
         undo: list[Callable[[], None]] = []
         fired: list[tuple[int, str]] = []
@@ -244,7 +244,7 @@ class ZooKeeperTree:
         self._child_watches.setdefault(path, {})[session] = watcher
 
     def drop_watches(self, session: int) -> None:
-        """A connection broke: the server forgets its watches."""
+        """Forget a session's watches, because its connection broke."""
         for table in (self._data_watches, self._child_watches):
             for path in [path for path, watchers in table.items() if session in watchers]:
                 del table[path][session]
@@ -260,7 +260,7 @@ class ZooKeeperTree:
         session: int,
         told: Watcher,
     ) -> None:
-        """Arm many watches again; what happened after transaction `since` fires at once (ZooKeeper's SetWatches)."""
+        """Arm many watches again; those for changes after transaction `since` fire at once (ZooKeeper's SetWatches)."""
         for path in data:
             node = self._nodes.get(path)
             if node is None:

@@ -1,6 +1,6 @@
 """ZooKeeper's side of the bytes that `drivers.zookeeper_requests` prints and reads: requests in, answers out.
 
-Written from `zookeeper.jute` on its own, so that a mistake in the driver's codecs does not meet its mirror image.
+Written from `zookeeper.jute` without the driver's codecs, so that a mistake there is not repeated here.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def many(found: Sequence[Znode | tuple[str, ...] | int | None], missing: int) ->
 
 
 def multi_done(operations: Sequence[Operation], after: Sequence[Znode | None]) -> bytes:
-    """Print the answer to a multi that happened; `after` is what stood at each operation's path right after it."""
+    """Print the answer to a multi that happened; `after` has the znode at each operation's path right after it."""
     parts: list[bytes] = []
     for operation, znode in zip(operations, after, strict=True):
         if isinstance(operation, Create):

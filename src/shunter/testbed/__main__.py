@@ -1,4 +1,4 @@
-"""`python -m shunter.testbed`: fetch what the testbed needs, so that no test and no demo has to wait for it later."""
+"""`python -m shunter.testbed`: fetch the jars of the testbed, so that no test and no demo waits for them later."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shunter.testbed.java import java_executable
 
 
 def tell(message: str) -> None:
-    """A line of progress on standard error, kept apart from what a caller may read."""
+    """Write a line of progress to standard error, which leaves standard output to the caller."""
     sys.stderr.write(f"{message}\n")
     sys.stderr.flush()
 
@@ -24,7 +24,7 @@ def main(versions: list[str]) -> int:
     try:
         java_executable()
         zookeeper_classpath()
-        # A download waits for the registry's answers, one after another: several take no longer than one.
+        # A download mostly waits for the registry's answers, so several in parallel take no longer than one.
         with ThreadPoolExecutor() as pool:
             list(pool.map(partial(ensure_kafka, progress=tell), versions or [ZOOKEEPER_MODE_VERSION, KRAFT_VERSION]))
     except DriverError as error:

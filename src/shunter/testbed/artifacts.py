@@ -1,4 +1,4 @@
-"""The cache of real parts: Kafka's jars, pinned, checked, fetched once for all of a machine's testbeds."""
+"""The cache of real parts: Kafka's jars, pinned and checked, fetched once for all testbeds on a machine."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from shunter.testbed.java import pyspark_jars
 
 ZOOKEEPER_MODE_VERSION = "3.9.1"
 KRAFT_VERSION = "4.1.0"
-# What Apache's own distributions log with, so that the brokers' logs appear.
+# The log bindings of Apache's own distributions. Without one, brokers write no log.
 RELOAD4J = (MavenModule("org.slf4j", "slf4j-reload4j", "1.7.36"),)
 LOG4J2 = (
     MavenModule("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3"),
     MavenModule("org.apache.logging.log4j", "log4j-core", "2.24.3"),
 )
 EXCLUSIONS = (
-    # kafka-tools asks for the whole of Connect and its web server, for tools that nobody runs here.
+    # kafka-tools depends on all of Connect and its web server, for tools that are not run here.
     MavenExclusion("org.apache.kafka", "connect-runtime"),
     MavenExclusion("org.apache.kafka", "connect-api"),
     MavenExclusion("org.apache.kafka", "connect-json"),
-    # The elder brokers' own log binding; two of them make slf4j pick one by chance.
+    # The log binding of older brokers. With two bindings slf4j picks one by chance.
     MavenExclusion("org.slf4j", "slf4j-log4j12"),
     MavenExclusion("log4j", "log4j"),
-    # Mockito's extension asks for these one by one, and JUnit's console carries them, of the version that belongs to it.
+    # Mockito's extension depends on these, and JUnit's console has them inside, in its own version.
     MavenExclusion("org.junit.jupiter", "junit-jupiter-api"),
     MavenExclusion("org.junit.platform", "junit-platform-commons"),
     MavenExclusion("org.opentest4j", "opentest4j"),
@@ -62,10 +62,10 @@ def ensure_kafka(
     progress: Progress = silent,
     allow_unverified: bool = False,
 ) -> Path:
-    """The folder with the jars of a Kafka version and its tools, fetched if the cache has none.
+    """The folder with the jars of a Kafka version and its tools, fetched if the cache does not have them.
 
-    Several processes may call it at once: one fetches, the others wait for it. An interrupted download leaves nothing
-    that a later call would take for the whole.
+    Several processes may call it at once: one fetches, the others wait for it. A later call never takes the rest of an
+    interrupted download for a complete one.
 
     Args:
         version: Such as "3.9.1".
@@ -90,7 +90,7 @@ def ensure_jars(
     progress: Progress = silent,
     allow_unverified: bool = False,
 ) -> Path:
-    """The folder with a set of jars, fetched if the cache has none; arguments and errors as those of `ensure_kafka`."""
+    """The folder with a set of jars, fetched if need be; arguments and errors as those of `ensure_kafka`."""
     pinned = pinned_checksums(jars.version, checksums, kind=jars.kind)
     if pinned is None and not allow_unverified:
         known = ", ".join(
@@ -110,7 +110,7 @@ def ensure_jars(
 
 
 def pinned_checksums(version: str, folder: Path = CHECKSUMS, *, kind: str = "kafka") -> dict[str, str] | None:
-    """Jar name to sha256 (hexadecimal) for a version of a set of jars; None where nothing is pinned."""
+    """Jar name to sha256 (hexadecimal) for a version of a set of jars; None if the version is not pinned."""
     path = folder / f"{kind}-{version}.txt"
     if not path.exists():
         return None
@@ -137,7 +137,7 @@ def zookeeper_classpath() -> tuple[Path, ...]:
     return pyspark_jars(
         "zookeeper",
         "zookeeper-jute",
-        # Not named in ZooKeeper's errors, but without the first it does not start, and without the second not serve.
+        # ZooKeeper's errors name neither, but it does not start without the first, nor serve without the second.
         "metrics-core",
         "snappy-java",
         "slf4j-api",
@@ -158,7 +158,7 @@ def zookeeper_classpath() -> tuple[Path, ...]:
 
 
 def kafka_modules(version: str) -> tuple[MavenModule, ...]:
-    """What to ask Maven Central for, to run a Kafka version and its tools."""
+    """The modules to fetch from Maven Central to run a Kafka version and its tools."""
     binding = LOG4J2 if int(version.split(".", maxsplit=1)[0]) >= 4 else RELOAD4J
     return (
         MavenModule("org.apache.kafka", "kafka_2.13", version),
@@ -169,7 +169,7 @@ def kafka_modules(version: str) -> tuple[MavenModule, ...]:
 
 @contextmanager
 def _locked(path: Path, title: str, progress: Progress) -> Iterator[None]:
-    """Hold a lock between processes; it goes with its holder, however that one ends."""
+    """Hold a lock between processes. It is released when its holder ends, in any way."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:
         started = last_told = time.monotonic()
@@ -199,7 +199,7 @@ def _fetch(
     descriptor = ivy.module_descriptor(asked.modules, EXCLUSIONS)
     jars = ivy.retrieve(title, descriptor, work, expected_jars=expected_jars, progress=progress)
     if pinned is not None and (wrong := _differences(jars, pinned)):
-        # The next call has to ask for the bytes again, not find them in Ivy's cache.
+        # The next call has to fetch the bytes again, and not find them in Ivy's cache.
         shutil.rmtree(work, ignore_errors=True)
         raise PartFailed(f"{asked.title} {asked.version} as fetched is not what was pinned: " + "; ".join(wrong))
     _write_stamp(jars, pinned)
@@ -211,7 +211,7 @@ def _fetch(
 
 
 def _is_whole(folder: Path, pinned: Mapping[str, str] | None, progress: Progress) -> bool:
-    """Whether the cached jars are the pinned ones: cheaply if nothing was touched since they were last read."""
+    """Whether the cached jars are the pinned ones. Files that have not changed since the last check are not read."""
     if not (folder / STAMP).exists():
         return False
     if (folder / STAMP).read_text() == _stamp(folder, pinned):
@@ -224,7 +224,7 @@ def _is_whole(folder: Path, pinned: Mapping[str, str] | None, progress: Progress
 
 
 def _differences(folder: Path, pinned: Mapping[str, str]) -> list[str]:
-    """What is wrong with the jars in `folder`, a sentence for each; empty if nothing is."""
+    """Differences of the jars in `folder` from the pinned ones, one sentence each."""
     present = {jar.name: jar for jar in sorted(folder.glob("*.jar"))}
     missing = [f"{name} is missing" for name in sorted(pinned) if name not in present]
     unknown = [f"{name} is not pinned" for name in present if name not in pinned]
@@ -238,7 +238,7 @@ def _differences(folder: Path, pinned: Mapping[str, str]) -> list[str]:
 
 
 def _stamp(folder: Path, pinned: Mapping[str, str] | None) -> str:
-    """What was verified: the pins, and each jar's size (bytes) and time of change (ns)."""
+    """A record of what was verified: the pins, and each jar's size (bytes) and modification time (ns)."""
     seen = {jar.name: (jar.stat().st_size, jar.stat().st_mtime_ns) for jar in sorted(folder.glob("*.jar"))}
     pins = hashlib.sha256(json.dumps(pinned, sort_keys=True).encode()).hexdigest()
     return json.dumps({"pins": pins, "jars": seen}, sort_keys=True)
@@ -251,6 +251,6 @@ def _write_stamp(folder: Path, pinned: Mapping[str, str] | None) -> None:
 
 
 def sha256_of(path: Path) -> str:
-    """The digest of a file, as checksums files have it."""
+    """The sha256 of a file, hexadecimal."""
     with path.open("rb") as jar:
         return hashlib.file_digest(jar, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""A Kafka cluster in ZooKeeper mode: ZooKeeper, whoever controls, and brokers, in this order."""
+"""A Kafka cluster in ZooKeeper mode. It starts ZooKeeper, a controller, and brokers, in this order."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ from shunter.testbed.zookeeper import ZooKeeperServer
 
 
 class ZooKeeperCluster:
-    """ZooKeeper and brokers as one context manager; brokers start at once, each on a port of the kernel's.
+    """ZooKeeper and brokers as one context manager. Brokers start in parallel, each on a port that the kernel chooses.
 
-    Brokers that find no controller elect one of themselves. `before_brokers` is called between ZooKeeper and the
-    brokers, so that a controller of ours can be there first; what it enters into the stack that it gets ends after
-    the brokers have stopped (they ask the controller for their leave) and before ZooKeeper does.
+    Brokers that find no controller elect one of themselves. `before_brokers` is called after ZooKeeper has started
+    and before the brokers start, so that Shunter's controller can be there first. What it enters into the stack that
+    it gets ends after the brokers have stopped (they need the controller for their controlled shutdown) and before
+    ZooKeeper.
     """
 
     def __init__(
@@ -50,19 +51,19 @@ class ZooKeeperCluster:
 
         Args:
             folder: For the folders of ZooKeeper and the brokers.
-            broker_ids: Of the brokers that start with the cluster.
-            zookeeper: A running server to share, which stays; None for one of its own.
-            chroot: Path in ZooKeeper, such as "/yard"; made if absent. Needed by those who share a server.
-            version: Of Kafka; see `artifacts.ensure_kafka`.
-            versions: Of single brokers, by id, where they differ.
-            racks: By broker id, for all or for none: Apache places no replicas where only some brokers have a rack.
+            broker_ids: Ids of the brokers that start with the cluster.
+            zookeeper: A running server to share, which is not stopped; None for one of its own.
+            chroot: Path in ZooKeeper, such as "/yard"; made if absent. Needed by clusters that share a server.
+            version: Kafka's version; see `artifacts.ensure_kafka`.
+            versions: Other versions of single brokers, by id.
+            racks: By broker id, for all or for none: Apache places no replicas if only some brokers have a rack.
             properties: More settings for each broker's server.properties.
             broker_properties: More settings for single brokers, by id.
             heap_mib: Largest heap of each broker, in MiB.
             java_options: More options for each broker's Java.
-            before_brokers: See above.
-            metadata_timeout_s: How long to wait until each broker knows all brokers, in seconds; 0 for not at all,
-                where the controller is not there yet or not to be trusted.
+            before_brokers: See the class.
+            metadata_timeout_s: How long to wait until each broker knows all brokers, in seconds; 0 for not at all, if
+                the controller is not there yet or can't be trusted.
             progress: Gets a line for each step.
         """
         self.folder = folder
@@ -111,11 +112,11 @@ class ZooKeeperCluster:
 
     @property
     def bootstrap(self) -> str:
-        """Addresses of all brokers that live, separated by commas, for clients."""
+        """Addresses of all live brokers, separated by commas, for clients."""
         return ",".join(broker.bootstrap for broker in self.brokers.values() if broker.alive)
 
     def start(self) -> None:
-        """Start ZooKeeper, call `before_brokers`, start the brokers, and wait until each answers and knows all.
+        """Start ZooKeeper, call `before_brokers`, start the brokers, and wait until each answers and knows all others.
 
         Raises:
             PartFailed: A part did not start; the message holds its log's tail. All parts have been stopped.
@@ -135,11 +136,11 @@ class ZooKeeperCluster:
             self._stack = stack.pop_all()
 
     def stop(self) -> None:
-        """Stop brokers, what `before_brokers` entered, and ZooKeeper if it is our own, in this order."""
+        """Stop brokers, what `before_brokers` entered, and ZooKeeper if it is not shared, in this order."""
         self._stack.close()
 
     def add_brokers(self, *broker_ids: int) -> None:
-        """Start more brokers, all at once, and wait until each answers and knows all that live.
+        """Start more brokers, in parallel, and wait until each answers and knows all live brokers.
 
         Raises:
             PartFailed: One did not start or does not know the others in time.
@@ -155,7 +156,7 @@ class ZooKeeperCluster:
             self.wait_for_metadata()
 
     def wait_for_metadata(self) -> None:
-        """Wait until each living broker names all living brokers to its clients, as the controller told it.
+        """Wait until each live broker names all live brokers to its clients, as the controller told it.
 
         Raises:
             PartFailed: One does not within the bound.
@@ -176,7 +177,7 @@ class ZooKeeperCluster:
         timeout_s: float = 60.0,
         input_text: str = "",
     ) -> subprocess.CompletedProcess[str]:
-        """Run a Kafka tool to its end; see `tools.kafka_tool`. Add `--bootstrap-server` as it needs it."""
+        """Run a Kafka tool to its end; see `tools.kafka_tool`. `--bootstrap-server` is not added."""
         return tools.kafka_tool(
             main_class, *arguments, version=self.version, timeout_s=timeout_s, input_text=input_text
         )

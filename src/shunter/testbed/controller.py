@@ -13,7 +13,7 @@ from shunter.testbed.server import Server
 
 
 class ShunterController(Server):
-    """`shunter controller` on the loopback; it serves once it has won `/controller`."""
+    """`shunter controller` on the loopback. It counts as started once it has won `/controller`."""
 
     def __init__(
         self,
@@ -29,13 +29,13 @@ class ShunterController(Server):
         """Describe the controller; nothing starts yet.
 
         Args:
-            folder: Its own; its log is kept here.
+            folder: A folder of its own, for its log.
             zookeeper_connect: `HOST:PORT` and chroot.
-            broker_id: No broker may have it.
-            port: None for one of the kernel's.
+            broker_id: An id that no broker has.
+            port: None for one that the kernel chooses.
             listeners: `NAME://HOST:PORT`, secured by options, instead of a plaintext one at `port`.
-            options: More of `shunter controller`'s.
-            start_timeout_s: Bound for each start, in seconds; after SIGKILL it has to wait for its old session to end.
+            options: More options of `shunter controller`.
+            start_timeout_s: Bound for each start, in seconds; after SIGKILL it waits for its old session to expire.
         """
         super().__init__(f"shunter-{broker_id}", folder, port=port, start_timeout_s=start_timeout_s)
         self.broker_id = broker_id
@@ -45,7 +45,7 @@ class ShunterController(Server):
         self._czxid_before = 0
 
     def _prepare(self, port: int) -> Sequence[str]:
-        # A controller that was killed leaves `/controller` behind for a while: wait for one of our own.
+        # A controller that was killed leaves `/controller` for a while. `_serves` waits for a newer znode.
         self._czxid_before = self._controller()[1]
         self.folder.mkdir(parents=True, exist_ok=True)
         return [
@@ -63,7 +63,7 @@ class ShunterController(Server):
 
     def _serves(self, port: int) -> bool:
         leader, czxid = self._controller()
-        answers = bool(self.listeners) or kafka_answers(port)  # A secured listener lets nobody in who only looks.
+        answers = bool(self.listeners) or kafka_answers(port)  # A secured listener refuses the plain probe.
         return leader == self.broker_id and czxid != self._czxid_before and answers
 
     def is_leading(self) -> bool:

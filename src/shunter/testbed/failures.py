@@ -1,4 +1,4 @@
-"""What the testbed says when a real part does not do its part."""
+"""The testbed's errors, for real parts that are missing or do not work."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from shunter.errors import DriverError
 
 
 class PartMissing(DriverError):
-    """Something that a real part needs is not on this machine; the message names the way to get it."""
+    """A requirement of a real part is not on this machine; the message says how to get it."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retriable=False)
@@ -20,4 +20,4 @@ class PartFailed(DriverError):
 
 
 class PortStolen(PartFailed):
-    """Somebody else took the port between the moment the kernel named it and the moment the part bound it."""
+    """Another process took the port after the kernel had named it and before the part bound it."""

@@ -1,4 +1,4 @@
-"""Apache Ivy, whose jar lies in the pyspark wheel: how Kafka's jars come from Maven Central."""
+"""Apache Ivy, whose jar is in the pyspark wheel, fetches Kafka's jars from Maven Central."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Progress = Callable[[str], None]
 
 
 def silent(_message: str) -> None:
-    """A progress callback for those who want none."""
+    """A progress callback that does nothing."""
 
 
 ATTEMPTS = 3
@@ -29,7 +29,7 @@ SETTINGS_VARIABLE = "SHUNTER_IVY_SETTINGS"
 class MavenModule(NamedTuple):
     """A module by its Maven coordinates.
 
-    With a classifier the module is that one jar, without what it needs; without one it brings all that it needs.
+    With a classifier it stands for that one jar, without dependencies; without one it brings all its dependencies.
     """
 
     organisation: str
@@ -39,14 +39,14 @@ class MavenModule(NamedTuple):
 
 
 class MavenExclusion(NamedTuple):
-    """A module that is left out, whoever asks for it."""
+    """A module that is left out, even if others depend on it."""
 
     organisation: str
     name: str
 
 
 def module_descriptor(modules: Iterable[MavenModule], exclusions: Iterable[MavenExclusion]) -> str:
-    """An ivy.xml that asks for `modules` with all that they need at run time, but for `exclusions`."""
+    """An ivy.xml that asks for `modules` with all their run-time dependencies, except `exclusions`."""
     root = ET.Element("ivy-module", version="2.0")
     ET.SubElement(root, "info", organisation="shunter", module="testbed")
     ET.SubElement(ET.SubElement(root, "configurations"), "conf", name="default")
@@ -73,15 +73,15 @@ def retrieve(
     progress: Progress,
     timeout_s: float = 1200.0,
 ) -> Path:
-    """Fetch what `descriptor` names into `folder`/jars; a second call goes on where an interrupted one ended.
+    """Fetch what `descriptor` names into `folder`/jars. After an interruption a second call goes on from there.
 
     A mirror or a proxy is set by an Ivy settings file named by `SHUNTER_IVY_SETTINGS`.
 
     Args:
         title: Names the download in messages.
         descriptor: See `module_descriptor`.
-        folder: Ours alone; keeps Ivy's own cache.
-        expected_jars: For progress messages; None where it is not known.
+        folder: Used by no other process; keeps Ivy's own cache.
+        expected_jars: For progress messages; None if it is not known.
         progress: Gets a line every second.
         timeout_s: Bound for each of three attempts, in seconds.
 
@@ -95,10 +95,10 @@ def retrieve(
     (ivy_jar,) = pyspark_jars("ivy")
     command = (
         str(java_executable()),
-        # Maven modules need no sources and no documentation to run; asking for them takes half of the time.
+        # Sources and documentation are not needed, and asking for them would take half of the time.
         "-Divy.maven.lookup.sources=false",
         "-Divy.maven.lookup.javadoc=false",
-        # Nothing of the user's own Ivy or Maven takes part: what the checksums see is what was fetched.
+        # The user's own Ivy and Maven caches are not used, so the checksums are those of fetched files.
         f"-Divy.default.ivy.user.dir={folder / 'user'}",
         "-jar",
         str(ivy_jar),
@@ -132,7 +132,7 @@ def _watched(
     progress: Progress,
     timeout_s: float,
 ) -> int | None:
-    """Report progress until Ivy ends; its exit status, or None when the bound was reached."""
+    """Report progress until Ivy ends; returns its exit status, or None if the bound was reached."""
     started = last_told = time.monotonic()
     while ivy.alive:
         now = time.monotonic()
@@ -154,5 +154,5 @@ def _fetched(ivy_cache: Path, expected_jars: int | None) -> str:
 
 
 def _settled(ivy_cache: Path, pattern: str) -> list[Path]:
-    """Files that match and are still there: Ivy renames its unfinished ones while we look."""
+    """Files that match and still exist: Ivy renames its unfinished files at any time."""
     return [path for path in ivy_cache.rglob(pattern) if path.is_file()]

@@ -19,11 +19,11 @@ WAY_TO_JAVA = (
     "`apt-get install openjdk-17-jre-headless` (Debian, Ubuntu), `dnf install java-17-openjdk-headless` (Fedora, RHEL), "
     "`brew install openjdk@17` (macOS), or point JAVA_HOME at one"
 )
-# One small machine carries many short-lived servers: the quick compiler and the smallest collector start soonest.
+# Many short-lived servers run on one small machine. The quick compiler and the smallest collector start fastest.
 QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto")
 QUICK_SPARK = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m -XX:+UseSerialGC"
-"""For small queries: compiling them well costs more than running them. With the quick compiler alone the JVM has room for 48 MB
-of compiled code; Spark fills that within a minute, and from then on the JVM interprets."""
+"""For small queries, for which good compilation costs more than execution. With only the quick compiler the JVM has
+48 MB for compiled code by default. Spark fills that within a minute, and then the JVM interprets."""
 AS_IN_PRODUCTION = (
     "-server",
     "-XX:+UseG1GC",
@@ -31,14 +31,14 @@ AS_IN_PRODUCTION = (
     "-XX:InitiatingHeapOccupancyPercent=35",
     "-XX:+ExplicitGCInvokesConcurrent",
 )
-"""What Kafka's own start script gives Java, for whoever measures (kafka-run-class.sh of 3.9)."""
+"""The options of Kafka's own start script (kafka-run-class.sh of 3.9), for measurements."""
 
 
 def java_version(executable: Path) -> int:
-    """The major version that `java -version` tells.
+    """The major version by `java -version`.
 
     Raises:
-        PartMissing: The program does not run, or does not say.
+        PartMissing: The program does not run, or its output has no version.
     """
     try:
         told = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=30, check=True)
@@ -54,7 +54,7 @@ def find_java(environment: Mapping[str, str]) -> Path:
     """The Java of `JAVA_HOME`, or else the one on `PATH`.
 
     Raises:
-        PartMissing: There is none, or it is older than Java 17; the message names the way to get one.
+        PartMissing: There is none, or it is older than Java 17; the message says how to get one.
     """
     home = environment.get("JAVA_HOME", "")
     on_path = shutil.which("java", path=environment.get("PATH", ""))
@@ -74,7 +74,7 @@ def find_java(environment: Mapping[str, str]) -> Path:
 
 @cache
 def java_executable() -> Path:
-    """The Java that this process's parts run on; looked for once.
+    """The Java for all parts of this process; searched once.
 
     Raises:
         PartMissing: See `find_java`.
@@ -99,7 +99,7 @@ def pyspark_jars(*prefixes: str) -> tuple[Path, ...]:
     """The jars of the pyspark wheel whose names start with each of `prefixes` followed by a version, one for each.
 
     Raises:
-        PartMissing: The wheel has none for a prefix, or several.
+        PartMissing: The wheel has no jar for a prefix, or several.
     """
     folder = pyspark_home() / "jars"
     jars: list[Path] = []
@@ -121,15 +121,15 @@ def java_command(
     options: Iterable[str] = (),
     tuning: Sequence[str] = QUICK_START,
 ) -> tuple[str, ...]:
-    """The command line that runs `main_class`, by default in a small, quickly started Java.
+    """The command line that runs `main_class`, by default in a small Java that starts quickly.
 
     Args:
         main_class: Fully qualified.
         arguments: For the program.
-        classpath: Jars and folders, first wins.
+        classpath: Jars and folders; earlier ones win.
         heap_mib: Largest heap, in MiB.
         options: More options for Java itself.
-        tuning: Its collector and compiler.
+        tuning: Options for Java's garbage collector and compiler.
     """
     return (
         str(java_executable()),

@@ -18,8 +18,8 @@ from shunter.testbed.waiting import wait_until
 MAIN_CLASS = "kafka.Kafka"
 SESSION_TIMEOUT_MS = 6_000
 PORT = "{port}"
-"""In a `listeners` of one's own: the port that the broker is looked for at, by a plaintext listener."""
-# What makes a broker small and quick, and changes nothing of what it does.
+"""A placeholder in `listeners` of `properties`: the port of the plaintext listener on which the broker is probed."""
+# Settings that make a broker small and quick, and do not change its behaviour.
 SMALL_AND_QUICK: Mapping[str, object] = {
     "num.network.threads": 2,
     "num.io.threads": 3,
@@ -29,7 +29,7 @@ SMALL_AND_QUICK: Mapping[str, object] = {
     "offsets.topic.num.partitions": 3,
     "transaction.state.log.num.partitions": 3,
     "group.initial.rebalance.delay.ms": 0,
-    # A stop without a controller to ask would take 15 s by the defaults.
+    # With the default a stop would take 15 s while there is no controller.
     "controlled.shutdown.retry.backoff.ms": 500,
 }
 
@@ -79,14 +79,14 @@ class KafkaBroker(Server):
         Args:
             broker_id: Its id.
             zookeeper_connect: `HOST:PORT`, with a chroot if there is one.
-            folder: Its own; made if absent.
-            version: Of Kafka; see `artifacts.ensure_kafka`.
+            folder: A folder of its own; made if absent.
+            version: Kafka's version; see `artifacts.ensure_kafka`.
             rack: Its rack, if it has one.
-            port: None for one of the kernel's.
+            port: None for one that the kernel chooses.
             heap_mib: Largest heap, in MiB.
-            properties: More settings for server.properties, and others for those that are set here.
-            java_tuning: Its Java's collector and compiler; `java.AS_IN_PRODUCTION` for whoever measures.
-            java_options: More options for its Java, such as where its JAAS file is.
+            properties: More settings for server.properties; they replace those that are set here.
+            java_tuning: Options for Java's garbage collector and compiler; `java.AS_IN_PRODUCTION` for measurements.
+            java_options: More options for its Java, such as the path of its JAAS file.
             start_timeout_s: Bound for each start, in seconds.
         """
         super().__init__(f"broker-{broker_id}", folder, port=port, start_timeout_s=start_timeout_s)
@@ -110,20 +110,20 @@ class KafkaBroker(Server):
         return self.folder / "data"
 
     def launch(self) -> None:
-        """Start the process without waiting, once ZooKeeper has forgotten its former life.
+        """Start the process without waiting for its answer, once ZooKeeper has dropped its former registration.
 
-        A broker that finds its own registration still there ends at once, so after a SIGKILL this waits up to the
-        session's timeout.
+        A broker that finds its former registration ends at once, so after a SIGKILL this waits up to the session
+        timeout.
 
         Raises:
-            PartFailed: It runs already, or its former registration stays.
+            PartFailed: The broker runs already, or its former registration stays.
         """
         if not self.alive:
             self._wait_unregistered()
         super().launch()
 
     def _wait_unregistered(self) -> None:
-        # kazoo warns of a chroot that does not exist yet, so it gets none: the chroot is a part of the path.
+        # kazoo logs a warning about a chroot that does not exist yet, so the chroot is made part of the path.
         servers, _, chroot = self.zookeeper_connect.partition("/")
         path = f"{'/' + chroot if chroot else ''}/brokers/ids/{self.broker_id}"
         client = KazooClient(servers)

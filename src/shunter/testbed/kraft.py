@@ -24,7 +24,7 @@ STORAGE_TOOL = "kafka.tools.StorageTool"
 
 
 class KRaftNode(Server):
-    """One process that is broker and controller; its data outlives a stop, a kill and a restart."""
+    """One process that is both broker and controller. Its data outlives a stop, a kill and a restart."""
 
     def __init__(
         self,
@@ -46,15 +46,15 @@ class KRaftNode(Server):
 
         Args:
             node_id: Its id, as broker and as controller.
-            folder: Its own; made if absent.
-            port: Of its listener for clients and brokers.
-            controller_ports: Of all nodes' controllers, by node id.
-            more_ports: Of more listeners for clients, by their names.
-            more_protocols: Those listeners' security protocols, by their names.
+            folder: A folder of its own; made if absent.
+            port: Port of its listener for clients and brokers.
+            controller_ports: Ports of all nodes' controllers, by node id.
+            more_ports: Ports of more listeners for clients, by listener name.
+            more_protocols: Security protocols of those listeners, by listener name.
             cluster_id: A UUID in URL-safe base64, the same for all nodes.
-            version: Of Kafka; see `artifacts.ensure_kafka`.
+            version: Kafka's version; see `artifacts.ensure_kafka`.
             heap_mib: Largest heap, in MiB.
-            properties: More settings for server.properties, and others for those that are set here.
+            properties: More settings for server.properties; they replace those that are set here.
             more_log_dirs: Names of log dirs beside `data`, in its folder.
             start_timeout_s: Bound for each start, in seconds.
         """
@@ -102,7 +102,7 @@ class KRaftNode(Server):
         return kafka_command(self.version, configuration, self._heap_mib)
 
     def _format(self, configuration: Path) -> None:
-        """Make the data folder a KRaft node's, once."""
+        """Format the data folder for KRaft, once."""
         if (self.data_folder / "meta.properties").exists():
             return
         command = java_command(
@@ -147,9 +147,9 @@ class KRaftCluster:
         Args:
             folder: For the nodes' folders.
             node_ids: One or three, in ascending order.
-            version: Of Kafka; see `artifacts.ensure_kafka`.
-            racks: By node id; a node that is absent has none.
-            properties: More settings for each node's server.properties, and others for those that are set here.
+            version: Kafka's version; see `artifacts.ensure_kafka`.
+            racks: By node id; a node that is not named has none.
+            properties: More settings for each node's server.properties; they replace those that are set here.
             more_listeners: Names of more listeners for clients, with their security protocols.
             more_log_dirs: Names of log dirs that each node has beside `data`, in its folder.
             heap_mib: Largest heap of each node, in MiB.
@@ -186,13 +186,14 @@ class KRaftCluster:
         return ",".join(node.bootstrap for node in self.nodes.values())
 
     def bootstrap_of(self, listener: str) -> str:
-        """The same for one of `more_listeners`."""
+        """Addresses of one of `more_listeners` on all nodes, separated by commas."""
         return ",".join(f"{LOOPBACK}:{node.more_ports[listener]}" for node in self.nodes.values())
 
     def start(self) -> None:
-        """Start all nodes at once and wait until each answers.
+        """Start all nodes in parallel and wait until each answers.
 
-        A static quorum has all ports in each node's settings, so a stolen one means new ports, and data, for all.
+        With a static quorum each node's settings have all ports, so after a stolen port all nodes get new ports and
+        data.
 
         Raises:
             PartFailed: A node did not start; the message holds its log's tail.
@@ -213,9 +214,9 @@ class KRaftCluster:
                 return
 
     def stop(self) -> None:
-        """End all nodes in order, the first one last: what is left keeps a quorum as long as it can."""
+        """End all nodes one after the other, the first one last, so that there is a quorum as long as possible."""
         for node in reversed(self.nodes.values()):
-            # The last nodes have no majority to ask for a shutdown, and would wait for one.
+            # The last nodes have no majority for a controlled shutdown, and would wait for one.
             node.stop(timeout_s=3.0)
 
     def _started(self) -> None:
@@ -237,7 +238,7 @@ class KRaftCluster:
             node_id: dict(zip(self._more_listeners, ports[2 * count + index :: count], strict=True))
             for index, node_id in enumerate(self.node_ids)
         }
-        # Kafka's own ids never begin with a dash either, which its tools would take for an option.
+        # An id that begins with a dash would be taken for an option by Kafka's tools. Kafka's own ids never do.
         cluster_id = "S" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
         replication = min(3, count)
         common: dict[str, object] = {

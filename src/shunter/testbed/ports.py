@@ -1,4 +1,4 @@
-"""Ports that the kernel names."""
+"""Free ports, chosen by the kernel."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ LOOPBACK = "127.0.0.1"
 def free_ports(count: int) -> tuple[int, ...]:
     """Ask the kernel for `count` different TCP ports that are free on the loopback right now.
 
-    All are held open until the last is named, so one call never names a port twice. Between this call and the
-    moment a part binds its port somebody else may take it: starters notice that (`PortStolen`) and ask again.
+    All sockets stay bound until the last port is known, so one call never returns a port twice. Another process may
+    take a port before the part binds it; starters notice that (`PortStolen`) and ask for a new one.
     """
     with ExitStack() as held:
         sockets = [held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) for _ in range(count)]

@@ -1,4 +1,4 @@
-"""Questions that tell whether a server serves, asked over its own protocol."""
+"""Probes that check over a server's own protocol whether it serves."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ PROBE_TIMEOUT_S = 2.0
 API_VERSIONS_REQUEST = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
 
-# Metadata v1: length, API key 3, version 1, correlation id 2, client id null, no topics. 2.8 and 4.1 both know it,
-# which can't be said of what the clients' libraries ask.
+# Metadata v1: length, API key 3, version 1, correlation id 2, client id null, no topics. Both 2.8 and 4.1 serve it,
+# unlike the versions that client libraries use.
 METADATA_REQUEST = struct.pack(">ihhihi", 14, 3, 1, 2, -1, 0)
 
 
@@ -53,12 +53,12 @@ def broker_hosts_at(port: int) -> dict[int, str]:
 
 
 def zookeeper_answers(port: int) -> bool:
-    """Whether a ZooKeeper server on the loopback serves on `port`: `srvr` tells its mode only once it does."""
-    return b"Mode: " in _asked(port, b"srvr", is_whole=lambda _: False)  # it hangs up
+    """Whether a ZooKeeper server on the loopback serves on `port`: only then the answer to `srvr` has its mode."""
+    return b"Mode: " in _asked(port, b"srvr", is_whole=lambda _: False)  # the server closes the connection
 
 
 def port_accepts(port: int) -> bool:
-    """Whether anybody on the loopback accepts connections on `port`."""
+    """Whether a process on the loopback accepts connections on `port`."""
     try:
         with socket.create_connection((LOOPBACK, port), PROBE_TIMEOUT_S) as connection:
             return not _is_self_connected(connection)
@@ -67,7 +67,7 @@ def port_accepts(port: int) -> bool:
 
 
 def _asked(port: int, question: bytes, *, is_whole: Callable[[bytes], bool]) -> bytes:
-    """What `port` answers until it is whole or the other side hangs up; empty if it does not answer."""
+    """The answer of `port`, read until it is complete or the server closes the connection; empty if there is none."""
     try:
         with socket.create_connection((LOOPBACK, port), PROBE_TIMEOUT_S) as connection:
             if _is_self_connected(connection):
@@ -82,17 +82,17 @@ def _asked(port: int, question: bytes, *, is_whole: Callable[[bytes], bool]) -> 
 
 
 def _is_whole_frame(answer: bytes) -> bool:
-    """Whether a Kafka response has come to its end."""
+    """Whether a Kafka response is complete."""
     return len(answer) >= 4 and len(answer) >= 4 + int(struct.unpack(">i", answer[:4])[0])
 
 
 def _is_self_connected(connection: socket.socket) -> bool:
-    """Whether the kernel gave us the very port that we call: a connection to ourselves, which echoes our question."""
+    """Whether the connection's own port is the one it connects to. Such a connection echoes the request."""
     return bool(connection.getsockname() == connection.getpeername())
 
 
 def zookeeper_get(connect: str, path: str) -> tuple[bytes, int] | None:
-    """What a znode holds, and its czxid, asked over a session of its own; None if there is no such znode or nobody answers."""
+    """A znode's data and czxid, read in a session of its own; None if it does not exist or no server answers."""
     client = KazooClient(connect, timeout=PROBE_TIMEOUT_S)
     try:
         client.start(timeout=PROBE_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Child processes that are waited for, logged, and never outlive us."""
+"""Child processes with a log and bounded waits, which never outlive this process."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from shunter.testbed.failures import PartFailed, PortStolen
 from shunter.testbed.waiting import POLL_INTERVAL_S
 
 REAPER = Path(__file__).with_name("reaper.py")
-# The shell names its own process group to the reaper and only then becomes the command, so that there is no moment
-# at which the command runs and the reaper does not know of it. Standard input is the way, for every shell can write
-# to it, and few can to a descriptor of two digits.
+# The shell announces its own process group to the reaper before it executes the command, so the command never runs
+# without the reaper knowing it. The announcement goes through standard input, because every shell can write to that,
+# and few can write to a descriptor of two digits.
 ANNOUNCE_AND_BECOME = 'echo "+$$" >&0 && input=$1 && shift && exec "$@" <"$input"'
 STOLEN_PORT_SIGNS = ("Address already in use", "BindException", "Socket server failed to bind")
 LOG_TAIL_BYTES = 64 * 1024
@@ -30,25 +30,25 @@ REAPED_WITHIN_S = 2.0
 
 
 class Reaper:
-    """Our end of the pipe to the reaper process; one for each Python process, started with its first child."""
+    """The writing end of the pipe to the reaper process. Each Python process has one, started with its first child."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._owner = 0
         self._announce_to = -1
-        # Kept for life: a Popen object that is dropped before its process ended complains.
+        # Kept for ever: Python warns about a Popen object that is dropped before its process has ended.
         self._process: subprocess.Popen[bytes] | None = None
 
     def announcement_descriptor(self) -> int:
-        """The descriptor that a child writes its process group to; starts the reaper where there is none yet."""
+        """The descriptor to which a child writes its process group; starts the reaper if there is none yet."""
         with self._lock:
-            # A forked copy of us is not the reaper's parent, and one that somebody killed serves nobody.
+            # A forked copy of this process needs a reaper of its own, and a reaper that was killed is replaced.
             if self._owner != os.getpid() or self._process is None or self._process.poll() is not None:
                 self._start()
             return self._announce_to
 
     def remember(self, group: int) -> None:
-        """Announce a process group ourselves too: one that is frozen right after its start can't."""
+        """Announce a process group from the parent, too. A child that is paused right after its start can't."""
         self._tell(f"+{group}\n")
 
     def forget(self, group: int) -> None:
@@ -58,18 +58,18 @@ class Reaper:
     def _tell(self, line: str) -> None:
         with self._lock:
             if self._owner == os.getpid():
-                # A reaper that somebody killed costs us the safety net, not the work.
+                # If the reaper was killed, only the safety net is lost.
                 with contextlib.suppress(BrokenPipeError):
                     os.write(self._announce_to, line.encode())
 
     def _end(self) -> None:
-        """Let go of the reaper, and see it end: a process that is left to the garbage collector is complained of."""
+        """Close the pipe to the reaper and wait for its end: Python warns about a Popen that is not waited for."""
         with self._lock:
             if self._owner != os.getpid() or self._process is None:
                 return
             self._owner = 0
             os.close(self._announce_to)
-            # Where a forked copy of us holds the other end, the reaper goes on for that one.
+            # If a forked copy of this process still has the pipe open, the reaper goes on for that copy.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(REAPED_WITHIN_S)
 
@@ -94,7 +94,7 @@ REAPER_LINE = Reaper()
 
 
 def announced(name: str, command: Sequence[str], input_path: Path = Path(os.devnull)) -> list[str]:
-    """The command line that runs `command` with `input_path` as its input, once the reaper knows of it."""
+    """The command line that announces itself to the reaper and then runs `command` with `input_path` as its input."""
     return ["/bin/sh", "-c", ANNOUNCE_AND_BECOME, name, str(input_path), *command]
 
 
@@ -104,7 +104,7 @@ def run_bounded(
     timeout_s: float,
     input_text: str = "",
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end, with a bound; it ends with us, like all children of the testbed.
+    """Run a command to its end, within a bound. It never outlives this process, like all children of the testbed.
 
     Returns:
         Exit status (negative for a signal), standard output and standard error.
@@ -139,11 +139,11 @@ def run_bounded(
 
 
 class ManagedProcess:
-    """One child process in a session of its own, so that ctrl-C reaches us alone and we stop things in order.
+    """One child process in a session of its own, so that ctrl-C reaches only this process, which stops things in order.
 
-    Can be started again after it ended; the log is one file for all its lives. Not for use by several threads at once.
+    It can be started again after it has ended; the log is one file for all starts. Not thread-safe.
 
-    Invariant: whatever happens to us, the child's whole process group ends (see `reaper`).
+    Invariant: however this process ends, the child's whole process group ends, too (see `reaper`).
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class ManagedProcess:
             name: Unique within `folder`; names the log file `NAME.log` and the process in errors.
             command: Program and arguments.
             folder: Working directory; made if absent.
-            environment: The whole environment; None for ours.
+            environment: The whole environment; None for this process's own.
         """
         self.name = name
         self.command = tuple(command)
@@ -185,7 +185,7 @@ class ManagedProcess:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the present or last life; None before the first."""
+        """Process id of the present or last run; None before the first."""
         return self._process.pid if self._process is not None else None
 
     @property
@@ -195,7 +195,7 @@ class ManagedProcess:
 
     @property
     def exit_status(self) -> int | None:
-        """Exit status of the last life, negative for a signal; None while it lives or before the first."""
+        """Exit status of the last run, negative for a signal; None while it runs or before the first."""
         return self._polled() if self._process is not None else None
 
     def start(self) -> None:
@@ -257,10 +257,10 @@ class ManagedProcess:
         return self._ended()
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """Ask the process to end (SIGTERM), wait up to `timeout_s` seconds, then SIGKILL. Nothing if it ended."""
+        """Ask the process to end (SIGTERM), wait up to `timeout_s` seconds, then SIGKILL. No effect if it has ended."""
         if not self.alive:
             return
-        # A paused process would not hear SIGTERM before it goes on.
+        # A paused process handles SIGTERM only after SIGCONT.
         self._signal(signal.SIGTERM)
         self._signal(signal.SIGCONT)
         assert self._process is not None
@@ -272,7 +272,7 @@ class ManagedProcess:
             self._ended()
 
     def kill(self) -> None:
-        """End the process at once (SIGKILL). Nothing if it ended."""
+        """End the process at once (SIGKILL). No effect if it has ended."""
         if not self.alive:
             return
         self._signal(signal.SIGKILL)
@@ -281,24 +281,24 @@ class ManagedProcess:
         self._ended()
 
     def pause(self) -> None:
-        """Freeze the process (SIGSTOP) and wait until it is: its connections stay open and nothing answers."""
+        """Pause the process (SIGSTOP) and wait until it is stopped. Its connections stay open, and nothing answers."""
         if self.alive:
             self._signal(signal.SIGSTOP)
             assert self._process is not None
-            # The signal is sent at once, but a Java of many threads stops a while later. The news is only looked at
-            # (WNOWAIT): an end that came instead is for `_polled` to take.
+            # The signal is sent at once, but a Java with many threads stops a while later. WNOWAIT leaves the status in
+            # place: if the process has ended instead, `_polled` takes it.
             os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
-        """Let a frozen process go on (SIGCONT)."""
+        """Resume a paused process (SIGCONT)."""
         self._signal(signal.SIGCONT)
 
     def log_tail(self, lines: int = 40) -> str:
-        """The last lines that the process wrote in its present or last life."""
+        """The last lines that the process wrote in its present or last run."""
         return "\n".join(self._log_text().splitlines()[-lines:])
 
     def with_log(self, message: str, lines: int = 40) -> str:
-        """`message`, where the log is, and its last lines."""
+        """`message` with the path of the log and its last lines."""
         return f"{message}; log: {self.log_path}\n{self.log_tail(lines)}"
 
     def _log_text(self) -> str:
@@ -325,7 +325,7 @@ class ManagedProcess:
         return None if self._process.poll() is None else self._ended()
 
     def _ended(self) -> int:
-        """Take what is left of the group along, and take the group off the reaper's list."""
+        """Kill the rest of the process group, and take the group off the reaper's list."""
         assert self._process is not None
         group, status = self._process.pid, self._process.returncode
         assert status is not None

@@ -1,11 +1,11 @@
-"""The last one out: a tiny process that ends what its parent started, however the parent ended.
+"""The reaper: a tiny process that ends what its parent started, however the parent ended.
 
 A parent that got SIGKILL cannot clean up. So each process of the testbed announces its process group to the reaper
-before it becomes Java, through a pipe of which the parent holds the other end too. When the parent is gone, the pipe
-ends (or the reaper has a new parent), and the reaper kills what is still on its list.
+before it becomes Java, through a pipe that the parent holds open, too. When the parent is gone, the pipe is closed (or
+the reaper has a new parent), and the reaper kills the groups that are still on its list.
 
-Runs as a file, alone: it imports nothing but the standard library, so that it starts in some 20 ms and works while
-the package itself is broken. Lines on standard input: `+PGID` (kill this one), `-PGID` (it has ended).
+It runs as a single file and imports only the standard library, so it starts in some 20 ms and works even while the
+package is broken. Lines on standard input: `+PGID` (a group to kill), `-PGID` (a group that has ended).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def updated(groups: set[int], line: bytes) -> None:
 def watch(parent: int) -> set[int]:
     """Read announcements until the parent is gone; return the process groups that it left behind.
 
-    The end of the pipe is the sure sign, for then nobody is left who could announce anything. It may stay away where
-    a forked copy of the parent holds the other end: then a new parent is the sign, after a time of grace for children
-    that are about to announce themselves.
+    The end of the pipe is the sure sign, because then no process is left that could announce a group. If a forked
+    copy of the parent holds the pipe open, that end does not come. Then a new parent is the sign, after a grace time
+    for children that are about to announce themselves.
     """
     groups: set[int] = set()
     rest = b""
@@ -59,7 +59,7 @@ def watch(parent: int) -> set[int]:
 
 def main() -> None:
     """Watch the process named by the first argument, then kill what it left."""
-    # Ctrl-C and a closing terminal are the parent's to handle: it stops things in order, and the reaper stays last.
+    # The parent handles ctrl-C and a closing terminal: it stops things in order, and the reaper ends last.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     for group in sorted(watch(int(sys.argv[1]))):

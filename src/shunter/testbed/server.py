@@ -1,4 +1,4 @@
-"""What all servers of the testbed have in common: a folder, a port of the kernel's, a life that can be ended."""
+"""The common part of all servers of the testbed: a folder, a port that the kernel chooses, a process."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def properties_text(properties: Mapping[str, object]) -> str:
 
 
 class Server(ABC):
-    """One server process: started, waited for, stopped, killed, frozen, and started again on its port and data.
+    """One server process. It can be started, waited for, stopped, killed, paused, and restarted on its port and data.
 
     As a context manager it starts (if it is not up) and stops.
     """
@@ -43,9 +43,9 @@ class Server(ABC):
         """Describe the server; nothing starts yet.
 
         Args:
-            name: Names its log and itself in errors.
-            folder: Its own; configuration, data and log are kept here.
-            port: None for one of the kernel's, named at the first launch and kept.
+            name: Name of its log, and of the server in errors.
+            folder: A folder of its own, for configuration, data and log.
+            port: None for one that the kernel chooses at the first launch, and that is kept.
             start_timeout_s: Bound for each start, in seconds.
         """
         self.name = name
@@ -78,7 +78,7 @@ class Server(ABC):
         """Whether the server answers on `port`."""
 
     def _environment(self) -> Mapping[str, str] | None:
-        """The whole environment of the process; None for ours."""
+        """The whole environment of the process; None for that of this process."""
         return None
 
     @property
@@ -104,7 +104,7 @@ class Server(ABC):
 
     @property
     def process(self) -> ManagedProcess:
-        """The process of the present or last life.
+        """The process of the present or last start.
 
         Raises:
             PartFailed: The server was never launched.
@@ -128,14 +128,14 @@ class Server(ABC):
         self._process.start()
 
     def wait_ready(self) -> float:
-        """Wait until the launched server answers; start it again if somebody took its port meanwhile.
+        """Wait until the launched server answers; start it again if another process took its port meanwhile.
 
         Returns:
             Seconds waited.
 
         Raises:
             PortStolen: The port was fixed from outside and is taken.
-            PartFailed: It ended or does not answer within its bound; the message holds the log's tail.
+            PartFailed: It ended, or does not answer within its bound; the message holds the log's tail.
         """
         started = time.monotonic()
         attempts = 1
@@ -173,21 +173,21 @@ class Server(ABC):
         return time.monotonic() - started
 
     def stop(self, timeout_s: float = 15.0) -> None:
-        """Ask the server to end in order (SIGTERM); SIGKILL after `timeout_s` seconds. Nothing if it ended."""
+        """Ask the server to end in order (SIGTERM); SIGKILL after `timeout_s` seconds. No effect if it has ended."""
         if self._process is not None:
             self._process.stop(timeout_s)
 
     def kill(self) -> None:
-        """End the server at once (SIGKILL). Nothing if it ended."""
+        """End the server at once (SIGKILL). No effect if it has ended."""
         if self._process is not None:
             self._process.kill()
 
     def pause(self) -> None:
-        """Freeze the server (SIGSTOP)."""
+        """Pause the server (SIGSTOP)."""
         self.process.pause()
 
     def resume(self) -> None:
-        """Let a frozen server go on (SIGCONT)."""
+        """Resume a paused server (SIGCONT)."""
         self.process.resume()
 
     def restart(self) -> float:
@@ -203,13 +203,13 @@ class Server(ABC):
         return self.start()
 
     def log_tail(self, lines: int = 40) -> str:
-        """The last lines of the log of the present or last life."""
+        """The last lines of the log of the present or last start."""
         return self.process.log_tail(lines)
 
     def _may_try_again(self, attempts: int) -> bool:
-        """After a port was stolen: a new port if nobody knows the old one yet, else the old one again."""
+        """Prepare another attempt after a port was stolen: on a new port, or on the old one after the server served."""
         if self._has_served:
-            # A connection of somebody's may hold the port for a moment; its owners wait for it to come back.
+            # Another connection may hold the port for a moment; clients wait for the server on this port.
             return attempts < START_ATTEMPTS * 3
         if self._port_is_fixed:
             return False

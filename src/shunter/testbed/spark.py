@@ -26,14 +26,14 @@ DAEMON_HEAP_MIB = 256
 
 
 class SparkDaemon(Server):
-    """What master and worker have in common: Spark's own launcher, which knows the options that its Java needs."""
+    """The common part of master and worker: Spark's own launcher, which knows the options that its Java needs."""
 
     def __init__(self, name: str, folder: Path, *, start_timeout_s: float) -> None:
         """Describe the daemon; nothing starts yet.
 
         Args:
-            name: Names its log.
-            folder: Its own; made if absent.
+            name: Name of its log.
+            folder: A folder of its own; made if absent.
             start_timeout_s: Bound for each start, in seconds.
         """
         super().__init__(name, folder, port=None, start_timeout_s=start_timeout_s)
@@ -51,11 +51,11 @@ class SparkDaemon(Server):
             "JAVA_HOME": str(java_executable().resolve().parent.parent),
             "SPARK_HOME": str(pyspark_home()),
             "SPARK_DAEMON_MEMORY": f"{DAEMON_HEAP_MIB}m",
-            # By default Spark would step to the next port if one is taken, and be elsewhere than we look.
+            # By default Spark takes the next port if one is taken, and would not be found.
             "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -Dspark.port.maxRetries=0",
             "SPARK_LOCAL_IP": LOOPBACK,
             "SPARK_LOCAL_DIRS": str(self.folder / "local"),
-            # Executors run the Python that we run.
+            # Executors run the same Python as this process.
             "PYSPARK_PYTHON": sys.executable,
         }
 
@@ -104,11 +104,11 @@ class SparkWorker(SparkDaemon):
         """Describe the worker; nothing starts yet.
 
         Args:
-            name: Names its log.
-            folder: Its own; made if absent.
+            name: Name of its log.
+            folder: A folder of its own; made if absent.
             master_url: See `SparkMaster.url`.
-            cores: That it offers to executors.
-            memory_mib: That it offers to executors, in MiB.
+            cores: Number of cores that it offers to executors.
+            memory_mib: Memory that it offers to executors, in MiB.
             start_timeout_s: Bound for each start, in seconds.
         """
         super().__init__(name, folder, start_timeout_s=start_timeout_s)
@@ -144,9 +144,9 @@ class SparkStandalone:
 
         Args:
             folder: For the folders of master and workers.
-            workers: How many.
-            cores_per_worker: Offered to executors.
-            memory_per_worker_mib: Offered to executors, in MiB.
+            workers: Number of workers.
+            cores_per_worker: Cores that each offers to executors.
+            memory_per_worker_mib: Memory that each offers to executors, in MiB.
             start_timeout_s: Bound for each daemon's start, in seconds.
             progress: Gets a line for each step.
         """
@@ -178,7 +178,7 @@ class SparkStandalone:
         return self.master.url
 
     def start(self) -> None:
-        """Start the master, then all workers at once, and wait until the master has them.
+        """Start the master, then all workers in parallel, and wait until they are registered at the master.
 
         Raises:
             PartFailed: A part did not start; the message holds its log's tail. All parts have been stopped.

@@ -30,7 +30,7 @@ def tool_command(
     version: str = ZOOKEEPER_MODE_VERSION,
     heap_mib: int = TOOL_HEAP_MIB,
 ) -> Sequence[str]:
-    """The command line of a Kafka tool, for a `ManagedProcess` that runs it for long.
+    """The command line of a Kafka tool, for a tool that runs long, as a `ManagedProcess`.
 
     Raises:
         PartMissing, PartFailed: See `artifacts.ensure_kafka`.
@@ -56,9 +56,9 @@ def kafka_tool(
     Args:
         main_class: See the names in this module.
         arguments: As on its command line.
-        version: Of the tool.
-        timeout_s: Bound, in seconds; Java alone takes about one to start.
-        input_text: What it reads from standard input.
+        version: The tool's version.
+        timeout_s: Bound, in seconds; Java itself takes about a second to start.
+        input_text: The tool's standard input.
 
     Raises:
         PartFailed: It still ran when the bound was reached.

@@ -1,4 +1,4 @@
-"""Waiting for real parts: always for a condition, always with a bound."""
+"""Waits for real parts: always for a condition, always with a bound."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shunter.testbed.failures import PartFailed
 
 POLL_INTERVAL_S = 0.05
 
-# A bound says "this hangs", not "this is slow": a machine that does much besides gets more of each.
+# A bound is there to detect a hang, not slowness. On a busy machine this factor makes every bound longer.
 PATIENCE = float(os.environ.get("SHUNTER_TEST_PATIENCE", "1"))
 
 
@@ -24,10 +24,10 @@ def wait_until(
     """Poll `condition` until it holds.
 
     Args:
-        condition: Asked every `interval_s` seconds; what it raises goes to the caller.
-        what: Named in the error, as in "ZooKeeper answers on 127.0.0.1:2181".
-        timeout_s: The bound, in seconds, times what `SHUNTER_TEST_PATIENCE` says.
-        interval_s: Between two questions, in seconds.
+        condition: Called every `interval_s` seconds; its exceptions go to the caller.
+        what: The condition in words, for the error, such as "ZooKeeper answers on 127.0.0.1:2181".
+        timeout_s: The bound, in seconds; it is multiplied by `SHUNTER_TEST_PATIENCE`.
+        interval_s: Time between two calls, in seconds.
 
     Returns:
         Seconds waited.
@@ -49,9 +49,9 @@ def stays(condition: Callable[[], bool], *, for_s: float, interval_s: float = PO
     """Whether `condition` holds at every look for a while.
 
     Args:
-        condition: Asked every `interval_s` seconds; what it raises goes to the caller.
-        for_s: How long, in seconds. No patience makes it longer: in more time more would happen.
-        interval_s: Between two looks, in seconds.
+        condition: Called every `interval_s` seconds; its exceptions go to the caller.
+        for_s: How long, in seconds. `SHUNTER_TEST_PATIENCE` does not apply, because more could happen in a longer time.
+        interval_s: Time between two calls, in seconds.
     """
     until = time.monotonic() + for_s
     while condition():

@@ -34,15 +34,13 @@ class ZooKeeperServer(Server):
         """Describe the server; nothing starts yet.
 
         Args:
-            folder: Its own; made if absent.
-            name: Names its log.
-            port: None for one of the kernel's.
-            heap_mib: Largest heap, in MiB.
-            force_sync: Whether each write waits for the disk, as in production. Off, what was written survives the
-                death of the process but not of the machine. On for whoever measures latency.
-            properties: More settings for zoo.cfg, and others for those that are set here.
-            java_tuning: Its Java's collector and compiler; `java.AS_IN_PRODUCTION` for whoever measures.
-            java_options: More options for its Java, such as where its JAAS file is.
+            folder: A folder of its own; made if absent. name: Name of its log. port: None for one that the kernel
+            chooses. heap_mib: Largest heap, in MiB. force_sync: Whether each write waits for the disk, as in
+            production; for measurements of latency. Without it,
+                writes survive the end of the process but not a crash of the machine.
+            properties: More settings for zoo.cfg; they replace those that are set here.
+            java_tuning: Options for Java's garbage collector and compiler; `java.AS_IN_PRODUCTION` for measurements.
+            java_options: More options for its Java, such as the path of its JAAS file.
             start_timeout_s: Bound for each start, in seconds.
         """
         super().__init__(name, folder, port=port, start_timeout_s=start_timeout_s)
@@ -69,7 +67,7 @@ class ZooKeeperServer(Server):
             "4lw.commands.whitelist": "*",
             "maxClientCnxns": 0,
             "minSessionTimeout": 2 * TICK_MS,
-            # By default 20 ticks, which is less than a production broker asks for.
+            # The default is 20 ticks, which is less than a production broker asks for.
             "maxSessionTimeout": 60_000,
         }
         configuration = self.folder / "zoo.cfg"

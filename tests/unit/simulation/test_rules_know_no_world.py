@@ -1,4 +1,4 @@
-"""Rules see a world through the protocols of `observed` alone: what a rule reads of it can be seen at a glance."""
+"""Rules see a world only through the protocols of `observed`, which show at a glance what a rule reads of it."""
 
 import ast
 from pathlib import Path
@@ -13,7 +13,7 @@ RULES = ("safety", "ledger", "observed", *sorted(path.stem for path in FOLDER.gl
 
 
 def imported(module):
-    """Modules of this room that a module names, also for its types alone."""
+    """Modules of this room that a module imports, also those only for types."""
     path = FOLDER / f"{module.replace('.', '/')}.py"
     nodes = ast.walk(ast.parse(path.read_text()))
     names = (node.module or "" for node in nodes if isinstance(node, ast.ImportFrom))

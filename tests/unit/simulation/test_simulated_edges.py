@@ -1,4 +1,4 @@
-"""What the simulated brokers believe of Apache's: configurations that they can't read, and errors that they know."""
+"""The simulated brokers' model of Apache's: configurations that brokers can't read, and errors that they know."""
 
 from __future__ import annotations
 

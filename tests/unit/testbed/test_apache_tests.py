@@ -1,4 +1,4 @@
-"""What the comparison with Apache's own tests reads from JUnit's reports, and what it writes."""
+"""The comparison with Apache's own tests: its reading of JUnit's reports, and the page that it writes."""
 
 from pathlib import Path
 
@@ -64,7 +64,7 @@ def test_reports_are_read_by_test_and_variant(tmp_path):
 
 
 def test_a_variant_that_is_left_out_does_not_stand_for_one_that_ran(tmp_path):
-    """Classes of `@ClusterTest` repeat the method's name: each of their variants is a test of its own."""
+    """In classes with `@ClusterTest` the variant begins with the method's name; each variant is a test of its own."""
     cases = "".join(
         f'<testcase name="testList()[{number}]" classname="kafka.T" time="1">{inside}<system-out><![CDATA[\n'
         f"display-name: testList [{number}] Type={kind}\n]]></system-out></testcase>"
@@ -75,7 +75,7 @@ def test_a_variant_that_is_left_out_does_not_stand_for_one_that_ran(tmp_path):
 
 
 def test_of_a_class_that_was_ended_counts_what_it_told_before(tmp_path):
-    """JUnit writes its report at the very end; what it told on the way has the same names."""
+    """JUnit writes its report at the very end; the lines that it prints before have the same names."""
     (tmp_path / "console.txt").write_text("""JUnit Jupiter > T > testA(String) > [1] quorum=zk :: STARTED
 JUnit Jupiter > T > testA(String) > [1] quorum=zk :: SUCCESSFUL
 JUnit Jupiter > T > testA(String) > [2] quorum=kraft :: ABORTED
@@ -171,7 +171,7 @@ def test_methods_are_selected_one_by_one():
 
 
 def test_what_failed_can_be_run_again_by_its_method(tmp_path):
-    """As JUnit writes it: methods with and without arguments, variants of one method."""
+    """Methods with and without arguments, and variants of one method, as JUnit writes them."""
     inside = "unique-id: [engine:junit-jupiter]/[class:kafka.T]/"
     cases = "".join(
         f'<testcase name="n" classname="kafka.T" time="1">{ended}<system-out><![CDATA[\n{inside}{id_}\n'
@@ -201,7 +201,7 @@ def test_where_only_we_were_tried_each_failure_has_a_line(tmp_path):
 
 
 def test_the_results_have_the_pages_table():
-    """`./test --apache` makes both at once: whoever changes one by hand, or commits one alone, is told."""
+    """`./test --apache` writes both. This fails if one was changed by hand, or was committed without the other."""
     document, of_all = ((ROOT / path).read_text() for path in (RESULTS, PAGE))
     lines = [line for line in of_all.partition("\n## ")[0].splitlines() if line.startswith("|")]
     assert pages.with_table(document, lines) == document

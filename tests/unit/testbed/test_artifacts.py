@@ -1,4 +1,4 @@
-"""Where parts are kept, and which are taken."""
+"""The cache of parts: which versions are accepted, and how they are pinned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The set-up script names what is missing, and gets it where it may."""
+"""The set-up script names what is missing, and installs it if it may."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ORDINARY = ("bash", "cat", "dirname", "env", "grep", "head", "rm", "sed")
 
 
 class Machine:
-    """A machine that has a shell's ordinary tools, and else only what a test puts on it."""
+    """A machine with a shell's ordinary tools, and otherwise only with programs that a test installs."""
 
     def __init__(self, folder: Path, *, user_id: int) -> None:
         self.programs = folder / "bin"
@@ -67,7 +67,7 @@ def test_root_on_debian_gets_java_installed(tmp_path: Path) -> None:
     assert "apt-get update" in done.stderr
     assert "apt-get install -y -q --no-install-recommends openjdk-21-jre-headless" in done.stderr
     assert "Java 17 or later is missing" not in done.stderr
-    # Python is the next thing that this machine lacks.
+    # The script goes on, and finds that this machine has no Python.
     assert "Python 3.11 or later is missing" in done.stderr
 
 

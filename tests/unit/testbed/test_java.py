@@ -1,4 +1,4 @@
-"""Java is found, or what is missing is said."""
+"""Java is found, or the error says what is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Child processes end when they should, however we end."""
+"""Child processes end when they should, however their parent ends."""
 
 from __future__ import annotations
 
@@ -135,11 +135,11 @@ PARENT = """
 import signal, sys, threading
 from pathlib import Path
 from shunter.testbed.process import ManagedProcess
-# Under nohup a hang-up would be nothing to end by, nor would an interrupt be in the background of a shell.
+# Under nohup SIGHUP is ignored, and in the background of a shell SIGINT is; both have to end this process.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 children = [ManagedProcess(name, ["sleep", "300"], Path(sys.argv[1])) for name in ("walking", "frozen")]
-# From a thread that ends at once: a child's life must not hang on the thread that started it.
+# The children are started by a thread that ends at once: they must not end with that thread.
 starter = threading.Thread(target=lambda: [child.start() for child in children])
 starter.start()
 starter.join()
@@ -151,7 +151,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def parent(work_dir: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another Python that starts two children and then waits for its input to end."""
+    """Another Python process that starts two children and then waits for the end of its input."""
     command = [sys.executable, "-c", PARENT, str(work_dir)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield process

@@ -1,4 +1,4 @@
-"""A simulated broker reads what controllers write, answers as Kafka does, and fences as a real one does."""
+"""A simulated broker decodes controllers' requests, answers as Kafka does, and fences as a real broker does."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def stop_body(version: int, **head: int) -> bytes:
 
 
 class Listening:
-    """A broker of epoch 20 that has heard controller epoch 3, and what it handed on."""
+    """A broker of epoch 20 that knows controller epoch 3, and the content that it passed to its callbacks."""
 
     def __init__(self) -> None:
         self.metadata: list[bytes] = []

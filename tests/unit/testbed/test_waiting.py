@@ -1,4 +1,4 @@
-"""Conditions that hold in the end, and conditions that hold all the time."""
+"""`wait_until` for conditions that hold in the end, `stays` for conditions that hold all the time."""
 
 import pytest
 

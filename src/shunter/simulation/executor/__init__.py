@@ -1,1 +1,1 @@
-"""The executor's world: the real core, driver and journal in front of a simulated cluster of somebody else's."""
+"""The executor's world: the real core, driver and journal in front of a simulated cluster with another controller."""

@@ -1,4 +1,4 @@
-"""What happens to an executor's world from outside, by name: operators' doings and faults."""
+"""Actions on an executor's world from outside, by name: operators' actions and faults."""
 
 from __future__ import annotations
 
@@ -58,5 +58,5 @@ FAULT_WEIGHTS = {
     "permission_withdrawn": 1,
 }
 ASIDE = {3: {"back_to_its_log_dir": 1}}
-"""What is drawn aside, as `simulation.actions.ASIDE` says."""
+"""Actions that are drawn aside, as in `simulation.actions.ASIDE`."""
 PACES_US = (300 * MS, 1_000 * MS, 3_000 * MS)

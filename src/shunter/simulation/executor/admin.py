@@ -1,7 +1,8 @@
-"""The Admin API as a simulated executor reaches it: questions and requests that take time, and may be lost or doubled.
+"""The Admin API as a simulated executor reaches it: requests take time, and may be lost or doubled.
 
-It behaves as `drivers.admin.cluster.KafkaPythonAdmin` does towards the executor: one broker is asked for metadata as long as it
-answers, each broker's settings are asked of itself, and what is not answered in time is given up, done or not.
+It behaves as `drivers.admin.cluster.KafkaPythonAdmin` does towards the executor: one broker is asked for metadata as
+long as it answers, each broker's settings are read from that broker, and a request without an answer in time is given
+up, whether it was carried out or not.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ Reach = Callable[[Callable[[], Any], Answer], None]
 
 @dataclass(slots=True)
 class Network:
-    """How the way between executors and the cluster is; shares of what is sent."""
+    """The network between executors and the cluster. `lost`, `unanswered` and `doubled` are shares of what is sent."""
 
     delays: Delays
     lost: float = 0.0
@@ -68,11 +69,11 @@ class AdminsWorld(Protocol):
     rules: ExecutorRules
 
     def alter(self, process: ObservedExecutorProcess, tp: TopicPartition, target: Replicas | None) -> ErrorCode:
-        """A request for a reassignment reaches the controller."""
+        """Carry out a request for a reassignment at the controller."""
         ...
 
     def alter_log_dir(self, broker: BrokerId, tp: TopicPartition, path: str) -> ErrorCode:
-        """A request for a log dir reaches a broker."""
+        """Carry out a request for a log dir at a broker."""
         ...
 
 
@@ -83,7 +84,7 @@ class AskingProcess(ObservedExecutorProcess, Protocol):
 
     @property
     def world(self) -> AdminsWorld:
-        """Where it lives."""
+        """The world that the process lives in."""
         ...
 
 
@@ -98,7 +99,7 @@ class SimulatedAdmin:
         self._scheduler = cluster.scheduler
         self._pinned: BrokerId | None = None
 
-    # ---- the way there and back
+    # ---- requests and answers on their way
 
     async def _call(self, what: str, reach: Reach, work: Callable[[], Any], within_s: float = READ_WITHIN_S) -> Any:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -123,7 +124,7 @@ class SimulatedAdmin:
                 scheduler.after(network.delays.draw(scheduler), self._process.loop.deliver, _settle, future, value)
 
         if not network.reachable:
-            if scheduler.chance(0.5):  # Else nobody says anything.
+            if scheduler.chance(0.5):  # Otherwise no answer comes.
                 answer(DriverError("NodeNotReadyError: nobody is reached", retriable=True))
             return
         if network.forbidden:
@@ -155,14 +156,14 @@ class SimulatedAdmin:
         able = [broker.id for broker in self._cluster.brokers.values() if broker.running]
         return self._scheduler.random.choice(able or list(self._cluster.brokers))
 
-    # ---- what is asked
+    # ---- reads
 
     async def cluster_id(self) -> str:
         """The cluster's id."""
         return str(await self._call("DescribeCluster", self._broker(self._somebody()), lambda: CLUSTER_ID))
 
     async def is_shunter(self) -> bool:
-        """It is somebody else's."""
+        """Whether the controller is Shunter's: never in this world."""
         return False
 
     async def topic_names(self) -> list[str]:
@@ -170,14 +171,14 @@ class SimulatedAdmin:
         return sorted(self._cluster.topic_ids)
 
     async def list_reassignments(self) -> dict[TopicPartition, OngoingReassignment]:
-        """Everything under way, by the controller's own word."""
+        """All reassignments that the controller lists as under way."""
         found: dict[TopicPartition, OngoingReassignment] = await self._call(
             "ListPartitionReassignments", self._cluster.ask_controller, self._cluster.list_ongoing
         )
         return found
 
     async def observe_topics(self, names: Sequence[str], *, sure: bool = False) -> TopicsSeen:
-        """Metadata of topics, and who is up, as one broker knows it; `sure`: refused while others know otherwise."""
+        """Topics' metadata and the live brokers, as one broker knows them; `sure`: refused while others disagree."""
         if self._pinned is None:
             self._pinned = self._least_late()
         host = self._cluster.brokers[self._pinned]
@@ -194,7 +195,7 @@ class SimulatedAdmin:
         return seen
 
     def _least_late(self) -> BrokerId:
-        """The controller's own broker, else whoever has nothing to hear any more (KRaft: has read most of the log)."""
+        """The controller's own broker, else the one that lags least (KRaft: that has read most of the metadata log)."""
         able = [broker for broker in self._cluster.brokers.values() if broker.serving]
         if any(broker.id == self._cluster.controller for broker in able):
             return self._cluster.controller
@@ -205,7 +206,7 @@ class SimulatedAdmin:
         return TopicsSeen(topics, dict(host.live), self._cluster.controller)
 
     async def observe_log_dirs(self, asked: Mapping[BrokerId, Sequence[TopicPartition]]) -> LogDirsSeen:
-        """Sizes of replicas; who does not answer is left out."""
+        """Sizes of replicas; a broker that does not answer is left out."""
 
         def take(seen: LogDirsSeen, _broker: BrokerId, told: LogDirsSeen) -> None:
             seen.sizes.update(told.sizes)
@@ -235,7 +236,7 @@ class SimulatedAdmin:
         return found
 
     async def read_settings(self, keys: Sequence[ThrottleKey]) -> SettingsSeen:
-        """Settings of brokers and topics, as those know them who are asked."""
+        """Settings of brokers and topics, as the brokers that are asked know them."""
         seen = SettingsSeen({}, {})
         for name in dict.fromkeys(key.name for key in keys if key.kind == "broker"):
             await self._read_from(int(name), [key for key in keys if key.kind == "broker" and key.name == name], seen)
@@ -253,7 +254,7 @@ class SimulatedAdmin:
             seen.own[key] = found[key]
             seen.effective[key] = self._cluster.defaults.get(key.setting) if found[key] is None else found[key]
 
-    # ---- what is asked for
+    # ---- writes
 
     async def alter_reassignments(
         self, targets: Sequence[tuple[TopicPartition, Replicas | None]]
@@ -276,7 +277,7 @@ class SimulatedAdmin:
     async def alter_settings(
         self, settings: Sequence[tuple[ThrottleKey, str | None]], still_ours: StillOurs = always
     ) -> dict[ThrottleKey, str]:
-        """IncrementalAlterConfigs; each broker is asked by itself, so a dead one fails alone."""
+        """IncrementalAlterConfigs; each broker gets a request of its own, so only a dead broker's request fails."""
         self._process.world.rules.settings_sent(self._process, settings)
 
         async def alter_some(reach: Reach, some: Sequence[tuple[ThrottleKey, str | None]]) -> None:
@@ -320,7 +321,7 @@ class SimulatedAdmin:
     async def alter_log_dirs(
         self, replicas: Sequence[tuple[BrokerId, TopicPartition, str]]
     ) -> dict[tuple[BrokerId, TopicPartition], ErrorCode]:
-        """AlterReplicaLogDirs, of all brokers at once; one that does not answer fails the whole."""
+        """AlterReplicaLogDirs, to all brokers at once; a broker that does not answer fails the whole call."""
         self._process.world.rules.log_dirs_sent(self._process, replicas)
         answers = await asyncio.gather(
             *(self._alter_log_dirs_of(broker, replicas) for broker in sorted({broker for broker, _, _ in replicas}))

@@ -1,7 +1,7 @@
-"""Somebody else's cluster, as the executor meets it: a controller, brokers, copies, settings, and who changed what.
+"""The cluster that the executor drives: a controller, brokers, copies, settings, and which party changed what.
 
-The controller takes one request after the other; brokers hear of what it did later; copies take their time, and no
-more of the bandwidth than throttles allow. Nothing here knows the executor.
+The controller handles one request after the other. Brokers learn of its changes later. Copies take time, and no more
+bandwidth than throttles allow. Nothing here knows the executor.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from shunter.simulation.scheduler import MS, SECOND, Scheduler
 TICK_US = 200 * MS
 SESSION_US = 6 * SECOND
 CATCH_UP_BYTES = 50_000
-"""What a broker that returns lacks of each of its replicas, at most."""
+"""The most that each replica of a returning broker lacks."""
 QUORUM = 100
 """Id of KRaft's first controller; ids of brokers are below."""
 
@@ -33,7 +33,7 @@ Answer = Callable[[Any], None]
 
 
 class Watcher(Protocol):
-    """Who is told what happens in the cluster."""
+    """Gets a call for each change in the cluster."""
 
     def topic_deleted(self, name: str) -> None:
         """A topic is gone."""
@@ -44,7 +44,7 @@ class Watcher(Protocol):
         ...
 
     def changed_by_others(self, key: ThrottleKey, value: str | None) -> None:
-        """Somebody but an executor changes a setting."""
+        """Another tool changes a setting."""
         ...
 
     def copied(self, found: SimulatedPartition, broker: BrokerId, bytes_per_s: int) -> None:
@@ -53,10 +53,10 @@ class Watcher(Protocol):
 
 
 class SimulatedCluster:
-    """The truth, and what happens to it."""
+    """The true state of the cluster, and the changes to it."""
 
     def __init__(self, scheduler: Scheduler, shape: ExecutorShape, seed: int) -> None:
-        """Build it: everything in sync, everybody knowing everything."""
+        """Build it: all replicas are in sync, and all brokers know everything."""
         self.scheduler = scheduler
         self.shape = shape
         self.rules: Watcher | None = None
@@ -73,11 +73,11 @@ class SimulatedCluster:
         self.settings: dict[ThrottleKey, str] = {}
         self.defaults: dict[str, str] = {}
         self.theirs: dict[ThrottleKey, str] = {}
-        """Settings as they would be without any executor."""
+        """Settings as they would be if no executor had changed any."""
         self.theirs_us: dict[ThrottleKey, int] = {}
-        """When others changed them last."""
+        """When other tools changed a setting last."""
         self.gone_us: dict[str, int] = {}
-        """When a topic was deleted last."""
+        """When a topic of this name was deleted last."""
         self.refusals: dict[TopicPartition, ErrorCode] = {}
         self.log_dirs = LogDirs(self, shape.log_dirs)
         self._queue: deque[tuple[Callable[[], Any], Answer]] = deque()
@@ -117,7 +117,7 @@ class SimulatedCluster:
         self.publish(name)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic, and what was set at it."""
+        """Delete a topic, and its settings."""
         self.partitions = {tp: found for tp, found in self.partitions.items() if tp.topic != name}
         self.log_dirs.delete_topic(name)
         del self.topic_ids[name]
@@ -140,7 +140,7 @@ class SimulatedCluster:
         }
         return ObservedTopic(identity, seen, self.min_isr[name])
 
-    # ---- what brokers hear
+    # ---- news for brokers
 
     def live(self) -> dict[BrokerId, str | None]:
         """Brokers that are registered, with their racks."""
@@ -151,7 +151,7 @@ class SimulatedCluster:
         return [broker for broker in self.live() if not self.log_dirs.offline(broker, tp)]
 
     def publish(self, name: str) -> None:
-        """Tell all brokers how a topic is now."""
+        """Send the present state of a topic to all brokers."""
         seen = self.topic(name)
         for broker in self.brokers.values():
             broker.hear(lambda broker=broker: _hear_topic(broker, name, seen))  # type: ignore[misc]
@@ -167,7 +167,7 @@ class SimulatedCluster:
             broker.hear(lambda broker=broker: _hear_setting(broker, key, value))  # type: ignore[misc]
 
     def _tell_all(self, broker: ClusterBroker) -> None:
-        """A broker that starts reads everything before it serves."""
+        """Give a starting broker the present state. It reads everything before it serves."""
         broker.topics = {name: seen for name in self.topic_ids if (seen := self.topic(name)) is not None}
         broker.live = self.live()
         broker.settings = dict(self.settings)
@@ -175,7 +175,7 @@ class SimulatedCluster:
     # ---- its controller
 
     def ask_controller(self, work: Callable[[], Any], answer: Answer) -> None:
-        """A request arrives at the controller: it is carried out after all that came before it."""
+        """Queue a request at the controller. It is carried out after all earlier ones."""
         host = self.brokers.get(self.controller)
         if self.controller < 0 or (host is not None and not host.running):
             answer(DriverError("no controller: NotControllerError", retriable=True))
@@ -199,13 +199,13 @@ class SimulatedCluster:
             self._serve_later()
 
     def lose_controller(self) -> None:
-        """The controller is gone: nobody answers what waits, until there is another one."""
+        """The controller is lost. Waiting requests get an error or no answer; another controller is elected later."""
         before = self.controller
         if before < 0:
             return
         self.controller = -1
         for _work, answer in self._queue:
-            if self.scheduler.chance(0.5):  # Else the client waits in vain.
+            if self.scheduler.chance(0.5):  # Otherwise the client gets no answer.
                 answer(DriverError("the connection broke", retriable=True))
         self._queue.clear()
         self.scheduler.after(self.scheduler.between(100 * MS, self.shape.quorum_us), self._elect_controller, before)
@@ -253,7 +253,7 @@ class SimulatedCluster:
         return ErrorCode.NONE
 
     def _settle(self, found: SimulatedPartition) -> None:
-        """Finish what can be finished, and see that somebody leads."""
+        """Complete the reassignment if it can be completed, and elect a leader if there is none."""
         if found.completable():
             if self.rules is not None:
                 self.rules.completing(found)
@@ -271,7 +271,7 @@ class SimulatedCluster:
     # ---- settings
 
     def set_setting(self, key: ThrottleKey, value: str | None, by: str) -> str | None:
-        """IncrementalAlterConfigs for one setting; says what is wrong with it."""
+        """IncrementalAlterConfigs for one setting; returns the error, or None."""
         if key.kind == "topic" and key.name not in self.topic_ids:
             return "UnknownTopicOrPartitionError"
         _put(self.settings, key, value)
@@ -296,7 +296,7 @@ class SimulatedCluster:
                 self.settings[ThrottleKey("topic", name, setting)] = random.choice(("0:1", "7:7,0:2", "*"))
         self.theirs = dict(self.settings)
 
-    # ---- brokers' lives
+    # ---- brokers that stop, start and fail
 
     def kill(self, broker: ClusterBroker) -> None:
         """SIGKILL: the cluster notices after a while."""
@@ -306,13 +306,13 @@ class SimulatedCluster:
             self.scheduler.after(self.scheduler.between(100 * MS, SESSION_US), self._expire, broker, broker.starts)
 
     def pause(self, broker: ClusterBroker) -> None:
-        """It stands still; for too long, and it counts as dead."""
+        """Pause it. After `SESSION_US` the cluster takes it for dead."""
         if broker.running and not broker.paused:
             broker.paused = True
             self.scheduler.after(SESSION_US, self._expire, broker, broker.starts)
 
     def resume(self, broker: ClusterBroker) -> None:
-        """Let it go on."""
+        """Resume it, and register it again if its session has expired."""
         if not broker.paused:
             return
         broker.resume()
@@ -328,11 +328,11 @@ class SimulatedCluster:
         broker.running = True
         broker.starts += 1
         if broker.registered:
-            self._unregister(broker)  # A bounce: it comes back before anybody noticed that it had gone.
+            self._unregister(broker)  # A bounce: it is back before its session expired.
         self._register(broker)
 
     def _expire(self, broker: ClusterBroker, start: int) -> None:
-        """The controller sees that a broker is gone."""
+        """A broker's session expires, unless it has started again."""
         if start == broker.starts and broker.registered and not broker.serving:
             self._unregister(broker)
 
@@ -348,14 +348,14 @@ class SimulatedCluster:
 
     def _lose_replica(self, found: SimulatedPartition, broker: BrokerId) -> None:
         left = tuple(member for member in found.isr if member != broker)
-        if broker in found.isr and left:  # The last one in sync stays in the ISR: nobody else has everything.
+        if broker in found.isr and left:  # The last member stays in the ISR, because no other replica has all records.
             found.isr = left
             found.shaken_us = self.scheduler.now_us
             found.have[broker] = max(0, found.size - self.scheduler.random.randint(0, CATCH_UP_BYTES))
         self._settle(found)
 
     def fail_log_dir(self, broker: BrokerId, path: str) -> None:
-        """A disk of a broker fails: what lies there is offline."""
+        """A disk of a broker fails: its replicas there are offline."""
         self.log_dirs.fail(broker, path)
         for found in self.partitions.values():
             if self.log_dirs.offline(broker, found.tp):
@@ -363,7 +363,7 @@ class SimulatedCluster:
                 self.publish(found.tp.topic)
 
     def mend_log_dir(self, broker: BrokerId, path: str) -> None:
-        """It is there again, with what it had."""
+        """The disk works again, with its former content."""
         self.log_dirs.mend(broker, path)
         for found in self.partitions.values():
             self._settle(found)
@@ -401,7 +401,7 @@ class SimulatedCluster:
             out[found.leader] = out.get(found.leader, 0) + 1
         for found, broker in copying:
             if found.leader not in out:
-                continue  # It has just changed.
+                continue  # The leader has changed within this tick.
             rates = [self.shape.bandwidth / into[broker], self.shape.bandwidth / out[found.leader]]
             rates += self._throttled(found, broker, into[broker], out[found.leader])
             self._copy(found, broker, int(min(rates) * TICK_US / SECOND) + 1)

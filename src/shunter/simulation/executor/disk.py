@@ -1,9 +1,9 @@
-"""The journal's file: the real SQLite journal over a database that stands in for it, and what a disk may do to it.
+"""The journal's file: the real SQLite journal over a database in memory instead of a file, and the faults of a disk.
 
-Processes share it as they share a file: what is committed survives a SIGKILL. A power cut leaves what was synced; a
-commit of a connection that does not sync (`PRAGMA synchronous` below FULL) is lost with it. SQLite itself ends a torn
-write at the last whole transaction (tests/unit/drivers/test_journal_sqlite.py tears real files); what it can't see is
-a disk that damages a row, and that is done here.
+Processes share the database as they share a file. Committed data survives a SIGKILL. A power cut leaves only what was
+synced: it loses a commit of a connection that does not sync (`PRAGMA synchronous` below FULL). After a torn write
+SQLite itself goes back to the last whole transaction (tests/unit/drivers/test_journal_sqlite.py tears real files). It
+does not detect a disk that damages a row, and that fault is made here.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from shunter.model.execution import JournalEntry
 from shunter.simulation.scheduler import SECOND, Scheduler
 
 FLUSH_US = 5 * SECOND
-"""So late the system writes what nobody synced."""
+"""After this time the operating system writes what was not synced."""
 SYNCED = 2
 """`PRAGMA synchronous` FULL."""
 PLACE = Path("simulated.journal")
 
 
 class JournalDisk:
-    """One file, and what is known of its rows."""
+    """One file, and how many of its entries are durable."""
 
     def __init__(self, scheduler: Scheduler, on_durable: Callable[[JournalEntry], None]) -> None:
-        """Begin empty; `on_durable` is told each entry once it survives anything."""
+        """Begin empty; `on_durable` is called with each entry once a power cut can't lose it."""
         self._scheduler = scheduler
         self._on_durable = on_durable
         self._database = self._open()
         self._synced: bytes | None = None
-        """What a power cut leaves; None: everything that is committed."""
+        """The content that a power cut leaves; None: everything that is committed."""
         self.known = 0
         """Entries that are durable."""
         self.damaged: tuple[int, str, int | None] | None = None
-        """A row as it was before it was damaged."""
+        """The damaged row as it was before: sequence, body, checksum. None: no row is damaged."""
         self.busy_until_us = 0
         self.journal("nobody", Presence("nowhere", 0, lambda _process: True))
 
@@ -51,10 +51,10 @@ class JournalDisk:
         """Open the file."""
         return SqliteJournal(PLACE, owner, presence=presence, database=_Handle(self))  # type: ignore[arg-type]
 
-    # ---- what connections do
+    # ---- for connections
 
     def execute(self, statement: str, parameters: Any = ()) -> sqlite3.Cursor:
-        """Run a statement, and see what became durable by it."""
+        """Run a statement, and report the entries that became durable by it."""
         if statement.startswith("BEGIN") and self._scheduler.now_us < self.busy_until_us:
             raise _busy()
         if statement.startswith("BEGIN") and self._synced is None and self._level() < SYNCED:
@@ -81,20 +81,20 @@ class JournalDisk:
             self.known = int(row[0])
             self._on_durable(decode_line(JournalRow(*row), VERSION, str(PLACE)))
 
-    # ---- what happens to it
+    # ---- for the world
 
     def die_within(self, owner: str, requests: int, kill: Callable[[], None]) -> bool:
-        """A transaction of SQLite's whose process ends is as if it had never begun."""
+        """Do nothing: SQLite undoes a transaction whose process ends."""
         del owner, requests, kill
         return False
 
     def compact(self, random: Random) -> bool:
-        """A file is not compacted."""
+        """Do nothing: a file is not compacted."""
         del random
         return False
 
     def lose_power(self) -> None:
-        """Everything that was not synced is gone."""
+        """Lose everything that was not synced."""
         if self._synced is not None:
             self._database.close()
             self._database = self._open()
@@ -102,26 +102,26 @@ class JournalDisk:
             self._synced = None
 
     def unanswered(self) -> int:
-        """Orders that nobody has answered."""
+        """The number of orders without an answer."""
         return int(self._database.execute("SELECT count(*) FROM orders WHERE answer IS NULL").fetchone()[0])
 
     def answer_to(self, number: int) -> str | None:
-        """The answer to an order; None as long as there is none, and when a power cut took the order."""
+        """The answer to an order; None: there is none yet, or a power cut lost the order."""
         row = self._database.execute("SELECT answer FROM orders WHERE number = ?", (number,)).fetchone()
         return None if row is None else row[0]
 
     def owner(self) -> str:
-        """Whose lease it is; empty: nobody's."""
+        """The owner of the lease; empty: there is none."""
         row = self._database.execute("SELECT owner FROM lease").fetchone()
         return "" if row is None else str(row[0])
 
     def host(self) -> str:
-        """On which host whoever has the lease is; empty: nobody has it."""
+        """The host of the lease's owner; empty: there is none."""
         row = self._database.execute("SELECT host FROM lease").fetchone()
         return "" if row is None else str(row[0])
 
     def damage(self, random: Random) -> bool:
-        """The disk changes a row: a digit of it, or its second half."""
+        """The disk damages a row: a digit changes, or the second half is lost."""
         if self.damaged is not None or not self.known:
             return False
         number = random.choice((self.known, random.randint(1, self.known)))
@@ -136,7 +136,7 @@ class JournalDisk:
         return True
 
     def mend(self) -> None:
-        """The operator brings back a copy."""
+        """The operator restores the row from a copy."""
         if self.damaged is not None:
             number, body, checksum = self.damaged
             self.damaged = None
@@ -146,18 +146,18 @@ class JournalDisk:
 
 
 def _busy() -> sqlite3.OperationalError:
-    """What SQLite raises once it has waited for a lock as long as it was told to."""
+    """The error that SQLite raises after it has waited for a lock as long as configured."""
     error = sqlite3.OperationalError("database is locked")
     error.sqlite_errorcode = sqlite3.SQLITE_BUSY
     return error
 
 
 class _Handle:
-    """One connection to the file, as far as the journal uses one. Closing it leaves the file to others."""
+    """One connection to the file, with the methods that the journal uses. Closing it leaves the file to others."""
 
     def __init__(self, disk: JournalDisk) -> None:
         self.execute = disk.execute
         self.executemany = disk.executemany
 
     def close(self) -> None:
-        """Nothing of the file is this connection's own."""
+        """Do nothing: the connection holds no resource of its own."""

@@ -1,4 +1,4 @@
-"""Phase two: what has to be true of an execution once nothing fails any more, a sentence for each thing that is not."""
+"""Phase two: what has to be true of an execution once faults have stopped, a sentence for each thing that is not."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from shunter.simulation.executor.surroundings import ExecutorSurroundings
 
 
 def find_open_ends(world: ExecutorSurroundings) -> list[str]:
-    """Say what is not done yet; empty when the world has converged.
+    """List what is not done yet; empty when the world has converged.
 
-    Invariants: everything ends once faults stop, or says what it waits for; a finished execution leaves no open move,
-    throttle or reassignment; whoever asked was answered. Source: issue.
+    Invariants: once faults have stopped, every move ends or says what it waits for. A finished execution leaves no open
+    move, throttle or reassignment. All callers and orders were answered. Source: issue.
     """
     return [*_cluster(world), *_execution(world), *_settings(world)]
 
@@ -48,7 +48,7 @@ def _execution(world: ExecutorSurroundings) -> list[str]:
 
 
 def _settings(world: ExecutorSurroundings) -> list[str]:
-    """Throttles are as they would be without us. Source: issue; decision 0203."""
+    """Throttles are as if no executor had changed them. Source: issue; decision 0203."""
     cluster = world.cluster
     touched = sorted({*cluster.settings, *cluster.theirs})
     return [

@@ -1,4 +1,4 @@
-"""What is expected to be seen in executors' worlds."""
+"""What has to occur in executors' worlds, for the coverage."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from shunter.model.execution import BoundsChanged, CommandKind, JournalRecord, O
 from shunter.simulation.executor.actions import FAULT_WEIGHTS, OPERATION_WEIGHTS
 
 NEVER_WRITTEN = {Outcome.FOREIGN, Outcome.LEFT}
-"""A partition that somebody else moves is not taken on at all; nobody leaves anything in these worlds."""
+"""FOREIGN: a partition that another tool moves is not accepted at all. LEFT: no operator orders it in these worlds."""
 NEVER_ORDERED = {CommandKind.BOUND, CommandKind.LEAVE, CommandKind.FORGET}
-"""Ways out where a broker is dead for good (in these worlds all come back), and bounds, which plans bring in these worlds."""
+"""LEAVE and FORGET are for brokers that never return (in these worlds all return). Bounds come with plans here."""
 ANSWERS = (
     ErrorCode.NONE,
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,

@@ -1,6 +1,6 @@
-"""Faults, by the names of `actions.EXECUTOR_FAULTS`: each breaks something and mends it by itself after a while.
+"""Faults, by the names of `actions.FAULT_WEIGHTS`: each breaks something and mends it after a while.
 
-Every method takes a PRNG of its own and says whether it did anything.
+Every method takes a PRNG of its own and returns whether it did anything.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shunter.simulation.scheduler import MS, SECOND
 FINAL = (ErrorCode.INVALID_REPLICA_ASSIGNMENT, ErrorCode.POLICY_VIOLATION)
 PASSING = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_SERVER_ERROR)
 FOR_GOOD_US = 60 * SECOND
-"""So long a refusal lasts that has the executor give a step up."""
+"""How long a refusal lasts that makes the executor give a step up."""
 HOUR_MS = 3_600_000
 
 
@@ -29,7 +29,7 @@ class ExecutorFaultsWorld(ExecutorSurroundings, Protocol):
     processes: list[SimulatedExecutor]
 
     def driver(self) -> SimulatedExecutor | None:
-        """Whoever drives the journal now."""
+        """The process that drives the journal now."""
         ...
 
     def start_executor(self, host: str) -> None:
@@ -37,11 +37,11 @@ class ExecutorFaultsWorld(ExecutorSurroundings, Protocol):
         ...
 
     def kill_executor(self, process: SimulatedExecutor, again_us: int = 2 * SECOND) -> None:
-        """SIGKILL; somebody starts it again later."""
+        """SIGKILL; a new process is started later."""
         ...
 
     def hindered(self, length_us: int) -> None:
-        """Something keeps executors from answering at once, for so long."""
+        """Note that a fault keeps executors from answering promptly, for `length_us` from now."""
         ...
 
 
@@ -49,7 +49,7 @@ class ExecutorFaults:
     """Breaks things."""
 
     def __init__(self, world: ExecutorFaultsWorld) -> None:
-        """Begin with everything whole."""
+        """Begin without faults."""
         self.world = world
 
     def _broker(self, random: Random) -> ClusterBroker:
@@ -69,7 +69,7 @@ class ExecutorFaults:
         return True
 
     def executor_dies_at_something(self, random: Random) -> bool:
-        """SIGKILL at one of the next things that reach it, leave it, or are written."""
+        """SIGKILL at one of the next events or requests that enter or leave it."""
         process = self.world.driver()
         if process is None or process.countdown:
             return False
@@ -77,7 +77,7 @@ class ExecutorFaults:
         return True
 
     def executor_paused(self, random: Random) -> bool:
-        """It stands still, perhaps for longer than its lease lasts, and wakes up."""
+        """It is paused, perhaps for longer than its lease lasts, and resumes."""
         process = self.world.driver()
         if process is None:
             return False
@@ -90,26 +90,26 @@ class ExecutorFaults:
         return True
 
     def executor_loses_power(self, random: Random) -> bool:
-        """Its machine goes off: what was not synced is gone."""
+        """Its machine loses power: what was not synced is lost."""
         for process in self.world.processes:
             self.world.kill_executor(process, self._while(random))
         self.world.disk.lose_power()
         return True
 
     def second_executor(self, random: Random) -> bool:
-        """Somebody starts another one on the same journal."""
+        """Another executor is started on the same journal."""
         self.world.start_executor(random.choice(("here", "elsewhere")))
         return True
 
     def clock_jumps(self, random: Random) -> bool:
-        """The wall clock is set; whoever starts from now on sees it."""
+        """The wall clock is set; processes that start from now on see it."""
         self.world.jump_ms = random.choice((-HOUR_MS, -30_000, 30_000, HOUR_MS, 0))
         return True
 
     # ---- its journal
 
     def journal_slow(self, random: Random) -> bool:
-        """The disk takes long."""
+        """The disk is slow."""
         world, length = self.world, self._while(random)
         world.disk_us = random.choice((300 * MS, 2 * SECOND))
         world.hindered(length + 10 * SECOND)
@@ -120,25 +120,25 @@ class ExecutorFaults:
         self.world.disk_us = self.world.quick_disk_us
 
     def journal_busy(self, random: Random) -> bool:
-        """Somebody else holds the file's lock for longer than anybody waits."""
+        """Another process holds the file's lock for longer than the journal waits for it."""
         length = self._while(random) // 4
         self.world.disk.busy_until_us = self.world.scheduler.now_us + length
         self.world.hindered(length + SECOND)
         return True
 
     def journal_compacted(self, random: Random) -> bool:
-        """The log cleaner comes by."""
+        """The log cleaner compacts the journal's topic."""
         return self.world.disk.compact(random)
 
     def executor_dies_in_a_transaction(self, random: Random) -> bool:
-        """SIGKILL between two requests of what is to be one transaction of the journal's topic."""
+        """SIGKILL between two requests of one transaction in the journal's topic."""
         process = self.world.driver()
         if process is None or process.countdown:
             return False
         return self.world.disk.die_within(process.owner, random.choice((1, 2, 3, 4, 5)), process.die)
 
     def journal_damaged(self, random: Random) -> bool:
-        """The disk changes a row, and whoever drives dies; a copy is brought back later."""
+        """The disk damages a row, and the executors die; a copy is restored later."""
         if not self.world.disk.damage(random):
             return False
         for process in self.world.processes:
@@ -149,7 +149,7 @@ class ExecutorFaults:
     # ---- brokers
 
     def broker_killed(self, random: Random) -> bool:
-        """SIGKILL; started again later."""
+        """SIGKILL; the broker is started again later."""
         broker = self._broker(random)
         was = broker.running
         self.world.cluster.kill(broker)
@@ -157,7 +157,7 @@ class ExecutorFaults:
         return was
 
     def broker_bounced(self, random: Random) -> bool:
-        """Down and up again before anybody has noticed."""
+        """Down and up again before its session expires."""
         broker = self._broker(random)
         was = broker.running
         self.world.cluster.kill(broker)
@@ -165,7 +165,7 @@ class ExecutorFaults:
         return was
 
     def broker_paused(self, random: Random) -> bool:
-        """It stands still, perhaps for longer than its session lives."""
+        """It is paused, perhaps for longer than its session lasts."""
         broker = self._broker(random)
         was = broker.running and not broker.paused
         self.world.cluster.pause(broker)
@@ -173,7 +173,7 @@ class ExecutorFaults:
         return was
 
     def broker_slow(self, random: Random) -> bool:
-        """Everything about it takes many times longer."""
+        """All its delays are many times longer."""
         broker = self._broker(random)
         broker.delays.slow = random.choice((20.0, 300.0))
         self.world.scheduler.after(self._while(random), self._quick, broker)
@@ -190,7 +190,7 @@ class ExecutorFaults:
         broker.delays.slow = broker.lag = 1.0
 
     def log_dir_fails(self, random: Random) -> bool:
-        """A disk of a broker can't be read; it is there again later. The last one's failure would end its broker."""
+        """A disk of a broker can't be read for a while. The last one never fails, because that would end its broker."""
         cluster, broker = self.world.cluster, self._broker(random)
         able = cluster.log_dirs.online(broker.id)
         if len(able) == 1:
@@ -214,14 +214,14 @@ class ExecutorFaults:
         return had
 
     def controller_forgets(self, random: Random) -> bool:
-        """It fails over, and what was under way somewhere is not there any more."""
+        """It fails over, and one ongoing reassignment is lost."""
         cluster = self.world.cluster
         ongoing = list(cluster.list_ongoing())
         cluster.lose_controller()
         return bool(ongoing) and cluster.alter(random.choice(ongoing), None, FOREIGN) is ErrorCode.NONE
 
     def controller_slow(self, random: Random) -> bool:
-        """It takes long over everything."""
+        """It is slow with every request."""
         self.world.cluster.controller_cost_us = random.choice((200 * MS, 3 * SECOND, 15 * SECOND))
         self.world.scheduler.after(self._while(random), self._controller_quick)
         return True
@@ -230,7 +230,7 @@ class ExecutorFaults:
         self.world.cluster.controller_cost_us = 2 * MS
 
     def controller_refuses(self, random: Random) -> bool:
-        """It refuses what concerns a partition, for a while or for good."""
+        """It refuses requests about a partition for a while, with an error that passes or with a final one."""
         tps = list(self.world.cluster.partitions)
         if not tps:
             return False
@@ -249,36 +249,36 @@ class ExecutorFaults:
         self.world.cluster.refusals.pop(tp, None)
         found = self.world.cluster.partitions.get(tp)
         if found is not None:
-            found.shaken_us = self.world.scheduler.now_us  # What was refused is asked for again after a while.
+            found.shaken_us = self.world.scheduler.now_us  # The refused request is repeated only after a while.
 
-    # ---- the way there
+    # ---- the network
 
     def requests_lost(self, random: Random) -> bool:
-        """Some of what is asked never arrives."""
+        """Some requests never arrive."""
         self.world.network.lost = random.choice((0.1, 0.5))
         self._mend_network_later(random)
         return True
 
     def answers_lost(self, random: Random) -> bool:
-        """Some of what is done is never answered."""
+        """Some requests are carried out, but never answered."""
         self.world.network.unanswered = random.choice((0.1, 0.5))
         self._mend_network_later(random)
         return True
 
     def requests_doubled(self, random: Random) -> bool:
-        """Some of what is asked is done twice."""
+        """Some requests are carried out twice."""
         self.world.network.doubled = random.choice((0.2, 1.0))
         self._mend_network_later(random)
         return True
 
     def cluster_unreachable(self, random: Random) -> bool:
-        """Nobody is reached."""
+        """No broker can be reached for a while."""
         self.world.network.reachable = False
         self._mend_network_later(random)
         return True
 
     def permission_withdrawn(self, random: Random) -> bool:
-        """Nothing is allowed any more, for a while."""
+        """No request is authorized, for a while."""
         self.world.network.forbidden = True
         self._mend_network_later(random)
         return True
@@ -295,7 +295,7 @@ class ExecutorFaults:
     # ---- the end of phase one
 
     def mend_all(self) -> None:
-        """Everything works from now on."""
+        """Mend every fault."""
         world, cluster = self.world, self.world.cluster
         self._mend_network()
         self._controller_quick()

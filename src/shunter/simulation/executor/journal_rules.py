@@ -1,4 +1,4 @@
-"""Rules about what the journal says, checked with every entry that becomes durable."""
+"""Rules about the journal, checked with every entry that becomes durable."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from shunter.simulation.executor.partition import FOREIGN, SimulatedPartition
 from shunter.simulation.scheduler import SECOND
 
 LATE_US = 60 * SECOND
-"""What others did may be seen so late: nobody is held to what he could not know."""
+"""How late the executor may see what other tools did. It is not held to what it could not know."""
 OWED_US = 90 * SECOND
-"""So long after an execution was closed what it owes to brokers that are there has to be given back."""
+"""How long after the end of an execution all throttles of live brokers have to be given back."""
 ENTRIES_FREE = 500
 ENTRIES_PER_MOVE = 120
 ENTRIES_PER_COMMAND = 40
@@ -73,7 +73,7 @@ class JournalRules:
         return self._rules.world.scheduler.now_us
 
     def durable(self, entry: JournalEntry) -> None:
-        """An entry is durable."""
+        """Take an entry that has become durable, and check it."""
         ledger = self.ledger
         kind = type(entry.record).__name__
         self._rules.world.coverage.count("entry", kind)
@@ -102,7 +102,7 @@ class JournalRules:
         self.ledger.limit = record.options.throttle
 
     def _move_accepted(self, record: MoveAccepted) -> None:
-        """The original is recorded as it is, once, in its ORDER. Source: KIP-236; design, "what makes a rollback exact"."""
+        """The original is recorded once, in its ORDER. Source: KIP-236; design, "what makes a rollback exact"."""
         self.ledger.accepted += 1
         before = self.ledger.open_move(record.tp)
         move = LedgerMove(record.tp, record.original, record.target, record.adopted, self._now_us, record.log_dirs)
@@ -110,7 +110,9 @@ class JournalRules:
         if before is not None:
             move.origins = tuple({**dict(record.origins), **dict(before.origins)}.items())
         self.ledger.moves[record.tp] = move
-        if before is not None and before.steps:  # Before the first step it may be told anew: who was asked was late.
+        if (
+            before is not None and before.steps
+        ):  # Before the first step the original may be corrected: it was read late.
             move.steps = before.steps
             move.original, move.step, move.relaxed = before.original, before.step, before.relaxed
             move.wanted = before.wanted
@@ -128,7 +130,7 @@ class JournalRules:
         return any(moment >= 0 and self._now_us - moment < LATE_US for moment in (truth.changed_us, gone_us))
 
     def _others(self, move: LedgerMove) -> bool:
-        """Whether somebody else had a hand in it."""
+        """Whether another tool may have touched the move's partition."""
         truth, cluster = self._truth(move.tp), self._rules.world.cluster
         if truth is None or cluster.gone_us.get(move.tp.topic, -1) >= move.accepted_us - LATE_US:
             return True
@@ -146,14 +148,16 @@ class JournalRules:
         move.step = record
         move.wanted.add(record.after)
         move.steps = record.number
-        if fresh and not (move.adopted and record.number == 1):  # What others began is as it is.
+        if fresh and not (
+            move.adopted and record.number == 1
+        ):  # An adopted move's first step was begun by another tool.
             self._caps(move, fresh)
             self._rules.in_window(f"{move.tp} is copied to {sorted(fresh)}")
             self._sends(move, fresh)
             self._throttled(move, fresh)
 
     def _turned(self, move: LedgerMove, record: StepBegun, fresh: frozenset[BrokerId]) -> None:
-        """What was stopped, rolled back or paused copies nothing new; a rollback goes to the originals.
+        """A move that was stopped or paused begins no new copies; a rollback copies only to the originals.
 
         Source: issue, "stop, rollback, pause act within seconds"; "a cancel that forgets unsliced work".
         """
@@ -172,7 +176,7 @@ class JournalRules:
         """Bounds of copies into a broker, a rack, and in all. Source: issue, "within bounds per broker in and out"."""
         options, world = self.ledger.options, self._rules.world
         process = world.driver()
-        # The rack of a broker that was down all the time since an executor started is nowhere to be read.
+        # The executor can't know the rack of a broker that has been down since the executor started.
         known = {} if process is None else process.core.state.cluster.racks
         incoming: Counter[BrokerId] = Counter()
         racks: Counter[str] = Counter()
@@ -193,7 +197,7 @@ class JournalRules:
                 told = f"broker {broker} receives {incoming[broker]} copies, {options.max_in} may"
                 self._rules.violate("caps are kept", told)
         for (broker, path), count in sorted(into_dirs.items()):
-            # Another plan may have named it for copies that run already.
+            # Another plan may have named this log dir for copies that run already.
             named = broker in fresh and (broker, path) in begun.places
             if named and 0 < options.max_per_log_dir < count:
                 told = f"{path} of broker {broker} receives {count} copies, {options.max_per_log_dir} may"
@@ -204,7 +208,7 @@ class JournalRules:
                 self._rules.violate("caps are kept", f"{rack} receives {count} copies, {options.max_per_rack} may")
 
     def _sends(self, move: LedgerMove, fresh: frozenset[BrokerId]) -> None:
-        """Bound of copies out of a broker, as the executor sees who leads. Source: as above."""
+        """Bound of copies out of a broker, by the leaders that the executor sees. Source: as in `_caps`."""
         most, process = self.ledger.options.max_out, self._rules.world.driver()
         if most <= 0 or process is None:
             return
@@ -253,7 +257,7 @@ class JournalRules:
             move.relaxed = True
 
     def _move_closed(self, record: MoveClosed) -> None:
-        """A move ends where it was to end, and others are blamed for what others did alone.
+        """A move ends at its goal, and an outcome that blames other tools is used only if other tools were involved.
 
         Source: issue, "ends exactly in the target, or in the original order of replicas"; KIP-236.
         """
@@ -273,7 +277,7 @@ class JournalRules:
         )
         if record.outcome is Outcome.REFUSED and not refused:
             self._rules.violate("nobody is blamed for nothing", f"{record}, and it was not refused for good")
-        # One log dir that was refused is no reason to leave the others.
+        # If one log dir was refused, replicas in the other log dirs have to be moved all the same.
         arrived = record.outcome is Outcome.REFUSED and not move.given_up
         if truth is not None and (arrived or record.outcome is Outcome.DONE):
             self._placed(move, move.places)
@@ -293,7 +297,7 @@ class JournalRules:
             self._rules.violate(rule, f"{told} (in motion: {truth.in_motion})")
 
     def _placed(self, move: LedgerMove, places: tuple[tuple[BrokerId, str], ...]) -> None:
-        """A move is done when its replicas lie in the log dirs that the plan names, or in the former ones if it was rolled back.
+        """A move ends with its replicas in the log dirs that the plan names, or in the former ones after a rollback.
 
         Source: issue, "log-dir moves"; decision 0541.
         """
@@ -305,8 +309,8 @@ class JournalRules:
             if found is None or found == path or key in world.refused_dirs:
                 continue
             shaken = (dirs.failed_us.get((broker, each), -1) >= since_us for each in (path, found))
-            # Whoever moved it before the plan was taken on is no excuse: it is looked at after that.
-            # Once it has come, it is not looked at any more for its own sake: its move may wait long for its end.
+            # A change by another tool before the plan was accepted is no excuse, because the executor looks after that.
+            # A later one is: the executor does not look again at a replica that has arrived, and the move may end late.
             if dirs.foreign_us.get(key, -1) >= move.accepted_us or any(shaken):
                 continue
             told = f"{move.tp} is done and in {found} of broker {broker}, {path} is due"
@@ -318,11 +322,11 @@ class JournalRules:
     # ---- throttles
 
     def quiet(self, key: ThrottleKey) -> bool:
-        """Whether nobody else changed a setting for so long that everybody knows it."""
+        """Whether the last change of a setting by another tool is so old that every broker knows it."""
         return self._quiet(key, self._now_us - LATE_US)
 
     def _quiet(self, key: ThrottleKey, since_us: int) -> bool:
-        """Whether nobody else changed a setting since then."""
+        """Whether no other tool changed a setting since `since_us`."""
         cluster = self._rules.world.cluster
         gone_us = cluster.gone_us.get(key.name, -1) if key.kind == "topic" else -1
         if key in self._rules.world.muddled:
@@ -330,7 +334,7 @@ class JournalRules:
         return cluster.theirs_us.get(key, -1) < since_us and gone_us < since_us
 
     def _throttle_remembered(self, record: ThrottleRemembered) -> None:
-        """What others set is remembered exactly. Source: decision 0203."""
+        """The value before the first change is remembered exactly. Source: decision 0203."""
         if record.key in self.ledger.throttles:
             return
         self.ledger.throttles[record.key] = LedgerThrottle(record.value, self._now_us)
@@ -338,7 +342,7 @@ class JournalRules:
         if record.value == due:
             return
         if not self.quiet(record.key):
-            self._rules.world.muddled.add(record.key)  # Who was asked had not heard of the change yet.
+            self._rules.world.muddled.add(record.key)  # The broker that was asked may not have known the change yet.
             return
         told = f"{record.key} is {due!r} without us, remembered is {record.value!r}"
         self._rules.violate("throttles are remembered as they were", told)
@@ -347,7 +351,7 @@ class JournalRules:
         self.ledger.throttles[record.key].values.append(record.value)
 
     def _throttle_restored(self, record: ThrottleRestored) -> None:
-        """What others set is given back exactly, or was theirs already. Source: decision 0203; issue."""
+        """A setting gets its former value back exactly, or another tool changed it. Source: decision 0203; issue."""
         known = self.ledger.throttles.pop(record.key, None)
         if known is None:
             return
@@ -355,7 +359,7 @@ class JournalRules:
         if record.key in self._rules.world.muddled:
             return
         due, found = cluster.theirs.get(record.key), cluster.settings.get(record.key)
-        # Who was asked may not have heard yet what somebody else changed before.
+        # The broker that was asked may not have known an earlier change by another tool.
         if record.left and self._quiet(record.key, known.since_us - LATE_US):
             self._rules.violate("nobody is blamed for nothing", f"{record}, and nobody else was there")
         if found != due:
@@ -365,7 +369,7 @@ class JournalRules:
         self.ledger.limit = record.bytes_per_s
 
     def _execution_closed(self, record: ExecutionClosed) -> None:
-        """A finished execution leaves no open move, and soon no throttle but what nobody can give back. Source: issue."""
+        """A finished execution leaves no open move, and soon no throttle on brokers that are up. Source: issue."""
         ledger, world = self.ledger, self._rules.world
         ledger.running = False
         left = [str(move.tp) for move in ledger.open_moves()]

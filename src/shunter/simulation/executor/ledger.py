@@ -1,4 +1,4 @@
-"""What the journal's durable entries say, folded by a hand of its own: what the executor's doings are measured by."""
+"""The state by the journal's durable entries, folded without the executor's code; rules compare with it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
 @dataclass(slots=True)
 class LedgerMove:
-    """One move, as it was promised."""
+    """One move, by its durable entries."""
 
     tp: TopicPartition
     original: Replicas
@@ -28,28 +28,28 @@ class LedgerMove:
     accepted_us: int
     log_dirs: tuple[tuple[BrokerId, str], ...] = ()
     origins: tuple[tuple[BrokerId, str], ...] = ()
-    """In which log dirs the originals were, as it was promised first."""
+    """The log dirs of the originals, as the first entry recorded them."""
     direction: Direction = Direction.FORWARD
     paused: bool = False
     paused_us: int = 0
-    """When it was paused last."""
+    """When it was paused or resumed last."""
     relaxed: bool = False
     step: StepBegun | None = None
     steps: int = 0
     wanted: set[Replicas] = field(default_factory=set[Replicas])
-    """What its steps have asked for: who asks for the same can't be told from us."""
+    """Replicas that its steps have asked for. A request of another tool for the same can't be distinguished."""
     given_up: bool = False
-    """Its last step was given up."""
+    """Whether its last step was given up."""
     outcome: Outcome | None = None
 
     @property
     def goal(self) -> Replicas:
-        """Where it heads."""
+        """The replicas that it heads for."""
         return self.original if self.direction is Direction.BACK else self.target
 
     @property
     def places(self) -> tuple[tuple[BrokerId, str], ...]:
-        """In which log dirs its replicas may be asked to be."""
+        """The log dirs that may be asked for its replicas."""
         if self.direction is Direction.STOP:
             return ()
         if self.direction is Direction.BACK:
@@ -64,7 +64,7 @@ class LedgerMove:
 
 @dataclass(slots=True)
 class LedgerThrottle:
-    """One setting that was touched: as it was, and all that it was to be."""
+    """One setting that was touched: the value before, and all values that the executor set."""
 
     before: str | None
     since_us: int
@@ -72,10 +72,10 @@ class LedgerThrottle:
 
 
 class JournalLedger:
-    """The fold."""
+    """The fold over the journal's entries."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Begin with an empty journal."""
         self.entries: list[JournalEntry] = []
         self.running = False
         self.options = ExecutionOptions()
@@ -95,7 +95,7 @@ class JournalLedger:
         return move if move is not None and move.outcome is None else None
 
     def obey(self, command: Command) -> None:
-        """An operator's order was taken: from now on it holds for everything open that it names."""
+        """Apply an operator's order to every open move that it names."""
         self.commands += 1
         turns = {CommandKind.STOP: Direction.STOP, CommandKind.ROLL_BACK: Direction.BACK}
         for move in self.open_moves():

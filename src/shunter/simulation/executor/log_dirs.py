@@ -1,8 +1,8 @@
-"""Where replicas lie on their brokers' disks, copies from one log dir to another, and log dirs that fail.
+"""The log dirs of replicas, copies from one log dir to another, and log dirs that fail.
 
-Source: Apache 3.9, `ReplicaManager.alterReplicaLogDirs` and `LogManager.maybeUpdatePreferredLogDir`: a replica that is
-not there is refused, and its log dir remembered until the broker ends; one that is there is copied, and takes the old
-one's place once it has everything.
+Source: Apache 3.9, `ReplicaManager.alterReplicaLogDirs` and `LogManager.maybeUpdatePreferredLogDir`: a request for a
+replica that the broker does not have is refused, and the log dir remembered until the broker ends. A replica that it
+has is copied, and the copy replaces it once it is complete.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shunter.simulation.executor.shape import ExecutorShape
 from shunter.simulation.scheduler import SECOND, Scheduler
 
 ROOM = 3.0
-"""A log dir's size, in bytes of all partitions together: everything fits."""
+"""A log dir's size, as a multiple of the bytes of all partitions together: everything fits."""
 
 Replica = tuple[BrokerId, TopicPartition]
 
@@ -53,13 +53,13 @@ class LogDirs:
         self.paths = paths
         self.failed: set[tuple[BrokerId, str]] = set()
         self.failed_us: dict[tuple[BrokerId, str], int] = {}
-        """When one failed, or came back, last."""
+        """When a log dir failed or was mended last."""
         self.places: dict[Replica, str] = {}
         self.futures: dict[Replica, FutureLog] = {}
         self.made_us: dict[Replica, int] = {}
         """When a replica was created."""
         self.foreign_us: dict[Replica, int] = {}
-        """When somebody else moved it last."""
+        """When another tool moved a replica last."""
         self._preferred: dict[Replica, str] = {}
 
     def online(self, broker: BrokerId) -> list[str]:
@@ -67,7 +67,7 @@ class LogDirs:
         return [path for path in self.paths if (broker, path) not in self.failed]
 
     def offline(self, broker: BrokerId, tp: TopicPartition) -> bool:
-        """Whether a replica is where its broker can't read."""
+        """Whether a replica is in a failed log dir."""
         return (broker, self.places.get((broker, tp), "")) in self.failed
 
     def place(self, found: SimulatedPartition) -> None:
@@ -84,7 +84,7 @@ class LogDirs:
             self._forget(key)
 
     def delete_topic(self, name: str) -> None:
-        """A topic's replicas go."""
+        """Remove a topic's replicas."""
         for key in [key for key in self.places if key[1].topic == name]:
             self._forget(key)
 
@@ -93,10 +93,10 @@ class LogDirs:
         self.futures.pop(key, None)
 
     def broker_ended(self, broker: BrokerId) -> None:
-        """What it only remembered is gone."""
+        """Forget the log dirs that a broker's process only remembered."""
         self._preferred = {key: path for key, path in self._preferred.items() if key[0] != broker}
 
-    # ---- what is asked of them
+    # ---- requests
 
     def alter(self, broker: BrokerId, tp: TopicPartition, path: str, by: str) -> ErrorCode:
         """AlterReplicaLogDirs for one replica."""
@@ -136,10 +136,10 @@ class LogDirs:
                 used[path] += self._cluster.partitions[tp].have.get(broker, 0)
         return {(broker, path): LogDirSpace(total, total - used[path]) for path in self.online(broker)}
 
-    # ---- what happens to them
+    # ---- faults, and time that passes
 
     def fail(self, broker: BrokerId, path: str) -> None:
-        """A disk can't be read any more: its replicas are offline, and copies in it are lost."""
+        """A disk fails: its replicas are offline, and copies into it and out of it are lost."""
         self.failed.add((broker, path))
         self.failed_us[broker, path] = self._cluster.scheduler.now_us
         for key in [key for key, copy in self.futures.items() if key[0] == broker and copy.path == path]:
@@ -148,12 +148,12 @@ class LogDirs:
             del self.futures[key]
 
     def mend(self, broker: BrokerId, path: str) -> None:
-        """It comes back with all that it had."""
+        """The disk works again, with all that it had."""
         self.failed.discard((broker, path))
         self.failed_us[broker, path] = self._cluster.scheduler.now_us
 
     def copy(self, tick_us: int) -> None:
-        """Copies go on for a moment, within the broker's throttle."""
+        """Let copies go on for `tick_us`, within the broker's throttle."""
         shares = Counter(broker for broker, _tp in self.futures if self._cluster.brokers[broker].serving)
         for key in [key for key in self.futures if key[0] in shares]:
             broker, tp = key

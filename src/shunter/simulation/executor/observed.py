@@ -1,4 +1,4 @@
-"""What the executor's rules see of its world. No rule knows `ExecutorWorld`, which calls the rules."""
+"""Protocols: the executor's world as its rules see it. No rule knows `ExecutorWorld`, which calls the rules."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ObservedExecutorProcess(Protocol):
         ...
 
     def cross(self) -> None:
-        """Something leaves it or enters it."""
+        """Count an event or request that enters or leaves it."""
         ...
 
 
@@ -61,20 +61,20 @@ class ObservedJournal(Protocol):
 
     @property
     def damaged(self) -> object:
-        """What was there before it was damaged; None: it is whole."""
+        """The damaged entry as it was before; None: no entry is damaged."""
         ...
 
     def owner(self) -> str:
-        """Who has the lease."""
+        """The owner of the lease."""
         ...
 
     def answer_to(self, number: int) -> str | None:
-        """What an order of another shell was answered."""
+        """The answer to an order of another shell."""
         ...
 
 
 class ObservedNetwork(Protocol):
-    """The way between executors and the cluster."""
+    """The network between executors and the cluster."""
 
     mended_us: int
 
@@ -106,16 +106,16 @@ class ObservedExecutorWorld(Protocol):
 
     @property
     def network(self) -> ObservedNetwork:
-        """The way to the cluster."""
+        """The network to the cluster."""
         ...
 
     @property
     def processes(self) -> Sequence[ObservedExecutorProcess]:
-        """All processes that live."""
+        """All live processes."""
         ...
 
     def driver(self) -> ObservedExecutorProcess | None:
-        """Whoever drives the journal now."""
+        """The process that drives the journal now."""
         ...
 
     def virtual_us(self, process: ObservedExecutorProcess, moment_ms: int) -> int:
@@ -128,7 +128,7 @@ class ObservedExecutorWorld(Protocol):
 
 
 class ObservedRules(Protocol):
-    """The rules about requests, in the eyes of those about the journal."""
+    """The rules about requests, as the rules about the journal see them."""
 
     @property
     def world(self) -> ObservedExecutorWorld:

@@ -1,6 +1,6 @@
-"""Operators, and others: what people ask of the executor and of the cluster, by the names of `actions`.
+"""Operators and other tools: requests to the executor and to the cluster, by the names of `actions`.
 
-Every method takes a PRNG of its own and says whether it did anything.
+Every method takes a PRNG of its own and returns whether it did anything.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ SHELL = Presence("here", 1, lambda _process: True)
 
 
 class ExecutorOperatorsWorld(ExecutorSurroundings, Protocol):
-    """An executor's world in the eyes of people with shells."""
+    """An executor's world in the eyes of operators."""
 
     def driver(self) -> SimulatedExecutor | None:
-        """Whoever drives the journal now."""
+        """The process that drives the journal now."""
         ...
 
     def want_executor(self, then: Callable[[SimulatedExecutor], None]) -> None:
@@ -41,19 +41,19 @@ class ExecutorOperatorsWorld(ExecutorSurroundings, Protocol):
         ...
 
     def shell_order(self, kind: str, document: object) -> None:
-        """Another shell asks through the journal."""
+        """Give an order from another shell through the journal."""
         ...
 
     def half_a_day_passes(self) -> None:
-        """Local time goes on by half a day, and with it every time window opens or closes."""
+        """Move local time on by half a day, so that every time window opens or closes."""
         ...
 
 
 class ExecutorOperators:
-    """People with shells."""
+    """Operators with shells, and other tools."""
 
     def __init__(self, world: ExecutorOperatorsWorld) -> None:
-        """Begin with nothing asked."""
+        """Begin without plans."""
         self.world = world
         self._plans = 0
 
@@ -69,7 +69,7 @@ class ExecutorOperators:
         return self._submit([self._order(random, tp) for tp in self.world.cluster.partitions], random)
 
     def change_mind(self, random: Random) -> bool:
-        """Another target for what is under way."""
+        """Another target for moves that are under way."""
         moving = [move.tp for move in self.world.rules.ledger.open_moves()]
         tps = [tp for tp in moving if random.random() < 0.6]
         return self._submit([self._order(random, tp) for tp in tps], random)
@@ -79,7 +79,7 @@ class ExecutorOperators:
         return self._submit([MoveOrder(tp, ()) for tp in self._moving_first(random)[:2]], random)
 
     def take_over(self, random: Random) -> bool:
-        """A plan that adopts what somebody else moves."""
+        """A plan that adopts moves of another tool."""
         tps = list(self.world.cluster.list_ongoing()) or self._some(random, most=2)
         return self._submit([self._order(random, tp) for tp in tps], random, take_over=True)
 
@@ -96,7 +96,7 @@ class ExecutorOperators:
         brokers = self.world.shape.brokers
         found = self.world.cluster.partitions.get(tp)
         if found is not None and random.random() < 0.15:
-            return tuple(random.sample(found.target, len(found.target)))  # Another order alone.
+            return tuple(random.sample(found.target, len(found.target)))  # Only the order changes.
         factor = len(found.settled) if found is not None and random.random() < 0.8 else random.randint(1, 3)
         return tuple(random.sample(brokers, min(len(brokers), max(1, factor))))
 
@@ -107,7 +107,7 @@ class ExecutorOperators:
             return MoveOrder(tp, target, strategy)
         found = self.world.cluster.partitions.get(tp)
         if found is not None and random.random() < 0.4:
-            target = found.target  # From log dir to log dir alone.
+            target = found.target  # Only log dirs change.
         return MoveOrder(tp, target, strategy, tuple(self._log_dirs(random, target)))
 
     def _log_dirs(self, random: Random, target: Replicas) -> Iterator[tuple[BrokerId, str]]:
@@ -134,7 +134,7 @@ class ExecutorOperators:
         return True
 
     def _order_plan(self, moves: Sequence[MoveOrder], options: ExecutionOptions) -> None:
-        """From another shell, through the journal."""
+        """Hand in a plan from another shell, through the journal."""
         document = {"plan": orjson.loads(encode_plan(moves)), "options": options_to_json(options)}
         self.world.shell_order("plan", document)
 
@@ -157,7 +157,7 @@ class ExecutorOperators:
         return self._command(random, CommandKind.PAUSE)
 
     def resume(self, random: Random) -> bool:
-        """Let everything go on."""
+        """Resume everything."""
         return self._command(random, CommandKind.RESUME, every=True)
 
     def relax(self, random: Random) -> bool:
@@ -186,15 +186,15 @@ class ExecutorOperators:
             process.command(command)
         return True
 
-    # ---- others
+    # ---- other tools
 
     def foreign_move(self, random: Random) -> bool:
-        """Somebody else moves a partition, ours or not."""
+        """Another tool moves a partition, which may be one that the executor moves."""
         tps = self._moving_first(random) if random.random() < 0.3 else self._some(random, most=1)
         return bool(tps) and self._foreign(tps[0], self._target(random, tps[0]))
 
     def foreign_cancel(self, random: Random) -> bool:
-        """Somebody else cancels what is under way, by Apache's tool."""
+        """Apache's tool cancels a reassignment that is under way."""
         ongoing = list(self.world.cluster.list_ongoing())
         return bool(ongoing) and self._foreign(random.choice(ongoing), None)
 
@@ -202,7 +202,7 @@ class ExecutorOperators:
         return self.world.cluster.alter(tp, target, FOREIGN) is ErrorCode.NONE
 
     def foreign_throttle(self, random: Random) -> bool:
-        """Somebody else sets a throttle, or takes one away."""
+        """Another tool sets a throttle, or removes one."""
         cluster, touched = self.world.cluster, sorted(self.world.rules.ledger.throttles)
         names = list(cluster.topic_ids)
         if touched and random.random() < 0.5:
@@ -217,7 +217,7 @@ class ExecutorOperators:
         return cluster.set_setting(key, value, FOREIGN) is None
 
     def foreign_clears_throttles(self, random: Random) -> bool:
-        """Apache's tool with --verify takes all throttles away."""
+        """Apache's tool with --verify removes throttles."""
         cluster = self.world.cluster
         touched = [key for key in cluster.settings if key.kind == "broker" or random.random() < 0.8]
         for key in touched:
@@ -225,7 +225,7 @@ class ExecutorOperators:
         return bool(touched)
 
     def foreign_log_dir(self, random: Random) -> bool:
-        """Somebody else moves a replica to another log dir of its broker."""
+        """Another tool moves a replica to another log dir of its broker."""
         cluster = self.world.cluster
         tps = self._some(random, most=1)
         if len(cluster.log_dirs.paths) == 1 or not tps:
@@ -237,9 +237,9 @@ class ExecutorOperators:
         )
 
     def back_to_its_log_dir(self, random: Random) -> bool:
-        """Somebody else moves a replica that the executor has seen to another log dir, and a plan asks for it back.
+        """Another tool moves a replica that the executor has seen to another log dir, and a plan asks for it back.
 
-        What the executor knows of the replica is from before: that it lies there already.
+        The executor's knowledge is older: by it the replica is in the right log dir already.
         """
         process, cluster = self.world.driver(), self.world.cluster
         if process is None or len(cluster.log_dirs.paths) == 1:
@@ -254,7 +254,7 @@ class ExecutorOperators:
         return cluster.log_dirs.alter(broker, tp, other, FOREIGN) is ErrorCode.NONE
 
     def _ask_back(self, seen: tuple[BrokerId, TopicPartition, str], random: Random, looks: int) -> None:
-        """Ask as soon as the replica lies elsewhere; until then it is copied."""
+        """Submit the plan as soon as the replica is in the other log dir; until then look again every second."""
         (broker, tp, path), cluster = seen, self.world.cluster
         found = cluster.partitions.get(tp)
         if found is None or broker not in found.target or self.world.phase_two:
@@ -273,7 +273,7 @@ class ExecutorOperators:
     # ---- topics
 
     def topic_deleted(self, random: Random) -> bool:
-        """A topic goes."""
+        """A topic is deleted."""
         names = list(self.world.cluster.topic_ids)
         if len(names) < 2:
             return False
@@ -281,7 +281,7 @@ class ExecutorOperators:
         return True
 
     def topic_made_anew(self, random: Random) -> bool:
-        """A topic goes, and comes back under its name."""
+        """A topic is deleted, and another one of the same name is made."""
         cluster = self.world.cluster
         names = list(cluster.topic_ids)
         if not names:
@@ -316,7 +316,7 @@ class ExecutorOperators:
     # ---- the end of phase one
 
     def let_go(self) -> None:
-        """What is not done is to go on, as fast as it can, or to be rolled back; its time window is open."""
+        """Open the time window, lift the throttle, and roll back what is not done if the shape's `ending` says so."""
         window = self.world.shape.options.window
         if not window_is_open(window, self.world.scheduler.now_ms, self.world.local_minutes):
             self.world.half_a_day_passes()
@@ -329,7 +329,7 @@ class ExecutorOperators:
             self.world.shell_order("command", command_to_json(command))
 
     def look_after(self) -> None:
-        """Nothing stays paused, and no throttle holds anything up."""
+        """Resume paused moves, and lift the throttle."""
         ledger = self.world.rules.ledger
         if self.world.driver() is None or self.world.disk.unanswered():
             return

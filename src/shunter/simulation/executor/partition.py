@@ -1,4 +1,4 @@
-"""One partition of the simulated cluster, and what its controller does with a reassignment of it.
+"""One partition of the simulated cluster, and how its controller handles a reassignment of it.
 
 Source: Apache 3.9, `ReplicaAssignment.reassignTo` and `KafkaController` (ZooKeeper mode); Apache 4.1,
 `PartitionReassignmentReplicas`, `PartitionReassignmentRevert` and `ReplicationControlManager` (KRaft).
@@ -30,19 +30,19 @@ class SimulatedPartition:
     removing: Replicas = ()
     have: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
     mover: str = ""
-    """Who asked for what is under way."""
+    """The party that asked for the reassignment under way: `OURS` or `FOREIGN`."""
     base: Replicas = ()
-    """What the executor's step under way goes from."""
+    """The live in-sync replicas that the executor's step under way began with."""
     floor: int = 0
-    """How many its move is to have in the end."""
+    """How many live in-sync replicas the executor's step under way has to leave."""
     began_us: int = 0
-    """When that was asked for."""
+    """When the reassignment under way was asked for."""
     changed_us: int = -1
-    """When its replicas, or what is under way, changed last; -1: never since the world began."""
+    """When its replicas or its reassignment changed last; -1: never since the world began."""
     foreign_us: int = -1
-    """When somebody else touched it last; -1: never."""
+    """When another tool touched it last; -1: never."""
     shaken_us: int = -1
-    """When its ISR changed last by a death."""
+    """When a dead broker or a failed disk left its ISR last; also when a refusal ended."""
 
     @property
     def in_motion(self) -> bool:
@@ -51,12 +51,12 @@ class SimulatedPartition:
 
     @property
     def target(self) -> Replicas:
-        """What it will be."""
+        """The replicas after the reassignment under way."""
         return tuple(broker for broker in self.replicas if broker not in self.removing)
 
     @property
     def settled(self) -> Replicas:
-        """What it is when nothing is under way, and what a cancel leaves."""
+        """The replicas without those being added: what a cancel leaves."""
         return tuple(broker for broker in self.replicas if broker not in self.adding)
 
     def seen(self, live: Collection[BrokerId]) -> ObservedPartition:
@@ -71,9 +71,9 @@ class SimulatedPartition:
     def reassign(self, target: Replicas, *, kraft: bool) -> None:
         """Take a target on. Pre: it is valid.
 
-        A ZooKeeper-mode controller starts from the originals and stops what it was adding for nobody; KRaft's starts
-        from all that is there, and keeps it to the end; what it was told to remove it removes, unless the new request
-        removes something itself (seen on 4.1).
+        A ZooKeeper-mode controller starts from the originals, and drops additions that the new target does not have.
+        KRaft's starts from all present replicas, and keeps them to the end. It still removes what an earlier request
+        named for removal, unless the new request removes something itself (seen on 4.1).
         """
         base = self.replicas if kraft else self.settled
         added = tuple(broker for broker in target if broker not in base)
@@ -83,7 +83,7 @@ class SimulatedPartition:
         self._place(target + tuple(broker for broker in self.removing if broker not in target))
 
     def cancel(self) -> ErrorCode:
-        """Take back what is under way; the order that was written stays."""
+        """Cancel the reassignment. The present order of the replicas stays."""
         if not self.in_motion:
             return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
         if not any(broker in self.isr for broker in self.settled):
@@ -97,7 +97,7 @@ class SimulatedPartition:
         return self.in_motion and set(self.target) <= set(self.isr)
 
     def complete(self) -> None:
-        """Drop what is to be removed."""
+        """End the reassignment: drop the replicas that are being removed."""
         self._place(self.target)
         self.adding = self.removing = ()
 
@@ -110,7 +110,7 @@ class SimulatedPartition:
             self.have.setdefault(broker, 0)
 
     def elect(self, live: Collection[BrokerId]) -> bool:
-        """Make the first replica lead that is alive and in sync; says whether the leader changed."""
+        """Without a live leader in sync, elect the first live replica in sync; returns whether the leader changed."""
         before = self.leader
         if before not in self.isr or before not in live:
             self.leader = next((broker for broker in self.replicas if broker in self.isr and broker in live), -1)

@@ -1,4 +1,4 @@
-"""An executor's process: the real core, driver and journal on a simulated world; started, paused, killed, started again."""
+"""An executor's process: the real core, driver and journal in a simulated world. It can be paused and killed."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ CPU_PER_EVENT_S = 0.0002
 
 
 class ExecutorClock:
-    """A process's clock: wrong by as much as it was when the process started, as `SystemClock` keeps it."""
+    """A process's clock. Its error is fixed at the start of the process, as with `SystemClock`."""
 
     def __init__(self, scheduler: Scheduler, skew_ms: int, local_minutes: Callable[[], int]) -> None:
-        """Remember how wrong it is; `local_minutes` tells how far local time is ahead."""
+        """Remember the clock's error; `local_minutes` returns how far local time is ahead of UTC."""
         self._local_minutes = local_minutes
         self._scheduler = scheduler
         self.skew_ms = skew_ms
@@ -48,12 +48,12 @@ class ExecutorClock:
 
 
 class ObservedExecutor(Executor):
-    """The core under the eyes of the checkers."""
+    """The core, observed by the checkers."""
 
     observe: Callable[[ev.Envelope, Ready], None]
 
     def handle(self, envelope: ev.Envelope) -> Ready:
-        """Handle, and let the checkers see what came in and what came out."""
+        """Handle an event, and pass it and its `Ready` to the checkers."""
         ready = super().handle(envelope)
         self.observe(envelope, ready)
         return ready
@@ -63,27 +63,27 @@ class ExecutorsWorld(ExecutorSurroundings, AdminsWorld, Protocol):
     """A world in the eyes of the executors' processes."""
 
     def draw_skew_ms(self) -> int:
-        """How wrong the clock of a process is that starts now."""
+        """Draw the clock error of a process that starts now."""
         ...
 
     def is_process_alive(self, number: int) -> bool:
-        """Whether a process id is somebody's."""
+        """Whether a live process has this id."""
         ...
 
     def process_ready(self, process: SimulatedExecutor) -> None:
-        """It drives."""
+        """The process has begun to drive."""
         ...
 
     def process_ended(self, process: SimulatedExecutor) -> None:
-        """It ended by itself."""
+        """The process has ended by itself."""
         ...
 
     def process_failed(self, name: str, failure: BaseException) -> None:
-        """Something of a process raised and nobody caught it."""
+        """A process raised an exception that it did not catch."""
         ...
 
     def kill_executor(self, process: SimulatedExecutor, again_us: int = 2 * SECOND) -> None:
-        """SIGKILL; somebody starts it again later."""
+        """SIGKILL; a new process is started later."""
         ...
 
     def core_handled(self, process: SimulatedExecutor, envelope: ev.Envelope, ready: Ready) -> None:
@@ -92,7 +92,7 @@ class ExecutorsWorld(ExecutorSurroundings, AdminsWorld, Protocol):
 
 
 class SimulatedExecutor:
-    """One process that wants to drive the journal; it lives once."""
+    """One process that wants to drive the journal. It is never started twice."""
 
     def __init__(self, world: ExecutorsWorld, number: int, host: str) -> None:
         """Begin stopped. `number` is its process id on `host`."""
@@ -108,7 +108,7 @@ class SimulatedExecutor:
         """Whether it took the lease and loaded the journal."""
         self.drives_since_us = 0
         self.countdown = 0
-        """Dies at the so-maniest thing that leaves or enters it; 0: does not."""
+        """It dies when this many more events or requests have entered or left it; 0: it does not."""
         self.clock = ExecutorClock(world.scheduler, world.draw_skew_ms(), lambda: world.local_minutes)
         self.loop = ThreadLoop(world.scheduler, self.name, self._failed, self._thread_us)  # type: ignore[abstract]
         self.admin = SimulatedAdmin(self, world.cluster, world.network)
@@ -120,11 +120,11 @@ class SimulatedExecutor:
     def _thread_us(self) -> int:
         return self.world.scheduler.between(MS // 10, self.world.disk_us)
 
-    # ---- its life
+    # ---- start to end
 
     @property
     def alive(self) -> bool:
-        """Whether there is such a process."""
+        """Whether the process runs, or is paused."""
         return not self.dead
 
     def start(self) -> None:
@@ -135,12 +135,12 @@ class SimulatedExecutor:
         self._task = self.loop.create_task(self._live())
 
     async def _live(self) -> None:
-        """As `app.executor.open_session` and `drive` do it."""
+        """Open a session and drive, as `app.executor.open_session` and `drive` do."""
         try:
             self.ended = await self._session()
         except (DriverError, JournalDamaged) as error:
             self.ended = f"{type(error).__name__}: {error}"
-        except Exception as error:  # noqa: BLE001 - a traceback is what its operator would see
+        except Exception as error:  # noqa: BLE001 - its operator would see a traceback
             self._failed(self.name, error)
         self.world.scheduler.after(0, self.world.process_ended, self)
 
@@ -157,7 +157,7 @@ class SimulatedExecutor:
         self.driver, self.driving = driver, True
         self.drives_since_us = self.world.scheduler.now_us
         self.world.process_ready(self)
-        await asyncio.sleep(0)  # What is asked for first stands in the queue before the core can find itself idle.
+        await asyncio.sleep(0)  # The first requests are queued before the core can decide that it is idle.
         orders = asyncio.create_task(take_orders(driver, journal))
         running = asyncio.create_task(driver.run(forever=self.world.shape.daemon))
         await asyncio.wait({running, orders}, return_when=asyncio.FIRST_COMPLETED)
@@ -173,12 +173,12 @@ class SimulatedExecutor:
         return "left" if isinstance(finish, BaseException) else finish.fatal or "finished"
 
     def _take_lease(self, journal: LeasedJournal, now_ms: int) -> None:
-        """Take it, in a thread; it counts from the moment in which the journal has it, not when we hear of that."""
+        """Take the lease, in a thread. Rules see it when the journal has it, not when the process learns of that."""
         journal.acquire(now_ms)
         self.world.rules.lease_taken(self)
 
     def _load(self, journal: LeasedJournal) -> tuple[JournalEntry, ...]:
-        """Read it, in a thread; it may be damaged between the read and the moment in which we hear of that."""
+        """Read the journal, in a thread. It may be damaged after the read, before the process gets the entries."""
         entries = journal.load()
         self.world.rules.journal_loaded(self, entries)
         return entries
@@ -189,19 +189,19 @@ class SimulatedExecutor:
             self.loop.pause()
 
     def resume(self) -> None:
-        """Go on, with whatever was true before."""
+        """Go on, with what the process knew before."""
         if self.alive and self.loop.paused:
             self.loop.resume()
 
     def kill(self) -> None:
-        """SIGKILL: nothing of it runs again; what it sent is on its way."""
+        """SIGKILL: none of its code runs again. Requests that it sent still arrive."""
         if self.alive:
             self.dead = True
             self.driving = False
             self.loop.clean_up()
 
     def cross(self) -> None:
-        """Something leaves or enters it: it may die at that."""
+        """Count an event or request that enters or leaves the process, which may die at that."""
         if self.countdown > 0:
             self.countdown -= 1
             if self.countdown == 0:
@@ -212,7 +212,7 @@ class SimulatedExecutor:
         self.loop.dead = True
         self.world.scheduler.after(0, self.world.kill_executor, self)
 
-    # ---- what it is asked
+    # ---- requests
 
     def submit(self, plan_id: str, moves: tuple[MoveOrder, ...], options: ExecutionOptions) -> None:
         """Hand in a plan as the process's own command line does."""
@@ -248,7 +248,7 @@ class SimulatedExecutor:
         if self.driving:
             self.loop.create_task(work())
 
-    # ---- what is seen of it
+    # ---- for the checkers
 
     def _observe(self, envelope: ev.Envelope, ready: Ready) -> None:
         self.clock.events += 1

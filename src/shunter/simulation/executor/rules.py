@@ -1,6 +1,6 @@
-"""Safety of an execution, checked as things happen: each rule with the sentence that it comes from.
+"""Safety rules of an execution, checked with each event: each rule with the sentence that it comes from.
 
-The first breach ends the world. The truth is the cluster's; promises are the journal's durable entries.
+The first violation ends the world. Rules compare the cluster's true state with the journal's durable entries.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from shunter.simulation.observed import Violation
 from shunter.simulation.scheduler import MS, SECOND
 
 PROMPT_US = 5 * SECOND
-"""So soon an order has to be durable and answered while the process lives and its disk is well."""
+"""Within this time an order has to be durable and answered, while the process lives and its disk works."""
 WINDOW_US = 2 * SECOND
-"""Between the look at the lease and the request (docs/executor.md, "the window that remains")."""
+"""The most time between the look at the lease and the request (docs/executor.md, "the window that remains")."""
 DECIDED_US = 6 * SECOND
-"""Between the decision that a copy may begin and its request, which waits for the journal."""
+"""The most time between the decision that a copy may begin and its request, which waits for the journal."""
 HELD_US = 10 * SECOND
-"""So soon a paused copy has to be held, or cancelled, where nothing fails."""
+"""Within this time a paused copy has to be throttled or cancelled, while nothing fails."""
 UNANSWERED_US = 5 * SECOND
-"""With what a pause is given, as long as a client waits for an answer, and a little more."""
+"""Together with `HELD_US`: as long as a client waits for an answer, and a little more."""
 QUEUE_BOUND = 5_000
 TASKS_BOUND = 200
 EVENTS_A_SECOND = 3_000
 STEADY_US = 30 * SECOND
 RACE_US = 3 * SECOND
 MURKY_RACE_US = 40 * SECOND
-"""Kafka has no compare-and-set for settings: who writes so soon after another may not have seen it (where something
-is late, or lost on its way)."""
+"""Kafka has no compare-and-set for settings. A writer may not have seen a change that is younger than this; `MURKY_` is
+for times in which something is late or lost on its way."""
 
 
 class ExecutorRules:
-    """Looks at all that leaves an executor, at each durable entry, and at what the cluster does with it."""
+    """Checks all requests of executors, each durable entry, and their effects in the cluster."""
 
     def __init__(self, world: ObservedExecutorWorld) -> None:
         """Begin with nothing seen."""
@@ -54,17 +54,17 @@ class ExecutorRules:
         self.acknowledged = 0
         self._taken_us = 0
         self._taker: ObservedExecutorProcess | None = None
-        """Who took the lease last."""
+        """The process that took the lease last."""
         self._entries_taken = 0
         self._asked: Counter[tuple[str, TopicPartition]] = Counter()
         self.sent_steps: dict[TopicPartition, tuple[Replicas | None, Replicas, int]] = {}
-        """What was asked for last: the target, what it goes from, and how many the goal then had."""
+        """By partition, the last request: its target, the live in-sync replicas it began with, and its floor."""
         self._decided: dict[TopicPartition, tuple[StepBegun, Replicas]] = {}
-        """The step that was asked for last, and what it went from when it was first: one asked for again is the same one."""
+        """By partition, the step that was asked for last, and its live in-sync replicas when it was first asked for."""
         self.sent_us: dict[ThrottleKey, int] = {}
-        """When a setting was asked for last."""
+        """When an executor asked for a setting last."""
         self._given_back: set[ThrottleKey] = set()
-        """Settings that whoever drives has asked to be as before last."""
+        """Settings for which the driving executor's last request was the former value."""
         self._pace: dict[str, tuple[int, int]] = {}
 
     def violate(self, rule: str, told: str) -> None:
@@ -88,9 +88,9 @@ class ExecutorRules:
 
     def journal_loaded(self, process: ObservedExecutorProcess, entries: Sequence[JournalEntry]) -> None:
         """A damaged journal is refused. Source: issue, "a corrupt journal is refused"; decision 0201."""
-        count = len(entries)  # Somebody with another clock may have taken the lease since, and written more.
+        count = len(entries)  # A process with another clock may have taken the lease since, and written more.
         true = tuple(entries) == tuple(self.ledger.entries[:count])
-        # Whoever follows the journal's topic may have read it all before the disk changed a record.
+        # A process that follows the journal's topic may have read all of it before the disk damaged a record.
         followed = self.world.shape.journal_topic and true
         if self.world.disk.damaged is not None and not followed:
             self.violate("a damaged journal is refused", f"{process.name} goes on from {len(entries)} entries")
@@ -99,7 +99,7 @@ class ExecutorRules:
             self.violate("what is durable is read again", told)
 
     def may_act(self, process: ObservedExecutorProcess) -> None:
-        """Whoever lost the lease asks for nothing, but for what it looked at the lease for just before it was taken.
+        """A process that lost the lease sends nothing, except just after it has seen that it had the lease.
 
         Source: decisions 0201 and 0204; docs/executor.md, "One driver".
         """
@@ -126,7 +126,7 @@ class ExecutorRules:
                 self.violate("one request at a time for a partition", f"{process.name} asks for {tp} twice at once")
             move = self.ledger.open_move(tp)
             if self._taker is not process:
-                continue  # The window that remains: by now the journal says what another one did.
+                continue  # The window that remains: the journal already has entries of another process.
             if move is None or move.step is None:
                 self.violate("durable before sent", f"{process.name} asks for {tp}: {target}, no step is durable")
                 return
@@ -134,7 +134,7 @@ class ExecutorRules:
             if target != due:
                 self.violate("durable before sent", f"{process.name} asks for {tp}: {target}, durable is {due}")
             seen = process.core.state.cluster.partition(tp)
-            # Who is sick as far as the executor can see goes without waiting (design, "the floor").
+            # A replica that the executor sees dead or out of sync may be dropped without waiting (design, "the floor").
             well = () if seen is None else process.core.state.cluster.brokers.keys() & seen.isr
             base = tuple(broker for broker in move.step.before if broker in well)
             step, decided = self._decided.get(tp, (None, base))
@@ -143,7 +143,7 @@ class ExecutorRules:
             self.sent_steps[tp] = (target, base, self._floor(move))
 
     def _floor(self, move: LedgerMove) -> int:
-        """How many have to stay: of the goal all, in a rollback as many as min.insync.replicas (KAFKA-14424)."""
+        """How many replicas have to stay: forward as many as the goal has, else min.insync.replicas (KAFKA-14424)."""
         if move.direction is Direction.FORWARD:
             return len(move.goal)
         return max(1, min(self.world.cluster.min_isr.get(move.tp.topic, 1), len(move.goal)))
@@ -151,7 +151,7 @@ class ExecutorRules:
     def reassignments_answered(
         self, process: ObservedExecutorProcess, targets: Sequence[tuple[TopicPartition, Replicas | None]]
     ) -> None:
-        """The request is over, one way or the other."""
+        """The request is over: answered or given up."""
         for tp, _target in targets:
             self._asked[process.name, tp] -= 1
 
@@ -196,7 +196,10 @@ class ExecutorRules:
                 self._given_back.discard(key)
 
     def settings_arrive(self, process: ObservedExecutorProcess, keys: Iterable[ThrottleKey]) -> None:
-        """What a fenced executor had sent comes after its successor gave it back: docs/executor.md, "the window that remains"."""
+        """A fenced executor's request arrives after its successor has given the setting back.
+
+        Source: docs/executor.md, "the window that remains".
+        """
         if self._taker is not process:
             self.world.muddled |= self._given_back.intersection(keys)
 
@@ -210,7 +213,7 @@ class ExecutorRules:
     def log_dirs_sent(
         self, process: ObservedExecutorProcess, replicas: Sequence[tuple[BrokerId, TopicPartition, str]]
     ) -> None:
-        """Log dirs are asked for as a durable plan names them, within their throttle, of moves that are to go there.
+        """Log dirs are asked for only as a durable plan names them, with their throttle set, for moves that head there.
 
         Source: issue, "written and synced before a request is sent"; decision 0203.
         """
@@ -237,9 +240,9 @@ class ExecutorRules:
         return MURKY_RACE_US if self.world.scheduler.now_us < self.world.murky_until_us else RACE_US
 
     def changed_by_others(self, key: ThrottleKey, value: str | None) -> None:
-        """Somebody else changes a setting: whose comes later is chance while ours is on its way.
+        """Another tool changes a setting. While an executor's request is under way, chance decides which arrives last.
 
-        Nobody can tell a value that we have asked for ourselves from ours.
+        If the other tool sets a value that the executor has set too, the two can't be distinguished.
         """
         known = self.ledger.throttles.get(key)
         alike = known is not None and value in known.values
@@ -247,11 +250,11 @@ class ExecutorRules:
             self.world.muddled.add(key)
 
     def topic_deleted(self, name: str) -> None:
-        """What was remembered of a topic may come back to one that has its name."""
+        """A deleted topic's remembered settings may be given back to a new topic of the same name."""
         self.world.muddled.update(key for key in self.ledger.throttles if key.kind == "topic" and key.name == name)
 
     def altered(self, tp: TopicPartition, target: Replicas | None, in_sync_before: int, code: ErrorCode) -> None:
-        """A cancel leaves enough in sync, where nothing died lately.
+        """A cancel leaves enough replicas in sync, unless a broker died lately.
 
         Source: issue, "before a cancel the originals' liveness and min.insync.replicas are checked".
         """
@@ -269,9 +272,9 @@ class ExecutorRules:
             self.violate("a cancel leaves enough in sync", told)
 
     def completing(self, found: SimulatedPartition) -> None:
-        """The floor: a step drops who is live and in sync only if as many stay as the goal has.
+        """The floor: a step drops a live in-sync replica only if at least `floor` of them stay.
 
-        What a former step added and nobody wants any more goes, as in a rollback (KIP-236).
+        Replicas that a former step added and that the target does not have are dropped, as in a rollback (KIP-236).
 
         Source: controller redesign, 2.B; design, "the floor".
         """
@@ -287,12 +290,12 @@ class ExecutorRules:
             self.violate("the floor", told)
 
     def copied(self, found: SimulatedPartition, broker: BrokerId, bytes_per_s: int) -> None:
-        """A pause holds for what is paused, whatever else moves. Source: issue; decision 0206."""
+        """A paused move copies nothing, whatever else moves. Source: issue; decision 0206."""
         move, process, world = self.ledger.open_move(found.tp), self.world.driver(), self.world
         if move is None or not move.paused or found.mover != OURS or process is None:
             return
         since_us = world.scheduler.now_us - HELD_US
-        # What was lost on its way is waited for as long as clients wait, also when the way is mended.
+        # The client waits for an answer that was lost until its timeout, even if the network is mended before.
         mended_us = world.network.mended_us + UNANSWERED_US
         well = max(move.paused_us, process.drives_since_us, world.hindered_us, mended_us) < since_us
         well = well and world.network.steady
@@ -304,9 +307,8 @@ class ExecutorRules:
         calm = all(each.serving and each.lag == each.delays.slow == 1.0 for each in brokers)
         calm = calm and all(each.back_us < since_us for each in brokers)  # A broker that is down takes no setting.
         calm = calm and not 0 <= found.shaken_us >= since_us and all(self.journal.quiet(key) for key in keys)
-        calm = (
-            calm and found.tp not in world.cluster.refusals
-        )  # A copy that no throttle holds is cancelled, if that is allowed.
+        # A copy that no throttle can hold is cancelled, unless the controller refuses that.
+        calm = calm and found.tp not in world.cluster.refusals
         if well and calm and bytes_per_s > 2 * self.ledger.options.pause_rate:
             told = f"{found.tp} is paused, and broker {broker} receives {bytes_per_s} bytes/s of it"
             self.violate("a pause holds for what is paused", told)
@@ -360,7 +362,7 @@ class ExecutorRules:
         return told
 
     def shell_asked(self, number: int, kind: str) -> None:
-        """The same of what another shell asks through the journal; nor is it refused while that shell waits."""
+        """Orders of other shells through the journal are prompt too, and are not refused while the shell waits."""
         process, asked_us = self.world.driver(), self.world.scheduler.now_us
 
         def look() -> None:
@@ -384,8 +386,8 @@ class ExecutorRules:
             self.acknowledged += taken
 
     def _answered(self, process: ObservedExecutorProcess, reply: Reply) -> None:
-        """Durable before answered: what was said to be taken on is in the journal. Source: decision 0201."""
-        # Who stood still before it could say so says it when the journal may tell of the next execution.
+        """Durable before answered: a move that was reported as accepted is in the journal. Source: decision 0201."""
+        # A process that was paused before its answer gives it when the journal may already be in the next execution.
         if isinstance(reply, PlanReply) and reply.error is None and self._taker is process:
             for move in reply.moves:
                 if move.refused is None and move.tp not in self.ledger.moves:

@@ -1,4 +1,4 @@
-"""What an executor's world is made of, drawn from its seed."""
+"""Sizes and settings of an executor's world, drawn from its seed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ExecutorShape:
 
     `bandwidth` is what a broker can receive for copies, bytes per second; `sizes` the range of a partition's bytes.
     `daemon`: the executor stays when nothing is left to do (`shunter executor`), else it is started for each plan.
-    `ending`: what an operator does at the end to what is not done: "resume" (to the target) or "rollback".
+    `ending`: what an operator does at the end with unfinished moves: "resume" (to the target) or "rollback".
     """
 
     brokers: tuple[int, ...]
@@ -40,7 +40,7 @@ class ExecutorShape:
     quorum_us: int
     """How long the cluster is without a controller when one dies."""
     log_dirs: tuple[str, ...]
-    """Those of each broker. With more than one, half of what plans move names some."""
+    """The log dirs of each broker. With more than one, half of the moves in plans name some."""
     journal_topic: bool
     """Whether the journal is kept in a topic; else in a file."""
     night: bool

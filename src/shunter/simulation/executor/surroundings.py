@@ -1,6 +1,6 @@
-"""What the parts of an executor's world see of it. No part knows `ExecutorWorld`, which makes the parts and joins them.
+"""An executor's world as its parts see it. No part knows `ExecutorWorld`, which makes the parts and joins them.
 
-A part that needs more than this says so in a protocol of its own, beside it.
+A part that needs more than this declares a protocol of its own in its module.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shunter.simulation.scheduler import Scheduler
 
 
 class ExecutorSurroundings(Protocol):
-    """Time, the cluster and the way to it, the journal, and the rules: what every part sees."""
+    """The attributes that every part sees: time, the cluster, the network to it, the journal, and the rules."""
 
     shape: ExecutorShape
     scheduler: Scheduler
@@ -40,5 +40,5 @@ class ExecutorSurroundings(Protocol):
     last_end: str
 
     def driver(self) -> ObservedExecutorProcess | None:
-        """Whoever drives the journal now."""
+        """The process that drives the journal now."""
         ...

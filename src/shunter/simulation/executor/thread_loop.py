@@ -1,4 +1,4 @@
-"""A process's event loop whose threads take their time: what is handed to one happens later, or never if it is killed."""
+"""A process's event loop whose threads take time: work for a thread is done later, or never after a kill."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ThreadLoop(ProcessLoop):
     """One process's event loop.
 
     Args:
-        thread_us: Draws how long a thread takes to come to its work, and how long to say that it is done.
+        thread_us: Draws how long a thread takes to begin its work, and how long to report that it is done.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class ThreadLoop(ProcessLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        """Run a callback after what is ready now; what a dying process still hands in is kept for `clean_up`."""
+        """Run a callback after what is ready now; callbacks of a dying process are kept for `clean_up`."""
         handle = super().call_soon(callback, *args, context=context)
         if self.dead and not self._cleaned_up:
             self._ready.append(handle)
@@ -58,7 +58,7 @@ class ThreadLoop(ProcessLoop):
         func: Callable[..., _T],
         *args: Any,
     ) -> asyncio.Future[_T]:
-        """Let a thread do it: a kill may come before it is done, and after it but before anybody hears of it."""
+        """Let a thread call `func`. A kill may come before the call, or after it but before its result is delivered."""
         del executor
         future: asyncio.Future[_T] = self.create_future()
         self._scheduler.after(self._thread_us(), self._work, future, func, args)
@@ -67,17 +67,17 @@ class ThreadLoop(ProcessLoop):
     def _work(self, future: asyncio.Future[_T], func: Callable[..., _T], args: tuple[Any, ...]) -> None:
         if self.dead or future.cancelled():
             return
-        if self.paused:  # Its threads stand still too.
+        if self.paused:  # The process's threads are paused too.
             self._scheduler.after(self._thread_us() + 1_000, self._work, future, func, args)
             return
         try:
             result, failure = func(*args), None
-        except Exception as error:  # noqa: BLE001 - whoever waits for it gets it
+        except Exception as error:  # noqa: BLE001 - the future gets it
             result, failure = None, error
         self._scheduler.after(self._thread_us(), self.deliver, _tell, future, result, failure)
 
     def clean_up(self) -> None:
-        """Cancel what a dead process left standing, so that nothing of it runs when Python's collector comes by."""
+        """Cancel a dead process's tasks, so that none of their code runs when Python's garbage collector finds them."""
         self.dead, self.paused, self._draining = False, False, False
         self._on_failure = _ignore
         for _ in range(ROUNDS):
@@ -86,7 +86,7 @@ class ThreadLoop(ProcessLoop):
                 break
             for task in waiting:
                 task.cancel()
-            self._woken = True  # Nothing of it goes to the scheduler any more.
+            self._woken = True  # So `call_soon` schedules nothing.
             self._drain()
         self._cleaned_up = True
         self.kill()
@@ -103,4 +103,4 @@ def _tell(future: asyncio.Future[Any], result: Any, failure: Exception | None) -
 
 
 def _ignore(name: str, failure: BaseException) -> None:
-    """What a dead process says is of no interest."""
+    """Ignore a failure of a dead process."""

@@ -1,8 +1,9 @@
-"""The journal's topic: the real topic journal over a log of records that stands in for the cluster's.
+"""The journal's topic: the real topic journal over a log of records in memory instead of a cluster's.
 
-Source: KIP-98. Whoever initializes a transactional id ends the transaction under way and fences the producer before;
-who reads committed records alone reads up to the first open transaction, and passes over aborted ones. One that its
-producer does not end is aborted after a minute, and the producer fenced. Of a compacted topic each key's last record stays.
+Source: KIP-98. A producer that initializes a transactional id aborts the transaction under way and fences the former
+producer. A consumer of committed records reads up to the first open transaction, and skips aborted ones. A
+transaction that its producer does not end is aborted after a minute, and the producer fenced. Compaction keeps each
+key's last record.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ TRANSACTION_US = 60 * SECOND
 
 
 class ProcessEnded(Exception):
-    """Nothing of the process runs any more."""
+    """The process has ended; raised in place of the request that it was about to send."""
 
 
 @dataclass(slots=True)
 class TopicRecord:
-    """One record, or a transaction's mark (`key` empty). `transaction`: 0 when it is in none."""
+    """One record, or a transaction's end marker (`key` empty). `transaction`: 0 if the record is in none."""
 
     offset: int
     key: bytes
@@ -44,15 +45,15 @@ class TopicRecord:
 
 
 class JournalTopic:
-    """One partition, and what is known of its records; for the world it is what `JournalDisk` is."""
+    """One partition with its records; the world uses it like `JournalDisk`."""
 
     def __init__(self, scheduler: Scheduler, on_durable: Callable[[JournalEntry], None]) -> None:
-        """Begin empty; `on_durable` is told each entry once it is committed."""
+        """Begin empty; `on_durable` is called with each entry once it is committed."""
         self.scheduler = scheduler
         self._on_durable = on_durable
         self.records: list[TopicRecord] = []
         self.epoch = 0
-        """Of the transactional id; each producer has its own, and the last one is right."""
+        """The newest epoch of the transactional id. A producer with an older one is fenced."""
         self.transactions = 0
         self.open: int | None = None
         self._aborted: set[int] = set()
@@ -69,10 +70,10 @@ class JournalTopic:
         clients = Clients(lambda _configuration: _Admin(), consumer, producer)
         return TopicJournal({}, PLACE, owner, presence=presence, clients=clients)
 
-    # ---- what clients do
+    # ---- for clients
 
     def reach(self, owner: str) -> None:
-        """A request of somebody's producer is about to leave: its process may end at that."""
+        """A process's producer is about to send a request; the process may end at that."""
         if self._dying is None or self._dying[0] != owner:
             return
         _owner, left, kill = self._dying
@@ -82,7 +83,7 @@ class JournalTopic:
             raise ProcessEnded
 
     def guard(self) -> None:
-        """Too few of its replicas are in sync, for now and again."""
+        """While the journal is busy, raise now and then that too few replicas are in sync."""
         if self.scheduler.now_us < self.busy_until_us and self.scheduler.chance(0.5):
             raise kafka_errors.NotEnoughReplicasError
 
@@ -94,7 +95,7 @@ class JournalTopic:
         return record
 
     def begin(self, transaction: int) -> None:
-        """A record of a transaction comes: it is open from now on, but not for ever."""
+        """A record of a transaction arrives: the transaction is open, and expires if it is not ended in time."""
         if self.open != transaction:
             self.open = transaction
             self.scheduler.after(TRANSACTION_US, self._expire, transaction)
@@ -121,29 +122,29 @@ class JournalTopic:
         self._on_durable(decode_line(JournalRow(self.known, body, int(checksum)), VERSION, PLACE))
 
     def stable(self) -> int:
-        """The first offset that those don't see who read committed records alone."""
+        """The last stable offset: the first one that consumers of committed records don't see."""
         if self.open is None:
             return self.end
         return next((each.offset for each in self.records if each.transaction == self.open), self.end)
 
     def committed(self, since: int = 0) -> list[TopicRecord]:
-        """What is committed from an offset on."""
+        """The committed records from an offset on."""
         first, last = (bisect_left(self.records, offset, key=_offset) for offset in (since, self.stable()))
         seen = self.records[first:last]
         return [record for record in seen if record.key and record.transaction not in self._aborted]
 
-    # ---- what happens to it, and what is seen of it
+    # ---- for the world
 
     def lose_power(self) -> None:
-        """It is on other machines than the executor."""
+        """Do nothing: the topic is on other machines than the executor."""
 
     def die_within(self, owner: str, requests: int, kill: Callable[[], None]) -> bool:
-        """A process ends at the so-maniest request of its producers."""
+        """Let a process end at the `requests`-th request of its producers."""
         self._dying = owner, requests, kill
         return True
 
     def compact(self, random: Random) -> bool:
-        """Of what is committed up to some point, each key's last record stays: a tombstone too, for a day."""
+        """Compact up to a random offset: each key's last committed record stays, tombstones too (for a day)."""
         upto = random.randint(0, self.stable())
         old = [record for record in self.committed() if record.offset < upto]
         last = {record.key: record.offset for record in old}
@@ -151,7 +152,7 @@ class JournalTopic:
         return len(last) < len(old)
 
     def damage(self, random: Random) -> bool:
-        """A digit of an entry is another one."""
+        """Change a digit of an entry."""
         entries = [record for record in self.committed() if record.key.startswith(b"entry-")]
         if self.damaged is not None or not entries:
             return False
@@ -165,7 +166,7 @@ class JournalTopic:
         return True
 
     def mend(self) -> None:
-        """The operator brings it back."""
+        """The operator restores the entry."""
         if self.damaged is not None:
             self.damaged[0].value = self.damaged[1]
             self.damaged = None
@@ -175,12 +176,12 @@ class JournalTopic:
         return {int(key.partition("-")[2]): value.decode() for key, value in found if value is not None}
 
     def unanswered(self) -> int:
-        """Orders that nobody has answered."""
+        """The number of orders without an answer."""
         asked = {each.offset for each in self.committed() if each.key.startswith(b"order-") and each.value is not None}
         return len(asked - self._answers().keys())
 
     def answer_to(self, number: int) -> str | None:
-        """The answer to an order; None as long as there is none."""
+        """The answer to an order; None: there is none yet."""
         return self._answers().get(number)
 
     def _lease(self) -> dict[str, Any]:
@@ -190,11 +191,11 @@ class JournalTopic:
         return {}
 
     def owner(self) -> str:
-        """Whose lease it is; empty: nobody's."""
+        """The owner of the lease; empty: there is none."""
         return str(self._lease().get("owner", ""))
 
     def host(self) -> str:
-        """On which host whoever has the lease is; empty: nobody has it."""
+        """The host of the lease's owner; empty: there is none."""
         return str(self._lease().get("host", ""))
 
 
@@ -203,12 +204,12 @@ def _offset(record: TopicRecord) -> int:
 
 
 def _bound(client: Any, topic: JournalTopic, owner: str) -> Any:
-    """A client's class, as the library has one, for this topic and whoever's client it is."""
+    """A class in place of the library's client class, bound to this topic and to the client's owner."""
     return type(client.__name__, (client,), {"topic": topic, "owner": owner})
 
 
 class _Admin:
-    """The topic is there."""
+    """An admin client that finds the topic."""
 
     def list_topics(self) -> list[str]:
         return [PLACE]
@@ -227,7 +228,7 @@ class _Consumer:
         self._position = 0
 
     def assign(self, partitions: Sequence[KafkaTopicPartition]) -> None:
-        """There is one."""
+        """Do nothing: there is one partition."""
 
     def seek_to_beginning(self, partition: KafkaTopicPartition) -> None:
         del partition
@@ -286,7 +287,7 @@ class _Producer:
 
     def begin_transaction(self) -> None:
         if self._epoch == self.topic.epoch and self.topic.open is not None:
-            raise kafka_errors.IllegalStateError  # The one before could not be ended.
+            raise kafka_errors.IllegalStateError  # The previous transaction is still open.
         self.topic.transactions += 1
         self._transaction = self.topic.transactions
 
@@ -298,12 +299,12 @@ class _Producer:
         return _Sent(self.topic.append(key, value, self._transaction if self._epoch is not None else 0))
 
     def flush(self, within_s: float) -> None:
-        """All is sent."""
+        """Do nothing: `send` has appended everything."""
 
     def commit_transaction(self) -> None:
         self._may()
         self.topic.end_transaction(self._transaction, committed=True)
-        self.topic.guard()  # It is done, and whoever asked does not hear of it.
+        self.topic.guard()  # It is committed, but the caller may get an error.
 
     def abort_transaction(self) -> None:
         self._may()

@@ -1,7 +1,7 @@
-"""An executor's world: a cluster that somebody else controls, executors and their journal, people; and two phases.
+"""An executor's world: a cluster with its own controller, executors and their journal, operators; and two phases.
 
-Phase one: operators, others and faults; safety is checked with every event. Phase two: faults stop and what was broken
-is mended; then everything has to come to its end, or the world says what it waits for.
+Phase one: operators, other tools and faults; safety is checked with every event. Phase two: faults stop and everything
+broken is mended. Then every move has to end, or the world reports what it waits for.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from shunter.simulation.scheduler import EPOCH_MS, MS, SECOND, Scheduler
 CONVERGE_WITHIN_US = 1_500 * SECOND
 LOOK_EVERY_US = SECOND
 MURKY_US = 60 * SECOND
-"""So long a fault lasts, with all that is late by it."""
+"""How long the effects of a fault last."""
 WATCH_EVERY_US = 3 * SECOND
-"""So often somebody looks whether an executor has to be started again."""
+"""How often an operator looks whether an executor has to be started again."""
 
 
 HALF_A_DAY = 12 * 60
-"""Minutes. Windows are as long, and no clock is as wrong, nor a world as long, as half of it."""
+"""Minutes. Time windows are this long. No clock error and no world is half as long."""
 
 
 class ExecutorWorld:
@@ -67,19 +67,19 @@ class ExecutorWorld:
         self.disk = kept(self.scheduler, self.rules.journal.durable)
         self.processes: list[SimulatedExecutor] = []
         self.refused: set[TopicPartition] = set()
-        """Partitions that were refused for good at some time."""
+        """Partitions for which the controller answered a final refusal at some time."""
         self.refused_dirs: set[tuple[BrokerId, TopicPartition]] = set()
-        """Replicas whose brokers refused to put them where they were to be."""
+        """Replicas for which the broker refused a log dir."""
         self.muddled: set[ThrottleKey] = set()
-        """Settings that others changed while we had our hands on them."""
+        """Settings that other tools and executors changed at about the same time: no rule holds for their values."""
         self.hindered_us = -1
-        """Until when something keeps an executor from answering at once."""
+        """Until when a fault may keep an executor from answering promptly."""
         self.murky_until_us = -1
-        """Until when a fault may make somebody late."""
+        """Until when a fault may delay requests."""
         self.jump_ms = 0
         self.local_minutes: int = HALF_A_DAY if shape.night else 0
         self.turned_us = -1
-        """When half a day passed last: only then does a time window open or close."""
+        """When `half_a_day_passes` was called last. Time windows open and close only then."""
         self.phase_two = False
         self.last_end = "nobody was started"
         self._number = 1
@@ -90,12 +90,12 @@ class ExecutorWorld:
     # ---- executors
 
     def driver(self) -> SimulatedExecutor | None:
-        """Whoever drives the journal now."""
+        """The process that drives the journal now."""
         owner = self.disk.owner()
         return next((each for each in self.processes if each.alive and each.driving and each.owner == owner), None)
 
     def draw_skew_ms(self) -> int:
-        """How wrong the clock of a process is that starts now."""
+        """Draw the clock error of a process that starts now."""
         return self.jump_ms + self.scheduler.random.randint(-self.shape.skew_ms, self.shape.skew_ms)
 
     def virtual_us(self, process: ObservedExecutorProcess, moment_ms: int) -> int:
@@ -103,7 +103,7 @@ class ExecutorWorld:
         return (moment_ms - process.clock.skew_ms - EPOCH_MS) * MS
 
     def is_process_alive(self, number: int) -> bool:
-        """Whether a process id is somebody's."""
+        """Whether a live process has this id."""
         return any(each.number == number and each.alive for each in self.processes)
 
     def start_executor(self, host: str) -> None:
@@ -120,14 +120,14 @@ class ExecutorWorld:
             self.start_executor("here")
 
     def process_ready(self, process: SimulatedExecutor) -> None:
-        """It drives."""
+        """The process has begun to drive: hand it what waits for a process."""
         self.scheduler.note(f"{process.name} drives")
         wanted, self._wanted = self._wanted, []
         for then in wanted:
             then(process)
 
     def kill_executor(self, process: SimulatedExecutor, again_us: int = 2 * SECOND) -> None:
-        """SIGKILL; somebody starts it again later."""
+        """SIGKILL; a new process is started later."""
         if process.alive:
             self.scheduler.note(f"{process.name} is killed")
             self._end(process)
@@ -139,7 +139,7 @@ class ExecutorWorld:
         self.hindered(SECOND)
 
     def process_ended(self, process: SimulatedExecutor) -> None:
-        """It ended by itself."""
+        """The process has ended by itself."""
         if process in self.processes:
             self.last_end = f"{process.name}: {process.ended}"
             self.scheduler.note(f"{self.last_end}")
@@ -147,13 +147,13 @@ class ExecutorWorld:
             self._end(process)
 
     def _start_again(self) -> None:
-        owed = self.phase_two and self.rules.ledger.throttles  # Somebody resumes, once everybody is there again.
+        owed = self.phase_two and self.rules.ledger.throttles  # In phase two an operator resumes because of debts, too.
         if not any(each.alive for each in self.processes) and (self.rules.ledger.running or self._wanted or owed):
-            # In the end it is started where the last one was: only there a dead one's lease is known to be void.
+            # In phase two it starts on the lease's host: only there the lease of a dead process is known to be void.
             self.start_executor((self.phase_two and self.disk.host()) or "here")
 
     def _watch(self) -> None:
-        """An operator (or a supervisor) sees that nobody drives what is not done."""
+        """An operator (or a supervisor) looks for unfinished work that no process drives."""
         self.scheduler.after(WATCH_EVERY_US, self._watch)
         if self.disk.damaged is None and self.network.reachable:
             self._start_again()
@@ -161,7 +161,7 @@ class ExecutorWorld:
             self.operators.look_after()
 
     def hindered(self, length_us: int) -> None:
-        """Something keeps executors from answering at once, for so long."""
+        """Note that a fault keeps executors from answering promptly, for `length_us` from now."""
         self.hindered_us = max(self.hindered_us, self.scheduler.now_us + length_us)
 
     def window_open(self, process: ObservedExecutorProcess) -> bool:
@@ -169,17 +169,17 @@ class ExecutorWorld:
         return window_is_open(self.rules.ledger.options.window, process.clock.now_ms(), self.local_minutes)
 
     def half_a_day_passes(self) -> None:
-        """Local time goes on by half a day, and with it every time window opens or closes."""
+        """Move local time on by half a day, so that every time window opens or closes."""
         self.local_minutes = HALF_A_DAY - self.local_minutes
         self.turned_us = self.scheduler.now_us
 
     def shell_order(self, kind: str, document: object) -> None:
-        """Another shell asks through the journal."""
+        """Give an order from another shell through the journal."""
         if self.scheduler.now_us >= self.disk.busy_until_us:
             number = self.disk.journal("shell", SHELL).order(kind, document, self.scheduler.now_ms)
             self.rules.shell_asked(number, kind)
 
-    # ---- what the parts tell
+    # ---- calls from the parts
 
     def alter(self, process: ObservedExecutorProcess, tp: TopicPartition, target: Replicas | None) -> ErrorCode:
         """An executor's request reaches the controller."""
@@ -193,7 +193,7 @@ class ExecutorWorld:
             found.base, found.floor = ((), 0) if sent is None or sent[0] != target else sent[1:]
         code = self.cluster.alter(tp, target, OURS)
         if found is not None and code is not ErrorCode.NONE:
-            found.base, found.floor = running  # What was refused is no measure of what goes on.
+            found.base, found.floor = running  # A refused request does not change the step under way.
         self.coverage.count("answer", code.name)
         self.scheduler.note(f"cluster {tp} {target} {code.name}")
         self.rules.altered(tp, target, before, code)
@@ -218,21 +218,21 @@ class ExecutorWorld:
         self.rules.handled(process, envelope, ready)
 
     def process_failed(self, name: str, failure: BaseException) -> None:
-        """Something of a process raised and nobody caught it."""
+        """A process raised an exception that it did not catch."""
         where = "".join(traceback.format_exception(failure)[-3:])
         self.rules.violate("nothing raises", f"{name}: {type(failure).__name__}: {failure}\n{where}")
 
     @property
     def acknowledged(self) -> int:
-        """Moves that executors said they had taken on."""
+        """The number of moves that executors reported as accepted."""
         return self.rules.acknowledged
 
     @property
     def checks(self) -> int:
-        """How often rules were looked at."""
+        """How often rules were checked."""
         return self.rules.checks
 
-    # ---- its run
+    # ---- the run
 
     def violate(self, rule: str, told: str) -> None:
         """A rule is broken."""
@@ -250,7 +250,7 @@ class ExecutorWorld:
             process.kill()
 
     def begin_phase_two(self) -> None:
-        """Everything is mended, and people let go."""
+        """Mend everything, and let operators bring the execution to its end."""
         self.phase_two = True
         self.faults.mend_all()
         self.operators.let_go()

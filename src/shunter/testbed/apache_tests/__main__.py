@@ -89,12 +89,12 @@ CLASSES = (
     "org.apache.kafka.tools.TopicCommandIntegrationTest",
     "org.apache.kafka.tools.reassign.ReassignPartitionsCommandTest",
 )
-"""Those of the published classes that need a controller and run in ZooKeeper mode on plaintext listeners."""
+"""The published classes that need a controller and run in ZooKeeper mode on plaintext listeners."""
 MOVING = (
     "org.apache.kafka.tools.TopicCommandIntegrationTest",
     "org.apache.kafka.tools.reassign.ReassignPartitionsCommandTest",
 )
-"""Classes that move partitions: they run once more, all at once."""
+"""Classes that move partitions. They run once more with the strategy all at once."""
 PAGE = Path("docs") / "apache-tests.md"
 RESULTS = Path("docs") / "reliability.md"
 
@@ -157,7 +157,7 @@ class _Runs:
         self._within_s = within_s
 
     def with_controller(self, judged: JudgedController, only: list[str] | None = None) -> dict[str, Result]:
-        """Run what is asked for, or these methods of the class alone; tell how it ended."""
+        """Run the class or methods asked for, or only the methods `only` of the class; print how it ended."""
         asked = self.asked if only is None else f"{self.name}#{','.join(only)}"
         started = time.monotonic()
         folder = cache_folder() / "apache-tests-runs" / f"{re.split('[(,]', asked)[0]}-{judged.value}"
@@ -171,7 +171,7 @@ class _Runs:
 
 
 def _judge(run: _Runs, kept: Path, *, again: bool, ours_first: bool) -> int:
-    """Run one class, or some methods of it, with each controller; how many differences nobody has explained."""
+    """Run one class, or some methods of it, with each controller; returns the number of unexplained differences."""
     known = stored(kept).get(run.name, {})
     partly = bool(run.methods) and (not known or run.name in partly_run(kept))
     outcome = {judged: dict(results) for judged, results in known.items()} if run.methods else {}

@@ -1,4 +1,4 @@
-"""What the tests need beside Kafka itself: Apache's test classes, JUnit, and what builds the agent."""
+"""The jars that the tests need beside Kafka: Apache's test classes, JUnit, and a compiler for the agent."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ TEST_CLASSES = (
     "kafka-storage-api",
     "kafka-tools",
 )
-"""Modules of Kafka whose test classes are published (classifier `test`) and needed."""
+"""Modules of Kafka whose published test classes (classifier `test`) are needed."""
 OTHERS = (
     MavenModule("org.junit.platform", "junit-platform-console-standalone", "1.10.2"),
     MavenModule("org.mockito", "mockito-core", "5.10.0"),
     MavenModule("org.mockito", "mockito-junit-jupiter", "5.10.0"),
     MavenModule("org.hamcrest", "hamcrest", "2.2"),
     MavenModule("org.bouncycastle", "bcpkix-jdk18on", "1.75"),
-    # A Java without a compiler is all that may be presupposed.
+    # The Java on this machine may have no compiler.
     MavenModule("org.eclipse.jdt", "ecj", "3.33.0"),
 )
 
 
 def apache_test_jars() -> JarSet:
-    """The set of jars, as it is pinned."""
+    """The set of jars that is pinned."""
     kafka = tuple(MavenModule("org.apache.kafka", name, VERSION, "test") for name in TEST_CLASSES)
     return JarSet("apache-tests", "Apache's tests of Kafka", VERSION, kafka + OTHERS)
 

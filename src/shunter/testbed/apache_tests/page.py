@@ -31,7 +31,7 @@ Outcome = Mapping[JudgedController, Mapping[str, Result]]
 
 
 class Former(NamedTuple):
-    """Lines of a page that was written before: of classes by name, and of tests that differ by their class's last name."""
+    """Lines of the former page: by class name, and those of differing tests by the class's short name."""
 
     classes: Mapping[str, str]
     tests: Mapping[str, list[str]]
@@ -43,7 +43,7 @@ _OF_A_TEST = re.compile(r"\| `(?P<name>\w+)\.")
 
 
 def former(document: str) -> Former:
-    """Read a page, for classes whose results are kept on another machine: their lines stay as they are."""
+    """Read the former page. Classes whose results are kept on another machine keep their lines."""
     classes, _, tests = document.partition("## Differences")
     by_class: dict[str, list[str]] = {}
     for line in tests.splitlines():
@@ -54,13 +54,13 @@ def former(document: str) -> Former:
 
 
 def reasons(judged: JudgedController = JudgedController.SHUNTER) -> dict[str, str]:
-    """Why a test differs, by its name. What holds for moves by steps alone explains nothing all at once."""
+    """The reasons why tests differ, by name. Those about moves by steps do not count for the strategy all at once."""
     read: dict[str, dict[str, str]] = tomllib.loads(REASONS.read_text())
     return {**read["reasons"], **(read["by-steps"] if judged is JudgedController.SHUNTER else {})}
 
 
 def unexplained(outcome: Outcome) -> dict[str, Result]:
-    """Differences of one class that have no line of why."""
+    """Differences of one class that have no reason in `reasons.toml`."""
     return {
         f"{test} ({judged.value})": result
         for judged in _ours(outcome)
@@ -79,7 +79,7 @@ def page(
     partly: Collection[str] = frozenset(),
     before: Former = NOTHING,
 ) -> str:
-    """The page for the outcomes by class; it names what was chosen and has none, and what was run in part."""
+    """The page for the outcomes by class. It names chosen classes without an outcome, and classes that ran in part."""
     told: list[str] = []
     for name in sorted(outcomes.keys() | before.classes.keys()):
         if name not in outcomes:
@@ -128,7 +128,7 @@ def table(
 
 
 def with_table(document: str, lines: Iterable[str]) -> str:
-    """A document with the table between its two marks made anew."""
+    """The document with a new table between its two marks."""
     before, begins, rest = document.partition(BEGINS)
     _, ends, after = rest.partition(ENDS)
     if not ends:
@@ -137,7 +137,7 @@ def with_table(document: str, lines: Iterable[str]) -> str:
 
 
 def _differing(outcome: Outcome, judged: JudgedController) -> dict[str, Result]:
-    """Where Apache's side was not run, each test that failed differs."""
+    """Differences from Apache's controller. If its side was not run, each failed test counts as one."""
     results = outcome[judged]
     expected = dict.fromkeys(results, Result(CaseOutcome.PASSED))
     return differences(outcome.get(JudgedController.APACHE, expected), results)
@@ -154,7 +154,7 @@ def _cell(text: str) -> str:
 
 
 def store(folder: Path, name: str, outcome: Outcome, *, partly: bool = False) -> None:
-    """Keep a class' results, so that the page can be made from several runs; `partly`: of some of its tests."""
+    """Store a class's results, so that a page can be made from several runs; `partly`: only some of its tests ran."""
     folder.mkdir(parents=True, exist_ok=True)
     document = {
         judged.value: {test: [result.verdict.value, result.told] for test, result in results.items()}
@@ -169,7 +169,7 @@ def partly_run(folder: Path) -> frozenset[str]:
 
 
 def stored(folder: Path) -> dict[str, Outcome]:
-    """What `store` kept, by class; classes that were not run with Shunter's controller are left out."""
+    """Stored results by class; classes that were not run with Shunter's controller are left out."""
     outcomes: dict[str, Outcome] = {}
     for path in sorted(folder.glob("*.json")):
         document = json.loads(path.read_text())

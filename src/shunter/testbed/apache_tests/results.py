@@ -1,4 +1,4 @@
-"""What a run of test classes came to, read from JUnit's own reports."""
+"""The results of a run of test classes, read from JUnit's own reports."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class CaseOutcome(Enum):
     PASSED = "passed"
     FAILED = "failed"
     LEFT_OUT = "left out"
-    """KRaft's variants, and what the test's own assumptions exclude."""
+    """A KRaft variant, or a test that its own assumptions exclude."""
 
 
 class Result(NamedTuple):
-    """One test's end. `told` is the first line of what it failed with, `method` what JUnit selects it by, if known."""
+    """One test's end. `told` is the first line of its failure; `method` is its name for JUnit's selection, if known."""
 
     verdict: CaseOutcome
     told: str = ""
@@ -52,7 +52,7 @@ def read_reports(folder: Path) -> dict[str, Result]:
 
 
 def counted(name: str, result: Result) -> Result:
-    """How a test counts. A variant of KRaft is aborted as it begins, and what it closes at its end may not be there."""
+    """The result that counts. A KRaft variant is aborted at its start, and may then fail in its clean-up."""
     if _KRAFT in name and result.verdict is CaseOutcome.FAILED:
         return Result(CaseOutcome.LEFT_OUT, method=result.method)
     return result
@@ -66,7 +66,7 @@ def _name(case: ET.Element) -> str:
 
 
 def _named(short: str, method: str, variant: str) -> str:
-    # A class of `@ClusterTest` repeats the method's name before the variant: one method has many.
+    # In a class with `@ClusterTest` the variant begins with the method's name.
     variant = variant.strip().removeprefix(method).removeprefix("()").strip()
     return f"{short}.{method}" + (f" {variant}" if variant else "")
 
@@ -85,7 +85,7 @@ def _result(case: ET.Element) -> Result:
 
 
 def read_feed(console: Path) -> dict[str, Result]:
-    """Read what JUnit has told while it ran: for a class that was ended before its last test, which has no report."""
+    """Read what JUnit printed while it ran. A class that was ended before its last test has no report."""
     results: dict[str, Result] = {}
     lines = console.read_text(errors="replace").splitlines()
     for line, after in itertools.zip_longest(lines, lines[1:], fillvalue=""):
@@ -93,7 +93,7 @@ def read_feed(console: Path) -> dict[str, Result]:
         verdict = _ENDS.get(told["end"]) if told else None
         if told is None or verdict is None:
             continue
-        # Types are told without their packages: another one than String can't be selected by it.
+        # Types are printed without their packages, so a method with other types than String can't be selected.
         method = told["method"] + {"": "", "String": "(java.lang.String)"}.get(told["types"], "?")
         why = after.strip().partition(": ")[2] if verdict is CaseOutcome.FAILED else ""
         name = _named(told["name"], told["method"], told["variant"] or "")
@@ -105,13 +105,13 @@ _ENDS = {"SUCCESSFUL": CaseOutcome.PASSED, "FAILED": CaseOutcome.FAILED, "ABORTE
 
 
 def failed_methods(results: Iterable[Mapping[str, Result]]) -> list[str] | None:
-    """Methods that failed in any of these runs of a class, sorted; None where one failed that is not known by name."""
+    """Methods that failed in any of these runs of a class, sorted; None if the name of a failed method is not known."""
     failed = {result.method for run in results for result in run.values() if result.verdict is CaseOutcome.FAILED}
     return None if "" in failed else sorted(failed)
 
 
 def differences(apache: Mapping[str, Result], shunter: Mapping[str, Result]) -> dict[str, Result]:
-    """Tests that pass with Apache's controller and not with Shunter's, with how they ended there."""
+    """Tests that pass with Apache's controller and fail with Shunter's, with their results there."""
     return {
         name: shunter.get(name, Result(CaseOutcome.FAILED, "it did not run"))
         for name, result in sorted(apache.items())

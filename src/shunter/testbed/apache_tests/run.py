@@ -1,4 +1,4 @@
-"""One test class, in a Java of its own, with one of the two controllers."""
+"""One run of a test class, in a Java process of its own, with one of the two controllers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from shunter.testbed.apache_tests.results import CaseOutcome, Result, read_feed,
 from shunter.testbed.java import java_executable
 
 JAVA_OPTIONS = ("-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""A class starts dozens of short clusters: to start fast matters more than to run fast."""
+"""A class starts dozens of short-lived clusters, so a fast start matters more than fast code."""
 TIMEOUT_S = 2_400.0
 BETWEEN_METHODS = re.compile(r",(?![^(]*\))")
-"""A comma that does not stand between the types of one method's arguments."""
+"""A comma between two methods, not between the argument types of one."""
 LOGGING = """log4j.rootLogger=WARN, FILE
 log4j.appender.FILE=org.apache.log4j.FileAppender
 log4j.appender.FILE.File={log}
@@ -28,17 +28,17 @@ log4j.appender.FILE.layout.ConversionPattern=[%d] %p %m (%c)%n
 
 
 class JudgedController(Enum):
-    """Whose controller a run judges."""
+    """The controller that a run judges."""
 
     APACHE = "apache"
     SHUNTER = "shunter"
-    """As it comes: moves go by steps."""
+    """With the default settings: moves go by steps."""
     AT_ONCE = "shunter-all-at-once"
     """With `strategy=all-at-once`, as Apache's controller moves partitions."""
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment of the controller: it reads settings from there."""
+        """Environment variables with settings for the controller."""
         return {"SHUNTER_STRATEGY": "all-at-once"} if self is JudgedController.AT_ONCE else {}
 
 
@@ -51,7 +51,7 @@ def selection(name: str) -> list[str]:
 
 
 class Ran(NamedTuple):
-    """How the tests of a run ended. `whole`: it was not ended before its last test."""
+    """The results of a run. `whole`: the run was not ended before its last test."""
 
     results: dict[str, Result]
     whole: bool = True
@@ -63,9 +63,9 @@ def run_class(
     """Run a test class, or some methods of it (`CLASS#METHOD[,METHOD…]`), and read how its tests ended.
 
     Args:
-        name: Of class or methods; a method with arguments has their types in brackets.
+        name: The class or methods; a method with arguments has their types in brackets.
         folder: Gets reports, the brokers' log and the controllers' log of this run.
-        within_s: A class that takes longer is ended; what had ended before counts.
+        within_s: A class that takes longer is ended; tests that had ended before count.
 
     Returns:
         Results by test. A class that can't be run at all has one result, under the class' own name.

@@ -28,7 +28,7 @@ from shunter.wire.versions import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A control request that a broker took: when it was complete, on the monotonic clock, and how large it was."""
+    """A control request at a broker: when it was complete, on the monotonic clock, and its size in bytes."""
 
     at_s: float
     broker: BrokerId
@@ -47,7 +47,7 @@ class Tally:
     last_s: float = 0.0
 
     def note(self, heard: Heard) -> None:
-        """Count one."""
+        """Count a control request."""
         self.requests[heard.api_key] = self.requests.get(heard.api_key, 0) + 1
         self.bytes[heard.api_key] = self.bytes.get(heard.api_key, 0) + heard.size
         self.first_s = self.first_s or heard.at_s
@@ -56,7 +56,7 @@ class Tally:
 
 @dataclass(slots=True)
 class Ears:
-    """Who is told of what brokers hear. Metadata is handed on unread, for it is the bulk of all bytes."""
+    """Callbacks for accepted control requests. Metadata is passed on undecoded, because it is the bulk of all bytes."""
 
     metadata: Callable[[PretendedBroker, Heard, int, memoryview], None]
     leadership: Callable[[PretendedBroker, Heard, list[PartitionTold]], None]
@@ -64,10 +64,10 @@ class Ears:
 
 
 class PretendedBroker:
-    """Listens while it lives. Fences as a real broker does.
+    """One broker. It fences control requests as a real broker does.
 
-    An older controller epoch than the newest heard of by any is refused with error 11, a broker epoch below its own
-    with error 77; a greater one is taken (the premise of the KIP on the max broker epoch).
+    A controller epoch older than the newest that it has seen is refused with error 11, a broker epoch below its own
+    with error 77. A greater broker epoch is accepted (the premise of the KIP on the max broker epoch).
     """
 
     def __init__(self, broker_id: BrokerId, ears: Ears, tally: Tally) -> None:
@@ -76,7 +76,7 @@ class PretendedBroker:
         self.alive = False
         self.controller_epoch = 0
         self.epoch_heard = 0
-        """The BrokerEpoch of the newest control request, whether it was taken or refused."""
+        """The BrokerEpoch of the newest control request, accepted or refused."""
         self._ears = ears
         self._tally = tally
         self._server: asyncio.Server | None = None
@@ -85,11 +85,11 @@ class PretendedBroker:
 
     @property
     def registration(self) -> Broker:
-        """What it registers as."""
+        """The content of its registration."""
         return Broker(self.id, self.epoch, (Endpoint("PLAINTEXT", "PLAINTEXT", LOOPBACK, self._port),))
 
     async def listen(self) -> None:
-        """Open the port, the same one in every life if it is still free."""
+        """Open the port: the same one after a restart, if it is still free."""
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(lambda: _Talk(self), LOOPBACK, self._port)
@@ -98,7 +98,7 @@ class PretendedBroker:
         self._port = int(self._server.sockets[0].getsockname()[1])
 
     def cut(self) -> None:
-        """Die: stop listening and cut every connection."""
+        """Stop as if killed: close the port and cut every connection."""
         self.alive = False
         if self._server is not None:
             self._server.close()
@@ -115,7 +115,7 @@ class PretendedBroker:
         self._talks.discard(talk)
 
     def answer(self, frame: memoryview) -> bytes:
-        """Take one request and give the response, both as frames; the request without its size."""
+        """Handle one request (a frame without its size), and return the response frame."""
         head = read_request_head(frame)
         if head.api_key == API_VERSIONS:
             version = head.version if head.version <= SERVED[API_VERSIONS][1] else 0
@@ -156,7 +156,7 @@ class PretendedBroker:
 
 
 class _Talk(asyncio.BufferedProtocol):
-    """One connection: frames are received into a buffer of their own size, so that a large one is copied once."""
+    """One connection. Each frame is received into a buffer of its own size, so that a large one is copied only once."""
 
     def __init__(self, broker: PretendedBroker) -> None:
         self._broker = broker

@@ -1,4 +1,4 @@
-"""A connection to whoever is the controller, as a broker or a tool has it."""
+"""A connection to the present controller, as a broker or a tool has it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from shunter.wire.framing import read_response_head, request_frame_head, respons
 
 
 async def find_controller(client: ZooKeeperClient) -> Endpoint:
-    """Where the controller is reached.
+    """The controller's endpoint.
 
     Raises:
-        DriverError: there is none now; try again.
+        DriverError: there is no controller now; try again.
     """
     registered = await client.get(znodes.CONTROLLER)
     if registered is None:
@@ -30,7 +30,7 @@ async def find_controller(client: ZooKeeperClient) -> Endpoint:
 
 
 class ControllerLink:
-    """One request at a time; connects when it has to, and anew after an error."""
+    """Sends one request at a time. It connects at the first one, and again after an error."""
 
     def __init__(self, client: ZooKeeperClient, client_id: str) -> None:
         self._client = client
@@ -39,10 +39,10 @@ class ControllerLink:
         self._correlation_id = 0
 
     async def ask(self, api_key: int, version: int, body: bytes) -> memoryview:
-        """Send a request and give its response's body.
+        """Send a request and return its response's body.
 
         Raises:
-            OSError, EOFError, DriverError: the controller went, or is not there; the next call connects anew.
+            OSError, EOFError, DriverError: the controller is gone or absent; the next call connects again.
         """
         try:
             return await self._ask(api_key, version, body)

@@ -1,4 +1,4 @@
-"""What a process has used, as the kernel counts it (Linux)."""
+"""Processor time and memory of a process, by the kernel (Linux)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def forget_peak(pid: int) -> None:
-    """Let the peak of a process's resident memory begin anew, where that is allowed."""
+    """Reset the peak of a process's resident memory, if that is permitted."""
     try:
         Path(f"/proc/{pid}/clear_refs").write_text("5")
     except PermissionError:

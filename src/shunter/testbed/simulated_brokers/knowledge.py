@@ -1,7 +1,7 @@
-"""What brokers know of the cluster, held once however many of them know the same.
+"""The brokers' knowledge of the cluster, stored once for all brokers with the same knowledge.
 
-A state of a partition is a number in a catalogue, a broker's knowledge an array of such numbers. Brokers that heard the
-same updates in the same order share one array, and an update that comes to 200 brokers is read once.
+A partition's state is a number in a catalogue; a broker's knowledge is an array of such numbers. Brokers that got the
+same updates in the same order share one array, and an update to 200 brokers is decoded once.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Content: TypeAlias = tuple[int, int, int]
 UNKNOWN = -1
 _STEPS_KEPT = 256
 _HEAD_BYTES = 17
-"""Of a body: controller, its kind and both epochs, in which updates of the same content may differ."""
+"""Size of a body's head: controller, its kind and both epochs, in which updates with the same content may differ."""
 
 
 class KnownState(NamedTuple):
-    """What a broker knows of a partition."""
+    """A broker's knowledge of a partition."""
 
     leader: BrokerId
     leader_epoch: int
@@ -53,7 +53,7 @@ class Catalogue:
     places: dict[TopicPartition, int] = field(default_factory=dict)
     states: list[KnownState] = field(default_factory=list)
     unknown_partitions: int = 0
-    """States of partitions that are not in the catalogue: a controller told of topics that are not there."""
+    """How many states a controller sent of partitions that are not in the catalogue."""
     _numbers: dict[KnownState, int] = field(default_factory=dict)
     _bodies: dict[Content, bytes] = field(default_factory=dict)
     _updates: dict[Content, Update] = field(default_factory=dict)
@@ -73,18 +73,18 @@ class Catalogue:
         return found
 
     def nothing(self) -> Numbers:
-        """What a broker knows that has heard nothing."""
+        """The knowledge of a broker that has got no update."""
         return np.full(len(self.places), UNKNOWN, dtype=np.int32)
 
     def keep(self, version: int, body: memoryview) -> Content:
-        """Note an UpdateMetadata's body; kept once for each content, and read only when somebody asks for it."""
+        """Keep an UpdateMetadata's body, once for each content. `update` decodes it when it is needed."""
         content = (version, len(body), zlib.crc32(body[_HEAD_BYTES:]))
         if content not in self._updates and content not in self._bodies:
             self._bodies[content] = bytes(body)
         return content
 
     def update(self, content: Content) -> Update:
-        """What an UpdateMetadata says."""
+        """The decoded content of an UpdateMetadata."""
         found = self._updates.get(content)
         if found is None:
             version = content[0]
@@ -105,14 +105,14 @@ class Catalogue:
         return Update(np.array(positions, dtype=np.int32), np.array(states, dtype=np.int32), live)
 
     def after(self, known: Numbers, update: Update) -> Numbers:
-        """What a broker that knew `known` knows after an update; shared with all that do the same."""
+        """A broker's knowledge after an update, from `known`; all brokers with the same two share the result."""
         key = (id(known), id(update))
         found = self._after.get(key)
         if found is None:
             result = known.copy()
             result[update.positions] = update.states
             result.setflags(write=False)
-            # The key's ids stay theirs as long as both are held here.
+            # Both objects are held here, so their ids stay valid.
             found = self._after[key] = (known, update, result)
             if len(self._after) > _STEPS_KEPT:
                 self._after.popitem(last=False)
@@ -121,7 +121,7 @@ class Catalogue:
         return found[2]
 
     def forget_steps(self) -> None:
-        """Drop what brokers might share, and read updates: what each of them knows stays with it."""
+        """Drop cached results and decoded updates. Each broker keeps its own knowledge."""
         self._after.clear()
         self._updates.clear()
 

@@ -1,8 +1,8 @@
 """The leaders' side of ISR changes.
 
-A follower has caught up once it and its leader have heard of the leader's epoch; then the leader asks the controller,
-with AlterPartition, to take it into the ISR. As in a real broker, each leader has one such request on its way, and what
-comes up meanwhile waits and goes out together.
+A follower has caught up once it and its leader have got the same leader epoch. Then the leader asks the controller,
+with AlterPartition, to take the follower into the ISR. As in a real broker, each leader has one such request in
+flight, and later proposals wait and are sent together.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ ENLIGHTENED_BY_OTHERS = frozenset(
         ErrorCode.NEW_LEADER_ELECTED,
     )
 )
-"""Errors after which a leader asks no more until a LeaderAndIsr tells it what is wrong (Apache 3.9, `Partition`)."""
+"""Errors after which a leader does not ask again until a new LeaderAndIsr arrives (Apache 3.9, `Partition`)."""
 
 
 @dataclass(slots=True)
 class Led:
-    """A partition as its leader has it, and who has caught up with which epoch of it."""
+    """A partition as its leader knows it, and the leader epoch with which each follower has caught up."""
 
     leader: BrokerId = -1
     leader_epoch: int = -1
@@ -60,9 +60,9 @@ class Leaders:
     """All leaders of all simulated brokers.
 
     Args:
-        client: finds the controller.
-        topic_ids: by topic.
-        find: gives a broker by its id.
+        client: reads ZooKeeper, to find the controller.
+        topic_ids: ids by topic name.
+        find: returns a broker by its id.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Leaders:
         find: Callable[[BrokerId], PretendedBroker | None],
     ) -> None:
         self.catch_up = True
-        """Whether followers catch up at all; set back to True, `take_up` asks for those that waited."""
+        """Whether followers catch up. After it is set back to True, `take_up` asks for those that waited."""
         self.errors: dict[int, int] = {}
         self._client = client
         self._topic_ids = topic_ids
@@ -84,12 +84,12 @@ class Leaders:
         self._wakes: dict[BrokerId, asyncio.Event] = {}
 
     def hear(self, broker: PretendedBroker, told: Iterable[PartitionTold]) -> None:
-        """A broker took a LeaderAndIsr."""
+        """Take the content of a LeaderAndIsr that a broker has accepted."""
         for tp, leader, leader_epoch, isr, partition_epoch, replicas in told:
             led = self._led.get(tp)
             if led is None:
                 if len(isr) == len(replicas):
-                    continue  # Nobody is missing, and whoever is later will be told of by another request.
+                    continue  # All replicas are in sync. If one leaves the ISR, another request follows.
                 led = self._led[tp] = Led()
             if leader == broker.id:
                 if leader_epoch < led.leader_epoch:
@@ -102,14 +102,14 @@ class Leaders:
             self._maybe_ask(tp, led)
 
     def forget(self, broker: BrokerId) -> None:
-        """A broker died: it has caught up with nothing when it comes back."""
+        """Forget the progress of a broker that died: after its return it has to catch up again."""
         for led in self._led.values():
             led.caught_up.pop(broker, None)
         for tp in self._waiting.pop(broker, {}):
             self._led[tp].asked = False
 
     def take_up(self) -> None:
-        """Ask for all who caught up while nobody was to."""
+        """Ask for all followers that caught up while `catch_up` was False."""
         for tp, led in self._led.items():
             self._maybe_ask(tp, led)
 

@@ -1,4 +1,4 @@
-"""What a controller is put through, and what it took: one phase after another over the same simulated brokers."""
+"""Phases of a measurement of a controller, one after another over the same simulated brokers, and their figures."""
 
 from __future__ import annotations
 
@@ -29,17 +29,18 @@ _LAG_METRIC = "shunter_event_loop_lag_worst_seconds"
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One phase. Seconds are of wall time from its beginning; `cpu_s` is of the controller until traffic had ended.
+    """The figures of one phase. Seconds are wall time from its beginning; `cpu_s` is the controller's processor time.
 
     Attributes:
-        complete: what was waited for came about within the bound.
-        everyone_s: until the last broker had heard it.
-        leaders_s: until the last new leader had heard that it leads; 0 where that was not asked.
-        answered_s: until a cancel was answered; 0 where there was none.
+        complete: whether the expected requests arrived within the bound.
+        everyone_s: until the last broker had got the expected metadata.
+        leaders_s: until the last new leader had got its LeaderAndIsr; 0 if the phase does not wait for that.
+        answered_s: until a cancel was answered; 0 if there was none.
         ends_s: until the last control request.
+        cpu_s: until traffic had ended.
         refusals: control requests refused, by error code.
         load: the machine's load average at the end.
-        lag_s: the longest that the controller's event loop kept others waiting; 0 where it was not asked.
+        lag_s: the longest delay of a callback in the controller's event loop; 0 if it was not asked for.
     """
 
     phase: str
@@ -66,7 +67,7 @@ class Figures:
 
 @dataclass(slots=True)
 class _Mark:
-    """Where the counters stood when a phase began."""
+    """The counters at the beginning of a phase."""
 
     at_s: float
     cpu_s: float
@@ -79,11 +80,11 @@ class Phases:
     """Runs phases against the controller process `pid`.
 
     Args:
-        yard: started.
-        pid: of the controller's process.
+        yard: a yard that is started.
+        pid: id of the controller's process.
         bound_s: how long a phase may take.
-        seed: of what is moved where.
-        metrics_port: of a Shunter controller on this host, to ask how long its event loop kept others waiting.
+        seed: for the choice of moves.
+        metrics_port: metrics port of a Shunter controller on this host, for the lag of its event loop.
     """
 
     def __init__(
@@ -98,13 +99,13 @@ class Phases:
     # ---- phases
 
     async def start_up(self) -> Figures:
-        """The controller was just started: wait until every broker has all metadata."""
+        """Wait, after the controller's start, until every broker has all metadata."""
         mark = self._begin()
         self._expect(self._everything(), _led)
         return await self._finish("start-up", mark)
 
     async def failover(self) -> Figures:
-        """Depose the controller, which wins again: until every broker has all metadata of its next election."""
+        """Depose the controller, which is elected again; wait until every broker has all metadata of its new term."""
         mark = self._begin()
         for broker in self.yard.living():
             self.yard.known[broker] = self.yard.catalogue.nothing()
@@ -113,7 +114,7 @@ class Phases:
         return await self._finish("failover", mark)
 
     async def kill(self, name: str = "kill") -> Figures:
-        """Let a broker die: until the new leaders, and then everybody, have heard who leads in its place."""
+        """Kill a broker; wait until the new leaders and all other live brokers have got the new leadership."""
         mark = self._begin()
         victim, led = await self._next_victim()
         self._expect_new_leaders(led, victim)
@@ -122,7 +123,7 @@ class Phases:
         return await self._finish(name, mark)
 
     async def revive(self) -> Figures:
-        """Let the dead come back: until everybody has heard that they are in sync again, where nothing is moved."""
+        """Revive the dead brokers; wait until all know that these are in sync again, in partitions that do not move."""
         mark = self._begin()
         dead = sorted(set(self.yard.ids).difference(self.yard.living()))
         look = await self.yard.look()
@@ -141,7 +142,7 @@ class Phases:
         return await self._finish("revive", mark)
 
     async def reassign(self, count: int) -> Figures:
-        """Move the last replica of `count` partitions: until everybody has heard of the new replica sets alone."""
+        """Move the last replica of `count` partitions; wait until all brokers have got the final replica sets."""
         mark = self._begin()
         targets = await self._targets(count)
         self._expect_targets(targets)
@@ -150,7 +151,7 @@ class Phases:
         return await self._finish(f"reassign {count}", mark, codes=_with(codes, error))
 
     async def cancel(self, count: int, after_s: float = 0.1) -> Figures:
-        """Move `count` partitions, with followers that never catch up, and cancel all of it `after_s` later."""
+        """Move `count` partitions, with followers that never catch up, and cancel all moves `after_s` later."""
         mark = self._begin()
         targets = await self._targets(count)
         self._catch_up(now=False)
@@ -166,7 +167,7 @@ class Phases:
         return figures
 
     async def begin_moves(self, count: int) -> dict[TopicPartition, Replicas]:
-        """Get `count` moves under way, with followers that never catch up; gives the replicas as they were."""
+        """Begin `count` moves, with followers that never catch up; returns the original replicas."""
         targets = await self._targets(count)
         before = (await self.yard.look()).truth.tolist()
         self._catch_up(now=False)
@@ -177,7 +178,7 @@ class Phases:
         return {tp: self.yard.catalogue.states[before[places[tp]]].replicas for tp in targets}
 
     async def cancel_under_way(self, originals: Mapping[TopicPartition, Replicas]) -> Figures:
-        """Cancel what `begin_moves` began: until it is answered, and until the last broker has heard it."""
+        """Cancel the moves of `begin_moves`; wait for the answer, and until all brokers have got the originals."""
         mark = self._begin()
         self._expect_targets(originals)
         mark.at_s = time.monotonic()
@@ -189,7 +190,7 @@ class Phases:
         return figures
 
     async def kill_amid(self, count: int, after_s: float = 0.3) -> Figures:
-        """Let a broker die `after_s` after `count` moves were submitted; of the new leaders' news alone."""
+        """Kill a broker `after_s` after `count` moves were submitted; measures only the news about new leaders."""
         mark = self._begin()
         targets = await self._targets(count)
         victim, led = await self._next_victim()
@@ -203,7 +204,7 @@ class Phases:
         await submitted
         return figures
 
-    # ---- what is waited for
+    # ---- expectations
 
     def _everything(self) -> NDArray[np.bool_]:
         return np.ones(len(self.yard.catalogue.places), dtype=np.bool_)
@@ -228,7 +229,7 @@ class Phases:
         self._expect(wanted, lambda place, state: sets.get(place) == frozenset(state.replicas))
 
     async def _next_victim(self) -> tuple[BrokerId, set[int]]:
-        """The living broker that leads most, with the partitions that it leads and somebody else can."""
+        """The live broker that leads most, with the positions of the partitions that another replica can lead."""
         states = self.yard.catalogue.states
         led: dict[BrokerId, set[int]] = {broker: set() for broker in self.yard.living()}
         for place, number in enumerate((await self.yard.look()).truth.tolist()):
@@ -308,14 +309,14 @@ class Phases:
         )
 
     def _lag_s(self) -> float:
-        """The longest lag of the controller's event loop since this was asked last."""
+        """The longest lag of the controller's event loop since the last call."""
         if self._metrics_port is None:
             return 0.0
         try:
             with urllib.request.urlopen(f"http://{LOOPBACK}:{self._metrics_port}/metrics", timeout=30) as page:
                 told = page.read().decode()
         except OSError:
-            return 0.0  # It has not begun to serve them yet.
+            return 0.0  # The controller does not serve metrics yet.
         found = re.search(rf"^{_LAG_METRIC} (\S+)$", told, re.MULTILINE)
         assert found is not None, f"no {_LAG_METRIC} in the metrics"
         return float(found[1])
@@ -333,5 +334,5 @@ def _led(place: int, state: KnownState) -> bool:
 
 
 def _with(codes: Mapping[int, int], error: int) -> Mapping[int, int]:
-    """Partitions by error; an error of the whole request under its own code, as one."""
+    """Partitions by error; an error of the whole request counts as one partition with its code."""
     return {**codes, error: codes.get(error, 0) + 1} if error else codes

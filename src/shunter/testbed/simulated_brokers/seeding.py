@@ -1,4 +1,4 @@
-"""Topics as a cluster in ZooKeeper mode has them, written without any controller."""
+"""Topics of a cluster in ZooKeeper mode, written into ZooKeeper without a controller."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ID_BASE = 0x5348554E544552 << 64
 
 
 def spread_replicas(number: int, brokers: tuple[BrokerId, ...], replication_factor: int) -> Replicas:
-    """Place a partition by its number in the cluster: leaders in turn, followers by a shift that changes."""
+    """Place a partition by its number in the cluster: leaders round-robin, followers at a changing distance."""
     count = len(brokers)
     shifts = [0, *(1 + (number // count + follower) % (count - 1) for follower in range(replication_factor - 1))]
     return tuple(brokers[(number + shift) % count] for shift in shifts)
@@ -36,7 +36,7 @@ async def seed_topics(
     partitions_each: int,
     replication_factor: int = 3,
 ) -> int:
-    """Write topics with all replicas in sync, as controller epoch 1 left them; gives the number of partitions."""
+    """Write topics with all replicas in sync, as by a controller of epoch 1; returns the number of partitions."""
     if await client.exists(znodes.CONTROLLER_EPOCH) is None:
         await client.create_if_absent(znodes.CONTROLLER_EPOCH, encode_controller_epoch(1))
     waiting: list[Operation] = []
@@ -59,7 +59,7 @@ async def seed_topics(
 async def seeded_yard(
     zookeeper_connect: str, brokers: tuple[BrokerId, ...], *, topics: int, partitions_each: int
 ) -> AsyncIterator[SimulatedYard]:
-    """Simulated brokers that are up, over topics of three replicas; at the end they and their sessions are gone."""
+    """Simulated brokers that are up, with topics of three replicas; at the end brokers and session are closed."""
     client = ZooKeeperClient(zookeeper_connect)
     await client.start()
     await seed_topics(client, brokers, topics=topics, partitions_each=partitions_each)

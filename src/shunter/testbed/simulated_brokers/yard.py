@@ -1,4 +1,4 @@
-"""All simulated brokers of a cluster, their registrations, and what they know beside what is true."""
+"""All simulated brokers of a cluster, their registrations, and a comparison of their knowledge with the truth."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from shunter.testbed.simulated_brokers.messages import (
 SESSION_TIMEOUT_MS = 30_000
 LOOK_SECONDS = 0.02
 READ_AFTER_SECONDS = 0.4
-"""How long nobody has to have heard anything before what was heard is read."""
+"""Metadata is decoded when no broker has got a request for this time."""
 REASSIGNMENT_TIMEOUT_MS = 600_000
 
 
 class Expectation:
-    """What a phase waits for: that brokers hear certain states of certain partitions.
+    """The condition that a phase waits for: brokers get certain states of certain partitions.
 
     Args:
-        brokers: that have to.
-        wanted: positions of the partitions.
-        accept: whether a state of a partition (by position) is what is waited for.
+        brokers: the brokers that have to get them.
+        wanted: a mask over the positions of partitions.
+        accept: whether a state of a partition (by position) is an expected one.
     """
 
     def __init__(
@@ -54,21 +54,21 @@ class Expectation:
 
     @property
     def met(self) -> bool:
-        """Whether every broker has heard everything."""
+        """Whether every broker has got all expected states."""
         return not self._open
 
     @property
     def missing(self) -> int:
-        """How many (broker, partition) are open."""
+        """How many (broker, partition) pairs are missing."""
         return sum(int(wanted.sum()) for wanted in self._open.values())
 
     @property
     def last_s(self) -> float:
-        """When the last broker had heard everything, on the monotonic clock."""
+        """When the last broker had got everything, on the monotonic clock."""
         return max(self.done_at.values(), default=0.0)
 
     def hear(self, heard: Heard, update: Update, states: list[KnownState]) -> None:
-        """A broker took an update."""
+        """Note an update that a broker accepted."""
         wanted = self._open.get(heard.broker)
         if wanted is None:
             return
@@ -85,13 +85,13 @@ class Expectation:
                 for place, number in zip(update.positions.tolist(), update.states.tolist(), strict=True)
                 if self._accept(place, states[number])
             ]
-            # The update is held so that its id stays its own.
+            # The update is held here, so its id stays valid.
             found = self._satisfied[id(update)] = (update, np.array(accepted, dtype=np.int32))
         return found[1]
 
 
 class Difference(NamedTuple):
-    """A partition of which a broker knows something else than what is true."""
+    """A partition for which a broker's knowledge differs from the truth."""
 
     broker: BrokerId
     tp: TopicPartition
@@ -100,7 +100,7 @@ class Difference(NamedTuple):
 
 
 class ClusterLook(NamedTuple):
-    """The cluster as ZooKeeper has it: what brokers should know, and the positions of partitions that are moved."""
+    """The cluster by ZooKeeper: the knowledge that brokers should have, and the positions of partitions that move."""
 
     truth: Numbers
     moving: frozenset[int]
@@ -120,7 +120,7 @@ class SimulatedYard:
         self.hosted: dict[BrokerId, set[TopicPartition]] = {broker: set() for broker in self.ids}
         self.expectation: Expectation | None = None
         self.leaders_wanted: set[TopicPartition] = set()
-        """Partitions of which a new leader has not heard yet that it leads."""
+        """Partitions whose new leader has not got its LeaderAndIsr yet."""
         self.leaders_told_s = 0.0
         self.dead: frozenset[BrokerId] = frozenset()
         ears = Ears(self._hear_metadata, self._hear_leadership, self._hear_stopped)
@@ -152,7 +152,7 @@ class SimulatedYard:
         await self.client.close()
 
     async def revive(self, broker_id: BrokerId) -> None:
-        """Let a broker listen and register, with a new epoch; it knows nothing."""
+        """Let a broker listen and register, with a new epoch and no knowledge."""
         broker = self.brokers[broker_id]
         await broker.listen()
         path = f"{znodes.BROKER_IDS}/{broker_id}"
@@ -163,18 +163,18 @@ class SimulatedYard:
         broker.epoch, broker.controller_epoch, broker.alive = committed.zxid, 0, True
 
     async def kill(self, broker_id: BrokerId) -> None:
-        """Let a broker die: its connections are cut, its registration goes at once."""
+        """Kill a broker: cut its connections and remove its registration at once."""
         self.brokers[broker_id].cut()
         if self.leaders is not None:
             self.leaders.forget(broker_id)
         await self.client.multi((Remove(f"{znodes.BROKER_IDS}/{broker_id}"),))
 
     def living(self) -> tuple[BrokerId, ...]:
-        """Brokers that live, ascending."""
+        """Live brokers, in the order of `ids`."""
         return tuple(broker.id for broker in self.brokers.values() if broker.alive)
 
     async def depose(self) -> float:
-        """Delete `/controller`; gives the moment, on the monotonic clock."""
+        """Delete `/controller`; returns the moment, on the monotonic clock."""
         at_s = time.monotonic()
         try:
             await self.client.multi((Remove(znodes.CONTROLLER),))
@@ -183,7 +183,7 @@ class SimulatedYard:
         return at_s
 
     async def submit(self, targets: dict[TopicPartition, Replicas | None]) -> tuple[int, dict[int, int]]:
-        """Ask the controller to move (None: to cancel moving) partitions: (error, partitions by error)."""
+        """Ask the controller to move partitions (None: to cancel their moves); returns (error, partitions by error)."""
         link = ControllerLink(self.client, "tool")
         try:
             body = alter_reassignments_body(targets, REASSIGNMENT_TIMEOUT_MS)
@@ -191,7 +191,7 @@ class SimulatedYard:
         finally:
             link.close()
 
-    # ---- hearing
+    # ---- accepted control requests
 
     def _hear_metadata(self, broker: PretendedBroker, heard: Heard, version: int, body: memoryview) -> None:
         del broker
@@ -212,7 +212,7 @@ class SimulatedYard:
         self.hosted[broker.id].difference_update(tp for tp, delete in stopped if delete)
 
     def read_metadata(self) -> None:
-        """Read what brokers have heard. Done apart from hearing it: times are those of hearing."""
+        """Decode the metadata that brokers have got. That is done later, but the times are those of arrival."""
         pending, self._pending = self._pending, []
         for heard, content in pending:
             update = self.catalogue.update(content)
@@ -222,7 +222,7 @@ class SimulatedYard:
                 self.expectation.hear(heard, update, self.catalogue.states)
 
     async def quiet(self, settle_s: float, bound_s: float) -> bool:
-        """Wait until nobody has heard anything for a while; whether that was so within the bound."""
+        """Wait until no broker has got a request for `settle_s`; returns whether that was so within the bound."""
         began = time.monotonic()
         while time.monotonic() - max(began, self.tally.last_s) < settle_s:
             if time.monotonic() - began > bound_s:
@@ -232,10 +232,10 @@ class SimulatedYard:
         return True
 
     async def until_met(self, bound_s: float) -> bool:
-        """Wait until the expectation is met and the new leaders know; whether that was so within the bound."""
+        """Wait until the expectation is met and the new leaders know; returns whether that was so within the bound."""
         began = time.monotonic()
         while time.monotonic() - began < bound_s:
-            # Reading holds the loop, and with it the leaders: not while anything is going on.
+            # Decoding blocks the event loop, and with it the leaders, so it waits until there is no traffic.
             if time.monotonic() - self.tally.last_s > READ_AFTER_SECONDS:
                 self.read_metadata()
             if not self.leaders_wanted and (self.expectation is None or self.expectation.met):
@@ -247,7 +247,7 @@ class SimulatedYard:
     # ---- truth
 
     async def look(self) -> ClusterLook:
-        """What ZooKeeper says now."""
+        """Read the cluster's present state from ZooKeeper."""
         found = await self.reader.cluster()
         states: dict[TopicPartition, KnownState] = {}
         moving: set[int] = set()
@@ -264,7 +264,7 @@ class SimulatedYard:
         return ClusterLook(self.catalogue.truth(states), frozenset(moving))
 
     async def differences(self, limit: int = 10) -> list[Difference]:
-        """Partitions of which living brokers know something else than ZooKeeper; at most `limit`."""
+        """Partitions for which a live broker's knowledge differs from ZooKeeper; at most `limit`."""
         self.read_metadata()
         truth = (await self.look()).truth
         names = list(self.catalogue.places)

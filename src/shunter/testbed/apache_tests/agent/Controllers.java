@@ -36,10 +36,10 @@ public final class Controllers {
     private static final int BROKER_ID = 9_999;
     private static final java.util.Map<String, Process> RUNNING = new HashMap<>();
     private static final java.util.Map<String, Integer> PORTS = new HashMap<>();
-    /** Classes that ask their one broker for what brokers do. That it is Apache's controller too means nothing to them. */
+    /** Classes that send broker requests to their only broker. They do not need it to be the controller. */
     private static final Set<String> ASK_THE_BROKER = Set.of(
         "AlterReplicaLogDirsRequestTest", "DescribeLogDirsRequestTest", "StopReplicaRequestTest");
-    /** Settings of brokers by which Apache's controller decides, and the names of ours. */
+    /** Settings of brokers by which Apache's controller decides, and the names of Shunter's settings. */
     private static final java.util.Map<String, String> SETTINGS = java.util.Map.of(
         "num.partitions", "default_partitions",
         "default.replication.factor", "default_replication_factor",
@@ -57,7 +57,7 @@ public final class Controllers {
 
     private Controllers() {}
 
-    /** Abort a KRaft variant: there is no controller of ours to be judged. */
+    /** Abort a KRaft variant: Shunter has no controller for KRaft. */
     public static void abortKRaft() {
         throw new TestAbortedException("KRaft: there is no ZooKeeper-mode controller");
     }
@@ -68,7 +68,7 @@ public final class Controllers {
             Object config = server.getClass().getMethod("config").invoke(server);
             String connect = (String) config.getClass().getMethod("zkConnect").invoke(config);
             if (connect == null || RUNNING.containsKey(connect) || !answers(connect)) {
-                return; // Where no ZooKeeper is, the broker itself has to say so.
+                return; // Without a ZooKeeper the broker itself reports the error.
             }
             java.util.Map<?, ?> properties = (java.util.Map<?, ?>) config.getClass().getMethod("originals").invoke(config);
             RUNNING.put(connect, start(connect, properties));
@@ -86,7 +86,7 @@ public final class Controllers {
                 if (connect.contains(":" + port)) {
                     PORTS.remove(connect);
                     Process controller = RUNNING.remove(connect);
-                    // Told to stop, it would give the seat back: brokers that still run would vote without a ZooKeeper.
+                    // On SIGTERM it would resign, and brokers that still run would try to elect a controller.
                     controller.destroyForcibly().waitFor();
                 }
             }
@@ -95,7 +95,7 @@ public final class Controllers {
         }
     }
 
-    /** What a test takes for the socket server of the active controller: it tells the port of ours. */
+    /** A stand-in for the socket server of the active controller. It returns the port of Shunter's controller. */
     public static synchronized Object socketServer(Object test) {
         if (PORTS.isEmpty()) {
             return null;
@@ -109,10 +109,8 @@ public final class Controllers {
     }
 
     /**
-     * The broker of the test's own process that stands for the controller: the one with the lowest id. Null: none is there.
-     *
-     * <p>Tests place replicas on this broker because they never stop it. They don't need it to decide.
-     */
+     * The broker of the test's own process that stands for the controller: the one with the lowest id; null if there
+     is none. * * <p>Tests place replicas on this broker because they never stop it. They don't need it to decide. */
     public static Integer stableBroker(Object client) {
         Iterator<Object> ids = ((KafkaZkClient) client).getSortedBrokerList().iterator();
         while (ids.hasNext()) {
@@ -124,7 +122,7 @@ public final class Controllers {
         return null;
     }
 
-    /** Wait until each of some brokers knows exactly these brokers as alive, beside our node. */
+    /** Wait until each of some brokers knows exactly these brokers as alive, beside Shunter's node. */
     public static boolean awaitMetadata(Object brokers, long timeoutMs) {
         List<KafkaBroker> asked = new ArrayList<>();
         Set<Integer> expected = new HashSet<>();
@@ -202,9 +200,9 @@ public final class Controllers {
             }
         }
         for (java.util.Map.Entry<String, String> setting : SETTINGS.entrySet()) {
-            Object value = properties.get(setting.getKey());
-            // The test framework's own default is the newest of all versions, KRaft's: then Shunter asks the brokers.
-            if (value != null && !value.toString().startsWith("4.")) {
+            Object value = properties.get(setting.getKey()); // The test framework's default is the newest version of
+            all, which is KRaft's. Without the setting Shunter asks the brokers. if (value != null &&
+            !value.toString().startsWith("4.")) {
                 command.addAll(List.of("--set", setting.getValue() + "=" + value));
             }
         }

@@ -9,12 +9,10 @@ import net.bytebuddy.asm.Advice;
 import net.bytebuddy.implementation.bytecode.assign.Assigner;
 
 /**
- * Puts Shunter's controller beside the brokers that Apache's own integration tests start.
- *
- * <p>Before the first broker of a test starts, {@link Controllers} starts `shunter controller` on the test's ZooKeeper and
- * waits until it has `/controller`: the brokers then stay standbys. With the test's ZooKeeper the controller ends.
- * KRaft's variants of a test are aborted, whatever the controller: they have none of ours.
- */
+ * Puts Shunter's controller beside the brokers that Apache's own integration tests start. * * <p>Before the first
+ broker of a test starts, {@link Controllers} starts `shunter controller` on the test's ZooKeeper and * waits until it
+ has `/controller`, so that no broker becomes the controller. The controller ends together with the test's *
+ ZooKeeper. KRaft variants of a test are aborted with either controller, because Shunter has none for KRaft. */
 public final class ShunterAgent {
     private ShunterAgent() {}
 
@@ -72,7 +70,7 @@ public final class ShunterAgent {
         }
     }
 
-    /** A test asks for the server of the active controller, to send it requests: that is ours. */
+    /** A test asks for the server of the active controller, to send it requests. It gets Shunter's. */
     public static final class ControllerAsked {
         private ControllerAsked() {}
 
@@ -110,7 +108,7 @@ public final class ShunterAgent {
         }
     }
 
-    /** A test waits until its brokers know each other, and nobody else: they know our node too. */
+    /** A test waits until its brokers know each other and no other node. They know Shunter's node, too. */
     public static final class MetadataAwaited {
         private MetadataAwaited() {}
 
@@ -120,7 +118,7 @@ public final class ShunterAgent {
         }
     }
 
-    /** A test asks the active controller's memory for topic ids: ZooKeeper has them too. */
+    /** A test reads topic ids from the active controller's memory. It gets those of ZooKeeper. */
     public static final class TopicIdsAsked {
         private TopicIdsAsked() {}
 
@@ -139,7 +137,7 @@ public final class ShunterAgent {
         }
     }
 
-    /** Likewise for the names of topics by their ids. */
+    /** A test reads topic names by id from the active controller's memory. It gets those of ZooKeeper. */
     public static final class TopicNamesAsked {
         private TopicNamesAsked() {}
 
