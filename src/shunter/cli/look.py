@@ -299,7 +299,7 @@ async def _open_moves(place: JournalPlace, wanted: Wanted) -> int:
 @session_options
 @output_options
 def list_command(target: Target, *, output: str) -> None:
-    """List all moves of the cluster, pending ones too, under any controller and whoever began them.
+    """List all moves of the cluster, pending ones too, under any controller and from any tool.
 
     With --json it prints one object, a plan that `shunter execute` takes.
 

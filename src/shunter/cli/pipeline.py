@@ -138,7 +138,7 @@ def model(ctx: click.Context, source: str, clusters: tuple[str, ...], json: bool
 @click.option(
     "--keep-days",
     type=click.IntRange(min=1),
-    help="Delete raw rows older than this many days once they are rolled up, and all but their days' last snapshots.",
+    help="Delete rolled-up raw rows older than this many days, and older snapshots except the last of each day.",
 )
 @click.option(
     "--new-days",

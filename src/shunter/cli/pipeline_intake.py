@@ -25,7 +25,7 @@ KINDS = ("parquet", "json", "csv", "prometheus", "log-dirs", "cruise-control", "
 @click.option("--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="Brokers to ask first.")
 @click.option("--command-config", type=click.Path(path_type=Path), help="Properties file, as Apache's tools take it.")
 @click.option("--every", type=Duration(), help="How long from one snapshot to the next. Without it: one snapshot.")
-@click.option("--count", type=click.IntRange(min=1), help="End after so many snapshots.")
+@click.option("--count", type=click.IntRange(min=1), help="End after this many snapshots.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
