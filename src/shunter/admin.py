@@ -1,7 +1,7 @@
 """KIP-455's Admin client in Python, for programs: futures per partition, three ways to list, like Java's `Admin`.
 
 It uses a connected client of kafka-python, and works with any controller. Options that only Shunter's controller
-understands (a strategy, a kind of cancel) are refused under another controller, which would do a plain cancel: a revert.
+understands (a strategy, a kind of cancel) are refused under another controller, which would revert by a plain cancel.
 
     admin = ReassignmentAdmin(KafkaAdminClient(bootstrap_servers="kafka1:9092"))
     result = admin.alter_partition_reassignments({TopicPartition("orders", 0): NewPartitionReassignment((4, 5, 6))})

@@ -91,7 +91,7 @@ def controller(
     reads the settings file again.
 
     \b
-    Exit status: 0 it was stopped; 1 ZooKeeper or a listener can't be used; 2 a setting can't be used; 70 a bug in Shunter.
+    Exit status: 0 it was stopped; 1 ZooKeeper or a listener can't be used; 2 a setting can't be used; 70 a bug.
     With --check: 0 nothing keeps it from leading; 1 something does, or ZooKeeper can't be reached.
     With --observe: 0 the documents explain every difference; 1 one is not explained, or ZooKeeper can't be reached.
 

@@ -1,7 +1,7 @@
 """Server-sent events: each is rendered once, kept in one ring, and sent to every open page as the same bytes.
 
-A page has a position in the ring and no queue of its own, so a slow page costs nothing. A page that falls behind the ring,
-or whose last event is from an earlier run of the service, gets `reset` and reads everything again.
+A page has a position in the ring and no queue of its own, so a slow page costs nothing. A page that falls behind the
+ring, or whose last event is from an earlier run of the service, gets `reset` and reads everything again.
 """
 
 from __future__ import annotations

@@ -54,8 +54,8 @@ def check_options(options: WebOptions) -> None:
     """
     if options.tokens is None and not is_local(options.host):
         raise SettingsError(
-            f"--listen {options.host}: other machines could read everything without a token; give --tokens FILE, or listen"
-            " on 127.0.0.1"
+            f"--listen {options.host}: other machines could read everything without a token; give --tokens FILE, or"
+            " listen on 127.0.0.1"
         )
     if (options.certificate is None) != (options.key is None):
         raise SettingsError("--certificate and --key belong together: give both or none")
