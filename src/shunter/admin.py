@@ -1,7 +1,7 @@
-"""KIP-455's Admin client in Python, for programs: futures per partition, three ways to list, as Java's `Admin` has them.
+"""KIP-455's Admin client in Python, for programs: futures per partition, three ways to list, like Java's `Admin`.
 
-It stands on a connected client of kafka-python, whatever controls the cluster. What Shunter's controller understands
-besides (a strategy, a kind of cancel) is refused under any other, which would take it for a plain cancel, and revert.
+It uses a connected client of kafka-python, and works with any controller. Options that only Shunter's controller
+understands (a strategy, a kind of cancel) are refused under another controller, which would revert by a plain cancel.
 
     admin = ReassignmentAdmin(KafkaAdminClient(bootstrap_servers="kafka1:9092"))
     result = admin.alter_partition_reassignments({TopicPartition("orders", 0): NewPartitionReassignment((4, 5, 6))})
@@ -38,39 +38,39 @@ _Answer = TypeVar("_Answer")
 
 
 class NewPartitionReassignment(NamedTuple):
-    """A new partition reassignment: the brokers where the partition shall be, in order."""
+    """A new partition reassignment: the partition's target brokers, in order."""
 
     target_brokers: Replicas
 
 
 class AlterPartitionReassignmentsOptions(reassignments.AlterOptions):
-    """How a request 45 is meant."""
+    """Options of an AlterPartitionReassignments request (API key 45)."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ListPartitionReassignmentsOptions:
-    """How a request 46 is meant."""
+    """Options of a ListPartitionReassignments request (API key 46)."""
 
     timeout_ms: int = 60_000
 
 
 @dataclass(frozen=True, slots=True)
 class AlterPartitionReassignmentsResult:
-    """`futures` has the outcome of each partition; a refused one raises `RequestRejected`."""
+    """`futures` has the outcome of each partition; the future of a refused change raises `RequestRejected`."""
 
     futures: Mapping[TopicPartition, Future[None]]
     done: Future[None]
 
     def all(self) -> Future[None]:
-        """One future for everything: it raises if any reassignment was rejected, the first by name."""
+        """One future for all changes. If any was rejected, it raises the error of the first one by name."""
         return self.done
 
 
 @dataclass(frozen=True, slots=True)
 class ListPartitionReassignmentsResult:
-    """`reassignments` resolves to what is under way, as one consistent view."""
+    """`reassignments` resolves to the reassignments under way, as one consistent view."""
 
     reassignments: Future[dict[TopicPartition, PartitionReassignment]]
 
@@ -79,20 +79,20 @@ class ReassignmentAdmin:
     """Alters and lists partition reassignments. Calls return at once; one thread carries them out in their order."""
 
     def __init__(self, client: KafkaAdminClient) -> None:
-        """Use a connected client, which stays its owner's."""
+        """Use a connected client. The caller closes the client."""
         self._client = client
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="reassignment-admin")
         self._is_shunter: bool | None = None
 
     def close(self) -> None:
-        """Carry out what was asked for, and take nothing more."""
+        """Carry out the calls that were made, and accept no further ones."""
         self._thread.shutdown()
 
     def is_shunter(self) -> bool:
         """Whether the controller is Shunter's own, which understands its tagged fields.
 
         Raises:
-            DriverError: it did not answer.
+            DriverError: the controller did not answer.
         """
         if self._is_shunter is None:
             self._is_shunter = self._ask("ApiVersions", lambda: is_shunters(self._client))
@@ -117,7 +117,7 @@ class ReassignmentAdmin:
                     lambda: reassignments.alter_moves(self._client, wanted, chosen, shunter=self._understands(chosen)),
                 )
                 first = next((outcomes[tp] for tp in futures if outcomes[tp] is not None), None)
-            except Exception as error:  # noqa: BLE001  whoever waits for a future has to be told, whatever it is
+            except Exception as error:  # noqa: BLE001  any error has to reach the futures that callers wait for
                 outcomes, first = dict.fromkeys(futures, error), error
             for tp, future in futures.items():
                 _settle(future, outcomes[tp])
@@ -132,11 +132,11 @@ class ReassignmentAdmin:
         """Cancel every reassignment of some topics, or (None) of all: the draft's null partitions and null topics.
 
         Returns:
-            What became of each partition that was being moved; None: it is cancelled.
+            The error of each partition that was being moved; None: its reassignment is cancelled.
 
         Raises:
             DriverError: no answer, or the controller is not Shunter's.
-            RequestRejected: refused as a whole.
+            RequestRejected: the whole request was refused.
         """
         chosen = options or AlterPartitionReassignmentsOptions()
         shunter = self.is_shunter()
@@ -165,7 +165,7 @@ class ReassignmentAdmin:
     ) -> ListPartitionReassignmentsResult:
         """List reassignments under way: all of them, those of some partitions, or those of some topics.
 
-        A request for topics asks for everything: the shipped request has no way to ask for a whole topic.
+        For topics, all reassignments are requested and then filtered: the shipped request can't name a whole topic.
         """
         timeout_ms = (options or ListPartitionReassignmentsOptions()).timeout_ms
         named = None if partitions is None else list(partitions)
@@ -202,7 +202,7 @@ class ReassignmentAdmin:
         except (DriverError, RequestRejected):
             raise
         except Exception as error:
-            self._client._controller_id = None  # noqa: SLF001  it remembers a dead controller for ever
+            self._client._controller_id = None  # noqa: SLF001  the client never forgets a dead controller
             raise translated(what, "Alter or Describe on Cluster", error) from error
 
 

@@ -299,7 +299,7 @@ async def test_a_rule_is_changed_and_the_plan_is_seen_again(visited: Visited) ->
     await expect(page.locator(".proposal h2")).to_contain_text("dry run")
     await page.get_by_label("Most replicas to copy").fill("7")
     await page.get_by_label("Without brokers").fill("3 4")
-    await expect(page.locator(".proposal h2")).to_contain_text("as it was asked for before")
+    await expect(page.locator(".proposal h2")).to_contain_text("made before your last change")
     await expect(page.locator("text=Propose it")).to_be_disabled()
     await page.click("text=See it again")
     await page.click("text=Propose it")

@@ -171,7 +171,8 @@ def orders_come_from_other_shells(yard: Yard) -> None:
     assert "the limit is 300.0 kB/s" in yard.shunter.run("limit", "300K").stdout
     running.wait_for(lambda: running.progress["limit"] == 300_000, about="the new limit")
     misspelt = yard.shunter.run("stop", "--topic", f"{yard.topic}-misspelt")
-    assert (misspelt.returncode, misspelt.stdout) == (ExitCode.REFUSED, "nothing of it moves\n"), misspelt.stderr
+    told = "nothing that was named is being moved\n"
+    assert (misspelt.returncode, misspelt.stdout) == (ExitCode.REFUSED, told), misspelt.stderr
     bounded = yard.shunter.run("limit", "--max-in", "1", "--max-concurrent", "0")
     assert bounded.returncode == ExitCode.DONE, bounded.stderr
     assert "max-concurrent without bound, max-in 1" in bounded.stdout

@@ -149,7 +149,7 @@ def move(cluster, name, partitions, target):
 
 
 def assert_nothing_differs(found, cluster):
-    wait_until(found.all_alike, what="all stands as we would have it", timeout_s=120)
+    wait_until(found.all_alike, what="no difference is open", timeout_s=120)
     assert found.peers() <= {cluster.zookeeper.port}
     status, summary = found.stop()
     assert found.of("difference") == []

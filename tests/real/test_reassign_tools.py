@@ -274,7 +274,7 @@ def test_the_verbs_turn_moves_of_our_controller(yard, topic, tmp_path):
         assert "moving, on [1, 2, 3, 4]" in cli("status", *at, f"{topic}-1")[1]
         status, out = cli("relax", *at, "--plan", plan)
         assert (status, "1 of 3 partitions: relax taken on" in out) == (1, True), out
-        assert "it is paused: only a move that goes on has a floor to relax" in out
+        assert "it is paused: only a move in the phase moving can be relaxed" in out
         assert cli("limit", *at, "30K")[0] == 0
         assert (
             "broker 4 follower.replication.throttled.rate = 30000  (in the journal: "
@@ -465,7 +465,7 @@ def test_a_killed_command_leaves_a_record_of_its_throttles(yard, topic, tmp_path
             waiting.wait()
         assert admin.read_settings([rate]) == {rate: "20000"}
         status, out = cli("throttles", "list", *at)
-        assert f"{rate.kind} 1 {rate.setting} = 20000  (in the journal: it is given back as it was before)" in out, out
+        assert f"{rate.kind} 1 {rate.setting} = 20000  (in the journal: it is restored as it was before)" in out, out
         status, out = cli("throttles", "clear", *at, "--yes")
         assert status == 0, out
         assert admin.read_settings([rate]) == {rate: "7654321"}

@@ -109,7 +109,7 @@ def test_log_dirs_are_balanced_and_emptied(shelves: KRaftCluster, tmp_path: Path
         assert there() == 2, "Kafka itself puts as many replicas into each"
         # This machine's disk may be nearly full.
         plan = ("plan", "--scope", "disks", "--execute", "--headroom-percent", "1")
-        assert "by the executor: the plan's `log_dirs` is for it alone" in small.do(*plan, "--empty", f"1:{other}")
+        assert "only the executor has the plan's `log_dirs`" in small.do(*plan, "--empty", f"1:{other}")
         assert there() == 0
         small.do(*plan)
         assert there() == 2

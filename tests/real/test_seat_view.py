@@ -128,7 +128,7 @@ def test_what_is_not_done_in_time_is_told_and_the_controller_leads_on(place):
         lines = []
         assert HandBack(connect, lines.append, 0.0).run("nowhere:1", None, "finish") == 1
         for told in (
-            "/admin/reassign_cancel (whoever made it has to remove it: ",
+            "/admin/reassign_cancel (the tool that created it has to remove it: ",
             "/admin/reassignments/t/3 (see `shunter status` for what it waits for; --moves stop or --moves rollback ",
             "/admin/shunter/owed_deletions/2 (broker 2 was dead when replicas left it: start it, or delete this znode ",
         ):

@@ -96,9 +96,9 @@ def test_sizes_grow_as_their_topics_do(spark):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--add-brokers", "some"], "'some' is no number of brokers: write 3, or fewest"),
+        (["--add-brokers", "some"], "'some' is not a number of brokers: write 3, or fewest"),
         (["--retention", "logs"], "--retention takes PATTERN=FACTOR"),
-        (["--topic", "t"], "--topic says of which topics --replication changes"),
+        (["--topic", "t"], "--topic needs --replication"),
     ],
 )
 def test_wrong_questions_end_with_2(arguments, words):

@@ -1,4 +1,4 @@
-"""Tokens for the HTTP API: made, kept as digests in a file that its owner alone may read, and judged."""
+"""Tokens for the HTTP API: made, checked, and kept as digests in a file that only its owner may read."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from shunter.formats.access_tokens import decode_tokens, encode_tokens
 from shunter.model.access import AccessRole, AccessToken, Person
 
 PREFIX = "shunter_"
-"""By it, scanners for leaked secrets know a token of ours."""
+"""The prefix by which scanners for leaked secrets recognize a token."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _DAY_MS = 24 * 60 * 60 * 1000
 
 
 class Tokens:
-    """The tokens of a file. The file is read again when it changed, so that a token that was removed ends at once."""
+    """The tokens of a file. The file is read again when it has changed, so a removed token is invalid at once."""
 
     def __init__(self, path: Path, now_ms: Callable[[], int] = wall_clock_ms) -> None:
         """Read the file.
 
         Raises:
-            FormatError: it can't be read, is no file of tokens, or others may read it too.
+            FormatError: it can't be read, is not a file of tokens, or other users may read it too.
         """
         self._path = path
         self._now_ms = now_ms
@@ -37,7 +37,7 @@ class Tokens:
         self._refresh()
 
     def person(self, secret: str) -> Person | None:
-        """The person whose token it is; None: it is unknown, or has expired. Takes the same time for every wrong token."""
+        """The person whose token it is; None: unknown or expired. It takes the same time for every wrong token."""
         return self.person_of(digest_of(secret))
 
     def person_of(self, digest: str) -> Person | None:
@@ -46,7 +46,7 @@ class Tokens:
         return None if token is None or self._expired(token) else Person(token.name, token.role)
 
     def expired_of(self, digest: str) -> str | None:
-        """The name of a token that was right and has expired; None: it is no such token."""
+        """The name of the token with this digest if it has expired; else None."""
         token = self._found(digest)
         return token.name if token is not None and self._expired(token) else None
 
@@ -59,7 +59,7 @@ class Tokens:
         return token.expires_ms is not None and token.expires_ms <= self._now_ms()
 
     def _refresh(self) -> None:
-        """Read the file where it changed. While it can't be read, no token is valid."""
+        """Read the file if it has changed. While it can't be read, no token is valid."""
         try:
             status = self._path.stat()
             stamp = (status.st_mtime_ns, status.st_ino, status.st_mode)
@@ -74,7 +74,7 @@ class Tokens:
 
 
 def digest_of(secret: str) -> str:
-    """The digest that is kept of a token. A plain hash is enough: a token has 256 random bits, which can't be guessed."""
+    """The digest that is kept of a token. A plain hash is enough, because a token has 256 random bits."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -82,7 +82,7 @@ def read_tokens(path: Path) -> tuple[AccessToken, ...]:
     """Read a file of tokens.
 
     Raises:
-        FormatError: it can't be read, is no file of tokens, or others than its owner may read or write it.
+        FormatError: it can't be read, is not a file of tokens, or users other than its owner may read or write it.
     """
     try:
         mode = path.stat().st_mode & 0o777
@@ -94,14 +94,14 @@ def read_tokens(path: Path) -> tuple[AccessToken, ...]:
 
 
 def add_token(path: Path, name: str, role: AccessRole, days: int | None) -> str:
-    """Make a token, keep its digest in the file (which is made if it is not there), and give the token itself.
+    """Make a token, keep its digest in the file (which is made if it is missing), and return the token itself.
 
     Raises:
-        SettingsError: the name is taken, or is none that a token can have.
+        SettingsError: the name is taken, or is not a valid name for a token.
         FormatError: the file can't be read or written.
     """
     if _NAME.fullmatch(name) is None:
-        raise SettingsError(f"{name!r} is no name for a token: up to 64 letters, digits, and any of . _ @ -")
+        raise SettingsError(f"{name!r} can't name a token: use up to 64 letters, digits, and any of . _ @ -")
     tokens = read_tokens(path) if path.exists() else ()
     if any(token.name == name for token in tokens):
         raise SettingsError(f"{path} has a token {name!r} already: remove it first, or choose another name")

@@ -1,4 +1,4 @@
-"""Who did what through the HTTP API, and what came of it: a line of JSON each, in a file and in the process's log."""
+"""The audit log of the HTTP API: who asked for what, and the outcome. Its JSON lines are in the process's log too."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class AuditLine:
-    """An order, or a session that was begun or refused. It never holds a token."""
+    """An order, or a session that was begun or refused. The line never holds a token."""
 
     who: str
     by: str
     """`token`, `session` or `local`."""
     peer: str
-    """The address it came from."""
+    """The address that the request came from."""
     verb: str
     cluster: str = ""
     about: tuple[str, ...] = ()
@@ -32,10 +32,10 @@ class AuditLine:
 
 
 class AuditLog:
-    """Appends lines to a file; without a file they are in the process's log alone."""
+    """Appends lines to a file; without a file, lines are only in the process's log."""
 
     def __init__(self, path: Path | None) -> None:
-        """Open it.
+        """Open the file.
 
         Raises:
             FormatError: the file can't be opened for appending.
@@ -50,7 +50,7 @@ class AuditLog:
             raise FormatError(str(path), f"can't be opened for appending: {error.strerror}") from error
 
     def write(self, line: AuditLine, outcome: str) -> None:
-        """Write what was asked and what came of it. A full disk is told in the process's log, and stops nothing."""
+        """Write a request and its outcome. A full disk is reported in the process's log, and the request goes on."""
         document = {"at_ms": SystemClock().now_ms(), **asdict(line), "outcome": outcome}
         raw = orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE)
         LOG.info("audit %s", raw.decode().rstrip())

@@ -1,6 +1,7 @@
-"""Tells, while the controller leads, which of the brokers' defaults differ from each other or from ours.
+"""Reports, while the controller leads, which defaults of brokers differ from each other or from the controller's.
 
-`shunter controller --check` tells the same before. A default may differ later: a broker is restarted with another one.
+`shunter controller --check` reports the same before the controller runs. A difference may also come later, when a
+broker is restarted with another default.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ LOG = logging.getLogger("shunter.controller")
 
 
 class BrokerDefaults:
-    """Remembers what differs, so that each difference is told once, and its end too."""
+    """Remembers the differences, so that each is logged once, and its end too."""
 
     def __init__(self) -> None:
         """Begin with no difference."""
         self.different: dict[str, ControllerFinding] = {}
-        """The differences of now, by the name of Kafka's setting."""
+        """The current differences, by the name of Kafka's setting."""
 
     def compare(self, told: Mapping[BrokerId, Mapping[str, str | None]], settings: ControllerSettings) -> None:
         """Log what has changed since the last call. Cost: O(brokers).
 
         Args:
-            told: What each broker was started with.
-            settings: Ours. Dynamic configuration is not compared: the brokers and we read the same.
+            told: The defaults that each broker was started with.
+            settings: The controller's settings. Dynamic configuration is not compared: all read the same.
         """
         findings = compared_defaults(told, settings, {})
         now = {finding.about: finding for finding in findings if finding.level is Severity.WARNING}

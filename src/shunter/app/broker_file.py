@@ -1,4 +1,4 @@
-"""A broker's `server.properties`, read once at the start for everything that it tells us."""
+"""A broker's `server.properties`, read once at the start for all its parts."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from shunter.formats.text_files import text_of
 
 @dataclass(frozen=True, slots=True)
 class BrokerFile:
-    """What stood in the file when it was read: it may be a pipe, and somebody may change it while we start."""
+    """The contents of the file when it was read. It is read once: it may be a pipe, or may change while we start."""
 
     path: Path
     said: Mapping[str, str] = field(repr=False)
-    """Passwords among it."""
+    """The properties, passwords included."""
 
     @classmethod
     def read(cls, path: BrokerFile | Path | str) -> BrokerFile:
-        """Read a file; one that was read is given as it is.
+        """Read a file; a `BrokerFile` is returned unchanged.
 
         Raises:
-            SettingsError: it can't be read.
+            SettingsError: the file can't be read.
         """
         if isinstance(path, BrokerFile):
             return path
@@ -37,5 +37,5 @@ class BrokerFile:
 
     @property
     def properties(self) -> ServerProperties:
-        """What it says of listeners, logins and addresses."""
+        """The properties of listeners, logins and addresses."""
         return ServerProperties(self.said, str(self.path))

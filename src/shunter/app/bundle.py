@@ -1,6 +1,6 @@
-"""A folder from which Shunter is installed where there is no network: wheels, jars, checksums, and how.
+"""A folder from which Shunter is installed where there is no network: wheels, jars, checksums, and an install script.
 
-Made from a checkout, whose lock file says which versions, with which hashes.
+It is made from a checkout, whose lock file fixes the versions and their hashes.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ echo "jars of Kafka and of Spark's connectors: export SHUNTER_CACHE=$here/cache"
 
 
 def make_bundle(out: Path, source: Path, progress: Callable[[str], None]) -> int:
-    """Make it; returns its size in bytes.
+    """Make the folder; returns its size in bytes.
 
     Args:
-        out: a folder that is made, or is empty.
+        out: the folder; it is made, or has to be empty.
         source: a checkout of Shunter.
 
     Raises:
@@ -61,7 +61,9 @@ def make_bundle(out: Path, source: Path, progress: Callable[[str], None]) -> int
     _pip_wheel(wheels, str(source))
     requirements = _requirements(wheels)
     if lost := [name for name in names if f"{name}==" not in requirements]:
-        raise DriverError(f"no wheel came of {', '.join(lost)}: what is locked is for another Python", retriable=False)
+        raise DriverError(
+            f"no wheel was made of {', '.join(lost)}: the lock file is for another Python", retriable=False
+        )
     (out / "requirements.txt").write_text(requirements)
     for version in VERSIONS:
         ensure_kafka(version, cache=cache, progress=progress)
@@ -72,14 +74,14 @@ def make_bundle(out: Path, source: Path, progress: Callable[[str], None]) -> int
         shutil.rmtree(cache / left, ignore_errors=True)
     (out / "install.sh").write_text(_INSTALL)
     files = sorted(path for path in out.rglob("*") if path.is_file())
-    # Ivy and the testbed write notes beside their jars anew; what is run or installed stays as it is.
+    # Ivy and the testbed rewrite their notes beside the jars, so only files that are run or installed have a checksum.
     kept = [path for path in files if path.parent == out or path.suffix in {".whl", ".jar"}]
     (out / SHA256SUMS).write_text("".join(f"{sha256_of(path)}  {path.relative_to(out)}\n" for path in kept))
     return sum(path.stat().st_size for path in files)
 
 
 def dependencies(requirements: Iterable[str]) -> list[str]:
-    """Name everything that these requirements need in the end, as this environment has it."""
+    """The names of all direct and indirect dependencies, as this environment has them."""
     asked, found = list(requirements), set[str]()
     while asked:
         requirement = asked.pop()
@@ -89,16 +91,16 @@ def dependencies(requirements: Iterable[str]) -> list[str]:
         try:
             asked += distribution(name).requires or []
         except PackageNotFoundError:
-            continue  # Another version of Python needs it.
+            continue  # Only another version of Python needs this package.
         found.add(name)
     return sorted(found)
 
 
 def locked_lines(lock: str, names: Iterable[str]) -> Mapping[str, str]:
-    """Take packages out of a lock file, with their hashes, by name: of each all versions, and when each one counts.
+    """The entries of packages in a lock file, by name, with their hashes: all versions of each, with their markers.
 
     Raises:
-        SettingsError: one is not there.
+        SettingsError: a package is missing.
     """
     entries: dict[str, str] = {}
     for entry in re.split(r"(?m)^(?=[A-Za-z0-9])", lock):
@@ -113,7 +115,7 @@ def locked_lines(lock: str, names: Iterable[str]) -> Mapping[str, str]:
 
 def _check(out: Path, source: Path) -> None:
     if not (source / "requirements.lock").is_file() or not (source / "pyproject.toml").is_file():
-        raise SettingsError(f"{source} is no checkout of Shunter: name one with --source")
+        raise SettingsError(f"{source} is not a checkout of Shunter: name one with --source")
     if out.exists() and any(out.iterdir()):
         raise SettingsError(f"{out} is not empty: name another folder")
 
@@ -129,12 +131,12 @@ def _pip_wheel(wheels: Path, *arguments: str) -> None:
         "--disable-pip-version-check",
         "--no-deps",
     ]
-    # What builds is in the environment already: nothing is fetched without a hash.
+    # The build tools are in the environment already, so nothing is fetched without a hash.
     command += ["--no-build-isolation", "--wheel-dir", str(wheels), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False)
     except subprocess.TimeoutExpired:
-        raise DriverError(f"pip did not come to an end within {BUILD_SECONDS:.0f} s", retriable=True) from None
+        raise DriverError(f"pip did not end within {BUILD_SECONDS:.0f} s", retriable=True) from None
     if done.returncode != 0:
         raise DriverError(f"pip wheel failed: {done.stderr.strip()[-2_000:]}", retriable=True)
 

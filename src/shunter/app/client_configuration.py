@@ -1,4 +1,4 @@
-"""From a client properties file, as Apache's tools take it, to what every client of a cluster is made with."""
+"""The configuration of every client of a cluster, from a client properties file as Apache's tools take it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def configuration_of(bootstrap: str, properties: Path | None, client_id: str | N
     Args:
         bootstrap: `HOST:PORT`, several separated by commas.
         properties: The file; None: no security, and all settings as they are by default.
-        client_id: Told to brokers where the file names no `client.id`.
+        client_id: Sent to brokers if the file names no `client.id`.
 
     Raises:
         FormatError, SettingsError: the file can't be read or used.
@@ -38,11 +38,11 @@ def configuration_of(bootstrap: str, properties: Path | None, client_id: str | N
 
 
 def stream_options(properties: Path | None, said: Mapping[str, str]) -> dict[str, str]:
-    """Settings of a Kafka client in Java: how it gets in, from a properties file, and what the command line says.
+    """Settings of a Kafka client in Java: the security settings of a properties file, and those of the command line.
 
     Raises:
         FormatError: the file can't be read.
-        SettingsError: the command line holds a secret, which every user of this machine could read there.
+        SettingsError: the command line holds a secret, and every user of this machine could read it there.
     """
     secret = [name for name in said if name.endswith(("password", "secret", "jaas.config", ".key"))]
     if secret:

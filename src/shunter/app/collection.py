@@ -1,4 +1,4 @@
-"""`shunter pipeline collect`: snapshots of a live cluster, written where `ingest` finds them. Needs no Spark."""
+"""`shunter pipeline collect`: snapshots of a live cluster, written into a folder for `ingest`. It needs no Spark."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from shunter.model.inventory import Inventory
 
 
 def collect_once(bootstrap: str, properties: Path | None, folder: Path) -> tuple[Path, Inventory]:
-    """Take one snapshot and write it whole: a reader sees all of it, or nothing.
+    """Take one snapshot and write it atomically: a reader sees all of it, or nothing.
 
     Raises:
         DriverError: the cluster does not answer or does not let us in.
-        FormatError, SettingsError: the properties file can't be used, or the folder not be written to.
+        FormatError, SettingsError: the properties file can't be used, or the folder can't be written to.
     """
     taken = take_inventory(configuration_of(bootstrap, properties))
     return keep_snapshot(taken, folder), taken
 
 
 def keep_snapshot(taken: Inventory, folder: Path) -> Path:
-    """Write a snapshot whole: a reader sees all of it, or nothing.
+    """Write a snapshot atomically: a reader sees all of it, or nothing.
 
     Raises:
         FormatError: the folder can't be written to.
@@ -47,12 +47,12 @@ def collect_every(
     wait: Callable[[float], bool],
     missed: Callable[[str], None] | None = None,
 ) -> Iterator[tuple[Path, Inventory]]:
-    """Take snapshots at a steady pace, `count` of them or until told to end.
+    """Take snapshots at a steady pace, `count` of them or until `wait` ends the collection.
 
     Args:
-        wait: Waits so many seconds; True ends the collection.
-        missed: Hears of a round in which the cluster did not answer, and the next one is waited for; None ends the
-            collection there. The first round always does: nobody waits for a cluster whose address is misspelt.
+        wait: Waits for this many seconds; returns True to end the collection.
+        missed: Called after a round in which the cluster did not answer; then the next round is waited for. None: such
+            a round ends the collection. The first round always ends it, because the address may be misspelt.
 
     Raises:
         DriverError, FormatError, SettingsError: as `collect_once`.
@@ -69,7 +69,7 @@ def collect_every(
             missed(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} no snapshot: {error}; the next round tries again")
         if count is not None and done >= count:
             return
-        # Against the clock, not against the end of the last snapshot: a slow one must not shift all that follow. What
-        # was overslept is left out.
+        # Rounds keep to the clock, not to the end of the last snapshot, so a slow snapshot does not shift those after
+        # it. Rounds that a slow snapshot has missed are left out.
         if wait(every_seconds - (time.monotonic() - begun) % every_seconds):
             return

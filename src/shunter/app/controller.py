@@ -1,4 +1,4 @@
-"""The composition root of `shunter controller`: one process that stands for, and does, the controller's work."""
+"""The composition root of `shunter controller`: one process that stands for election and does the controller's work."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ LOG = logging.getLogger("shunter.controller")
 CLOSING_SECONDS = 5.0
 """How long SIGTERM waits for ZooKeeper to take the controllership back."""
 ALIVE_SECONDS = 1.0
-"""How often to look whether the thread that talks to ZooKeeper lives."""
+"""How often to check that the thread that talks to ZooKeeper is alive."""
 SWITCH_SECONDS = 0.001
-"""How long one thread of Python's keeps another waiting; 5 ms unless told otherwise."""
+"""How long one Python thread may keep another waiting; Python's default is 5 ms."""
 _FIXED = (
     "zookeeper", "listener", "advertised_listener", "server_properties", "zookeeper_config",
     "cluster_action_networks", "administration_networks", "relay", "broker_id", "rack", "session_timeout_ms", "takeover",
@@ -74,18 +74,18 @@ _FIXED = (
     "metrics_address", "metrics_listener", "metrics_tokens", "log_dir", "log_file_bytes", "log_files", "control_request_timeout_ms",
     *(each.name for each in fields(WireLimits)),
 )  # fmt: skip
-"""Settings of what is opened at the start."""
+"""Settings that are used once, at the start."""
 
 
 class ControllerProcess:
-    """Everything that one controller process consists of, joined; `run` lives until it is told to stop."""
+    """All parts of one controller process, joined; `run` lives until `stop` is set."""
 
     def __init__(self, config: ControllerConfig, selector: FairSelector | None = None) -> None:
         """Join the parts; nothing is opened yet.
 
         Args:
             config: the settings.
-            selector: that of the loop that we shall run on, if it can let clients' sockets wait for their turn.
+            selector: the selector of this process's event loop, if it can let clients' sockets wait for their turn.
 
         Raises:
             SettingsError: a listener can't be understood.
@@ -161,7 +161,7 @@ class ControllerProcess:
         )
 
     def _status(self) -> bytes:
-        """What the service's page shows of us. Cost: O(topics and moves)."""
+        """The state of this controller for the service's page. Cost: O(topics and moves)."""
         waiting = (self.loop.waiting(), self.loop.oldest_s(), self.machine.intake.queue.pending())
         lag = Lag(self.lag.last_s, self.lag.lately_s)
         brokers = (len(self.machine.outbox.others()), len(self.machine.outbox.unreachable))
@@ -173,8 +173,8 @@ class ControllerProcess:
 
         Raises:
             DriverError: ZooKeeper can't be reached, or a listener can't be opened.
-            InvariantViolation: our bug; we end, so that another controller takes over. So does the end of any task that
-                is meant to live as long as the process.
+            InvariantViolation: a bug; the process ends, so that another controller takes over. The end of any task that
+                should live as long as the process has the same effect.
         """
         self.collector.start(self.supervisor.watch)
         opened = await self.server.listen(self.listeners)
@@ -233,11 +233,11 @@ class ControllerProcess:
 
     @property
     def _brokers_listener(self) -> str | None:
-        """The brokers' listener on which we speak to them; None for what they say themselves."""
+        """The brokers' listener to which control requests go; None: the listener that the brokers themselves use."""
         return self.config.inter_broker_listener or self.security.settings.brokers_listener
 
     async def _look_around(self, survey: Survey, reader: ClusterReader) -> str | None:
-        """Before an election: whether we could do the work, and by which listener brokers want to be spoken to."""
+        """Before an election, find the brokers' listener; returns what keeps this process from leading, or None."""
         permissions = self.security.permissions
         if permissions is not None and permissions.trouble is not None:
             return f"the cluster's permissions are not known: {permissions.trouble}"
@@ -251,7 +251,7 @@ class ControllerProcess:
         self._look_at_zookeeper(seat.client)
 
     async def _look_after(self, features: FeatureKeeper, tokens: TokenExpiry) -> None:
-        """Do now and then what nothing announces: finalized features, expired delegation tokens, brokers' defaults."""
+        """Check periodically for changes without an event: finalized features, expired delegation tokens, defaults."""
         clock = SystemClock()
         while True:
             if self.machine.view.active:
@@ -261,16 +261,16 @@ class ControllerProcess:
             await asyncio.sleep(ALIVE_SECONDS)
 
     def _protocol(self) -> Protocol | None:
-        """The cluster's inter-broker protocol: as we were told, or the least of the live brokers'."""
+        """The cluster's inter-broker protocol: as the setting says, or the lowest of the live brokers."""
         told = self.config.inter_broker_protocol_version
         return self.channels.protocol() if told is None else protocol_of(told)
 
     def _look_at_zookeeper(self, client: ZooKeeperClient) -> None:
-        """Fail if the thread that talks to ZooKeeper has ended: it does so in silence. Called again and again."""
+        """Fail if the thread that talks to ZooKeeper has ended, which it does silently. Repeats itself every second."""
         if client.dead:
             told = "the thread that talks to ZooKeeper has ended"
             if client.refusal is not None:
-                told = f"ZooKeeper does not let us in any more: {client.refusal}"
+                told = f"ZooKeeper no longer lets us in: {client.refusal}"
             self.supervisor.fail(DriverError(told, retriable=client.refusal is None))
             return
         asyncio.get_running_loop().call_later(ALIVE_SECONDS, self._look_at_zookeeper, client)
@@ -279,7 +279,7 @@ class ControllerProcess:
         return None if self.seat is None else UserConfigs(self.seat.client, self.seat.store)
 
     def readiness(self) -> Readiness:
-        """Whether this process can do its work now, and what is in the way."""
+        """Whether this process can do its work now, and why not."""
         if self.supervisor.failure is not None:
             return Readiness(False, (f"a task has ended, and the process ends: {self.supervisor.failure}",))
         if self.seat is None:
@@ -297,10 +297,10 @@ class ControllerProcess:
         return readiness(self.machine.view, self.seat.election.obstacle, troubles)
 
     def reload(self, config: ControllerConfig) -> None:
-        """Go on with other settings: what the core decides by counts at once, the rest from the next start."""
+        """Take other settings: those of the core count at once, those in `_FIXED` from the next start."""
         fixed = [name for name in _FIXED if getattr(config, name) != getattr(self.config, name)]
         if fixed:
-            LOG.warning("settings that count from the next start only have changed: %s", ", ".join(sorted(fixed)))
+            LOG.warning("changed settings that count only from the next start: %s", ", ".join(sorted(fixed)))
         kept = {name: getattr(self.config, name) for name in _FIXED}
         self.config = config.model_copy(update=kept)
         logging.getLogger().setLevel(self.config.log_level.upper())
@@ -330,7 +330,7 @@ class ControllerProcess:
         await self.metrics.close()
         await self.loop.close()
         if self.seat is not None:
-            # ZooKeeper may be out of reach; our session then ends by itself, and we need not wait for that.
+            # ZooKeeper may be out of reach. Then the session expires by itself, and there is no need to wait for that.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSING_SECONDS):
                     await self.seat.close()
@@ -346,7 +346,7 @@ class ControllerProcess:
 
 
 def room_for_files(limits: WireLimits) -> WireLimits:
-    """Raise the limit on open files if need be, and take fewer connections where it can't be raised enough."""
+    """Raise the limit on open files if need be; if it can't be raised enough, allow fewer connections."""
     found = make_room(limits.max_connections)
     if found.connections < limits.max_connections:
         LOG.warning(
@@ -362,10 +362,10 @@ def room_for_files(limits: WireLimits) -> WireLimits:
 def registered_endpoints(
     opened: tuple[Listener, ...], advertised: tuple[Listener, ...], security: SecuritySettings
 ) -> tuple[Endpoint, ...]:
-    """What brokers and clients are told to connect to: what is advertised for a listener, else where it listens.
+    """The addresses for brokers and clients: a listener's advertised address, else the address where it listens.
 
     Raises:
-        SettingsError: nobody could connect to it from another machine, no listener has that name, or two have one name.
+        SettingsError: an address can't be reached from other machines, no listener has that name, or two have one name.
     """
     names = [listener.name for listener in opened]
     if len(set(names)) < len(names):
@@ -379,7 +379,7 @@ def registered_endpoints(
         if listener.host in {"0.0.0.0", "::"}:  # noqa: S104 - this is what is refused
             raise SettingsError(
                 f"listener {listener.name}://{listener.host}:{listener.port} can't be connected to by that address: "
-                f"say which one others shall use, with advertised_listener={listener.name}://HOST:{listener.port}"
+                f"set the address for others with advertised_listener={listener.name}://HOST:{listener.port}"
             )
     return tuple(
         Endpoint(
@@ -397,21 +397,21 @@ def run_controller(config: ControllerConfig, reload: Callable[[], ControllerConf
 
     Args:
         config: the settings to start with.
-        reload: reads the settings again when SIGHUP asks for it; what can't be used is logged and changes nothing.
+        reload: reads the settings again after SIGHUP; settings that can't be used are logged and change nothing.
     """
     keep_to_ourselves()
     logging.basicConfig(
         level=config.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     logging.getLogger("kazoo").setLevel(logging.WARNING)
-    # A watchdog ends a process that hangs by SIGABRT: then the log says where each thread was.
+    # A watchdog ends a hanging process by SIGABRT. Then the log shows where each thread was.
     faulthandler.enable()
     for told in strange_variables(os.environ):
         LOG.warning("in the environment, %s", told)
 
-    # Without epoll clients' sockets don't wait for their turn; everything else holds.
+    # Without epoll, clients' sockets don't wait for their turn; everything else works.
     selector = FairSelector() if hasattr(select, "epoll") else None
-    # ZooKeeper's client has threads: what they wait for must not wait for five milliseconds of ours each time.
+    # ZooKeeper's client has threads. Each switch to them must not take Python's default of five milliseconds.
     sys.setswitchinterval(SWITCH_SECONDS)
 
     async def main() -> None:
@@ -427,14 +427,14 @@ def run_controller(config: ControllerConfig, reload: Callable[[], ControllerConf
         with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
             runner.run(main())
     except InvariantViolation:
-        LOG.exception("a bug of ours; this process must not act as the controller any more")
+        LOG.exception("a bug in Shunter: this process must no longer act as the controller")
         return 70
     return 0
 
 
 def _read_again(process: ControllerProcess, reload: Callable[[], ControllerConfig] | None) -> None:
     if reload is None:
-        LOG.info("SIGHUP: there is nothing to read settings from again")
+        LOG.info("SIGHUP is ignored: this process can't read its settings again")
         return
     try:
         process.reload(reload())

@@ -1,4 +1,4 @@
-"""The composition root of `shunter controller --check`: everything that would be in the way, without standing."""
+"""The composition root of `shunter controller --check`: finds all obstacles, without standing for election."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _MARKS = {Severity.OBSTACLE: "OBSTACLE", Severity.WARNING: "warning", Severity.G
 
 
 def check_controller(config: ControllerConfig, show: Callable[[str], None], *, as_json: bool) -> int:
-    """Look at the cluster, and show what was found.
+    """Look at the cluster, and show the findings.
 
     Returns:
-        The exit status: 1 where something is in the way, else 0.
+        The exit status: 1 if there is an obstacle, else 0.
 
     Raises:
         SettingsError: a listener can't be understood.

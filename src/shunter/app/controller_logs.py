@@ -1,4 +1,4 @@
-"""The logs that a controller keeps for programs and for `shunter why`: what is in `log_dir`."""
+"""The logs in `log_dir`, which a controller keeps for programs and for `shunter why`."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ LOG = logging.getLogger("shunter.controller")
 STATE_LOG = "state-changes.log"
 AUDIT_LOG = "audit.log"
 FAILURE_AT_MOST = 500
-"""Characters of the reason for which a process ends."""
+"""The most characters that are kept of the reason why a process ends."""
 
 Handled: TypeAlias = tuple[Envelope, Ready] | LogLine
 
 
 class ControllerLogs:
-    """The state-change log and the audit log of one controller process; no files where no `log_dir` is set.
+    """The state-change log and the audit log of one controller process; without `log_dir` there are no files.
 
-    `outcomes` counts administrative requests by API and outcome, log or not.
+    `outcomes` counts administrative requests by API and outcome, with or without a log.
     """
 
     def __init__(self, config: ControllerConfig) -> None:
-        """Describe them; nothing is opened yet."""
+        """Describe the logs; nothing is opened yet."""
         self._clock = SystemClock()
         self._broker_id = config.broker_id
         self._view = StateLog()
@@ -52,11 +52,11 @@ class ControllerLogs:
 
     @property
     def files(self) -> tuple[LogFile[Any], ...]:
-        """All that are kept."""
+        """The logs that are kept."""
         return tuple(log for log in (self.state, self.audit) if log is not None)
 
     def start(self) -> None:
-        """Begin."""
+        """Open the logs, and write that the process has started."""
         if self.state is None:
             LOG.info(
                 "no state-change log and no audit log are kept, and `shunter why` can't answer: log_dir is not set"
@@ -69,18 +69,18 @@ class ControllerLogs:
         self.state.post(LogLine(self._clock.now_ms(), "started", facts))
 
     def handled(self, envelope: Envelope, ready: Ready) -> None:
-        """Take in what an event led to; see `ControllerLoop.on_handled`."""
+        """Log an event and its consequences; see `ControllerLoop.on_handled`."""
         if self.state is not None and worth_telling(envelope, ready):
             self.state.post((slim(envelope), ready), 1 + len(ready.decisions) + len(ready.transitions))
 
     def audited(self, call: Call, answer: Any, failure: str | None, seconds: float) -> None:
-        """Take in an administrative request; see `Node.audit`."""
+        """Log and count an administrative request; see `Node.audit`."""
         self.outcomes[api_name(call.parsed.api_key), outcome(answer, failure)] += 1
         if self.audit is not None:
             self.audit.post(Audited(self._clock.now_ms(), call, answer, failure, round(seconds * 1_000)))
 
     def close(self, failure: BaseException | None = None) -> None:
-        """End; what waits is written. `failure`: why the process ends, where it was not told to."""
+        """Write waiting lines and close. `failure`: why the process ends, if it was not asked to stop."""
         if self.state is not None:
             why = {} if failure is None else {"failure": str(failure)[:FAILURE_AT_MOST]}
             self.state.post(LogLine(self._clock.now_ms(), "stopped", {"pid": os.getpid(), **why}))

@@ -28,36 +28,36 @@ from shunter.model.reassignment import Strategy
 ROUND_SECONDS = 1.0
 """How often everything is compared."""
 READ_SHARE = 10.0
-"""A round that reads for long is followed by a pause so many times as long."""
+"""The pause after a round is at least this many times as long as the round's reading."""
 NOBODY = 2**31 - 1
-"""The machine's broker id: no broker has it."""
+"""The machine's broker id, which no broker has."""
 
 
 def observe_controller(
     config: ControllerConfig, show: Callable[[str], None], *, seconds: float, settle_seconds: float, as_json: bool
 ) -> int:
-    """Observe until told to stop, or for some seconds; show each difference when it is found, and a summary.
+    """Observe until SIGTERM or SIGINT, or for `seconds`; show each difference when it is found, and a summary.
 
     Returns:
-        The exit status: 0 no difference but those that the documents explain; 1 there was one; 70 a bug of ours.
+        The exit status: 0 the documents explain every difference; 1 a difference is not explained; 70 a bug in Shunter.
 
     Raises:
         DriverError: ZooKeeper can't be reached or read, its session has ended, or Shunter leads already.
     """
-    # The machine's own log lines, as if it were the controller, would mislead: they are shown at level debug only.
+    # The machine logs as if it were the controller. These lines would mislead, so only level debug shows them.
     level = logging.DEBUG if config.log_level == "debug" else logging.WARNING
     logging.basicConfig(level=level, stream=sys.stderr)
     observer = ControllerObserver(config, _Lines(show, as_json=as_json), settle_seconds)
     try:
         asyncio.run(observer.run(seconds))
     except InvariantViolation as bug:
-        show(f"a bug of ours: {bug}")
+        show(f"a bug in Shunter: {bug}")
         return 70
     return 1 if observer.unexplained else 0
 
 
 class _Lines:
-    """What is shown, for people or for programs."""
+    """The output, for people or for programs."""
 
     def __init__(self, show: Callable[[str], None], *, as_json: bool) -> None:
         self._show = show
@@ -72,7 +72,7 @@ class _Lines:
 
 
 class ControllerObserver:
-    """One observation of one cluster. `run` lives until it is told to stop."""
+    """One observation of one cluster. `run` lives until a signal, or until its time is over."""
 
     def __init__(self, config: ControllerConfig, lines: _Lines, settle_seconds: float) -> None:
         """Join the parts; nothing is opened yet."""
@@ -96,7 +96,7 @@ class ControllerObserver:
         self.open_before = 0
 
     async def run(self, seconds: float) -> None:
-        """Observe for so long; 0: until SIGTERM or SIGINT.
+        """Observe for this many seconds; 0: until SIGTERM or SIGINT.
 
         Raises:
             DriverError, InvariantViolation: see `observe_controller`.
@@ -116,7 +116,7 @@ class ControllerObserver:
         except TimeoutError:
             if not self.machine.view.active:
                 raise DriverError(
-                    "the cluster could not be read in the time given: give it more", retriable=True
+                    "the cluster could not be read in the given time: allow more seconds", retriable=True
                 ) from None
         finally:
             self.store.stop()
@@ -127,11 +127,11 @@ class ControllerObserver:
         self._sum_up(time.monotonic() - began)
 
     async def _start(self) -> None:
-        """Begin as a controller does that was just elected: everything is read."""
+        """Begin like a controller that was just elected: read everything."""
         self.leading = await self.store.leading()
         if self.leading is not None and self.leading.shunter:
             raise DriverError(
-                f"broker {self.leading.broker}, the controller, is a Shunter: there is no other's decision to compare",
+                f"broker {self.leading.broker}, the controller, is a Shunter: there is no Apache controller to compare",
                 retriable=False,
             )
         self.loop.post(Elected(0 if self.leading is None else self.leading.epoch, 0), "the start")
@@ -161,7 +161,7 @@ class ControllerObserver:
                     await stop.wait()
 
     def _alive(self) -> bool:
-        """Whether the machine decides, or will: it has not given up because something could not be read."""
+        """Whether the machine decides or still loads; False: it gave up because something could not be read."""
         machine = self.machine
         return machine.view.active or machine.loading or machine.in_turns is not None or self.loop.waiting() > 0
 
@@ -182,14 +182,14 @@ class ControllerObserver:
         for difference in differences:
             self._tell(difference)
         if differences:
-            # The machine takes what is there for its own: what follows from one difference is none.
+            # The machine takes over Apache's state as its own, so the consequences of one difference are not reported.
             self.loop.post(SessionExpired("a difference was found"))
             self.loop.post(Elected(0 if self.leading is None else self.leading.epoch, 0), "after a difference")
 
     def _tell_open(self, count: int) -> None:
-        """Say when something begins to stand otherwise, and when nothing does any more."""
+        """Report when the first open difference appears, and when none is left."""
         if bool(count) is not bool(self.open_before):
-            text = f"{count} stand otherwise, for now" if count else "all stands as we would have it"
+            text = f"open differences, which may pass: {count}" if count else "no difference is open"
             self.lines.tell("open", text, count=count)
         self.open_before = count
 
@@ -197,7 +197,7 @@ class ControllerObserver:
         state = self.machine.view
         partitions = sum(len(topic.partitions) for topic in state.topics.values())
         who = (
-            "nobody leads"
+            "no broker is the controller"
             if self.leading is None
             else f"broker {self.leading.broker} leads, epoch {self.leading.epoch}"
         )
@@ -213,8 +213,8 @@ class ControllerObserver:
             self.unexplained += 1
         mark = f"explained by {difference.explained}" if difference.explained else "DIFFERENCE"
         text = (
-            f"{mark}: {difference.about}: we would have: {difference.ours}; Apache has: {difference.apache}; "
-            f"we decided by: {difference.cause}"
+            f"{mark}: {difference.about}: Shunter would have: {difference.ours}; Apache has: {difference.apache}; "
+            f"Shunter decided by: {difference.cause}"
         )
         self.lines.tell("difference", text, **difference._asdict())
 
@@ -235,11 +235,11 @@ class ControllerObserver:
         }
         inferred = ", ".join(f"{count} {what}" for what, count in sorted(tally.inferred.items())) or "nothing"
         text = (
-            f"observed for {seconds:.0f} s: of {tally.decisions} decisions of ours Apache took {tally.agreed} likewise; "
+            f"observed for {seconds:.0f} s: Apache agreed in {tally.agreed} of Shunter's {tally.decisions} decisions; "
             f"{self.unexplained} differences, {self.explained} more that the documents explain, "
             f"{len(self.observation.disputes)} open at the end\n"
-            f"taken from its effect: {inferred}\n"
-            f"{self.client.reads} requests to ZooKeeper, each of them reading; {self.channels.count} requests to brokers "
-            "were kept, and no connection to a broker was opened"
+            f"inferred from their effects: {inferred}\n"
+            f"{self.client.reads} requests to ZooKeeper, all of them reads; {self.channels.count} requests to brokers "
+            "were not sent, and no connection to a broker was opened"
         )
         self.lines.tell("summary", text, **values)

@@ -1,4 +1,4 @@
-"""A check-up of a cluster: what was seen there, what the journal says, and what that comes to."""
+"""A check-up of a cluster: what was seen there, what the journal says, and the findings."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class LookedOver(NamedTuple):
     seen: CheckUp
     journal: CheckedJournal
     entries: Sequence[JournalEntry] | None
-    """What the journal has; None: it can't be read."""
+    """The journal's entries; None: it can't be read."""
 
 
 async def examine(target: Target) -> tuple[CheckUp, tuple[Finding, ...]]:
-    """Look a cluster over, and its journal, and judge both.
+    """Look at a cluster and its journal, and judge both.
 
     Raises:
         DriverError: the cluster does not answer, or does not let us in.
@@ -45,7 +45,7 @@ async def examine(target: Target) -> tuple[CheckUp, tuple[Finding, ...]]:
 
 
 async def look_over(target: Target) -> LookedOver:
-    """Look a cluster over, and its journal.
+    """Look at a cluster and its journal.
 
     Raises:
         DriverError: the cluster does not answer, or does not let us in.
@@ -68,7 +68,7 @@ def _unread(seen: CheckUp, what: str, error: Exception) -> CheckUp:
 
 
 async def _look_at_claim(target: Target, place: JournalPlace, seen: CheckUp) -> tuple[str, CheckUp]:
-    """Who drives the cluster, and what we may do to the claim."""
+    """The executor that drives the cluster ("": none does), and this user's permissions on the claim."""
     try:
         found = await see_claim(configuration_of(target.bootstrap, target.properties), claim_name(place))
     except DriverError as error:
@@ -79,7 +79,7 @@ async def _look_at_claim(target: Target, place: JournalPlace, seen: CheckUp) -> 
 async def _look_into_journal(
     place: JournalPlace, claimant: str, seen: CheckUp
 ) -> tuple[CheckedJournal, LoadedJournal | None, CheckUp]:
-    """What the journal says; where it can't be read, that becomes part of what was seen."""
+    """What the journal says; if it can't be read, the error becomes part of what was seen."""
     if not place.exists():
         return CheckedJournal(str(place), claimant=claimant), LoadedJournal((), ExecutorState(), None), seen
     try:
@@ -97,9 +97,10 @@ async def _look_into_journal(
 
 
 async def _look_at_throttles(admin: KafkaPythonAdmin, loaded: LoadedJournal | None, seen: CheckUp) -> CheckUp:
-    """Throttles that no journal knows; without the journal nobody can tell which these are."""
+    """Throttles that the journal does not know. Without the journal it is unknown which throttles these are."""
     if loaded is None:
-        return replace(seen, unread=(*seen.unread, ("throttles", "the journal, which knows ours, can't be read")))
+        told = "the journal, which knows the executor's own throttles, can't be read"
+        return replace(seen, unread=(*seen.unread, ("throttles", told)))
     try:
         found = await throttles_set(admin, loaded.state)
     except (DriverError, FormatError) as error:

@@ -1,4 +1,4 @@
-"""What an execution would do: its steps, bytes, time at the least, and what a rollback would cost at each point."""
+"""An execution on paper: its steps, bytes, least time, and what a rollback would copy at each point."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shunter.model.reassignment import Strategy
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """One step on paper. `rollback_bytes`: what a rollback would copy once it is done; 0: it would be instant."""
+    """One step on paper. `rollback_bytes`: what a rollback would copy after this step; 0: it would be instant."""
 
     replicas: Replicas
     copied_bytes: int
@@ -47,7 +47,7 @@ class PlannedMove:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """A plan on paper. `most_rollback_bytes`: what a rollback of everything costs at its dearest point."""
+    """A plan on paper. `most_rollback_bytes`: the most that a rollback of everything copies, over all points."""
 
     moves: tuple[PlannedMove, ...]
     forecast: Forecast
@@ -63,11 +63,11 @@ class DryRun:
 async def dry_run(
     admin: AdminClient, state: ExecutorState, moves: Sequence[MoveOrder], options: ExecutionOptions
 ) -> DryRun:
-    """Lay a plan out without touching anything.
+    """Lay a plan out on paper; the cluster does not change.
 
     Args:
         admin: The cluster.
-        state: The journal's fold, for moves under way and rates learnt earlier; it is used up.
+        state: The journal's fold, for moves under way and rates learnt earlier; this function changes it.
         moves: The plan.
         options: As for the execution.
     """
@@ -120,7 +120,7 @@ def _planned(state: ExecutorState, order: MoveOrder, result: MoveResult) -> Plan
 def _adopted(move: Move) -> str | None:
     if not move.adopted:
         return None
-    return "somebody else moves it: it would be taken over, and the order of its original replicas is a guess"
+    return "another tool moves it: it would be taken over, and the order of its original replicas is a guess"
 
 
 def _gone(move: Move) -> int:

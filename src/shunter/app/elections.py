@@ -9,13 +9,13 @@ from shunter.model.partition import TopicPartition
 
 
 async def elect_first(target: Target, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-    """Let the first replica of each partition lead; without this a controller does so within minutes.
+    """Let the first replica of each partition lead; otherwise a controller does so within minutes.
 
     Returns:
-        Which partitions have another leader still, and why.
+        The partitions that still have another leader, and why.
 
     Raises:
-        DriverError: the cluster does not answer, or does not let us.
+        DriverError: the cluster does not answer, or does not permit it.
     """
     admin = await connect(target)
     try:

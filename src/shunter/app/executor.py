@@ -1,4 +1,4 @@
-"""Puts an executor together: cluster, journal, core; and reads what an executor elsewhere shows."""
+"""Puts an executor together from cluster, journal and core; and reads the view that another executor writes."""
 
 from __future__ import annotations
 
@@ -51,23 +51,23 @@ from shunter.views.execution import (
 )
 
 if TYPE_CHECKING:
-    # Importing the client library takes half of a command's start. A command that asks no cluster goes without it, such as
-    # an order to the executor that drives a named journal.
+    # Importing the client library takes half of a command's start. A command that asks no cluster does not import it:
+    # for instance, an order to the executor that drives a named journal.
     from shunter.drivers.admin.cluster import KafkaPythonAdmin
     from shunter.drivers.cluster_claim import ClusterClaim
 
 NO_JOURNAL = "there is no journal: nothing was executed under it"
 VIEW_EVERY_S = 1.0
 VIEW_SHARE = 40
-"""Time between two views, as a multiple of the processor time of one: with thousands of moves there are fewer."""
+"""Time between two views, as a multiple of one view's processor time: with thousands of moves there are fewer views."""
 VIEW_MOVES = 200
 VIEW_FRESH_MS = 60_000
-"""A view that is older than this does not count: its executor has ended, or runs on another host."""
+"""An older view does not count, because its executor has ended or runs on another host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Which cluster, with which login, and under which journal (no file and no topic: the cluster's in our state folder)."""
+    """A cluster, a login and a journal. With no file and no topic, the journal is the cluster's in the state folder."""
 
     bootstrap: str
     properties: Path | None = None
@@ -78,7 +78,7 @@ class Target:
 
 
 def only_journal() -> Path:
-    """The journal in our state folder, if there is exactly one.
+    """The journal in the state folder, if there is exactly one.
 
     Raises:
         SettingsError: there is none, or there are several; names them.
@@ -86,15 +86,15 @@ def only_journal() -> Path:
     found = sorted(state_folder().glob("*.journal"))
     if len(found) != 1:
         told = f"there are {', '.join(str(path) for path in found)}" if found else f"there is none in {state_folder()}"
-        raise SettingsError(f"which journal? {told}: name one by --journal, or the cluster by --bootstrap-server")
+        raise SettingsError(f"no journal was named, and {told}: use --journal or --bootstrap-server")
     return found[0]
 
 
 async def connect(target: Target, *, patient: bool = True) -> KafkaPythonAdmin:
-    """Connect to a cluster. `patient`: for a look or an order, which does not come back to it at its next turn.
+    """Connect to a cluster. `patient`: for a look or an order, which has no later turn to try again.
 
     Raises:
-        DriverError: nobody answers, or we are not let in.
+        DriverError: no broker answers, or the login is refused.
         SettingsError, FormatError: the properties file can't be used.
     """
     from shunter.drivers.admin.cluster import KafkaPythonAdmin  # noqa: PLC0415 - as above
@@ -103,7 +103,7 @@ async def connect(target: Target, *, patient: bool = True) -> KafkaPythonAdmin:
 
 
 async def journal_place(target: Target, admin: AdminClient | None) -> JournalPlace:
-    """The journal: a topic or a file as named, else the file of the cluster's id."""
+    """The journal: the topic or file that was named, else the file that is named after the cluster's id."""
     if is_named(target):
         return place_of(target, "")
     assert admin is not None, "without --journal the cluster has to be asked for its id"
@@ -111,7 +111,7 @@ async def journal_place(target: Target, admin: AdminClient | None) -> JournalPla
 
 
 def place_of(target: Target, cluster_id: str) -> JournalPlace:
-    """The journal of a cluster whose id is known; the id counts only where the target names neither topic nor file."""
+    """The journal of a cluster whose id is known; the id counts only if the target names neither topic nor file."""
     if target.journal_topic is not None:
         beside = state_folder() / target.journal_topic
         return JournalPlace(beside, target.journal_topic, configuration_of(target.bootstrap, target.properties))
@@ -125,7 +125,7 @@ def is_named(target: Target) -> bool:
 
 @dataclass(slots=True)
 class Session:
-    """An execution that this process drives: it has the lease, and the core at work."""
+    """An execution that this process drives: it holds the journal's lease, and runs the core."""
 
     admin: AdminClient
     journal: LeasedJournal
@@ -133,10 +133,10 @@ class Session:
     driver: ExecutionDriver
     view_path: Path
     bootstrap: str = ""
-    """The bootstrap servers as this process got them; a shell that gives the same finds us without asking the cluster."""
+    """The bootstrap servers as given; a shell that gives the same finds this executor without asking the cluster."""
 
     def view(self) -> ExecutionView:
-        """How it stands."""
+        """The view of the execution now."""
         core = self.core
         others = {key: int(value) for key, value in core.book.told_lower.items()}
         return view_execution(core.state, core.meter, core.state.limit, self.driver.clock.now_ms(), others)
@@ -146,7 +146,7 @@ class Session:
         return await self.driver.command(command)
 
     async def publish(self, listener: Callable[[ExecutionView], None] | None) -> None:
-        """Write the view beside the journal for other shells, and tell the listener, until cancelled."""
+        """Until cancelled, write the view beside the journal for other shells, and call the listener, periodically."""
         while True:
             began = time.process_time()
             view = self.view()
@@ -159,9 +159,9 @@ class Session:
 
 
 def _replace(path: Path, text: bytes) -> None:
-    """Readers see the old file or the new one, never half of one. It is only a view, so it is not synced.
+    """Replace a view's file atomically. It is only a view, so it is not synced.
 
-    If the disk is full, readers find the view too old and read the journal: that is no reason to stop moves.
+    A full disk is no reason to stop moves: readers then find the view too old, and read the journal.
     """
     beside = path.with_suffix(".new")
     with contextlib.suppress(OSError):
@@ -170,7 +170,7 @@ def _replace(path: Path, text: bytes) -> None:
 
 
 async def _claim(target: Target, place: JournalPlace, listener: Callable[[Notice], None]) -> ClusterClaim:
-    """See that no other executor drives the cluster, on any host; the claim is taken by its `keep`."""
+    """Check that no other executor drives the cluster, on any host; the claim's `keep` takes the claim."""
     configuration = configuration_of(target.bootstrap, target.properties)
     from shunter.drivers.cluster_claim import ClusterClaim  # noqa: PLC0415 - as above
 
@@ -200,12 +200,12 @@ async def _give_back(claim: ClusterClaim, keeping: asyncio.Task[None] | None) ->
 
 
 def claim_name(place: JournalPlace) -> str:
-    """A journal as a claim names it: a file with its host."""
+    """The name of a journal in a claim: the topic, or the file with its host."""
     return str(place) if place.topic is not None else f"{socket.gethostname()}:{place.path.resolve()}"
 
 
 async def claimed_by(target: Target, place: JournalPlace) -> str:
-    """Which executor drives the cluster under another journal; "": none does, or we can't know."""
+    """The executor that drives the cluster under another journal; "": none does, or it can't be found out."""
     if not target.bootstrap:
         return ""
     from shunter.drivers.admin.bootstrap_probe import probe  # noqa: PLC0415 - as above
@@ -213,7 +213,7 @@ async def claimed_by(target: Target, place: JournalPlace) -> str:
 
     with contextlib.suppress(DriverError):
         configuration = configuration_of(target.bootstrap, target.properties)
-        # The group's client would retry for many seconds even if connections are refused at once.
+        # The probe fails at once if connections are refused; the group's client would retry for many seconds.
         protocol = str(configuration.get("security_protocol", "PLAINTEXT"))
         await asyncio.to_thread(probe, target.bootstrap.split(","), protocol)
         return (await see_claim(configuration, claim_name(place))).claimant
@@ -223,7 +223,7 @@ async def claimed_by(target: Target, place: JournalPlace) -> str:
 async def no_journal(target: Target, place: JournalPlace) -> FormatError:
     """The error that there is no journal; it also names an executor that drives the cluster under another one."""
     claimant = await claimed_by(target, place)
-    other = f"; but under another one this cluster is driven by {claimant}: ask there" if claimant else ""
+    other = f"; {claimant} drives this cluster under another journal: ask there" if claimant else ""
     return FormatError(str(place), NO_JOURNAL + other)
 
 
@@ -235,11 +235,12 @@ async def nothing_journalled(target: Target) -> bool:
 
 @contextlib.asynccontextmanager
 async def open_session(target: Target, listener: Callable[[Notice], None]) -> AsyncIterator[Session]:
-    """Connect, take the journal's lease, and load it; gives the lease back at the end.
+    """Connect, take the journal's lease, and load the journal; gives the lease back at the end.
 
     Raises:
-        JournalHeld, SeatTaken, ClusterClaimed: another executor drives the journal, or the cluster under another one.
-        JournalDamaged: it can't be trusted; says what can be read.
+        JournalHeld, SeatTaken, ClusterClaimed: another executor drives the journal, or the cluster under another
+            journal.
+        JournalDamaged: the journal can't be trusted; the error has the entries that can be read.
         DriverError: the cluster does not answer.
     """
     admin = await connect(target, patient=False)
@@ -258,7 +259,7 @@ async def open_session(target: Target, listener: Callable[[Notice], None]) -> As
                 Notice(
                     "journal-rebuilt",
                     "",
-                    f"{place} was gone: it was made anew of {counted(made, 'entry', 'entries')} of its copy",
+                    f"{place} was missing: it was rebuilt from {counted(made, 'entry', 'entries')} of its copy",
                 )
             )
         seat = DriverSeat(state_folder(), cluster_id, str(place))
@@ -276,7 +277,7 @@ async def open_session(target: Target, listener: Callable[[Notice], None]) -> As
         if seat is not None:
             seat.leave()
         if journal is not None:
-            # Last: a shell that waits for an answer carries its order out by itself once no executor drives the journal.
+            # The lease goes last: once no executor drives the journal, a shell that waits carries its order out itself.
             with contextlib.suppress(DriverError):
                 await to_its_end(journal.release)
             await to_its_end(journal.close)
@@ -285,7 +286,7 @@ async def open_session(target: Target, listener: Callable[[Notice], None]) -> As
 
 @dataclass(frozen=True, slots=True)
 class SessionStart:
-    """What a session shall do first: a plan, or a command, or both absent (go on with what the journal says)."""
+    """The first work of a session: a plan, or a command; without both it goes on with the journal's moves."""
 
     moves: tuple[MoveOrder, ...] = ()
     options: ExecutionOptions = field(default_factory=ExecutionOptions)
@@ -316,7 +317,7 @@ async def drive(
     leave: asyncio.Event | None = None,
     forever: bool = False,
 ) -> Ended:
-    """Drive a session until all is done, something fatal happens, or `leave` is set (then the journal keeps it)."""
+    """Drive a session until all is done, a fatal error, or `leave` is set; open moves then stay in the journal."""
     asked: list[asyncio.Task[Any]] = []
     plan: asyncio.Task[PlanReply] | None = None
     command: asyncio.Task[CommandReply] | None = None
@@ -330,7 +331,7 @@ async def drive(
     if first is not None:
         command = asyncio.create_task(session.command(first))
         asked.append(command)
-    await asyncio.sleep(0)  # The plan or command gets into the queue before the core finds itself idle.
+    await asyncio.sleep(0)  # The plan or command has to be queued before the core finds that it is idle.
     background = [
         asyncio.create_task(take_orders(session.driver, session.journal)),
         asyncio.create_task(session.publish(on_view)),
@@ -351,7 +352,7 @@ async def drive(
             task.cancel()
         raise
     finally:
-        # A caller that is cancelled closes the journal next: nothing of this may still be at work on it.
+        # A cancelled caller closes the journal next, so none of these tasks may still use it.
         for task in (running, leaving, *background):
             task.cancel()
         await asyncio.gather(running, leaving, *background, *asked, return_exceptions=True)
@@ -371,7 +372,7 @@ def _answered(task: asyncio.Task[Any]) -> bool:
 
 
 class LoadedJournal(NamedTuple):
-    """What a journal has, what that comes to, and who drives it."""
+    """A journal's entries, their fold, and the executor that drives the journal."""
 
     entries: Sequence[JournalEntry]
     state: ExecutorState
@@ -379,7 +380,7 @@ class LoadedJournal(NamedTuple):
 
 
 def read_journal(place: JournalPlace) -> tuple[ExecutorState, LeaseHolder | None]:
-    """Fold a journal, without driving it.
+    """Fold a journal without taking its lease.
 
     Raises:
         FormatError: there is no journal, or it is damaged.
@@ -389,7 +390,7 @@ def read_journal(place: JournalPlace) -> tuple[ExecutorState, LeaseHolder | None
 
 
 def load_journal(place: JournalPlace) -> LoadedJournal:
-    """Read a journal, and fold it.
+    """Read a journal and fold it.
 
     Raises:
         FormatError: there is no journal, or it is damaged.
@@ -408,20 +409,20 @@ def load_journal(place: JournalPlace) -> LoadedJournal:
 
 
 def salvage(damaged: JournalDamaged) -> list[str]:
-    """What a damaged journal still tells of the moves that were open before the damage, a sentence each."""
+    """Sentences about moves and throttles, from the readable entries of a damaged journal."""
     state = ExecutorState()
     try:
         for entry in damaged.readable:
             apply(state, entry)
     except ShunterError:
-        pass  # What came before it is worth telling all the same.
+        pass  # The entries before this one are still useful.
     told = [
         f"{move.tp}: originally {list(move.original)}, last known at {list(move.current)}, on its way to "
         f"{list(move.goal)}"
         for move in state.open_moves()
     ]
     told += [
-        f"{key.kind} {key.name}: {key.setting} is ours, it was {'not set' if throttle.before is None else throttle.before}"
+        f"{key.kind} {key.name}: executor set {key.setting}, was {'not set' if throttle.before is None else throttle.before}"
         for key, throttle in state.throttles.items()
     ]
     if damaged.readable:
@@ -430,7 +431,7 @@ def salvage(damaged: JournalDamaged) -> list[str]:
 
 
 def read_view(place: JournalPlace) -> ExecutionView | None:
-    """The view that an executor wrote beside its journal a moment ago."""
+    """The view that an executor wrote beside its journal; None: there is none, or it is older than `VIEW_FRESH_MS`."""
     try:
         view = view_from_json(orjson.loads(place.view_path.read_bytes()))
     except (OSError, orjson.JSONDecodeError):
@@ -439,7 +440,7 @@ def read_view(place: JournalPlace) -> ExecutionView | None:
 
 
 def journals_reached_by(bootstrap: str) -> list[JournalPlace]:
-    """Journals in our state folder whose executor wrote a view a moment ago and was given the same bootstrap servers."""
+    """Journals in the state folder whose executor has a fresh view and was given the same bootstrap servers."""
     found: list[JournalPlace] = []
     for path in sorted(state_folder().glob("*.journal.view")):
         place = JournalPlace(path.with_suffix(""))
@@ -450,7 +451,7 @@ def journals_reached_by(bootstrap: str) -> list[JournalPlace]:
 
 
 def journals_that_reached(bootstrap: str) -> list[JournalPlace]:
-    """Journals in our state folder whose executor was given one of these bootstrap servers, the last one first."""
+    """Journals in the state folder whose executor was given one of these bootstrap servers, the latest first."""
     servers = set(bootstrap.split(","))
     found: list[tuple[float, JournalPlace]] = []
     for path in state_folder().glob("*.journal.view"):
@@ -461,10 +462,11 @@ def journals_that_reached(bootstrap: str) -> list[JournalPlace]:
 
 
 def journal_without_cluster(target: Target, error: DriverError) -> JournalPlace:
-    """The journal file of a cluster that does not answer: the one that was named, or that these servers were last driven by.
+    """The journal file of a cluster that does not answer: the named one, or the last one with these servers.
 
     Raises:
-        DriverError: that error, for no journal file is known to be this cluster's; names those that there are.
+        DriverError: `error`, because no journal file is known to be this cluster's; it lists the files in the state
+            folder.
     """
     found = [JournalPlace(target.journal)] if target.journal is not None else []
     if not is_named(target):
@@ -473,11 +475,7 @@ def journal_without_cluster(target: Target, error: DriverError) -> JournalPlace:
         return found[0]
     there = [] if is_named(target) else sorted(state_folder().glob("*.journal"))
     named = ", ".join(str(path) for path in there)
-    hint = (
-        f"; what a journal of this host says: `shunter status --offline --journal FILE`, there is {named}"
-        if there
-        else ""
-    )
+    hint = f"; `shunter status --offline --journal FILE` shows a journal of this host: {named}" if there else ""
     raise DriverError(f"{error}{hint}", retriable=error.retriable) from error
 
 
@@ -485,7 +483,7 @@ def read_plan(path: Path) -> tuple[MoveOrder, ...]:
     """Read a plan file.
 
     Raises:
-        FormatError: it can't be read, or is no plan.
+        FormatError: it can't be read, or is not a plan.
     """
     try:
         return decode_plan(path.read_bytes(), str(path))
@@ -494,10 +492,10 @@ def read_plan(path: Path) -> tuple[MoveOrder, ...]:
 
 
 async def lay_out(target: Target, moves: Sequence[MoveOrder], options: ExecutionOptions) -> DryRun:
-    """A plan on paper, with what the cluster's journal has learnt; sees that the journal can be made.
+    """A plan on paper, with the rates that the cluster's journal has learnt; checks that the journal can be made.
 
     Raises:
-        FormatError: it can't, or it is damaged.
+        FormatError: the journal can't be made, or it is damaged.
         DriverError: the cluster does not answer.
     """
     if is_named(target):

@@ -1,4 +1,4 @@
-"""Past executions of a journal, and the way back from one."""
+"""Past executions of a journal, and how to undo one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from shunter.model.partition import TopicPartition
 
 
 class NothingToUndo(ShunterError):
-    """An execution that can't be undone: there is no such execution, or it goes on."""
+    """An execution can't be undone: there is no such execution, or it is under way."""
 
 
 async def past_without_cluster(target: Target, error: DriverError) -> tuple[JournalPlace, tuple[Execution, ...]]:
-    """All executions under the journal that this host has of a cluster that does not answer.
+    """All executions under this host's journal of a cluster that does not answer.
 
     Raises:
-        DriverError: that error, for no journal file is known to be this cluster's.
+        DriverError: `error`, because no journal file is known to be this cluster's.
         FormatError: the journal is damaged.
     """
     place = journal_without_cluster(target, error)
@@ -47,19 +47,19 @@ async def past_executions(target: Target) -> tuple[JournalPlace, tuple[Execution
 
 
 async def executions_in(place: JournalPlace) -> tuple[Execution, ...]:
-    """All executions of a journal that is there, the first one first.
+    """All executions of a journal that exists, the first one first.
 
     Raises:
-        FormatError: it is damaged.
+        FormatError: the journal is damaged.
     """
     return executions((await asyncio.to_thread(load_journal, place)).entries)
 
 
 async def undoing(target: Target, number: int | None) -> tuple[Execution, Undoing]:
-    """The way back from one execution; None: from the last one.
+    """One execution, and the moves that undo it; None: the last execution.
 
     Raises:
-        NothingToUndo: there is no such execution, or it goes on.
+        NothingToUndo: there is no such execution, or it is under way.
         FormatError: there is no journal, or it is damaged.
         DriverError: the cluster does not answer.
     """
@@ -72,12 +72,12 @@ async def undoing(target: Target, number: int | None) -> tuple[Execution, Undoin
         raise NothingToUndo(f"there is no execution {number} under {place}: `shunter history` lists {known}")
     execution = found[number - 1]
     if execution.ended_at_ms is None:
-        raise NothingToUndo(f"execution {number} goes on: `shunter rollback` takes it back")
+        raise NothingToUndo(f"execution {number} is under way: `shunter rollback` takes it back")
     return execution, await _without_other_topics(target, execution, reverse(execution))
 
 
 async def _without_other_topics(target: Target, execution: Execution, wanted: Undoing) -> Undoing:
-    """Leave out partitions whose topic was deleted and made anew since."""
+    """Leave out partitions whose topic was deleted and created again since."""
     admin = await connect(target)
     try:
         seen = await admin.observe_topics(sorted({order.tp.topic for order in wanted.moves}))
@@ -87,7 +87,7 @@ async def _without_other_topics(target: Target, execution: Execution, wanted: Un
     for order in wanted.moves:
         topic, known = seen.topics.get(order.tp.topic), execution.moves[order.tp].topic_id
         if topic is not None and known is not None and topic.topic_id is not None and topic.topic_id != known:
-            anew[order.tp] = f"{order.tp} stays: its topic was deleted and made anew since"
+            anew[order.tp] = f"{order.tp} stays: its topic was deleted and created again since"
     kept = {tp: move for tp, move in execution.moves.items() if tp not in anew}
     found = reverse(replace(execution, moves=kept))
     return Undoing(found.moves, (*found.told, *anew.values()), found.copied_bytes)
@@ -121,7 +121,7 @@ def execution_to_json(execution: Execution) -> dict[str, Any]:
 
 
 def counts_of(execution: Execution) -> dict[str, int]:
-    """How many moves by outcome; "open": they go on."""
+    """The number of moves by outcome; "open": under way."""
     counts: dict[str, int] = {}
     for move in execution.moves.values():
         told = "open" if move.outcome is None else move.outcome.value

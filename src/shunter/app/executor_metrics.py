@@ -19,7 +19,7 @@ Samples = Iterable[tuple[tuple[str, ...], float]]
 
 
 class ExecutionRow(NamedTuple):
-    """One metric: its name after `shunter_executor_`, what it is, its samples by the labels' values, and the labels."""
+    """One metric: its name after `shunter_executor_`, its meaning, its samples by labels' values, and its labels."""
 
     name: str
     meaning: str
@@ -28,7 +28,7 @@ class ExecutionRow(NamedTuple):
 
 
 def _one(name: str, meaning: str, value: Callable[[ExecutionView], float | None]) -> ExecutionRow:
-    """A figure that may not be known: then there is no sample."""
+    """A metric with one figure; there is no sample while the figure is unknown."""
     return ExecutionRow(name, meaning, lambda view: [] if (told := value(view)) is None else [((), float(told))])
 
 
@@ -60,28 +60,28 @@ ROWS = (
     _one("throttles_set", "Throttles that are set and not restored yet.", lambda view: view.throttles_left),
     _one("viewed_timestamp_seconds", "When these figures were made, since 1970 UTC.", lambda view: view.at_ms / 1000),
 )
-"""In the order of the page."""
+"""The metrics, in the order of the page."""
 
 
 class ExecutionPage:
     """Renders the latest view; every sample has the cluster's id as `cluster_id`."""
 
     def __init__(self) -> None:
-        """Nothing was seen yet."""
+        """Begin without a view."""
         self._view: ExecutionView | None = None
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(_Families(lambda: self._view))
 
     def see(self, view: ExecutionView) -> None:
-        """Take how the execution stands now."""
+        """Take the latest view of the execution."""
         self._view = view
 
     def render(self) -> tuple[str, bytes]:
-        """Give (content type, page)."""
+        """Return (content type, page)."""
         return CONTENT_TYPE_LATEST, generate_latest(self._registry)
 
     def ready(self) -> tuple[bool, tuple[str, ...]]:
-        """Whether the journal was read and the cluster is driven, with what there is to say of it."""
+        """Whether the journal was read and the cluster is driven, with a sentence about it."""
         if self._view is None:
             return False, ("the journal is being read",)
         return True, (f"drives cluster {self._view.cluster_id}",)
@@ -92,7 +92,7 @@ class _Families(Collector):
         self._latest = latest
 
     def collect(self) -> Iterator[Metric]:
-        """Give every family, from one view; none before the first view."""
+        """Yield every family, from one view; none before the first view."""
         view = self._latest()
         if view is None:
             return
@@ -106,7 +106,7 @@ class _Families(Collector):
 
 @contextlib.asynccontextmanager
 async def metrics_served(port: int) -> AsyncIterator[Callable[[ExecutionView], None]]:
-    """Serve metrics on the loopback while the block runs; gives what takes each view.
+    """Serve metrics on the loopback while the block runs; yields the function that takes each view.
 
     Raises:
         DriverError: the port is taken.

@@ -20,15 +20,15 @@ from shunter.formats.reassignment_json import encode_plan
 from shunter.model.execution import Command, ExecutionOptions, LeaseHolder, MoveOrder
 
 HOLDER_EVERY_S = 1.0
-"""How often, while waiting for an answer, to look whether an executor still drives the journal."""
+"""While waiting for an answer: how often to check that an executor still drives the journal."""
 
 
 class HolderGone(ShunterError):
-    """The executor that drove the journal ended before it took the order up; the order was taken back."""
+    """The executor that drove the journal ended before it took the order; the order was withdrawn."""
 
 
 async def holder_of(target: Target) -> tuple[JournalPlace, LeaseHolder | None]:
-    """Where the journal is, and which executor drives it now; None: none does."""
+    """The journal, and the executor that drives it now; None: none does."""
     admin = None if is_named(target) else await connect(target)
     try:
         place = await journal_place(target, admin)
@@ -39,19 +39,19 @@ async def holder_of(target: Target) -> tuple[JournalPlace, LeaseHolder | None]:
 
 
 def driven_here(bootstrap: str, wanted: Wanted | None) -> tuple[JournalPlace, LeaseHolder] | None:
-    """The executor of this host that a verb is for, under any controller; None: the cluster has to be asked.
+    """The executor on this host that a verb is for, under any controller; None: the cluster has to be asked.
 
-    Asking a cluster takes the client library and a few requests, more than an order itself.
+    Asking a cluster needs the client library and a few requests, which takes longer than the order itself.
 
     Args:
-        bootstrap: As the verb was told; the executor was started by the same words.
-        wanted: Which moves a verb turns; None: it begins some.
+        bootstrap: The verb's bootstrap servers; the executor has to be started with the same text.
+        wanted: The moves that a verb turns; None: the verb begins moves.
     """
     found = [(place, holder) for place in journals_reached_by(bootstrap) if (holder := _holder(place)) is not None]
     if len(found) != 1 or not found[0][1].takes_orders:
         return None
     if wanted is not None:
-        # Moves that are not the journal's may be the controller's.
+        # Moves that are not in the journal may be the controller's.
         state, _holder_now = read_journal(found[0][0])
         mine = wanted.of([move.tp for move in state.open_moves()])
         if not mine or not set(wanted.partitions) <= set(mine):
@@ -70,10 +70,10 @@ def _holder(place: JournalPlace) -> LeaseHolder | None:
 
 
 async def order(place: JournalPlace, kind: str, document: object) -> dict[str, Any]:
-    """Ask something of the executor that drives a journal, and wait for the answer.
+    """Give an order to the executor that drives a journal, and wait for the answer.
 
     Raises:
-        HolderGone: it ended before it took the order up, and no executor drives the journal now: do it yourself.
+        HolderGone: it ended before it took the order, and no executor drives the journal: the caller can do it itself.
         DriverError: no answer came in time.
     """
     clock = SystemClock()
@@ -93,7 +93,7 @@ async def order(place: JournalPlace, kind: str, document: object) -> dict[str, A
             await asyncio.sleep(ORDERS_EVERY_S / 2)
     finally:
         await to_its_end(journal.close)
-    raise DriverError(f"{place}: nobody answered within {ANSWER_WITHIN_S:.0f} s", retriable=True)
+    raise DriverError(f"{place}: no executor answered within {ANSWER_WITHIN_S:.0f} s", retriable=True)
 
 
 async def order_command(place: JournalPlace, command: Command) -> dict[str, Any]:

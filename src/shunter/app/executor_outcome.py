@@ -1,4 +1,4 @@
-"""What is told at the end of a session: an exit status, and sentences."""
+"""The exit status and the sentences at the end of a session."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _TURNED = ("stopped", "rolled_back", "left")
 _FATAL = {Fatal.CLUSTER: ExitCode.CLUSTER, Fatal.TAKEN: ExitCode.HELD, Fatal.JOURNAL: ExitCode.JOURNAL}
 _KEPT = {
     Fatal.CLUSTER: "the journal keeps where it stood",
-    Fatal.TAKEN: "what is under way is theirs to look after; `shunter status` tells",
-    Fatal.JOURNAL: "what was asked for goes on in the cluster, and its throttles stay. Put right what is wrong with the "
-    "journal; where it is damaged, move it away and leave the .copy beside it: `shunter resume` goes on from that",
+    Fatal.TAKEN: "the other executor looks after the moves under way; `shunter status` shows them",
+    Fatal.JOURNAL: "steps under way go on in the cluster, and throttles stay. Repair the journal; if it is damaged, "
+    "move it away and leave the .copy in place: `shunter resume` goes on from the copy",
 }
 _BAD = ("superseded", "foreign", "gone", "refused")
 
 
 def exit_code(ended: Ended) -> ExitCode:
-    """The exit code of a session that was driven to its end, or left."""
+    """The exit status of a session that was driven to its end, or left."""
     if _refused(ended):
         return ExitCode.REFUSED
     if ended.finish is None:
@@ -38,13 +38,13 @@ def exit_code(ended: Ended) -> ExitCode:
 
 
 def _refused(ended: Ended) -> bool:
-    """Whether what the session was to do first was refused as a whole."""
+    """Whether the session's plan or command was refused as a whole."""
     plan = ended.plan is not None and ended.plan.error is not None
     return plan or (ended.command is not None and not ended.command.accepted)
 
 
 def told_end(ended: Ended) -> list[str]:
-    """What to tell at the end."""
+    """The sentences at the end."""
     lines: list[str] = []
     if ended.plan is not None:
         if ended.plan.error is not None:
@@ -64,11 +64,11 @@ def told_end(ended: Ended) -> list[str]:
     if ended.finish.fatal is not None:
         return [*lines, f"gave up: {ended.finish.fatal}; {_KEPT[ended.finish.kind]}"]
     if ended.plan is not None and ended.plan.error is not None:
-        return lines  # What the journal still tells is of another plan.
+        return lines  # The view is of another plan.
     if ended.view.owed:
-        lines.append(f"throttles are still owed to {ended.view.owed}: `shunter status` tells")
+        lines.append(f"throttles are still owed to {ended.view.owed}: see `shunter status`")
     if not ended.worked:
-        return lines or ["nothing is under way"]  # What the journal still tells is of an execution that ended before.
+        return lines or ["nothing is under way"]  # The view is of an execution that ended before this session.
     for row in ended.view.moves:
         if row.state in _BAD:
             lines.append(f"{row.partition} {row.state}: {row.waits}")

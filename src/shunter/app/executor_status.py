@@ -1,4 +1,4 @@
-"""How an execution stands: what its journal says, held against the cluster, with what its executor sees."""
+"""The status of an execution: its journal, compared with the cluster, and the view of its executor."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ from shunter.views.execution import ExecutionView, as_its_driver_sees_it, undriv
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What a journal says, which executor drives it, and how it compares with the cluster if that was asked."""
+    """A journal's view, the executor that drives it, and its differences from the cluster if that was asked."""
 
     place: JournalPlace
     view: ExecutionView
     holder: LeaseHolder | None
     differences: tuple[str, ...] = ()
     live: ExecutionView | None = None
-    """The view of the executor that drives it, if that runs on this host."""
+    """The view of the executor that drives the journal, if it runs on this host."""
     claimant: str = ""
-    """Which executor drives the cluster under another journal, if none drives this one."""
+    """The executor that drives the cluster under another journal, if none drives this one."""
     debts: str = ""
-    """How throttles that are owed are given back, or forgotten; "": none are."""
+    """How throttles that are owed can be given back or forgotten; "": none are owed."""
     unasked: str = ""
-    """Why the cluster could not be asked, so that all of this is the journal's word; "": it was asked, or was not to be."""
+    """Why the cluster could not be asked, so that all of this is from the journal; "": it was asked, or need not be."""
 
     def to_json(self, narrowed: Callable[[ExecutionView], ExecutionView]) -> dict[str, Any]:
-        """As a JSON object; its figures are the driver's where somebody on this host drives the journal.
+        """As a JSON object. If an executor on this host drives the journal, the figures are from its view.
 
-        `narrowed` leaves in a view what is to be shown.
+        `narrowed` reduces a view to the moves that are to be shown.
         """
         view = narrowed(self.view if self.live is None else as_its_driver_sees_it(self.view, self.live))
         return {
@@ -65,7 +65,7 @@ class Status:
 
 
 async def read_status(target: Target, *, check: bool) -> Status:
-    """What the journal says, checked against the cluster if asked."""
+    """The status from the journal; `check`: also compared with the cluster."""
     admin = await connect(target) if check or not is_named(target) else None
     try:
         place = await journal_place(target, admin)
@@ -91,10 +91,10 @@ async def read_status(target: Target, *, check: bool) -> Status:
 
 
 async def read_without_cluster(target: Target, error: DriverError) -> Status:
-    """What the journal of this host says of a cluster that does not answer.
+    """The status from this host's journal of a cluster that does not answer.
 
     Raises:
-        DriverError: that error, for no journal file is known to be this cluster's; names those that there are.
+        DriverError: `error`, because no journal file is known to be this cluster's; it lists the files that exist.
         FormatError: the journal is damaged.
     """
     place = journal_without_cluster(target, error)
@@ -103,7 +103,7 @@ async def read_without_cluster(target: Target, error: DriverError) -> Status:
 
 
 async def replica_bytes(stepping: Iterable[Move], admin: AdminClient) -> dict[tuple[BrokerId, TopicPartition], int]:
-    """Bytes of the copies that running steps make, by who makes them; a broker that does not answer is left out."""
+    """Bytes of the copies that running steps make, by broker and partition; silent brokers are left out."""
     copies: dict[BrokerId, list[TopicPartition]] = {}
     for move in stepping:
         assert move.step is not None
@@ -114,7 +114,7 @@ async def replica_bytes(stepping: Iterable[Move], admin: AdminClient) -> dict[tu
 
 
 async def _differences(state: ExecutorState, admin: AdminClient) -> tuple[str, ...]:
-    """How the cluster differs from what the journal says, a sentence each."""
+    """Differences between the cluster and the journal, a sentence each."""
     ongoing = await admin.list_reassignments()
     moves = state.open_moves()
     names = sorted({move.tp.topic for move in moves})
@@ -124,7 +124,7 @@ async def _differences(state: ExecutorState, admin: AdminClient) -> tuple[str, .
         topic = seen.topics.get(move.tp.topic)
         partition = None if topic is None else topic.partitions.get(move.tp.partition)
         if topic is None or partition is None:
-            told.append(f"{move.tp} does not exist any more")
+            told.append(f"{move.tp} no longer exists")
         elif move.step is None and partition.replicas != move.current:
             told.append(f"{move.tp} is at {list(partition.replicas)}, the journal says {list(move.current)}")
         elif move.step is not None and move.tp not in ongoing and partition.replicas == move.step.after:

@@ -1,4 +1,4 @@
-"""What the exit status of a command means; docs/exit-statuses.md has the table, and a test compares both."""
+"""Exit statuses of commands; docs/exit-statuses.md has the table, and a test compares both."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ class ExitCode(IntEnum):
     DONE = 0
     """Everything that was asked for is done."""
     PARTLY = 1
-    """It ended, and something of it was not done or is not well."""
+    """The command ended, but something was not done or is not healthy."""
     USAGE = 2
     """The command line, a setting or the properties file can't be used."""
     CLUSTER = 3
-    """The cluster does not answer, or does not let us."""
+    """The cluster does not answer, or denies access."""
     HELD = 4
     """Another executor drives the journal, or the cluster."""
     JOURNAL = 5
     """The journal, the plan or another file that was named can't be read or written."""
     TURNED = 6
-    """It ended, but moves were stopped, rolled back or left by another order than this command's."""
+    """The command ended, but moves were stopped, rolled back or left by another command."""
     REFUSED = 7
     """The plan, the command, or every row of an input was refused, and nothing was begun."""
     LEFT = 130
-    """It was left: what is under way goes on."""
+    """The command left before the end; moves under way go on in the cluster."""

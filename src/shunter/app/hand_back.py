@@ -15,7 +15,7 @@ from shunter.formats import znodes
 from shunter.model.reassignment import Intervention
 
 ENDINGS = {"finish": None, "stop": Intervention.STOP, "rollback": Intervention.ROLL_BACK}
-"""What becomes of moves under way, by the word of the command."""
+"""How moves under way end, by the value of `--moves`."""
 _LOOK_SECONDS = 1.0
 _TELL_SECONDS = 15.0
 
@@ -27,7 +27,7 @@ class HandBack:
         zookeeper: HOST:PORT[,…][/CHROOT].
         show: takes lines for people.
         timeout_s: bound of each step that waits.
-        zookeeper_config: file of properties that say how ZooKeeper is spoken to.
+        zookeeper_config: file of zookeeper.… properties for TLS and logins.
 
     Raises:
         SettingsError: that file can't be used.
@@ -45,7 +45,8 @@ class HandBack:
         """Hand the cluster back.
 
         Returns:
-            The exit status: 0 an Apache broker leads and nothing is left; 1 it could not be done in time, or not whole.
+            The exit status: 0 an Apache broker leads and nothing is left; 1 it was not done, or not completely, in
+                time.
 
         Raises:
             DriverError, FormatError, SettingsError: the cluster can't be reached or read.
@@ -59,7 +60,7 @@ class HandBack:
     def _run(self, view: SeatView, bootstrap: str, properties: Path | None, ending: str) -> int:
         holder = view.holder()
         if holder is None or not holder.shunter:
-            who = "nobody" if holder is None else f"broker {holder.broker}"
+            who = "no process" if holder is None else f"broker {holder.broker}"
             self._show(f"{who} is the controller, not Shunter: there is nothing to hand back")
             return 0 if holder is not None else 1
         self._end_moves(bootstrap, properties, ending)
@@ -108,7 +109,7 @@ class HandBack:
         )
 
     def _await(self, what: str, holds: Callable[[], bool], why_not: Callable[[], str]) -> bool:
-        """Look until something holds, and say now and then what it waits for."""
+        """Wait until something holds, and report every `_TELL_SECONDS` what it waits for."""
         started = told = time.monotonic()
         while not _tried(holds):
             now = time.monotonic()
@@ -130,7 +131,7 @@ def _tried(holds: Callable[[], bool]) -> bool:
 
 
 def _reason(why_not: Callable[[], str]) -> str:
-    """Why something does not hold yet; ZooKeeper may not answer, or not let us read it, and that is why, too."""
+    """Why something does not hold yet. If ZooKeeper does not answer or refuses the read, that is the reason."""
     try:
         return f"there is {why_not()}"
     except (DriverError, RequestRejected) as error:
@@ -138,7 +139,7 @@ def _reason(why_not: Callable[[], str]) -> str:
 
 
 def _told(left: Sequence[str]) -> str:
-    """What is still in the way, and what ends it where waiting does not. The first three of it."""
+    """The first three znodes that are left, each with what ends it if waiting does not."""
     shown = "; ".join(f"{path} ({_way_out(path)})" for path in left[:3])
     return f"{shown}; and {len(left) - 3} more" if len(left) > 3 else shown
 
@@ -146,11 +147,11 @@ def _told(left: Sequence[str]) -> str:
 def _way_out(path: str) -> str:
     folder, _, name = path.rpartition("/")
     if path == znodes.CANCEL:
-        return "whoever made it has to remove it: nothing is moved while it is there"
+        return "the tool that created it has to remove it: nothing moves while it exists"
     if folder == znodes.OWED_DELETIONS:
         return f"broker {name} was dead when replicas left it: start it, or delete this znode if it never comes back"
     if folder == znodes.OWED_REPLICAS:
-        return f"topic {name} lacks a replica: start a broker that has none of it, or assign others to the topic"
+        return f"topic {name} lacks a replica: start a broker that has no replica of it, or assign other brokers to it"
     return "see `shunter status` for what it waits for; --moves stop or --moves rollback ends it"
 
 

@@ -1,4 +1,4 @@
-"""Journals as JSON lines, which Spark can read: one line an entry, with the cluster and the journal that it is from."""
+"""Journals as JSON lines, which Spark can read: one line for each entry, with its cluster and its journal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SQLITE = b"SQLite format 3\x00"
 
 @contextmanager
 def as_json_lines(journals: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Give journals as JSON lines: SQLite files are written out beside, what is JSON lines already stays as it is.
+    """Yield the paths of journals as JSON lines: SQLite files are exported, files of JSON lines are used unchanged.
 
     Raises:
         FormatError: a journal is missing or damaged; names the entry.
@@ -44,27 +44,27 @@ def _line_file(name: str, beside: Path) -> str:
 
 
 def _check_lines(name: str, lines: Iterable[bytes]) -> None:
-    """Spark takes any line for an entry without a kind, and counts it."""
+    """Check that each line is an entry, because Spark would count any other line as an entry without a kind."""
     for number, line in enumerate(lines, start=1):
         try:
             entry: Any = orjson.loads(line)
         except orjson.JSONDecodeError as error:
             raise FormatError(
-                f"{name}, line {number}", f"is no journal: neither SQLite's file nor JSON ({error})"
+                f"{name}, line {number}", f"is not a journal: neither a SQLite file nor JSON ({error})"
             ) from error
         missing = sorted(_NEEDED - set(entry)) if isinstance(entry, dict) else sorted(_NEEDED)
         if missing:
-            raise FormatError(f"{name}, line {number}", f"is no journal entry: it has no {', '.join(missing)}")
+            raise FormatError(f"{name}, line {number}", f"is not a journal entry: it has no {', '.join(missing)}")
 
 
 def export_journal(journal: Path, out: Path, *, plan_id: str | None = None) -> Path:
-    """Write an executor's journal as JSON lines, without taking its lease: it may be at work.
+    """Write an executor's journal as JSON lines, without taking its lease, so an executor may drive it meanwhile.
 
     Args:
-        plan_id: What the last plan of the journal is called by whoever made it; the journal has a name of its own.
+        plan_id: The pipeline's id of the journal's last plan; the journal has an id of its own for it.
 
     Raises:
-        FormatError: it is no journal, or an entry is damaged.
+        FormatError: it is not a journal, or an entry is damaged.
     """
     entries = list(_entries(journal))
     plans = [at for at, entry in enumerate(entries) if entry["kind"] == "plan-accepted"]
@@ -88,7 +88,7 @@ def _entries(journal: Path) -> Iterator[dict[str, Any]]:
     for sequence, body, checksum in rows:
         place = f"{journal}, entry {sequence}"
         if checksum is not None and zlib.crc32(body.encode()) != checksum:
-            raise FormatError(place, "the checksum does not fit: the entry was damaged")
+            raise FormatError(place, "the checksum does not match: the entry was damaged")
         entry: dict[str, Any] = orjson.loads(body)
         if "kind" not in entry:
             raise FormatError(

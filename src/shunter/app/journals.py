@@ -1,4 +1,4 @@
-"""Where a journal is: a file of this host, or a topic of the cluster."""
+"""The place of a journal: a file of this host, or a topic of the cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOPIC_PREFIX = "kafka:"
 
 @dataclass(frozen=True, slots=True)
 class JournalPlace:
-    """A journal that may not exist yet. `topic` None: a file. `path` is the file, or where glances are left."""
+    """A journal that may not exist yet. `topic` None: a file. `path` is the file; for a topic, views are beside it."""
 
     path: Path
     topic: str | None = None
@@ -28,7 +28,7 @@ class JournalPlace:
         return str(self.path) if self.topic is None else f"{TOPIC_PREFIX}{self.topic}"
 
     def exists(self) -> bool:
-        """Whether anything was ever executed under it."""
+        """Whether the journal exists; a file may exist only as its copy."""
         if self.topic is None:
             return self.path.exists() or JournalCopy(self.path).path.exists()
         from shunter.drivers.journal_topic import topic_exists  # noqa: PLC0415  brings the client library with it
@@ -36,10 +36,10 @@ class JournalPlace:
         return topic_exists(self.configuration, self.topic)
 
     def check(self) -> None:
-        """See that a journal file that is not there yet can be made; leaves nothing behind.
+        """Check that a missing journal file can be made; leaves nothing behind.
 
         Raises:
-            FormatError: it can't, and why.
+            FormatError: it can't be made, and why.
         """
         if self.topic is not None or self.path.exists():
             return
@@ -54,7 +54,7 @@ class JournalPlace:
             raise FormatError(str(self.path), told) from error
 
     def open(self, owner: str) -> LeasedJournal:
-        """Open it; it is made if it is not there.
+        """Open the journal; it is made if it is missing.
 
         Raises:
             FormatError: it can't be made.
@@ -68,5 +68,5 @@ class JournalPlace:
 
     @property
     def view_path(self) -> Path:
-        """Where its driver leaves glances for other shells of this host."""
+        """The file in which its driver writes views for other shells on this host."""
         return self.path.with_name(self.path.name + ".view")

@@ -15,7 +15,7 @@ from shunter.views.metrics import ControllerMetrics as Seen
 from shunter.views.metrics import Timing
 
 QUANTILES = {"0.50": 0.5, "0.75": 0.75, "0.95": 0.95, "0.98": 0.98, "0.99": 0.99, "0.999": 0.999}
-"""As the rules write them, which put Kafka's `50thPercentile` behind `0.`."""
+"""The labels that the rules write: Kafka's `50thPercentile` becomes `0.50`."""
 ZK_MIGRATION_STATE = 4
 """Kafka's number for a controller that keeps everything in ZooKeeper."""
 EVENTS: Mapping[str, tuple[str, ...]] = {
@@ -39,9 +39,9 @@ EVENTS: Mapping[str, tuple[str, ...]] = {
     "TopicUncleanLeaderElectionEnable": ("ConfigsRead",),
     "UncleanLeaderElectionEnable": ("ConfigsRead",),
 }
-"""Kafka's name of a controller's state, and the events of ours that are handled in it. Ours don't wait for ZooKeeper."""
+"""Kafka's name of a controller's state, and Shunter's events for it. Shunter's don't wait for ZooKeeper."""
 SERVED = {"ListPartitionReassignment": "ListPartitionReassignments", "UpdateFeatures": "UpdateFeatures"}
-"""States that are no events with us but requests, which are answered without the core."""
+"""States that are not events in Shunter but requests, which are answered without the core."""
 
 
 def _timer(name: str, meaning: str, of: Callable[[Seen], Timing]) -> tuple[MetricRow, MetricRow]:
@@ -68,7 +68,7 @@ def _timers(events: Mapping[str, tuple[str, ...]]) -> Iterable[MetricRow]:
 
 
 def _counts() -> Iterable[MetricRow]:
-    """Events of states without a time of their own: only how often they were."""
+    """Metrics of states whose time is not measured: only how often they occurred."""
     for state, api in SERVED.items():
 
         def of(seen: Seen, api: str = api) -> float:
@@ -83,7 +83,7 @@ def _counts() -> Iterable[MetricRow]:
 
 
 def _if_active(value: Callable[[Seen], float]) -> Callable[[Seen], float]:
-    """A standby tells 0, as in Kafka: sums over all controllers are right then."""
+    """A standby reports 0, as in Kafka, so that sums over all controllers are right."""
     return lambda seen: value(seen) if seen.cluster.active else 0.0
 
 
@@ -156,4 +156,4 @@ _EVENTS = (
 )
 
 KAFKA_ROWS = tuple(row._replace(name=f"kafka_controller_{row.name}".lower()) for row in (*_STATE, *_EVENTS, *_CHANNELS))
-"""In the order of the page."""
+"""The metrics, in the order of the page."""

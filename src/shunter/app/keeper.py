@@ -1,4 +1,4 @@
-"""One look of the keeper at each cluster of a policy: read, judged, plans written, the state kept for the next look."""
+"""One look of the keeper at each cluster of a policy: read, judge, write plans, keep the state for the next look."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shunter.views.keeper import ConditionView, ProposalView, view_condition, vi
 
 @dataclass(frozen=True, slots=True)
 class LookTaken:
-    """What a look at one cluster came to; `error`: why it could not be looked at."""
+    """The result of a look at one cluster; `error`: why it could not be looked at."""
 
     name: str
     error: ShunterError | None = None
@@ -30,9 +30,9 @@ class LookTaken:
     conditions: tuple[ConditionView, ...] = ()
     proposals: tuple[ProposalView, ...] = ()
     forgotten_minutes: int | None = None
-    """How old the state was, where it was too old to be used."""
+    """The age of the former state, if it was too old to be used."""
     plan: Path | None = None
-    """Where the plan of the proposal that is ready was written."""
+    """The file with the plan of the proposal that is ready."""
 
 
 def look_once(clusters: Sequence[KeptCluster], state: Path | None, plans: Path | None) -> Iterator[LookTaken]:
@@ -40,7 +40,7 @@ def look_once(clusters: Sequence[KeptCluster], state: Path | None, plans: Path |
 
     Args:
         clusters: The policies.
-        state: A file with what the looks before saw; written anew at the end. None: nothing is known of before.
+        state: A file with the memory of former looks; rewritten at the end. None: there is no memory.
         plans: A folder for the plans that are ready; None: they are not written.
 
     Raises:

@@ -64,7 +64,7 @@ _WINDOW = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 
 @dataclass(frozen=True, slots=True)
 class ModelPlace:
-    """Where the pipeline keeps its load models, and how old one may be, in hours."""
+    """The lake with the pipeline's load models, and how old a model may be, in hours."""
 
     lake: Path
     most_hours: int = 24
@@ -80,9 +80,9 @@ class KeptCluster:
     options: ExecutionOptions = field(default_factory=ExecutionOptions)
     """How the service carries its plans out."""
     table: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What the file says of it, as it was read."""
+    """The cluster's table in the file, as it was read."""
     model: ModelPlace | None = None
-    """None: nothing is known of rates."""
+    """None: rates are unknown."""
     controllers: ControllersPlace | None = None
     """Shunter's controllers; None: the page shows none."""
 
@@ -94,7 +94,7 @@ class ServiceFile:
     clusters: tuple[KeptCluster, ...]
     look_every_s: float = 60.0
     snapshots: Path | None = None
-    """A folder for what `shunter pipeline ingest` reads; None: no snapshots are kept."""
+    """A folder of snapshots for `shunter pipeline ingest`; None: no snapshots are kept."""
     snapshot_every_s: float = 3600.0
     notify: tuple[Notifier, ...] = ()
 
@@ -109,7 +109,7 @@ def read_policies(path: Path) -> tuple[KeptCluster, ...]:
 
 
 def check_access(cluster: KeptCluster) -> None:
-    """See that a cluster's client properties can be used; asks no broker.
+    """Check that a cluster's client properties can be used, without contacting a broker.
 
     Raises:
         FormatError, SettingsError: they can't be read or used.
@@ -121,8 +121,8 @@ def read_service_file(path: Path) -> ServiceFile:
     """Read a policy file.
 
     Raises:
-        FormatError: it can't be read, or is no TOML.
-        SettingsError: a key or value that it can't have; names the key, the value, the rule and the way out.
+        FormatError: it can't be read, or is not TOML.
+        SettingsError: a wrong key or value; the error names the key, the value, the rule and the way out.
     """
     try:
         document = tomllib.loads(text_of(path.read_bytes()))
@@ -157,20 +157,20 @@ def read_service_file(path: Path) -> ServiceFile:
 
 
 def _refuse_shared_journals(path: Path, clusters: Sequence[KeptCluster]) -> None:
-    """A journal is of one cluster: the second one would wait for ever for the first one to leave it."""
+    """Refuse clusters that share a journal: the second would wait for ever for the first to give it back."""
     places: dict[Path, str] = {}
     for cluster in clusters:
         journal = cluster.target.journal
         first = cluster.name if journal is None else places.setdefault(journal.resolve(), cluster.name)
         if first != cluster.name:
-            rule = f"[cluster.{first}] has it, too, and each cluster needs a journal of its own"
+            rule = f"[cluster.{first}] has it too, and each cluster needs a journal of its own"
             raise SettingsError(f"{path}: [cluster.{cluster.name}] journal = {str(journal)!r}: {rule}")
 
 
 def _model(path: Path, where: str, table: dict[str, Any]) -> ModelPlace | None:
     if "lake" not in table:
         if "model-hours" in table:
-            raise SettingsError(f"{where}model-hours says how old a model of lake may be: name lake, too")
+            raise SettingsError(f"{where}model-hours is for models of the lake: set lake, too")
         return None
     lake = path.parent / Path(_text(f"{where}lake", table["lake"])).expanduser()
     return ModelPlace(lake, _at_least_one(f"{where}model-hours", table.get("model-hours", 24)))
@@ -184,7 +184,7 @@ def _notifier(where: str, table: dict[str, Any]) -> Notifier:
     kind = NotifierKind(table["kind"])
     wanted, other = ("command", "url") if kind is NotifierKind.COMMAND else ("url", "command")
     if wanted not in table or other in table:
-        raise SettingsError(f"{where}: {kind.value} has {wanted}, and no {other}")
+        raise SettingsError(f"{where}: {kind.value} needs {wanted}, and can't have {other}")
     url = _text(f"{where} url", table["url"]) if wanted == "url" else ""
     if url and not _is_url(url):
         raise SettingsError(f"{where} url = {url!r}: http://HOST or https://HOST is wanted")
@@ -196,7 +196,7 @@ def _notifier(where: str, table: dict[str, Any]) -> Notifier:
     )
     for each in events:
         if each not in NOTIFIED:
-            raise SettingsError(f"{where} events: {each!r} is no event; {meant(each, NOTIFIED)}")
+            raise SettingsError(f"{where} events: {each!r} is not an event; {meant(each, NOTIFIED)}")
     return Notifier(kind, url, command, events)
 
 
@@ -206,7 +206,7 @@ def _is_url(url: str) -> bool:
         return (
             parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and not re.search(r"\s", url)
         )
-    except ValueError:  # Its port is none, or its brackets do not match.
+    except ValueError:  # The port is not a port, or brackets do not match.
         return False
 
 
@@ -245,7 +245,7 @@ def _controllers(path: Path, where: str, table: dict[str, Any]) -> ControllersPl
     for url in urls:
         parts = urlsplit(url)
         if token is not None and parts.scheme == "http" and not _local(parts.hostname or ""):
-            rule = "the token would be shown to everybody on the way: https:// is wanted"
+            rule = "the token would cross the network unencrypted: https:// is wanted"
             raise SettingsError(f"{where} controllers = {url!r}: {rule}")
     return ControllersPlace(urls, token, files.get("controllers-ca-file"))
 
@@ -259,7 +259,7 @@ def _url(where: str, value: Any) -> str:
         fits = False
     if not fits or "@" in url or url.rstrip("/") != f"{parts.scheme}://{parts.netloc}":
         raise SettingsError(
-            f'{where}: {value!r}: where a controller serves metrics is wanted, as "http://127.0.0.1:9464"'
+            f'{where}: {value!r}: the address of a controller\'s metrics is wanted, as in "http://127.0.0.1:9464"'
         )
     return url.rstrip("/")
 
@@ -302,12 +302,12 @@ def _target(path: Path, where: str, table: dict[str, Any]) -> Target:
             f'{where}: bootstrap-server = "HOST:PORT" is missing, or profile, a cluster of the settings file'
         )
     if "journal" in named and "journal-topic" in named:
-        raise SettingsError(f"{where} journal, journal-topic: a journal is in one place: leave one out")
+        raise SettingsError(f"{where} journal, journal-topic: only one of them is allowed: leave one out")
     try:
         bootstrap_servers(named["bootstrap-server"])
     except SettingsError as error:
         raise SettingsError(f"{where} {error}") from error
-    # A file is looked for beside the policy file, wherever the command was called.
+    # Relative paths are relative to the policy file, not to the working directory.
     files = {key: path.parent / Path(named[key]).expanduser() if key in named else None for key in _CLUSTER[2:4]}
     topic = named.get("journal-topic")
     return Target(named["bootstrap-server"], files["command-config"], files["journal"], topic)
@@ -342,7 +342,7 @@ def _with_shares(where: str, watch: Watch, asked: dict[str, Any]) -> Watch:
         for key, bound in zip(_BOUNDS, (watch.begin, watch.end), strict=True)
     )
     if end > begin:
-        rule = "what a plan aims at must not be beyond what begins it: raise begin-percent or lower end-percent"
+        rule = "a plan must not aim above the share that begins it: raise begin-percent or lower end-percent"
         raise SettingsError(f"{where}: end-percent = {end:g} is above begin-percent = {begin:g}: {rule}")
     return replace(watch, begin=begin / 100, end=end / 100)
 
@@ -353,7 +353,7 @@ def _with_days(where: str, watch: Watch, asked: dict[str, Any]) -> Watch:
         for key, bound in zip(_BOUNDS_IN_DAYS, (watch.begin, watch.end), strict=True)
     )
     if end < begin:
-        rule = "a plan must leave at least the days that begin it: lower begin-days or raise end-days"
+        rule = "a plan must not aim at fewer days than begin it: lower begin-days or raise end-days"
         raise SettingsError(f"{where}: end-days = {end:g} is below begin-days = {begin:g}: {rule}")
     return replace(watch, begin=begin, end=end)
 
@@ -392,10 +392,10 @@ def _rails(where: str, table: dict[str, Any]) -> GuardRails:
 def _window(where: str, value: Any) -> tuple[int, int]:
     found = _WINDOW.fullmatch(value) if isinstance(value, str) else None
     if found is None:
-        raise SettingsError(f'{where}: {value!r} is no window: "22:00-06:00" is one, in UTC')
+        raise SettingsError(f'{where}: {value!r} is not a window: write "22:00-06:00", in UTC')
     first, last = int(found[1]) * 60 + int(found[2]), int(found[3]) * 60 + int(found[4])
     if first == last:
-        raise SettingsError(f"{where}: {value!r} begins when it ends: leave windows out where any time will do")
+        raise SettingsError(f"{where}: {value!r} begins when it ends: leave windows out to allow all times")
     return first, last
 
 
@@ -425,7 +425,7 @@ def _replaced(where: str, table: dict[str, Any]) -> dict[int, int]:
 
 
 def _refuse_contradictions(where: str, rails: GuardRails, intents: Intents) -> None:
-    """Refuse intents of which one forbids what another one asks for."""
+    """Refuse intents that contradict each other."""
     asked = [
         *(KeptIntent(IntentKind.DRAIN, str(broker), 0, "", 0) for broker in intents.drain),
         *(KeptIntent(IntentKind.DEMOTE, str(broker), 0, "", 0) for broker in intents.demote),
@@ -446,7 +446,7 @@ def _refuse_contradictions(where: str, rails: GuardRails, intents: Intents) -> N
 def _refuse_unknown(where: str, table: dict[str, Any], known: Collection[str]) -> None:
     for key in table:
         if key not in known:
-            raise SettingsError(f"{where}{key} is no key of a policy; {meant(key, known)}")
+            raise SettingsError(f"{where}{key} is not a key of a policy; {meant(key, known)}")
 
 
 def _table(where: str, value: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the keeper judges: read as `shunter plan` and `shunter doctor` read a cluster, and put together."""
+"""The sighting that the keeper judges: a cluster, read as `shunter plan` and `shunter doctor` read it."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from shunter.pipeline.kept_model import KeptModels
 
 
 class Looker:
-    """Looks at one cluster again and again; what the lake says of it is read again when it changed."""
+    """Looks at one cluster again and again; the lake's model of it is read again when it has changed."""
 
     def __init__(self, cluster: KeptCluster) -> None:
-        """`cluster`: where it is, and where its load model is."""
+        """`cluster`: its target and the place of its load model."""
         self._cluster = cluster
         self._models = None if cluster.model is None else KeptModels(cluster.model.lake)
 
     def look(self) -> Sighting:
-        """Look once. Blocks, and changes nothing. A model that can't be read is told, and the look goes on without it.
+        """Look once. Blocks, and changes nothing. Without a readable model the look has the error instead.
 
         Raises:
             DriverError, FormatError, SettingsError: as `take_sighting`.
@@ -68,7 +68,7 @@ def take_sighting(target: Target) -> Sighting:
 
 
 def past_of(executions: Sequence[Execution]) -> tuple[PastExecution, ...]:
-    """What guard rails count of executions: every replica that was to be copied, the bytes of the steps that ended, and those of log dirs."""
+    """Past executions for guard rails: replicas that were to be copied, and bytes of ended steps and of log dirs."""
     return tuple(
         PastExecution(
             execution.began_at_ms,
@@ -82,7 +82,7 @@ def past_of(executions: Sequence[Execution]) -> tuple[PastExecution, ...]:
 
 
 def _balanced_away(execution: Execution) -> tuple[tuple[TopicPartition, BrokerId], ...]:
-    """What a balance that the keeper proposed took from which broker; plans of the service are named by their scope."""
+    """The replicas that a rebalance of the keeper took from brokers; the service's plans are named by their scope."""
     if not any(plan.startswith(f"{Scope.REBALANCE.value}-") for plan in execution.plans):
         return ()
     return tuple(
@@ -93,12 +93,12 @@ def _balanced_away(execution: Execution) -> tuple[tuple[TopicPartition, BrokerId
 def sighting_of(
     taken: Inventory, seen: CheckUp, journal: CheckedJournal, past: tuple[PastExecution, ...] | None
 ) -> Sighting:
-    """Put together what was read.
+    """Put a sighting together.
 
     Raises:
         FormatError: the cluster can't be planned as it is: some of its brokers have racks, and others don't.
     """
-    # What a check-up saw of topics is in the inventory, too: it would be a third of what goes to the process that plans.
+    # The inventory has the check-up's topics too. Without them, a third less data goes to the process that plans.
     return Sighting(taken, replace(seen, topics=()), journal, _load(taken), past)
 
 

@@ -1,4 +1,4 @@
-"""The table of Shunter's own metrics: name, meaning, and where the number comes from."""
+"""The table of Shunter's own metrics: name, meaning, and the source of the number."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class MetricRow(NamedTuple):
     counter: bool = False
 
     def family(self, seen: Seen) -> Metric:
-        """Read it off."""
+        """Read the metric's samples."""
         kind = CounterMetricFamily if self.counter else GaugeMetricFamily
         family = kind(self.name, self.meaning, labels=self.labels)
         for labels, value in self.samples(seen):
@@ -72,23 +72,23 @@ _WORK = (
     by("kind", "notices", "Notices that were logged", lambda s: s.work.notices, counts=True),
     gauge("decisions_waiting", "Partitions and topics that wait for their slice", lambda s: s.work.items_waiting),
     gauge("barrier_brokers", "Brokers whose answers waiting work waits for", lambda s: s.work.barrier),
-    gauge("tardy_brokers", "Brokers that hold what is about their partitions alone", lambda s: s.work.tardy_brokers),
-    gauge("slow_brokers", "Brokers that are not waited for any more", lambda s: s.work.slow_brokers),
+    gauge("tardy_brokers", "Brokers that hold up only work on their partitions", lambda s: s.work.tardy_brokers),
+    gauge("slow_brokers", "Brokers that are no longer waited for", lambda s: s.work.slow_brokers),
     gauge("unreachable_brokers", "Brokers that live and have no connection", lambda s: s.work.unreachable_brokers),
     gauge(
         "refusing_brokers",
-        "Brokers that refuse requests of ours and are told again",
+        "Brokers that refuse this controller's requests and are told again",
         lambda s: s.work.refusing_brokers,
     ),
     MetricRow(
         "broker_defaults_that_differ",
-        "Kafka's settings whose defaults differ between brokers, or from ours: 1 for each",
+        "Kafka's settings whose defaults differ between brokers, or from this controller's: 1 for each",
         lambda s: [((name,), 1.0) for name in s.different_defaults],
         ("setting",),
     ),
     counter(
         "requests_refused_for_bugs",
-        "Requests refused because they met a bug of ours",
+        "Requests refused because of a bug in Shunter",
         lambda s: s.work.requests_refused,
     ),
     counter("write_batches", "Batches written to ZooKeeper", lambda s: s.work.batches),
@@ -132,12 +132,12 @@ _CONTROL = (
     counter("broker_timeouts", "Connections given up because a request was not answered in time", lambda s: s.timeouts),
     counter(
         "superseded_requests",
-        "Metadata updates never sent because a newer one stood for them",
+        "Metadata updates never sent because a newer one replaced them",
         lambda s: s.superseded,
     ),
     counter(
         "dropped_requests",
-        "Requests thrown away with the queue of a broker that went or bounced",
+        "Requests discarded with the queue of a broker that went or bounced",
         lambda s: s.dropped,
     ),
     gauge("encoded_bytes", "Bytes of encoded requests that are held, each once", lambda s: s.resident),
@@ -200,11 +200,11 @@ _LOGS = (
 _PEERS = (
     by("kind", "connections", "Connections that are open", lambda s: s.peers.connections, counts=False),
     by("reason", "connections_refused", "Connections not taken", lambda s: s.peers.refused, counts=True),
-    by("reason", "connections_closed", "Connections that we closed", lambda s: s.peers.closed, counts=True),
+    by("reason", "connections_closed", "Connections that this node closed", lambda s: s.peers.closed, counts=True),
     by(
         "operation",
         "denied",
-        "Requests, or parts of them, that their sender may not do",
+        "Requests, or parts of them, that their sender is not permitted",
         lambda s: s.peers.denied,
         counts=True,
     ),
@@ -226,8 +226,8 @@ _PEERS = (
         "Bytes of answers that are held until their peers have read them",
         lambda s: s.peers.answer_bytes,
     ),
-    counter("metadata_builds", "How often all topics were gone over for answers", lambda s: s.peers.metadata_builds),
+    counter("metadata_builds", "How often metadata of all topics were rebuilt", lambda s: s.peers.metadata_builds),
 )
 
 ROWS = tuple(row._replace(name=f"shunter_{row.name}") for row in (*_CLUSTER, *_WORK, *_CONTROL, *_PEERS, *_LOGS))
-"""In the order of the page."""
+"""The metrics, in the order of the page."""

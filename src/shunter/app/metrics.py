@@ -1,4 +1,4 @@
-"""A controller's counters as Prometheus reads them, collected from its parts when it asks."""
+"""A controller's metrics for Prometheus, collected from its parts at each scrape."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def collect_metrics(
     logs: ControllerLogs | None = None,
     defaults: BrokerDefaults | None = None,
 ) -> ControllerMetrics:
-    """Look at everything at once, between two events. Cost: O(topics, moves and queued requests)."""
+    """Collect all metrics at one moment, between two events. Cost: O(topics, moves and queued requests)."""
     stats, sent = loop.stats, channels.stats
     cache = channels.cache_size()
     return ControllerMetrics(
@@ -142,14 +142,14 @@ def _peers_of(server: RpcServer) -> Peers:
 
 
 class PrometheusPage:
-    """Renders the metrics that `collect` gives."""
+    """Renders the metrics that `collect` returns."""
 
     def __init__(self, collect: Callable[[], ControllerMetrics]) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(_Families(collect))
 
     def render(self) -> tuple[str, bytes]:
-        """Give (content type, page)."""
+        """Return (content type, page)."""
         return CONTENT_TYPE_LATEST, generate_latest(self._registry)
 
 
@@ -158,7 +158,7 @@ class _Families(Collector):
         self._collect = collect
 
     def collect(self) -> Iterator[Metric]:
-        """Give every family, from one look."""
+        """Yield every family, from one look."""
         seen = self._collect()
         for row in (*ROWS, *KAFKA_ROWS):
             yield row.family(seen)

@@ -1,4 +1,4 @@
-"""How much an order makes be copied again, told before the order is given."""
+"""The bytes that are copied again because of an order, computed before the order is given."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from shunter.model.partition import TopicPartition
 
 
 class Again(NamedTuple):
-    """What is copied again, in bytes, and why; `at_most`: it may be less."""
+    """Bytes that are copied again, and why; `at_most`: it may be less."""
 
     bytes: int
     why: str
@@ -31,9 +31,9 @@ class Again(NamedTuple):
 
 
 async def bytes_again(target: Target, place: JournalPlace, command: Command) -> Again:
-    """How much an order makes be copied again, by the journal and by what the brokers tell; 0 bytes: nothing.
+    """The bytes that an order copies again, by the journal and by the brokers' sizes; 0: nothing.
 
-    If no executor drives the journal, its last entries are old: a step that was under way may have ended by itself since.
+    If no executor drives the journal, its last entries are old: a step under way may have ended by itself since.
     """
     if not _may_cost(place, command) or not place.exists():
         return Again(0, "")
@@ -47,14 +47,14 @@ async def bytes_again(target: Target, place: JournalPlace, command: Command) -> 
     for record in decide_command(state, command).records:
         apply(state, JournalEntry(state.next_sequence, SystemClock().now_ms(), "on paper", record))
     cancelled = await _copied(target, state, unheld(state) - before)
-    told = ["originals that were dropped are gone from disk"] if gone else []
-    told += ["steps that nobody watched may have ended and dropped originals"] if back > gone else []
+    told = ["originals that were dropped are deleted from disk"] if gone else []
+    told += ["steps that no executor watched may have ended and dropped originals"] if back > gone else []
     told += [_told_cancelled(cancelled)] if cancelled else []
     return Again(back + sum(cancelled.values()), "; ".join(told), back > gone)
 
 
 def _may_cost(place: JournalPlace, command: Command) -> bool:
-    """Whether the journal has to be read: most orders copy nothing, and the executor's view tells so at once."""
+    """Whether the journal has to be read. Most orders copy nothing, and the executor's view shows that at once."""
     if command.kind in (CommandKind.ROLL_BACK, CommandKind.PAUSE):
         return command.kind is CommandKind.ROLL_BACK or bool(command.partitions)
     view = read_view(place)
@@ -64,7 +64,7 @@ def _may_cost(place: JournalPlace, command: Command) -> bool:
 async def bytes_again_by_plan(
     target: Target, place: JournalPlace, moves: Sequence[MoveOrder], options: ExecutionOptions
 ) -> tuple[int, str]:
-    """How much a plan makes be copied again if an executor at work gets it: it may have paused copies cancelled."""
+    """The bytes that a plan copies again if a running executor gets it, and why: it may cancel paused copies."""
     state, _holder = await asyncio.to_thread(read_journal, place)
     before = unheld(state)
     state.options = options_beside(state, options)
@@ -75,13 +75,13 @@ async def bytes_again_by_plan(
 
 
 def _told_cancelled(cancelled: dict[TopicPartition, int]) -> str:
-    return f"{counted(len(cancelled), 'paused copy is', 'paused copies are')} cancelled and begun again later, for a throttle would hold others too"
+    return f"{counted(len(cancelled), 'paused copy is', 'paused copies are')} cancelled and begun again later, because a throttle would slow other copies too"
 
 
 async def _copied(
     target: Target, state: ExecutorState, partitions: frozenset[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """What was copied of these partitions so far, in bytes; all of a partition where its broker does not tell."""
+    """Bytes that were copied of these partitions so far; a partition's whole size if its broker does not report it."""
     if not partitions:
         return {}
     moves = [move for move in state.stepping() if move.tp in partitions]

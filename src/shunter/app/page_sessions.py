@@ -1,4 +1,4 @@
-"""Sessions of the page: who has shown a token, until when. They are kept in a file, so that a restart signs nobody out."""
+"""Sessions of the page, each with its token and its end. They are kept in a file, so that they survive a restart."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from shunter.model.access import PageSession
 LOG = logging.getLogger(__name__)
 SESSION_SECONDS = 12 * 60 * 60
 SET_BACK_SECONDS = 60 * 60
-"""A clock that was set back by less ends no session."""
+"""If the clock is set back by less than this, no session ends."""
 MOST_SESSIONS = 1_000
 
 
 class PageSessions:
-    """Open sessions by the digest of the id that is in the cookie."""
+    """Open sessions, by the digest of the id in the cookie."""
 
     def __init__(self, path: Path | None = None, now_ms: Callable[[], int] = wall_clock_ms) -> None:
-        """Read what was kept. A file that can't be read is told, and everybody signs in again. `path` None: none is kept."""
+        """Read the file. If it can't be read, people have to sign in again. `path` None: no file is kept."""
         self._path = path
         self._now_ms = now_ms
         self._open: dict[str, PageSession] = {}
@@ -33,10 +33,10 @@ class PageSessions:
                 kept = decode_sessions(path.read_bytes(), str(path))
                 self._open = {each.digest: each for each in self._current(kept)[-MOST_SESSIONS:]}
         except (OSError, FormatError) as error:
-            LOG.warning("%s can't be read, so people sign in again: %s", path, error)
+            LOG.warning("%s can't be read, so people have to sign in again: %s", path, error)
 
     def begin(self, name: str, secret: str) -> PageSession:
-        """Open a session with an id that nobody can guess, for whoever has a token."""
+        """Open a session for a valid token; `name` is the session's id, which has to be unguessable."""
         made = PageSession(digest_of(name), digest_of(secret), self._now_ms() + SESSION_SECONDS * 1000)
         current = self._current(self._open.values())[-(MOST_SESSIONS - 1) :]
         self._open = {each.digest: each for each in (*current, made)}
@@ -57,7 +57,7 @@ class PageSessions:
         return [each for each in sessions if self._lives(each)]
 
     def _lives(self, session: PageSession) -> bool:
-        # A clock that was set back far must not make a session much longer than it may be.
+        # The upper bound: a clock that was set back far must not make a session much longer.
         return 0 < session.ends_ms - self._now_ms() <= (SESSION_SECONDS + SET_BACK_SECONDS) * 1000
 
     def _keep(self) -> None:
@@ -66,4 +66,4 @@ class PageSessions:
         try:
             replace_file(self._path, encode_sessions(self._open.values()))
         except FormatError as error:
-            LOG.warning("sessions end with this process: %s", error)
+            LOG.warning("sessions can't be kept, and end with this process: %s", error)

@@ -1,6 +1,6 @@
-"""The pipeline's composition root: one function for each stage, from a session and a lake to what people want to hear.
+"""The pipeline's composition root: one function for each stage, from a session and a lake to the stage's result.
 
-Import it only where Spark is wanted: it brings pyspark.
+Import it only where Spark is needed, because it imports pyspark.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ JAVA_IS_GONE = (
 
 @dataclass(frozen=True, slots=True)
 class PipelineSettings:
-    """Where the tables are and how Spark is opened; what spark-submit says wins where a field is None."""
+    """The place of the tables, and how Spark is opened; where a field is None, spark-submit's value counts."""
 
     root: str
     file_format: str = "parquet"
@@ -82,7 +82,7 @@ class PipelineSettings:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What `ingest` reads. `brokers` maps an `instance` label to a broker id; `window_seconds` is Cruise Control's."""
+    """The input of `ingest`. `brokers` maps `instance` labels to broker ids; `window_seconds` is Cruise Control's."""
 
     paths: tuple[str, ...]
     kind: str
@@ -95,7 +95,7 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class TopicInput:
-    """What a stream reads. `seconds` 0 goes on until it is stopped; `until_caught_up` ends with the topic."""
+    """The input of a stream. `until_caught_up`: end after the records that the topic holds now."""
 
     bootstrap: str
     topic: str
@@ -114,10 +114,10 @@ def spark_session(settings: PipelineSettings, *, packages: tuple[str, ...] = ())
     """Open Spark and stop it afterwards.
 
     Raises:
-        DriverError: a job failed for a reason that is Spark's to tell.
+        DriverError: a job failed in Spark; the error has Spark's reason.
     """
     if not _submitted():
-        # Workers on this machine run the Python that we run; Spark would take whatever `python3` is.
+        # Workers on this machine have to run the same Python as this process; Spark would take any `python3`.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if settings.file_format == "delta":
         packages = (*packages, DELTA)
@@ -151,14 +151,12 @@ def _words_of(error: Exception) -> str:
 
 
 def gist_of(words: str) -> str:
-    """The line of Spark's many that says what was wrong: the last of a Python worker's trace, else the first."""
+    """The line of Spark's message that has the cause: the last line of a Python worker's trace, else the first line."""
     lines = words.strip().splitlines() or ["it does not say why"]
     of_python = [line for line in lines if re.match(r"\w*(Error|Exception): ", line)]
     missing = next((line for line in of_python if line.startswith("ModuleNotFoundError")), None)
     if missing is not None:
-        return (
-            f"{missing} in Spark's Python workers: docs/pipeline.md, \"On a fleet's Spark\", says how to send it along"
-        )
+        return f"{missing} in Spark's Python workers: docs/pipeline.md, \"On a fleet's Spark\", says how to send it to them"
     return of_python[-1] if of_python else lines[0]
 
 
@@ -167,7 +165,7 @@ def _submitted() -> bool:
 
 
 def utc_now() -> datetime:
-    """Now, with its zone: a time without one would be taken for local time on its way into Spark."""
+    """Now, with its zone: Spark would take a time without a zone for local time."""
     return datetime.now(UTC)
 
 
@@ -189,7 +187,7 @@ def ingest(spark: SparkSession, lake: Lake, inputs: Inputs) -> IngestOutcome:
             else cruise_control_reader(_named_cluster(inputs), inputs.window_seconds)
         )
         return ingest_with_brokers(spark, lake, inputs.paths, reader, now=utc_now(), options=options)
-    # What kafka-log-dirs prints has no time in it: a quiet cluster's output of two days is the same.
+    # The output of kafka-log-dirs has no time in it, so a quiet cluster's output is the same on two days.
     dated: datetime | Literal["modified"] | None = (inputs.at or "modified") if inputs.kind == "log-dirs" else None
     read = partial(_read, inputs)
     return ingest_files(spark, lake, inputs.paths, inputs.kind, read, now=utc_now(), options=options, dated=dated)
@@ -206,12 +204,12 @@ def _read(inputs: Inputs, spark: SparkSession, paths: Sequence[str]) -> DataFram
 
 def _named_cluster(inputs: Inputs) -> str:
     if inputs.cluster is None:
-        raise SettingsError(f"{inputs.kind} does not name its cluster: give --cluster")
+        raise SettingsError(f"files of kind {inputs.kind} do not name their cluster: give --cluster")
     return inputs.cluster
 
 
 class Streamed(NamedTuple):
-    """What the batches of one run of a stream brought."""
+    """The sums over the batches of one run of a stream."""
 
     batches: int
     good: int
@@ -220,16 +218,16 @@ class Streamed(NamedTuple):
 
     @property
     def nothing_new(self) -> bool:
-        """Whether all of it was put aside, for another reason than that it had come before."""
+        """Whether there was no good row, and not only because all rows had come before."""
         return nothing_taken(self.good, self.rejected, self.rules)
 
 
 def ingest_topic(settings: PipelineSettings, source: TopicInput) -> Streamed:
-    """Ingest a topic as a stream until it ends or is interrupted; gives what this run brought.
+    """Ingest a topic as a stream until it ends or is interrupted; returns the sums of this run.
 
     Raises:
-        SettingsError: a secret stands in an argument.
-        FormatError: Spark ended the query: an offset that is gone, a broker that can't be reached for good.
+        SettingsError: an argument holds a secret.
+        FormatError: Spark ended the query: an offset no longer exists, or a broker can't be reached at all.
     """
     kafka_options = stream_options(source.properties, dict(source.kafka_options))
     with spark_session(settings, packages=(KAFKA_SOURCE,)) as spark:
@@ -260,10 +258,10 @@ def ingest_topic(settings: PipelineSettings, source: TopicInput) -> Streamed:
 
 @contextmanager
 def deriving(spark: SparkSession, lake: Lake, stage: str, clusters: Sequence[str] = ()) -> Iterator[None]:
-    """Hold clusters (none named: all) while their derived tables are replaced.
+    """Lock clusters (none named: all) while their derived tables are replaced.
 
     Raises:
-        DriverError: another stage is at one of them; names it.
+        DriverError: another stage has locked one of them; the error names it.
     """
     place = f"{lake.root}/locks"
     locks = ClusterLocks(open_store(spark, place), place, utc_now, _is_gone)
@@ -273,14 +271,14 @@ def deriving(spark: SparkSession, lake: Lake, stage: str, clusters: Sequence[str
 
 
 def _is_gone(holder: LockHolder) -> bool:
-    """Whether a holder was a process of this machine that has ended; of a process elsewhere that can't be told."""
+    """Whether a holder is an ended process of this machine; False for other machines, whose processes can't be seen."""
     here = this_process()
     return holder.machine == here.host and not here.alive(holder.process)
 
 
 @dataclass(frozen=True, slots=True)
 class Modelled:
-    """What the model holds."""
+    """The figures of the model."""
 
     replicas: int
     with_rates: int
@@ -290,7 +288,7 @@ class Modelled:
     """Brokers that were compared with their own counters."""
     doubts: tuple[BrokerDoubt, ...] = ()
     processors: tuple[ToldProcessors, ...] = ()
-    """For each cluster whose brokers' processors are known: how well the model explains them."""
+    """For each cluster with processor metrics: how well the model explains them."""
 
 
 def model(
@@ -302,7 +300,7 @@ def model(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> Modelled:
-    """Model the load from samples (or from hours, where raw rows are gone), and the weeks where there are some.
+    """Model the load from samples (or from hours, where raw rows were deleted), and weeks if the data have some.
 
     Args:
         since: UTC; only windows that start then or later, and only their days are read.
@@ -356,7 +354,7 @@ def _modelled(
 
 
 def _add_weeks_up(spark: SparkSession, lake: Lake, clusters: Sequence[str]) -> None:
-    """Add up the weeks of each broker's replicas, where some are known and a snapshot says who holds what."""
+    """Add up the weeks of each broker's replicas, if weeks are known and a snapshot has the assignment."""
     shapes, loads = lake.read(spark, SHAPES), lake.read(spark, LOAD_MODEL)
     _, replicas = latest_snapshot(spark, lake)
     if clusters:
@@ -366,7 +364,7 @@ def _add_weeks_up(spark: SparkSession, lake: Lake, clusters: Sequence[str]) -> N
 
 
 def _check_brokers(spark: SparkSession, lake: Lake, clusters: Sequence[str]) -> tuple[int, tuple[BrokerDoubt, ...]]:
-    """Hold the samples against the brokers' own counters, where there are some."""
+    """Compare the samples with the brokers' own counters, if there are some."""
     brokers = lake.read(spark, BROKER_SAMPLES)
     if clusters:
         brokers = brokers.where(F.col("cluster_id").isin(*clusters))
@@ -378,7 +376,7 @@ def _check_brokers(spark: SparkSession, lake: Lake, clusters: Sequence[str]) -> 
 
 
 def _explain_processors(spark: SparkSession, lake: Lake, clusters: Sequence[str]) -> tuple[ToldProcessors, ...]:
-    """Find what a byte costs brokers' processors, where their counters are there."""
+    """Find how much processor time a byte costs brokers, if their processor metrics are known."""
     brokers = lake.read(spark, BROKER_SAMPLES)
     if clusters:
         brokers = brokers.where(F.col("cluster_id").isin(*clusters))
@@ -389,11 +387,11 @@ def _explain_processors(spark: SparkSession, lake: Lake, clusters: Sequence[str]
 
 
 def roll_up(spark: SparkSession, lake: Lake, *, keep_days: int | None, new_only: bool = False) -> str | None:
-    """Derive hours and days from the raw rows, then make one batch of the many; gives its id, None when it was one.
+    """Derive hours and days from the raw rows, then merge batches; returns the merged batch's id, or None.
 
     Args:
-        keep_days: Let older raw rows go, and of older days' snapshots all but the last of each day.
-        new_only: Only days that something came for since (for one roll-up at a time).
+        keep_days: Delete raw rows older than this many days, and all but the last snapshot of each older day.
+        new_only: Roll up only days that got rows since the last time; only one such roll-up may run at a time.
     """
     state = lake.state(spark)
     if not any(commit.good for commit in state.live):
@@ -410,17 +408,17 @@ def roll_up(spark: SparkSession, lake: Lake, *, keep_days: int | None, new_only:
 
 
 def clean(spark: SparkSession, lake: Lake, *, older_than: float) -> Cleaned:
-    """Delete files that nothing names: of batches that were replaced, of attempts that were never committed.
+    """Delete files that no commit names: those of replaced batches, and those of attempts that were never committed.
 
     Args:
-        older_than: Seconds; younger ones may be somebody's at work.
+        older_than: Seconds; another process may still write or read younger files.
     """
     return lake.clean(spark, utc_now(), older_than=timedelta(seconds=older_than))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetPlanOptions(PlanWords):
-    """And what is asked about a fleet."""
+    """The options of a plan, with those for a fleet."""
 
     clusters: tuple[str, ...] = ()
     peak: str = "p95"
@@ -433,15 +431,15 @@ class FleetPlanOptions(PlanWords):
     snapshot_age: float = 7 * 86_400.0
     """Seconds; a cluster whose newest snapshot is older is not planned."""
     least_rates_percent: float = 0.0
-    """A cluster of whose partitions a smaller share has rates is not planned."""
+    """A cluster is not planned if a smaller share of its partitions has rates."""
     rates_age: float = 7 * 86_400.0
-    """Seconds; a plan by rates that end longer ago says so."""
+    """Seconds; a plan warns if its newest rates are older."""
 
     def request(self) -> PlanRequest:
-        """As the planner takes it.
+        """The planner's request.
 
         Raises:
-            SettingsError: an option that is none, or contradicts another.
+            SettingsError: an option has a wrong value, or contradicts another.
         """
         if self.scope not in FLEET_SCOPES:
             raise SettingsError(f"scope {self.scope!r} is none of {', '.join(FLEET_SCOPES)}")
@@ -458,11 +456,11 @@ class FleetPlanOptions(PlanWords):
 def plan(
     spark: SparkSession, lake: Lake, options: FleetPlanOptions, out: Path | None
 ) -> tuple[str, tuple[ClusterOutcome, ...]]:
-    """Plan every cluster of the lake; writes Kafka's reassignment JSON of each to `out`, where it is given.
+    """Plan every cluster of the lake; writes Kafka's reassignment JSON of each to `out`, if that is given.
 
     Raises:
-        FormatError: there is no cluster to plan, or none of those that were named.
-        SettingsError: an option that is none.
+        FormatError: there is no cluster to plan, or a named cluster is not there.
+        SettingsError: an option has a wrong value.
     """
     plan_id = f"{utc_now():%Y%m%dT%H%M%S}-{options.scope}"
     asked = FleetPlan(
@@ -487,10 +485,10 @@ def plan(
 
 
 def require_clusters(lake: Lake, asked: Collection[str], found: Collection[str], verb: str) -> None:
-    """See that each cluster that was asked for is there, and that there is one at all.
+    """Check that each named cluster was found, and that at least one cluster was found.
 
     Raises:
-        FormatError: it is not so; `verb` says what was to be done with it.
+        FormatError: a named cluster, or every cluster, is missing; `verb` says what the stage does with it.
     """
     absent = sorted(set(asked).difference(found))
     if absent:
@@ -500,12 +498,12 @@ def require_clusters(lake: Lake, asked: Collection[str], found: Collection[str],
 
 
 def write_reassignments(spark: SparkSession, lake: Lake, plan_id: str, out: Path) -> tuple[Path, ...]:
-    """Write a plan as Apache's tool takes it: one `CLUSTER.json` for each cluster that has something to do."""
+    """Write a plan as Kafka's reassignment JSON: one `CLUSTER.json` for each cluster that has something to move."""
     return write_targets(reassignments(spark, lake, plan_id), out)
 
 
 def write_targets(targets: Iterable[tuple[str, PlannedTarget]], out: Path) -> tuple[Path, ...]:
-    """Write targets, which come in order of their cluster, as Apache's tool takes them."""
+    """Write targets as Kafka's reassignment JSON, one file for each cluster; they have to be in order of clusters."""
     out.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
     for cluster, rows in groupby(targets, key=itemgetter(0)):

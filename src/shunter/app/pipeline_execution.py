@@ -1,7 +1,7 @@
-"""Carries out a pipeline's plan by the executor, and hands its journal back.
+"""Carries out a pipeline's plan by the executor, and returns its journal.
 
-The executor is a process of its own: what happens to Spark or to this process must not touch a move, and its journal
-takes up where it was.
+The executor is a process of its own: a failure of Spark or of this process must not affect a move. Its journal keeps
+the state of the moves.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def executor_for(
             command += ["--command-config", str(properties)]
         if throttle is not None:
             command += ["--throttle", str(int(throttle))]
-        # Its words go where ours go; standard output is kept for the report's path.
+        # The executor's output goes to standard error; standard output is for the report's path.
         ended = subprocess.run(command, stdout=sys.stderr, check=False)
         if not journal.exists():
             raise DriverError(f"the execution ended with {ended.returncode} before it had a journal", retriable=True)

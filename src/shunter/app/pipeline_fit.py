@@ -1,4 +1,4 @@
-"""Whether a plan still fits its cluster: what was planned from a snapshot is held against the cluster before it is moved."""
+"""Whether a plan still fits its cluster: before moves begin, the plan's snapshot is compared with the live cluster."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from shunter.model.inventory import Inventory, InventoryPartition
 
 
 class Fit(NamedTuple):
-    """The moves that may be carried out, and why each of the others may not: partition, and what changed."""
+    """The moves that may be carried out, and for each other move the partition and what changed."""
 
     moves: tuple[MoveOrder, ...]
     refused: tuple[str, ...]
 
 
 def fit(moves: Sequence[MoveOrder], planned_from: Inventory, now: Inventory) -> Fit:
-    """Refuse, by partition, what was planned for a cluster that is another one by now.
+    """Refuse moves of partitions that changed since the plan was made.
 
     Args:
         planned_from: The snapshot that the plan was made from.
-        now: The cluster as it is.
+        now: The cluster now.
     """
     before, after = _by_name(planned_from), _by_name(now)
     brokers = {broker.id for broker in now.brokers}
@@ -41,9 +41,9 @@ def fit(moves: Sequence[MoveOrder], planned_from: Inventory, now: Inventory) -> 
 
 
 def refit(reassignment: Path, planned_from: Inventory, now: Inventory) -> tuple[Path | None, tuple[str, ...]]:
-    """Leave out of a reassignment JSON what no longer fits; gives the file to carry out, and what was left out.
+    """Leave out of a reassignment JSON what no longer fits; returns the file to carry out, and what was left out.
 
-    The file itself where all fits, one beside it where something was left out, None where nothing is left.
+    The file is the original if all moves fit, another file if some were left out, and None if none is left.
 
     Raises:
         FormatError: the file can't be read or written.
@@ -71,14 +71,14 @@ def _what_changed(
     move: MoveOrder, before: InventoryPartition | None, after: InventoryPartition | None, brokers: set[int]
 ) -> str | None:
     if after is None:
-        return "it is gone since the plan was made"
+        return "it was deleted since the plan was made"
     if before is None:
         return "it was not there when the plan was made"
     if before.topic_id != after.topic_id:
-        return f"its topic was made anew since the plan was made ({before.topic_id} then, {after.topic_id} now)"
+        return f"its topic was created again since the plan was made ({before.topic_id} then, {after.topic_id} now)"
     if before.replicas != after.replicas:
         return f"its replicas were {list(before.replicas)} when the plan was made, and are {list(after.replicas)} now"
     away = sorted(set(move.target) - brokers)
     if away:
-        return f"broker {away[0]} of its target {list(move.target)} is not there now"
+        return f"broker {away[0]} of its target {list(move.target)} is not live now"
     return None

@@ -1,4 +1,4 @@
-"""Stages that look at a cluster as a whole and ahead: how good its data is, when it is full, who uses what."""
+"""Stages that report on whole clusters: the quality of their data, when disks are full, usage by owner, anomalies."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from shunter.pipeline.usage import showback as showback_of
 
 
 class Quality(NamedTuple):
-    """One cluster's newest day. Times are UTC; None where there is nothing of the kind."""
+    """One cluster's newest day. Times are UTC; None: there are no rates, or there is no snapshot."""
 
     cluster_id: str
     date: date
@@ -44,7 +44,7 @@ class Quality(NamedTuple):
 
 
 class Runway(NamedTuple):
-    """When one broker, or by one topic's growth, room runs out. Bytes, and bytes a day."""
+    """When the room of one broker runs out, or by the growth of one topic alone. Bytes, and bytes a day."""
 
     cluster_id: str
     kind: str
@@ -59,7 +59,7 @@ class Runway(NamedTuple):
 
 
 class Used(NamedTuple):
-    """One owner's month in one cluster. Bytes; None where nothing of the kind was measured."""
+    """One owner's month in one cluster. Bytes; None: not measured."""
 
     cluster_id: str
     month: date
@@ -73,7 +73,7 @@ class Used(NamedTuple):
 
 
 class Anomaly(NamedTuple):
-    """One thing of a day that is not as it was; units are those of the table. `new`: no look before this one found it."""
+    """One change on one day; units are those of the table. `new`: no earlier look found it."""
 
     cluster_id: str
     kind: str
@@ -86,7 +86,7 @@ class Anomaly(NamedTuple):
 
 
 def quality(spark: SparkSession, lake: Lake, *, clusters: Sequence[str] = ()) -> tuple[Quality, ...]:
-    """Write `data_quality`; gives each cluster's newest day.
+    """Write `data_quality`; returns each cluster's newest day.
 
     Raises:
         FormatError: there is nothing to look at.
@@ -102,7 +102,7 @@ def quality(spark: SparkSession, lake: Lake, *, clusters: Sequence[str] = ()) ->
 def runway(
     spark: SparkSession, lake: Lake, *, clusters: Sequence[str] = (), days: int = 60, headroom_percent: float = 0.0
 ) -> tuple[Runway, ...]:
-    """Write `runway`; gives all brokers, and those topics that fill one, the first to be full ahead.
+    """Write `runway`; returns all brokers, and topics that alone fill a broker's disks, the earliest full day first.
 
     Raises:
         FormatError: there is nothing to look at.
@@ -120,10 +120,10 @@ def runway(
 def showback(
     spark: SparkSession, lake: Lake, *, clusters: Sequence[str] = (), owners: Path | None = None
 ) -> tuple[Used, ...]:
-    """Write `showback`; gives it summed up by owner and month.
+    """Write `showback`; returns its sums by owner and month.
 
     Args:
-        owners: A JSON object: pattern of topics' names to owner, the first match first.
+        owners: A file with a JSON object from patterns of topic names to owners; the first match counts.
 
     Raises:
         FormatError: there is nothing to look at, or the mapping can't be read.
@@ -151,12 +151,12 @@ def anomalies(
     days: int = 7,
     events: Path | None = None,
 ) -> tuple[Anomaly, ...]:
-    """Write `anomalies`; gives what was found, by cluster and day.
+    """Write `anomalies`; returns the anomalies by cluster and day.
 
     Args:
         now: UTC, the time of the events.
-        events: Gets a line for what is new. It is written before the table is: after a crash in between the same events (by
-            their ids) come again.
+        events: A file that gets a line for each new anomaly. It is written before the table: after a crash in between,
+            the same events, with the same ids, are written again.
 
     Raises:
         DriverError: the file can't be written.
@@ -176,7 +176,7 @@ def anomalies(
 
 
 def append_events(found: Sequence[Anomaly], path: Path, now: datetime) -> None:
-    """Append what is new to a file, an event a line as CloudEvents 1.0 has them.
+    """Append new anomalies to a file, each a line with a CloudEvent (1.0).
 
     Raises:
         DriverError: the file can't be written.
@@ -190,7 +190,7 @@ def append_events(found: Sequence[Anomaly], path: Path, now: datetime) -> None:
 
 
 def event_of(found: Anomaly, now: datetime) -> dict[str, object]:
-    """An anomaly as a CloudEvent. The same anomaly has the same id, whenever and wherever it is told."""
+    """An anomaly as a CloudEvent. The same anomaly always has the same id."""
     named = f"{found.cluster_id}/{found.kind}/{found.name}/{found.date.isoformat()}"
     return {
         "specversion": "1.0",
@@ -208,21 +208,21 @@ def read_owners(path: Path) -> tuple[tuple[str, str], ...]:
     """Read a mapping of patterns to owners, in the order of the file.
 
     Raises:
-        FormatError: it is no JSON object of texts.
+        FormatError: it is not a JSON object of texts.
     """
     try:
         given = json.loads(path.read_bytes())
     except OSError as error:
         raise FormatError(str(path), f"can't be read: {error.strerror}") from error
     except ValueError as error:
-        raise FormatError(str(path), f"is no JSON: {error}") from error
+        raise FormatError(str(path), f"is not JSON: {error}") from error
     if not isinstance(given, dict) or not all(isinstance(owner, str) for owner in given.values()):
-        raise FormatError(str(path), 'is no JSON object of patterns and owners, such as {"payments.*": "team-a"}')
+        raise FormatError(str(path), 'is not a JSON object of patterns and owners, such as {"payments.*": "team-a"}')
     return tuple(given.items())
 
 
 def _rolled_up(spark: SparkSession, lake: Lake, clusters: Sequence[str]) -> tuple[DataFrame, DataFrame]:
-    """Roll up what is new; gives the days of the clusters that are asked about, and their sizes by day."""
+    """Roll up new days; returns the days of the named clusters, and their sizes by day."""
     roll_up_days(spark, lake, new_only=True)
     days = lake.read(spark, DAILY)
     return _of(days, clusters), _of(daily_sizes(lake.read(spark, REPLICAS), days), clusters)
@@ -233,7 +233,7 @@ def _of(frame: DataFrame, clusters: Sequence[str]) -> DataFrame:
 
 
 def _written(spark: SparkSession, lake: Lake, frame: DataFrame, table: Table, clusters: Sequence[str]) -> DataFrame:
-    """Write a table, and give what it says of the clusters that are asked about."""
+    """Write a table; returns its rows of the named clusters."""
     lake.write(frame, table)
     written = _of(lake.read(spark, table), clusters)
     if written.isEmpty():

@@ -66,7 +66,7 @@ from shunter.pipeline.schemas import (
 )
 
 Execute = Callable[[Path, str], Path]
-"""Carries out a reassignment JSON under a plan's id, and gives the journal as JSON lines (`read_journals`)."""
+"""Carries out a reassignment JSON under a plan's id, and returns the journal as JSON lines (`read_journals`)."""
 
 EXPORTED: tuple[Table, ...] = (
     PLANS, PLAN_MOVES, PLAN_ASSIGNMENTS, PLAN_LOADS, PLAN_UNDONE, SCHEDULES, SCHEDULE_MOVES, SCHEDULE_LOADS, JOURNAL,
@@ -74,12 +74,12 @@ EXPORTED: tuple[Table, ...] = (
     REPLICAS, REJECTS, BROKER_SAMPLES, BROKER_LOADS, DATA_QUALITY, RUNWAY, SHOWBACK,
     WHAT_IF_FILLS, ANOMALIES, BROKER_WEEKS, PROCESSOR_MODEL,
 )  # fmt: skip
-"""What `report --tables` writes."""
+"""The tables that `report --tables` writes."""
 
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """How moves shall run, and what else to ask. Rates are bytes per second; None: what was learnt, or an assumption."""
+    """How moves shall run, and further scenarios. Rates are bytes per second; None: a learnt rate, or an assumption."""
 
     throttle: float | None = None
     capacity: float | None = None
@@ -90,7 +90,7 @@ class WhatIf:
 
 
 class Scheduled(NamedTuple):
-    """What became of each cluster of one plan."""
+    """The schedules of one plan, by cluster."""
 
     plan_id: str
     scenarios: tuple[ScheduleOutcome, ...]
@@ -101,7 +101,7 @@ class Scheduled(NamedTuple):
 
 
 def schedule(spark: SparkSession, lake: Lake, plan_id: str | None, asked: WhatIf) -> Scheduled:
-    """Schedule a plan (None: the newest) as it is, and under every scenario that is asked about.
+    """Schedule a plan (None: the newest) as it is, and under every scenario of `asked`.
 
     Raises:
         FormatError: there is no plan.
@@ -128,10 +128,10 @@ def schedule(spark: SparkSession, lake: Lake, plan_id: str | None, asked: WhatIf
 
 
 def named_plan(spark: SparkSession, lake: Lake, plan_id: str | None, cluster: str | None = None) -> str:
-    """A plan's id as given, or the newest.
+    """The id of a plan that exists: the given one, or the newest.
 
     Raises:
-        FormatError: there is no plan yet, or not this one.
+        FormatError: there is no plan yet, or no plan with this id.
     """
     newest = latest_plan(spark, lake, cluster)
     if newest is None:
@@ -144,7 +144,7 @@ def named_plan(spark: SparkSession, lake: Lake, plan_id: str | None, cluster: st
 
 
 class Accounted(NamedTuple):
-    """What an account holds."""
+    """The sums of an account."""
 
     entries: int
     moves: int
@@ -153,7 +153,7 @@ class Accounted(NamedTuple):
 
 
 def account(spark: SparkSession, lake: Lake, journals: Sequence[str]) -> Accounted:
-    """Take journals (JSON lines) into the account's tables; the same journal again replaces what it said before."""
+    """Take journals (JSON lines) into the account's tables; a journal that is given again replaces its former rows."""
     if journals:
         lake.write(read_journals(spark, journals), JOURNAL)
     journal = lake.read(spark, JOURNAL)
@@ -174,7 +174,7 @@ def account(spark: SparkSession, lake: Lake, journals: Sequence[str]) -> Account
 
 
 def report(spark: SparkSession, lake: Lake, out: Path, *, plan_id: str | None, cluster: str | None) -> Path:
-    """Write the report of one plan of one cluster (the only one, where none is named) as one HTML file.
+    """Write the report of one plan of one cluster (None: the plan's only cluster) as one HTML file.
 
     Raises:
         FormatError: there is no plan, or it has several clusters and none was named.
@@ -217,7 +217,7 @@ def export(spark: SparkSession, lake: Lake, folder: str, file_format: str) -> tu
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """All stages at once. `snapshots` are taken `every_seconds`; two are the least from which a rate follows."""
+    """The options of `run`. `snapshots` are taken `every_seconds`; a rate needs at least two."""
 
     bootstrap: str
     out: Path
@@ -229,7 +229,7 @@ class RunOptions:
 
 
 class RunOutcome(NamedTuple):
-    """What `run` did."""
+    """The result of `run`."""
 
     plan_id: str
     planned: tuple[ClusterOutcome, ...]
@@ -237,7 +237,7 @@ class RunOutcome(NamedTuple):
     accounted: Accounted | None
     report: Path
     undone: int = 0
-    """Partitions of the plan whose moves were not carried out, though they were to be."""
+    """Partitions of the plan that should have been moved, and were not."""
 
 
 def run(
@@ -252,13 +252,13 @@ def run(
     """Collect, model, plan, schedule, execute, account, report.
 
     Args:
-        execute: Carries the plan out; None leaves that, and the account, out.
-        wait: Waits so many seconds between snapshots; True ends them early.
-        tell: Hears what is going on, a sentence at a time.
+        execute: Carries the plan out; None leaves out the execution and the account.
+        wait: Waits for this many seconds between snapshots; returns True to end them early.
+        tell: Takes one sentence of progress at a time.
 
     Raises:
         DriverError: the cluster does not answer.
-        FormatError: there was nothing to model or no plan came of it.
+        FormatError: there is nothing to model, or no plan was made.
     """
     landing = options.out / "snapshots"
     taken: Inventory | None = None
@@ -272,7 +272,7 @@ def run(
     tell(f"ingested {counted(brought.good, 'sample')}, put {brought.rejected} aside")
     modelled = model_or_sizes(spark, lake)
     tell(modelled)
-    # The lake may hold other clusters, and this one alone is there to be moved.
+    # The lake may hold other clusters, but only this cluster is to be moved.
     asked = replace(options.plan, clusters=(taken.cluster_id,))
     plan_id, planned = plan(spark, lake, asked, None)
     (reassignment,) = write_reassignments(spark, lake, plan_id, options.out) or (None,)
@@ -298,7 +298,7 @@ def _execute(
     execute: Execute,
     tell: Callable[[str], None],
 ) -> tuple[Accounted | None, int]:
-    """Carry out what still fits of a plan; gives the account, and how many partitions were not moved as planned."""
+    """Carry out the moves that still fit; returns the account, and how many partitions were not moved as planned."""
     plan_id, reassignment, taken = planned
     asked = len(decode_plan(reassignment.read_bytes(), str(reassignment)))
     now = take_inventory(configuration_of(options.bootstrap, options.properties))
@@ -306,7 +306,7 @@ def _execute(
     for why in refused:
         tell(f"left out: {why}")
     if fitting is None:
-        tell("nothing of the plan fits the cluster any more: run it again")
+        tell("no move of the plan fits the cluster any longer: run it again")
         return None, asked
     accounted = account(spark, lake, [str(execute(fitting, plan_id))])
     done = lake.read(spark, ACCOUNT_MOVES).where((F.col("plan_id") == plan_id) & (F.col("outcome") == "done")).count()
@@ -315,7 +315,7 @@ def _execute(
 
 
 def model_or_sizes(spark: SparkSession, lake: Lake) -> str:
-    """Model what there is; a cluster that nothing was written to since the first snapshot is planned from its sizes."""
+    """Model the samples. If nothing was written since the first snapshot there are none, and plans rest on sizes."""
     try:
         made = model(spark, lake)
     except FormatError:

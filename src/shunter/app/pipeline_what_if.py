@@ -1,4 +1,4 @@
-"""The stage that answers what-if questions: how full brokers would be, and how many it takes."""
+"""The stage that answers what-if questions: how full brokers would be, and how many are needed."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _DAY = 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfOptions:
-    """What is asked, in the command line's words; shares are percents, rates bytes per second."""
+    """The question, in the units of the command line: shares are percents, rates are bytes per second."""
 
     clusters: tuple[str, ...] = ()
     fewest: bool = False
-    """Find how many new brokers it takes, instead of those that the change names."""
+    """Find how many new brokers are needed, instead of adding the change's number."""
     change: ClusterChange = field(default_factory=ClusterChange)
     until: date | None = None
     growth: str = "expected"
@@ -46,14 +46,14 @@ class WhatIfOptions:
 def what_if(
     spark: SparkSession, lake: Lake, options: WhatIfOptions, out: Path | None = None
 ) -> tuple[str, tuple[ToldAnswer, ...]]:
-    """ChangeAnswer a question for every cluster of the lake; gives the question's id and the answers.
+    """Answer a question for every cluster of the lake; returns the question's id and the answers.
 
     Args:
-        out: Gets Kafka's reassignment JSON of each plan to get there.
+        out: A folder for the plans that lead to the changed clusters, as Kafka's reassignment JSON.
 
     Raises:
-        FormatError: there is no cluster to ask, or none of those that were named.
-        SettingsError: an option that is none.
+        FormatError: there is no cluster to ask about, or a named cluster is not there.
+        SettingsError: an option has a wrong value.
     """
     now = utc_now()
     if options.peak not in (*PEAKS, WEEK):
@@ -77,7 +77,11 @@ def what_if(
 
 
 def _look_ahead(spark: SparkSession, lake: Lake, clusters: Sequence[str], until: date) -> None:
-    """Bring `runway` up to date, by which sizes grow."""
+    """Bring `runway`, by which sizes grow, up to date.
+
+    Raises:
+        SettingsError: the day is not after the newest sizes.
+    """
     runway(spark, lake, clusters=clusters)
     newest = lake.read(spark, RUNWAY).agg(F.max("until").alias("until")).first()
     if newest is not None and newest["until"] is not None and until <= newest["until"]:

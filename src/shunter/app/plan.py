@@ -1,4 +1,4 @@
-"""Plan from a file: read it, plan it, give Kafka's JSON and what people read. No JVM, no network."""
+"""Plan from a file: read it, plan it, return Kafka's reassignment JSON and a summary. No JVM, no network."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from shunter.formats.topic_wishes import decode_wishes
 from shunter.model.inventory import OfflineReplica
 
 SCOPES = tuple(scope.value for scope in Scope if scope is not Scope.FILLING_DISKS)
-"""Without what only the service can ask for: it alone has seen how sizes grow."""
+"""All scopes but FILLING_DISKS, which only the service can ask for, because only it has seen how sizes grow."""
 FLEET_SCOPES = tuple(scope for scope in SCOPES if Scope(scope) not in {Scope.OFFLINE, Scope.TOPICS, Scope.DISKS})
-"""Scopes that are asked of many clusters alike."""
+"""Scopes that can be planned for many clusters at once."""
 AIMS = {
     "disk": Resource.DISK,
     "bytes-in": Resource.BYTES_IN,
@@ -32,7 +32,7 @@ AIMS = {
     "topics": None,
 }
 _UNBOUND = {Scope.DEMOTE, Scope.OFFLINE, Scope.TOPICS}
-"""Scopes that copy what they are asked for, and nothing that could be less."""
+"""Scopes whose copies follow from the request, so that a lower bound would say nothing."""
 DISKS = Scope.DISKS.value
 """The scope that moves replicas between log dirs of their brokers: `app/plan_disks.py` plans it."""
 BOUNDS = ("bytes", "lp", "none")
@@ -42,7 +42,7 @@ SIZE_BYTES = 1_024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanWords:
-    """What is asked of the planner, in the command line's words, for one cluster or many; shares are percents here."""
+    """A planner's request in the units of the command line, for one cluster or many; shares are percents here."""
 
     scope: str = Scope.REBALANCE.value
     brokers: tuple[int, ...] = ()
@@ -62,14 +62,14 @@ class PlanWords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions(PlanWords):
-    """And what is asked about one cluster alone."""
+    """The options of a plan, with those for a single cluster."""
 
     ignore_racks: bool = False
     bound: str = "bytes"
     wanted: Path | None = None
-    """TOPICS: the file that says what is wanted of them."""
+    """TOPICS: the file with the wanted state of each topic."""
     offline: tuple[OfflineReplica, ...] | None = None
-    """OFFLINE: the replicas that are offline; None where that was not looked at."""
+    """OFFLINE: the replicas that are offline; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def plan_file(path: Path, options: PlanOptions) -> Planned:
     """Plan the cluster that a file describes.
 
     Raises:
-        FormatError: The file can't be read or breaks a rule; names row or key.
+        FormatError: The file can't be read or breaks a rule; the error names the row or key.
         PlanRefused: The request can't be served on this cluster.
     """
     try:
@@ -103,11 +103,11 @@ def plan_raw(raw: bytes, place: str, options: PlanOptions) -> Planned:
 
     Args:
         raw: The content.
-        place: What errors call it.
-        options: What is planned.
+        place: The name of the content in errors.
+        options: The options of the plan.
 
     Raises:
-        FormatError: it breaks a rule; names row or key.
+        FormatError: the content breaks a rule; the error names the row or key.
         PlanRefused: the request can't be served on this cluster.
     """
     cluster = cluster_from(read_plan_input(raw, place, ignore_racks=options.ignore_racks))
@@ -124,11 +124,13 @@ def plan_raw(raw: bytes, place: str, options: PlanOptions) -> Planned:
 
 
 def _particulars(options: PlanOptions, topics: tuple[str, ...]) -> dict[str, Any]:
-    """What a request says beyond one's words, by its field."""
+    """The fields of a request that `request_from` does not set: offline replicas, or wishes from a file."""
     if options.scope == Scope.OFFLINE.value and options.offline is None:
-        raise PlanRefused("scope offline: only a live cluster tells which replicas are offline: --bootstrap-server")
+        raise PlanRefused(
+            "scope offline needs a live cluster, which knows its offline replicas: use --bootstrap-server"
+        )
     if (options.wanted is None) != (options.scope != Scope.TOPICS.value):
-        raise PlanRefused("scope topics and --wanted FILE, which says what is wanted of each topic, go together")
+        raise PlanRefused("scope topics needs --wanted FILE, and no other scope has --wanted")
     if options.wanted is None:
         return {"offline": options.offline or ()}
     try:
@@ -139,12 +141,12 @@ def _particulars(options: PlanOptions, topics: tuple[str, ...]) -> dict[str, Any
 
 
 def cluster_from(found: PlanInput) -> ClusterLoad:
-    """Hand a file's columns to the planner."""
+    """The planner's cluster, from a file's columns."""
     return ClusterLoad(**found._asdict())
 
 
 def request_from(options: PlanWords) -> PlanRequest:
-    """Translate the command line's words."""
+    """The planner's request, from options in the units of the command line."""
     unknown = sorted(set(options.aims) - set(AIMS))
     if unknown:
         raise PlanRefused(f"aim {unknown[0]!r} is unknown; known are {', '.join(AIMS)}")
@@ -169,7 +171,7 @@ def request_from(options: PlanWords) -> PlanRequest:
 
 
 def _bounds(made: BalancedPlan, asked: str) -> tuple[Bound | None, Bound | None]:
-    """The simple bound and, where it was asked for and holds, that of the linear programme."""
+    """The simple bound and, if it was asked for and is valid for the scope, the bound of the linear programme."""
     if asked == "none" or made.request.scope in _UNBOUND:
         return None, None
     simple = byte_bound(made.cluster, made.request, made.targets)

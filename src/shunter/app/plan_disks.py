@@ -16,7 +16,7 @@ from shunter.model.partition import BrokerId, TopicPartition
 
 
 class DisksPlanned(NamedTuple):
-    """A plan of log dirs: Kafka's reassignment JSON, and what is told of it."""
+    """A plan of log dirs: Kafka's reassignment JSON, the plan itself, and notes for people."""
 
     reassignment: bytes
     plan: DisksPlan
@@ -30,11 +30,11 @@ def plan_log_dirs(
 
     Raises:
         DriverError: the cluster does not answer, or does not let us in.
-        PlanRefused: a broker or log dir that there is not.
+        PlanRefused: a named broker or log dir does not exist.
     """
     seen, topics = asyncio.run(_look(target))
     found = plan_disks(_disks(seen), chosen=brokers, emptied=emptied, band=band, headroom=headroom)
-    notes = tuple(f"broker {broker} did not tell its log dirs: {why}" for broker, why in seen.failed)
+    notes = tuple(f"broker {broker} did not report its log dirs: {why}" for broker, why in seen.failed)
     return DisksPlanned(encode_plan(_orders(found, topics)).encode(), found, notes)
 
 
@@ -54,7 +54,7 @@ async def _look(target: Target) -> tuple[LogDirsSeen, dict[str, ObservedTopic | 
 
 
 def _disks(seen: LogDirsSeen) -> list[BrokerDisks]:
-    """By broker; what is on its way to another log dir is left where it goes."""
+    """Each broker's log dirs. A replica on its way to another log dir counts there."""
     replicas: dict[BrokerId, list[DiskReplica]] = {}
     for (broker, tp), size in {**seen.sizes, **seen.futures}.items():
         replicas.setdefault(broker, []).append(DiskReplica(tp.topic, tp.partition, size.log_dir, size.bytes))
@@ -66,7 +66,7 @@ def _disks(seen: LogDirsSeen) -> list[BrokerDisks]:
 
 
 def _orders(found: DisksPlan, topics: dict[str, ObservedTopic | None]) -> list[MoveOrder]:
-    """One entry a partition: its replicas as they are, and the log dirs of those that go elsewhere."""
+    """One order for each partition: its current replicas, and the new log dirs of replicas that move."""
     paths: dict[TopicPartition, dict[BrokerId, str]] = {}
     for move in found.moves:
         tp = TopicPartition(move.replica.topic, move.replica.partition)
@@ -74,7 +74,7 @@ def _orders(found: DisksPlan, topics: dict[str, ObservedTopic | None]) -> list[M
     orders: list[MoveOrder] = []
     for tp in sorted(paths):
         topic = topics.get(tp.topic)
-        assert topic is not None, "what a broker was asked about was listed"
+        assert topic is not None, "brokers were asked only about topics that were listed"
         replicas = topic.partitions[tp.partition].replicas
         orders.append(MoveOrder(tp, replicas, None, tuple(sorted(paths[tp].items())), replicas))
     return orders

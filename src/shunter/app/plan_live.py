@@ -1,4 +1,4 @@
-"""Plan a live cluster: read once through the Admin API, planned as its file would be. No JVM."""
+"""Plan a live cluster: read it once through the Admin API, and plan it like a cluster from a file. No JVM."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shunter.model.partition import BrokerId
 
 
 class PlannedLive(NamedTuple):
-    """A plan of a live cluster; `notes` are what was taken for granted, a sentence each."""
+    """A plan of a live cluster; `notes` are its assumptions, a sentence each."""
 
     planned: Planned
     cluster_id: str
@@ -34,7 +34,7 @@ def plan_cluster(bootstrap: str, properties: Path | None, options: PlanOptions, 
         bootstrap: Brokers to ask first.
         properties: Client properties, as Apache's tools take them.
         options: As for a file.
-        save: Where to keep what was planned from, as a file that `--from` reads.
+        save: A file for the cluster as it was read; `--from` reads it.
 
     Raises:
         DriverError: the cluster does not answer, or does not let us in.
@@ -48,7 +48,7 @@ def plan_cluster(bootstrap: str, properties: Path | None, options: PlanOptions, 
         options = replace(options, brokers=tuple(sorted(dead)), offline=_offline(taken, dead))
     try:
         raw = encode_plan_input(taken, request_from(options).leaving, GONE)
-    except FormatError as error:  # A dead broker: no file is wrong, this cluster can't have such a plan.
+    except FormatError as error:  # A broker is dead. No file is wrong, but this cluster can't have such a plan.
         raise PlanRefused(str(error)) from error
     if save is not None:
         try:
@@ -73,12 +73,12 @@ def _offline(taken: Inventory, dead: Collection[BrokerId]) -> tuple[OfflineRepli
 
 def _notes(taken: Inventory, *, rackless: bool) -> Iterator[str]:
     if rackless:
-        yield "no broker has a rack: all are taken for one, and a partition's replicas may end in one place"
+        yield "no broker has a rack: racks are ignored, and all replicas of a partition may end in one place"
     for broker, why in taken.unanswered:
-        yield f"broker {broker} did not tell its log dirs: {why}"
+        yield f"broker {broker} did not report its log dirs: {why}"
     unknown = sum(size_of(partition) is None for partition in taken.partitions)
     if unknown:
-        yield f"nobody told the size of {unknown:,} of {counted(len(taken.partitions), 'partition')}: {'it is' if unknown == 1 else 'they are'} taken for empty"
+        yield f"the size of {unknown:,} of {counted(len(taken.partitions), 'partition')} is unknown: {'it is' if unknown == 1 else 'they are'} taken for empty"
 
 
 __all__ = ["PlannedLive", "plan_cluster"]

@@ -1,4 +1,4 @@
-"""Files that are for one user alone: those that we make, and those with passwords that we are given."""
+"""Files for one user alone: files that Shunter makes, and files with passwords that it is given."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _LOG = logging.getLogger(__name__)
 
 
 def keep_to_ourselves() -> None:
-    """From now on files that this process makes are 0600, and folders 0700; what is there already stays as it is."""
+    """From now on this process makes files with mode 0600, and folders with 0700. Existing ones don't change."""
     os.umask(0o077)
 
 
 def replace_file(path: Path, content: bytes | Iterable[bytes]) -> None:
-    """Write a file anew: readers see the old one or the new one, never half of one. Only its owner may read it.
+    """Replace a file atomically and durably. Only its owner may read it.
 
     Args:
-        path: Its folder is made where there is none.
+        path: The file; its folder is made if it is missing.
         content: The bytes, or parts of them that are written one after another.
 
     Raises:
@@ -45,7 +45,7 @@ def replace_file(path: Path, content: bytes | Iterable[bytes]) -> None:
 
 @cache
 def tell_readers(path: Path) -> None:
-    """Say so, once in a process, where others on this machine can read a file with passwords or a key."""
+    """Log a warning, once in a process, if other users of this machine can read a file with passwords or a key."""
     try:
         mode = path.stat().st_mode
     except OSError:

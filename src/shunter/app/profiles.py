@@ -1,6 +1,7 @@
-"""The operator's settings file: values of options that the command line leaves out, for all clusters or for one by name.
+"""The operator's settings file: values for options that the command line leaves out, for all clusters or for one.
 
-Command line over environment over this file over defaults. docs/settings.md describes it.
+The command line goes before the environment, the environment before this file, and the file before defaults.
+docs/settings.md describes it.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ SETTINGS = {
     "relax-after": "relax_after",
     "output": "output",
 }
-"""What the file may say: the name there, which is the flag's, and the parameter's name. What adopts, forces or agrees
-(`--yes`, `--force`, `--take-over`) is said each time, and is none of them."""
+"""The settings of the file: the name there, which is the flag's name, and the parameter's name. Flags that adopt, force
+or agree (`--take-over`, `--force`, `--yes`) are not settings: they have to be given each time."""
 _FILES = ("command-config", "journal")
 _VALUES = (str, int, float, bool)
 
@@ -50,11 +51,11 @@ def variable_of(setting: str) -> str:
 
 
 VARIABLES = frozenset({"SHUNTER_CONFIG", "SHUNTER_CLUSTER", *map(variable_of, SETTINGS)})
-"""Every environment variable that this is read from."""
+"""Every environment variable that this module reads."""
 
 
 def settings_file() -> Path:
-    """Where it is: `$SHUNTER_CONFIG`, else `$XDG_CONFIG_HOME/shunter/config.toml`, else in `~/.config`."""
+    """The file's path: `$SHUNTER_CONFIG`, else `$XDG_CONFIG_HOME/shunter/config.toml`, else in `~/.config`."""
     named = os.environ.get("SHUNTER_CONFIG")
     if named:
         return Path(named)
@@ -63,14 +64,14 @@ def settings_file() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Profiles:
-    """What the file says; by parameters' names."""
+    """The contents of the file, by names of parameters."""
 
     path: Path
     common: dict[str, Any] = field(default_factory=dict[str, Any])
     clusters: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
 
     def of(self, cluster: str) -> dict[str, Any]:
-        """The settings of a cluster, those for all clusters left out.
+        """The settings of a cluster, without those for all clusters.
 
         Raises:
             SettingsError: the file names no such cluster.
@@ -82,24 +83,24 @@ class Profiles:
 
 
 def read_profiles() -> Profiles:
-    """Read the file; one that is not there says nothing, unless `$SHUNTER_CONFIG` names it.
+    """Read the file. A missing file is like an empty one, unless `$SHUNTER_CONFIG` names it.
 
     Raises:
-        SettingsError: it can't be read, or has a name or a value that it can't have; says which.
+        SettingsError: it can't be read, or has a wrong name or value; the error says which.
     """
     path = settings_file()
     try:
         document = tomllib.loads(text_of(path.read_bytes()))
     except FileNotFoundError as error:
         if os.environ.get("SHUNTER_CONFIG"):
-            raise SettingsError(f"settings file {path}, which SHUNTER_CONFIG names, is not there") from error
+            raise SettingsError(f"settings file {path}, which SHUNTER_CONFIG names, does not exist") from error
         return Profiles(path)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(f"settings file {path}: {error}") from error
     clusters = document.pop("cluster", {})
     if not isinstance(clusters, dict) or not all(isinstance(each, dict) for each in clusters.values()):
         raise SettingsError(
-            f"settings file {path}: `cluster` is no table: write [cluster.NAME] above a cluster's settings"
+            f"settings file {path}: `cluster` is not a table: write [cluster.NAME] above a cluster's settings"
         )
     common = _settings(path, "", document)
     if "bootstrap_server" in common and clusters:
@@ -112,7 +113,7 @@ def read_profiles() -> Profiles:
 
 
 def meant(name: str, known: Collection[str]) -> str:
-    """Say which known name an unknown one may be a slip of, or which there are."""
+    """A hint about an unknown name: the known name that it resembles, or all known names."""
     near = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
 
@@ -121,13 +122,13 @@ def _settings(path: Path, where: str, table: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in table.items():
         if name not in SETTINGS:
-            raise SettingsError(f"settings file {path}: {where}{name} is no setting; {meant(name, SETTINGS)}")
+            raise SettingsError(f"settings file {path}: {where}{name} is not a setting; {meant(name, SETTINGS)}")
         values = value if isinstance(value, list) and name == "order" else [value]
         if not all(isinstance(each, _VALUES) for each in values):
             raise SettingsError(
                 f"settings file {path}: {where}{name} = {value!r}: a text, a number, or true or false is wanted"
             )
-        # A file is looked for beside the settings file, wherever the command was called.
+        # Relative paths are relative to the settings file, not to the working directory.
         found[SETTINGS[name]] = str(path.parent / Path(str(value)).expanduser()) if name in _FILES else value
     return found
 

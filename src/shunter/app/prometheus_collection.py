@@ -1,4 +1,4 @@
-"""`shunter pipeline collect-prometheus`: range queries in spans, written into files for `ingest`. Needs no Spark."""
+"""`shunter pipeline collect-prometheus`: range queries in spans, written into files for `ingest`. It needs no Spark."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ QUERY = (
     '|(?i:java_lang_operatingsystem_(processcpuload|availableprocessors))|process_cpu_seconds_total",topic=""}'
     " and on (instance) kafka_server_brokertopicmetrics_bytesin_total)"
 )
-"""What `ingest --kind prometheus` reads, by the names that the JMX exporter's usual rules give: of topics and partitions, of brokers,
-and of the processes that tell of brokers. Machines' processors are left out: a Prometheus may know ten thousand machines. (`or` passes over
-what has the labels of something on its left, whatever its name: series without a topic stand in one selector.)"""
+"""The metrics for `ingest --kind prometheus`, by the names that the JMX exporter's usual rules give: metrics of topics
+and partitions, of brokers, and of the processes that report broker metrics. Processors of machines are left out,
+because a Prometheus may know ten thousand machines. (`or` skips a series on its right whose labels equal those of a
+series on its left, whatever its name. So all series without a topic are in one selector.)"""
 
 
 @dataclass(frozen=True, slots=True)
 class PrometheusSpan:
-    """Which points are asked for: seconds since 1970 and seconds. `since` None goes on where the folder's newest file ends."""
+    """The points to ask for: times in seconds since 1970, lengths in seconds. `since` None: the folder's newest end."""
 
     until: int | None = None
     """None: now."""
@@ -37,7 +38,7 @@ class PrometheusSpan:
 
 
 class AskedSpan(NamedTuple):
-    """One answer: its file, from when to when, how many series, and what the server says against it."""
+    """One answer: its file, its begin and end (seconds since 1970), its number of series, and the server's warnings."""
 
     path: Path
     start: int
@@ -47,17 +48,18 @@ class AskedSpan(NamedTuple):
 
 
 def collect_prometheus(server: PrometheusServer, folder: Path, asked: PrometheusSpan) -> Iterator[AskedSpan]:
-    """Ask span by span, each file written whole before the next one is asked for.
+    """Ask span by span; each file is written before the next span is asked for.
 
-    Files overlap by one point, so that no increase between two of them is lost. Run again it goes on behind the newest file.
+    Files overlap by one point, so that no increase between two of them is lost. A later run goes on after the newest
+    file.
 
     Raises:
         DriverError: the server does not answer, or refuses.
         FormatError: a file or the folder can't be used.
-        SettingsError: times that make no span.
+        SettingsError: the times make no span.
     """
     if asked.step < 1 or asked.span < asked.step:
-        raise SettingsError(f"a span of {asked.span} s holds no step of {asked.step} s")
+        raise SettingsError(f"a span of {asked.span} s is shorter than a step of {asked.step} s")
     start = _aligned(_newest_end(folder) if asked.since is None else asked.since, asked.step)
     until = _aligned(int(time.time()) if asked.until is None else asked.until, asked.step)
     most = min(asked.span // asked.step, MOST_POINTS - 1) * asked.step
@@ -73,14 +75,14 @@ def collect_prometheus(server: PrometheusServer, folder: Path, asked: Prometheus
 
 
 def _aligned(at: int, step: int) -> int:
-    """Points of all spans lie on one grid, as Grafana's do: then servers answer them from their caches, too."""
+    """The time on the grid of all spans. Grafana uses this grid too, so servers can answer from their caches."""
     return at - at % step
 
 
 def _newest_end(folder: Path) -> int:
     ends = [path.stem.rpartition("-")[2] for path in folder.glob("prometheus-*-*.json")]
     if not ends or not all(end.isdigit() for end in ends):
-        raise SettingsError(f"{folder} holds no earlier answer to go on from: give --since")
+        raise SettingsError(f"{folder} has no earlier answer to continue from: give --since")
     return max(int(end) for end in ends)
 
 

@@ -1,4 +1,4 @@
-"""From a broker's `server.properties` to what secures the controller's listeners, and its way to the brokers."""
+"""The security of the controller's listeners and of its connections to brokers, from a broker's `server.properties`."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _SECURED = frozenset(each.value for each in SecurityProtocol if each is not Secu
 
 
 class Security:
-    """Everything that secures a controller, joined.
+    """All parts of a controller's security, joined.
 
     Args:
         file: a broker's `server.properties`; None: all listeners are plaintext, and there are no ACLs.
-        listeners: ours.
-        networks: judges where the cluster has no authorizer.
+        listeners: the controller's listeners.
+        networks: judges requests if the cluster has no authorizer.
 
     Raises:
-        SettingsError: something can't be used.
+        SettingsError: a listener, a store or an authorizer can't be used.
     """
 
     def __init__(self, file: BrokerFile | None, listeners: Sequence[Listener], networks: NetworkAuthorizer) -> None:
@@ -65,42 +65,42 @@ class Security:
             self.authorizer, self.permissions = authorizer, Permissions(authorizer)
 
     def gate(self, listener: str) -> ListenerGate:
-        """Give what secures a listener of ours."""
+        """The gate of one of the controller's listeners: TLS, logins and tokens."""
         settings = self.settings.of(listener)
         rules = None if settings.sasl is None else settings.sasl.tokens
         validator = None if rules is None else TokenValidator(rules)
         return ListenerGate(listener, settings, self.tls.get(listener), self.users.credential, validator)
 
     def metrics_tls(self, host: str, listener: str | None, *, tokens: bool = False) -> ssl.SSLContext | None:
-        """Give what secures metrics; None: they are plain HTTP on the loopback. `tokens`: readers have to show one.
+        """The TLS context for metrics; None: plain HTTP on the loopback. `tokens`: readers have to show a token.
 
         Raises:
-            SettingsError: others on the network could read them.
+            SettingsError: others on the network could read the metrics.
         """
         if listener is None:
             if not _is_local(host):
                 raise SettingsError(
-                    f"metrics_address={host} would show metrics, or the tokens of who reads them, to everybody on the way:"
-                    " name a listener with TLS as metrics_listener, or leave them on 127.0.0.1"
+                    f"metrics_address={host} would send metrics, and their readers' tokens, unencrypted over the"
+                    " network: name a listener with TLS as metrics_listener, or leave them on 127.0.0.1"
                 )
             return None
         tls = self.tls.get(listener.upper())
         if tls is None:
             raise SettingsError(f"metrics_listener={listener}: no listener of that name speaks TLS")
         if not tokens and tls.settings.client_auth is not ClientAuth.REQUIRED and not _is_local(host):
-            told = "everybody could read without metrics_tokens or ssl.client.auth=required"
+            told = "everybody could read the metrics: set metrics_tokens or ssl.client.auth=required"
             raise SettingsError(f"metrics_listener={listener}: {told}")
         return tls.server
 
 
 class MetricsReaders:
-    """Lets everybody read who shows a token of any role; the file is read again when it changes.
+    """Lets readers of metrics in if they show a valid token of any role; the file is read again when it changes.
 
     Args:
-        path: of `shunter token`'s file.
+        path: the file of tokens that `shunter token` writes.
 
     Raises:
-        SettingsError: it can't be used.
+        SettingsError: the file can't be used.
     """
 
     def __init__(self, path: Path) -> None:
@@ -110,14 +110,14 @@ class MetricsReaders:
             raise SettingsError(f"metrics_tokens: {error}") from None
 
     def __call__(self, token: str) -> bool:
-        """Judge a token; of a file that can't be read any more none is good."""
+        """Whether a token is valid; while the file can't be read, none is."""
         try:
             known = bool(token) and self._tokens.person(token) is not None
         except FormatError as error:
             _LOG.error("metrics_tokens: %s", error)
             return False
         if not known:
-            _LOG.warning("somebody wanted to read metrics and showed no token that is good")
+            _LOG.warning("a request for metrics was refused: it had no valid token")
         return known
 
 
@@ -132,6 +132,6 @@ def _refuse_secured(names: Sequence[str]) -> None:
     wrong = [name for name in names if name in _SECURED]
     if wrong:
         raise SettingsError(
-            f"listener {wrong[0]}: clients take a listener of that name for {wrong[0]}, and nothing says how it is secured;"
-            " give a broker's server.properties (--server-properties FILE), or name a plaintext listener otherwise"
+            f"listener {wrong[0]}: clients expect {wrong[0]} at a listener of that name, but there are no settings for"
+            " it; give a broker's server.properties (--server-properties FILE), or another name to a plaintext listener"
         )

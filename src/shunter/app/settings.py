@@ -1,6 +1,6 @@
-"""Where settings come from: command line over environment (`SHUNTER_…`) over a TOML file over defaults.
+"""The controller's settings: command line over environment (`SHUNTER_…`) over a TOML file over defaults.
 
-Loaded once, handed down as frozen values. docs/settings.md describes every one of them; a test holds it to that.
+They are loaded once and handed down as frozen values. docs/settings.md describes every setting; a test checks that.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CANCEL_MODES = {"rollback": Intervention.ROLL_BACK, "stop": Intervention.STOP}
 
 
 class ControllerConfig(BaseSettings):
-    """Everything that `shunter controller` can be told. Names in files and environment are these."""
+    """All settings of `shunter controller`, by the names that files and environment use."""
 
     model_config = SettingsConfigDict(env_prefix="SHUNTER_", extra="forbid", frozen=True)
 
@@ -42,38 +42,42 @@ class ControllerConfig(BaseSettings):
     )
     advertised_listener: Annotated[list[str], NoDecode] = Field(
         [],
-        description="what others are told to connect to, by listener name, where it is another address than `listener`",
+        description="the address that brokers and clients connect to, by listener name, if it differs from `listener`",
     )
     server_properties: Annotated[Annotated[BrokerFile, BeforeValidator(BrokerFile.read)] | None, NoDecode] = Field(
         None,
-        description="a broker's server.properties: listeners' security, the authorizer, and addresses where not said here",
+        description="a broker's server.properties: listeners' security, the authorizer, addresses not set otherwise",
     )
     zookeeper_config: Path | None = Field(
         None,
-        description="how ZooKeeper is spoken to, over what server_properties say: a file of zookeeper.… properties",
+        description="a file of zookeeper.… properties (TLS, logins); it goes before server_properties",
     )
     cluster_action_networks: Annotated[list[str], NoDecode] = Field(
         [],
-        description="who may act as a broker where the cluster has no authorizer: networks as 10.0.0.0/24; none: all",
+        description="networks, as 10.0.0.0/24, that may act as brokers if the cluster has no authorizer; none: all",
     )
     administration_networks: Annotated[list[str], NoDecode] = Field(
-        [], description="who may change anything where the cluster has no authorizer, likewise"
+        [], description="networks that may change anything if the cluster has no authorizer; none: all"
     )
-    relay: str = Field("judged", description="what is passed on to brokers: judged (what its sender may do), or none")
+    relay: str = Field(
+        "judged", description="requests passed on to brokers: judged (those that are permitted), or none"
+    )
     broker_id: int = Field(
         ge=0, le=2**31 - 1, description="our broker id; no broker may have it, and it never holds data"
     )
-    rack: str | None = Field(None, description="our rack, where brokers have racks; default: the commonest of theirs")
+    rack: str | None = Field(
+        None, description="our rack, if brokers have racks; default: the most common of their racks"
+    )
     session_timeout_ms: int = Field(18_000, ge=1_000, description="ZooKeeper session timeout, ms")
     takeover: str = Field("vacant", description="when to take the controllership: never, vacant or preempt")
-    takeover_cool_down_ms: int = Field(10_000, ge=0, description="pause between two takeovers of ours, ms")
+    takeover_cool_down_ms: int = Field(10_000, ge=0, description="pause between two takeovers by this process, ms")
     control_request_epoch: str = Field("max", description="broker epoch in control requests: max, or per-broker")
     inter_broker_protocol_version: str | None = Field(
-        None, description="newest protocol to speak; default: what brokers know and are set to"
+        None, description="newest protocol to speak; default: the newest that brokers know and are set to"
     )
     inter_broker_listener: str | None = Field(
         None,
-        description="the brokers' listener for us; default: the one that they name for it, or the first that we can use",
+        description="the brokers' listener for control requests; default: the one that they name, or the first usable",
     )
     strategy: str = Field("incremental", description="how moves proceed: incremental or all-at-once")
     cancel_mode: str = Field("rollback", description="what a plain cancel does: rollback or stop")
@@ -96,7 +100,7 @@ class ControllerConfig(BaseSettings):
     )
     slow_broker_ms: int = Field(10_000, ge=0, description="how long waiting work waits for one broker's answer, ms")
     metadata_linger_ms: int = Field(
-        80, ge=0, le=100, description="how long ISR news may be gathered before all hear it, ms"
+        80, ge=0, le=100, description="how long ISR changes may be gathered before all brokers are told, ms"
     )
     slice_partitions: int = Field(500, ge=1, le=1_000, description="znodes decided and written together")
     default_partitions: int = Field(1, ge=1, description="num.partitions of new topics")
@@ -160,13 +164,13 @@ class ControllerConfig(BaseSettings):
         None, description="listener whose TLS metrics have, client certificates included; default: plain HTTP"
     )
     metrics_tokens: Path | None = Field(
-        None, description="file of tokens, one of which whoever reads metrics has to show; default: none has to be"
+        None, description="file of tokens; readers of metrics have to show one of them; default: no token is needed"
     )
     log_dir: str | None = Field(
         None, description="folder of the state-change log and the audit log; default: neither is kept"
     )
     log_file_bytes: int = Field(
-        67_108_864, ge=65_536, description="a file of those logs that would grow beyond is put by"
+        67_108_864, ge=65_536, description="size at which a file of those logs is rotated, bytes"
     )
     log_files: int = Field(8, ge=2, description="files that are kept of each of those logs")
     log_level: str = Field("info", description="error, warning, info or debug")
@@ -176,7 +180,7 @@ class ControllerConfig(BaseSettings):
     )
     @classmethod
     def _one_or_several(cls, value: Any) -> Any:
-        """The environment has one text: a JSON list, or addresses with commas between."""
+        """Read a list from the text of an environment variable: a JSON list, or addresses with commas between."""
         if not isinstance(value, str):
             return value
         if not value.lstrip().startswith("["):
@@ -184,7 +188,7 @@ class ControllerConfig(BaseSettings):
         try:
             return json.loads(value)
         except ValueError as error:
-            raise ValueError(f"it begins as a JSON list and is none ({error})") from error
+            raise ValueError(f"it begins like a JSON list, but is not one ({error})") from error
 
     @field_validator(
         "takeover",
@@ -223,11 +227,11 @@ class ControllerConfig(BaseSettings):
         try:
             re.compile(value)
         except re.error as error:
-            raise ValueError(f"it is no regular expression ({error})") from error
+            raise ValueError(f"it is not a regular expression ({error})") from error
         return value
 
     def controller_settings(self) -> ControllerSettings:
-        """The part of it that the core decides by."""
+        """The settings that the core decides by."""
         return ControllerSettings(
             broker_id=self.broker_id,
             takeover=Takeover(self.takeover),
@@ -258,13 +262,13 @@ class ControllerConfig(BaseSettings):
         )
 
     def networks(self) -> NetworkAuthorizer:
-        """Who may do what where the cluster has no authorizer."""
+        """The rules for requests if the cluster has no authorizer."""
         return NetworkAuthorizer(
             tuple(map(ip_network, self.cluster_action_networks)), tuple(map(ip_network, self.administration_networks))
         )
 
     def wire_limits(self) -> WireLimits:
-        """The part of it that protects us from peers."""
+        """The limits that protect the controller from its peers."""
         return WireLimits(**{each.name: getattr(self, each.name) for each in fields(WireLimits)})
 
 
@@ -272,7 +276,7 @@ def load_controller_config(file: Path | None, given: dict[str, Any]) -> Controll
     """Read settings: `given` (from the command line) over environment over `file` over defaults.
 
     Raises:
-        SettingsError: names the setting, its value and the rule.
+        SettingsError: a setting can't be used; the error names the setting, its value and the rule.
     """
     from_file: dict[str, Any] = {}
     if file is not None:
@@ -295,14 +299,14 @@ def load_controller_config(file: Path | None, given: dict[str, Any]) -> Controll
 OTHER_VARIABLES = VARIABLES | {
     "SHUNTER_CACHE", "SHUNTER_STATE", "SHUNTER_LAKE", "SHUNTER_IVY_SETTINGS", "SHUNTER_TEST_PATIENCE",
 }  # fmt: skip
-"""Environment variables of Shunter's other commands and of its tests, which are no settings of the controller."""
+"""Environment variables of Shunter's other commands and of its tests, which are not settings of the controller."""
 
 
 def strange_variables(environment: Iterable[str]) -> list[str]:
-    """Say of each variable of the environment that looks like a setting and is none what it may have been meant for.
+    """A sentence for each environment variable that looks like a setting but is not one, with the likely setting.
 
-    They are not refused: where Shunter is a service of Kubernetes, every container gets SHUNTER_SERVICE_HOST,
-    SHUNTER_PORT and their like, whether anybody wants them or not.
+    Such variables are not refused: if Shunter is a service of Kubernetes, every container gets SHUNTER_SERVICE_HOST,
+    SHUNTER_PORT and similar variables unasked.
     """
     known = [f"SHUNTER_{name.upper()}" for name in ControllerConfig.model_fields]
     strange = sorted(
@@ -313,7 +317,7 @@ def strange_variables(environment: Iterable[str]) -> list[str]:
 
 
 class _Layered:
-    """Environment beats the file, and the command line beats both; pydantic alone would let the file win."""
+    """The command line goes before the environment, and this before the file; pydantic alone would prefer the file."""
 
     @staticmethod
     def load(from_file: dict[str, Any], given: dict[str, Any]) -> ControllerConfig:
@@ -332,7 +336,7 @@ class _Layered:
 
 
 def _addresses(properties: ServerProperties) -> dict[str, Any]:
-    """Where to find others and to be found, as a broker's properties say; never its id, which is the broker's."""
+    """Addresses and rack from a broker's properties. The broker id is not taken, because it is the broker's."""
     found = {
         "zookeeper": properties.get("zookeeper.connect"),
         "listener": properties.listeners("listeners"),

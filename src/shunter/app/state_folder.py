@@ -1,4 +1,4 @@
-"""Where Shunter keeps what it has to remember."""
+"""The folders of Shunter's state."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def state_folder() -> Path:
-    """Where journals live: `$SHUNTER_STATE`, else `$XDG_STATE_HOME/shunter`, else `~/.local/state/shunter`."""
+    """The folder of journals: `$SHUNTER_STATE`, else `$XDG_STATE_HOME/shunter`, else `~/.local/state/shunter`."""
     named = os.environ.get("SHUNTER_STATE")
     if named:
         return Path(named)
@@ -15,5 +15,5 @@ def state_folder() -> Path:
 
 
 def service_folder() -> Path:
-    """Where the service keeps what it knows, unless told otherwise."""
+    """The default folder of the service's state."""
     return state_folder() / "service"

@@ -1,4 +1,4 @@
-"""A move on paper, for callers outside the core: plain values in, plain values out."""
+"""A move on paper, for callers outside the core: they pass plain values and get plain values."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ MOST_REPLICAS = 100
 
 
 class PaperStep(NamedTuple):
-    """One step: what goes, what comes, what is assigned and who leads then, and what it has cost.
+    """One step: what is dropped and added, the replicas and the leader after it, and its cost.
 
-    `copied` is the number of replicas fetched in this step; `rollback_copies` how many a rollback from here fetches.
+    `copied` is the number of replicas fetched in this step; `rollback_copies` is how many a rollback after it fetches.
     """
 
     dropped: tuple[int, ...]
@@ -29,9 +29,9 @@ class PaperStep(NamedTuple):
 
 
 class PaperMove(NamedTuple):
-    """A move. `waiting` is what it stands still for after the last step, as a sentence; None: it reaches its target.
+    """A move. `waiting` says in a sentence what it waits for after the last step; None: it reaches its target.
 
-    `leader` is who leads before the first step; -1: nobody.
+    `leader` is the leader before the first step; -1: there is none.
     """
 
     leader: int
@@ -53,10 +53,10 @@ def lay_out(
     """Lay out a move of one partition, step by step, each new replica assumed in sync before the next step.
 
     Args:
-        replicas: Where the partition is, in order.
-        target: Where it shall be, in order.
-        leader: Who leads; the first live in-sync replica when not given.
-        isr: Who is in sync; all replicas that are not dead when not given.
+        replicas: The brokers that have the partition now, in order.
+        target: The brokers that shall have it at the end, in order.
+        leader: The leader; None: the first live replica in sync.
+        isr: The replicas in sync; None: all replicas that are not dead.
         dead: Brokers that are dead, and stay so.
         all_at_once: KIP-455's way instead of KAFKA-6794's.
 
@@ -88,12 +88,12 @@ def lay_out(
 def _check(
     replicas: Sequence[int], target: Sequence[int], leader: int | None, isr: Sequence[int], dead: Sequence[int]
 ) -> None:
-    """Refuse what no partition can look like."""
+    """Refuse a partition that can't exist."""
     everybody = frozenset((*replicas, *target, *isr, *dead))
     for flag, brokers in (("--replicas", replicas), ("--target", target), ("--isr", isr), ("--dead", dead)):
         if len(brokers) > MOST_REPLICAS:
             raise _rejected(f"{flag} has {len(brokers)} brokers: at most {MOST_REPLICAS} are taken")
-        # No broker may be dead and no replica in sync; but a partition has at least one replica.
+        # --isr and --dead may be empty; --replicas and --target may not.
         complaint = (
             validate_target(brokers, everybody, place=flag) if brokers or brokers in (replicas, target) else None
         )

@@ -1,4 +1,4 @@
-"""From a cluster of the settings file to where it is and which journal it has."""
+"""The target (addresses, login and journal) of a cluster of the settings file."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from shunter.errors import SettingsError
 
 
 def target_of(profiles: Profiles, name: str) -> Target:
-    """Where a cluster of the settings file is.
+    """The target of a cluster of the settings file.
 
     Raises:
-        SettingsError: the file names no such cluster, or no bootstrap server of it.
+        SettingsError: the file names no such cluster, or no bootstrap server for it.
     """
     own = {**profiles.common, **profiles.of(name)}
     if not own.get("bootstrap_server"):

@@ -1,7 +1,8 @@
-"""Throttles for moves of Shunter's controller: journalled, set, and given back as they were.
+"""Throttles for moves of Shunter's controller: journalled, set, and restored.
 
-They are entries of the cluster's journal, written under its lease, as an executor's are. So a process that dies with
-throttles in force leaves a record of the former values. `shunter throttles clear` and every later executor restore them.
+Like an executor's throttles, they are entries of the cluster's journal, written under its lease. So a process that dies
+with throttles in force leaves a record of the former values. `shunter throttles clear` and every later executor restore
+them.
 """
 
 from __future__ import annotations
@@ -36,18 +37,18 @@ if TYPE_CHECKING:
 
 
 LATE_EVERY_S = 2.0
-"""How often a setting is read again that a late broker may show."""
+"""How often a setting is read again if a late broker may have shown it."""
 
 
 class JournalInHand:
-    """The cluster's journal, whose lease is ours."""
+    """The cluster's journal, whose lease this process holds."""
 
     def __init__(self, place: JournalPlace, cause: str) -> None:
-        """Take the lease, and read what is owed.
+        """Take the lease, and fold the journal.
 
         Raises:
-            JournalHeld: an executor drives it.
-            FormatError: it is damaged, or can't be made.
+            JournalHeld: an executor drives the journal.
+            FormatError: the journal is damaged, or can't be made.
         """
         self._cause = cause
         self._journal: LeasedJournal = place.open(LOAN + uuid.uuid4().hex)
@@ -75,7 +76,7 @@ class JournalInHand:
         """Keep the lease.
 
         Raises:
-            JournalFenced: somebody else has it.
+            JournalFenced: another process has taken it.
         """
         self._journal.renew(SystemClock().now_ms())
 
@@ -90,7 +91,7 @@ class JournalInHand:
 
 @contextlib.contextmanager
 def in_hand(place: JournalPlace, cause: str) -> Iterator[JournalInHand]:
-    """The journal for a moment; see `JournalInHand`."""
+    """A `JournalInHand` while the block runs."""
     journal = JournalInHand(place, cause)
     try:
         yield journal
@@ -107,17 +108,17 @@ def _loans(state: ExecutorState, keys: Iterable[ThrottleKey]) -> dict[ThrottleKe
 
 
 class LoanTaken(NamedTuple):
-    """Settings that were asked for. `refused`: the cluster refused them; `late`: accepted, but not seen in force in time."""
+    """Settings not known to be in force. `refused`: the cluster refused them; `late`: accepted, not seen in time."""
 
     refused: dict[ThrottleKey, str]
     late: dict[ThrottleKey, str]
 
 
 async def _read_surely(journal: JournalInHand, admin: KafkaPythonAdmin, keys: Sequence[ThrottleKey]) -> SettingsSeen:
-    """Read settings. A value that may be ours, shown by a broker that is late, is read again until no broker can be late.
+    """Read settings. A value that a late broker may have shown is read again, until no broker can be late.
 
-    Otherwise a value that we gave back a moment ago would count as somebody else's. It would be journalled as the former
-    value, and restored in the end: a throttle that nobody wanted.
+    Otherwise a value that was restored a moment ago would count as another tool's. It would be journalled as the former
+    value and restored at the end, as a throttle that no tool wanted.
     """
     while True:
         seen = await admin.read_settings(keys)
@@ -149,10 +150,10 @@ async def set_throttles(
 async def give_back(
     journal: JournalInHand, admin: KafkaPythonAdmin, keys: Sequence[ThrottleKey]
 ) -> dict[ThrottleKey, str]:
-    """Give journalled settings back as they were; a setting that somebody else changed since stays as they set it.
+    """Restore journalled settings. A setting that another tool has changed since stays as it is.
 
     Returns:
-        Settings that could not be given back, and why: they stay in the journal.
+        Settings that could not be restored, and why; they stay in the journal.
     """
     live = {str(broker) for broker in await admin.brokers()}
     dead = {key: "its broker is not live" for key in keys if key.kind == "broker" and key.name not in live}

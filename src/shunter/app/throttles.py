@@ -1,4 +1,4 @@
-"""Throttles in a cluster: which are set, by whom as far as a journal knows, and how to take them away."""
+"""Throttles in a cluster: which are set, which of them the journal knows, and how to remove them."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ LOG = logging.getLogger(__name__)
 
 
 class StillNeeded(ShunterError):
-    """Throttles of an execution that has not ended."""
+    """The throttles belong to an execution that has not ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundThrottle:
     """A throttle that is set at a broker or topic itself.
 
-    `journaled`: we set it, and the journal knows what was there before; `needed`: by a move that has not ended.
+    `journaled`: an executor set it, and the journal knows the former value; `needed`: a move that has not ended needs
+    it.
     """
 
     key: ThrottleKey
@@ -47,7 +48,7 @@ class FoundThrottle:
         told = f"{self.key.kind} {self.key.name} {self.key.setting} = {self.value}"
         if self.needed:
             return f"{told}  (under the journal of an execution that has not ended)"
-        return f"{told}  (in the journal: it is given back as it was before)" if self.journaled else told
+        return f"{told}  (in the journal: it is restored as it was before)" if self.journaled else told
 
 
 async def list_throttles(target: Target) -> tuple[FoundThrottle, ...]:
@@ -61,7 +62,7 @@ async def list_throttles(target: Target) -> tuple[FoundThrottle, ...]:
 
 
 async def throttles_set(admin: KafkaPythonAdmin, state: ExecutorState) -> tuple[FoundThrottle, ...]:
-    """Every throttle that is set; `state` is what the cluster's journal comes to."""
+    """Every throttle that is set; `state` is the fold of the cluster's journal."""
     owed = set(state.owed())
     asked = [settings_of((), await admin.topic_names())]
     asked += [settings_of((broker,), ()) for broker in sorted(await admin.brokers())]
@@ -77,7 +78,7 @@ async def throttles_set(admin: KafkaPythonAdmin, state: ExecutorState) -> tuple[
 
 
 async def _own(admin: KafkaPythonAdmin, keys: Sequence[ThrottleKey]) -> dict[ThrottleKey, str | None]:
-    """Settings as they are set; a broker that has just died is still listed, and must not hide the others' settings."""
+    """Settings as they are set. A broker that has just died may still be listed; its silence is only logged."""
     if not keys:
         return {}
     try:
@@ -85,44 +86,45 @@ async def _own(admin: KafkaPythonAdmin, keys: Sequence[ThrottleKey]) -> dict[Thr
     except DriverError as error:
         if keys[0].kind == "topic" or not error.retriable:
             raise
-        LOG.warning("broker %s does not say which throttles it has: %s", keys[0].name, error)
+        LOG.warning("broker %s does not report its throttles: %s", keys[0].name, error)
         return {}
 
 
 async def driven_elsewhere(target: Target) -> str:
-    """Who drives the cluster under another journal, and may have set throttles that this one does not know; "" for nobody."""
+    """The executor that drives the cluster under another journal, and may have set throttles; "": there is none."""
     place, _holder = await holder_of(target)
     return await claimed_by(target, place)
 
 
 async def see_nobody_else_drives(target: Target) -> None:
-    """See that throttles which our journal does not know are not those of another executor at work.
+    """Check that no other executor is at work, to which throttles that the journal does not know may belong.
 
     Raises:
-        ClusterClaimed: one drives the cluster under another journal: its copies would go on without a throttle.
+        ClusterClaimed: an executor drives the cluster under another journal; its copies would go on without a throttle.
     """
     if claimant := await driven_elsewhere(target):
-        told = f"this cluster is driven by {claimant}: these throttles may be its own, and it restores those"
+        told = f"this cluster is driven by {claimant}: these throttles may be its own, which it restores itself"
         raise ClusterClaimed(f"{told}; ask there, or clear what is left when it has ended", retriable=False)
 
 
 async def clear_throttles(target: Target, found: Sequence[FoundThrottle]) -> int:
-    """Take throttles away: those in the journal are given back as they were, the others are deleted.
+    """Remove throttles: those in the journal are restored, the others are deleted.
 
-    Those that an open move needs stay, and so do all in a journal that an executor drives: it gives them back itself.
+    Throttles that an open move needs stay. If an executor drives the journal, all its throttles stay, because it
+    restores them itself.
 
     Returns:
-        How many were given back as they were.
+        How many were restored.
 
     Raises:
-        StillNeeded: all are of such an execution: `resume`, `stop` or `rollback` restores them.
-        DriverError: the cluster refuses, or brokers don't tell that they are gone.
+        StillNeeded: all belong to an open execution: `resume`, `stop` or `rollback` restores them.
+        DriverError: the cluster refuses, or does not answer.
     """
     loose = [throttle for throttle in found if not throttle.journaled]
     place, holder = await holder_of(target)
     owed = [throttle.key for throttle in found if throttle.journaled and not throttle.needed and holder is None]
     if not loose and not owed:
-        told = f"driven by {holder}" if holder is not None else "driven by nobody"
+        told = f"driven by {holder}" if holder is not None else "driven by no executor"
         raise StillNeeded(
             f"they belong to the execution of {place}, {told}: "
             "`shunter resume`, `stop` or `rollback` restores them as they were",
@@ -142,7 +144,7 @@ async def clear_throttles(target: Target, found: Sequence[FoundThrottle]) -> int
 
 
 async def clear_loose_throttles(target: Target) -> str:
-    """Take away throttles that no journal knows; says how many.
+    """Remove throttles that the journal does not know; returns a sentence with their number.
 
     Raises:
         ClusterClaimed: an executor drives the cluster under another journal.
@@ -153,14 +155,14 @@ async def clear_loose_throttles(target: Target) -> str:
         await see_nobody_else_drives(target)
         await clear_throttles(target, loose)
     return (
-        f"{counted(len(loose), 'throttle setting is', 'throttle settings are')} taken away"
+        f"{counted(len(loose), 'throttle setting is', 'throttle settings are')} removed"
         if loose
         else "no throttle is left over"
     )
 
 
 async def owed_settings(target: Target, brokers: Sequence[BrokerId]) -> int:
-    """How many settings of these brokers the journal has not given back.
+    """The number of settings of these brokers that are in the journal, and not restored.
 
     Raises:
         FormatError: there is no journal, or it is damaged.
@@ -171,10 +173,10 @@ async def owed_settings(target: Target, brokers: Sequence[BrokerId]) -> int:
 
 
 async def forget_throttles(target: Target, brokers: Sequence[BrokerId]) -> tuple[bool, str]:
-    """Strike off what is owed to brokers that don't come back; returns whether that was done, and a sentence.
+    """Delete from the journal the debts to brokers that don't come back; returns whether it was done, and a sentence.
 
     Raises:
-        DriverError: the cluster does not answer: whether those brokers are up has to be seen.
+        DriverError: the cluster does not answer, so it is unknown whether those brokers are up.
         FormatError: there is no journal, or it is damaged.
     """
     command = Command(CommandKind.FORGET, given_by="throttles forget", brokers=tuple(brokers))

@@ -1,4 +1,4 @@
-"""`shunter why`: reads the state-change log's files, newest last, and answers a question from them."""
+"""`shunter why`: reads the files of the state-change log, the newest last, and answers a question from them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def read_since(text: str, now_ms: int | None = None) -> int:
     """Read `--since`: `90s`, `15m`, `2h`, `3d` before `now_ms` (None: the time now), or a time with its zone.
 
     Raises:
-        SettingsError: it is neither.
+        SettingsError: the text is neither.
     """
     ago = _AGO.fullmatch(text.strip())
     if ago is not None:
@@ -49,7 +49,7 @@ def read_since(text: str, now_ms: int | None = None) -> int:
     try:
         return read_time(text.strip())
     except ValueError as error:
-        told = f"--since {text}: {error}; say for instance 15m, 2h, or 2026-11-22T17:00:00Z"
+        told = f"--since {text}: {error}; write for instance 15m, 2h, or 2026-11-22T17:00:00Z"
         raise SettingsError(told) from None
 
 
@@ -57,30 +57,30 @@ def read_partition(text: str) -> TopicPartition:
     """Read `TOPIC-PARTITION`.
 
     Raises:
-        SettingsError: it is no such name.
+        SettingsError: the text is not of this form.
     """
     topic, _, number = text.rpartition("-")
     if not topic or not number.isascii() or not number.isdigit():
-        raise SettingsError(f"{text!r} is no TOPIC-PARTITION, as orders-7; ask about a whole topic by --topic")
+        raise SettingsError(f"{text!r} is not a TOPIC-PARTITION such as orders-7; for a whole topic use --topic")
     return TopicPartition(topic, int(number))
 
 
 class _Reader:
-    """Reads lines, and counts what can't be read."""
+    """Reads lines, and counts those that can't be read."""
 
     def __init__(self, files: list[Path]) -> None:
         self._files = files
         self.unreadable = 0
 
     def lines(self) -> Iterator[LogLine]:
-        """Give them, oldest first. All files are opened first: one that is put by meanwhile is not read twice or missed."""
+        """Yield the lines, the oldest first. All files are opened first, so a rotation can't hide or repeat a file."""
         with ExitStack() as opened:
             files: list[tuple[Path, IO[bytes]]] = []
             for path in reversed(self._files):
                 try:
                     files.append((path, opened.enter_context(path.open("rb"))))
                 except FileNotFoundError:
-                    continue  # It was thrown away since we looked.
+                    continue  # It was deleted since the folder was listed.
                 except OSError as error:
                     raise DriverError(f"{path} can't be read: {error}", retriable=False) from error
             for path, text in reversed(files):
@@ -96,7 +96,7 @@ def why(question: Question, folder: Path, tell: Callable[[str], None], *, as_jso
     """Answer a question from the files of a log.
 
     Raises:
-        DriverError: there are none, or they can't be read.
+        DriverError: there are no files, or they can't be read.
     """
     reader = _Reader(log_files(folder))
     selection = Selection(question)
@@ -108,10 +108,10 @@ def why(question: Question, folder: Path, tell: Callable[[str], None], *, as_jso
     kept = list(chosen)
     begins = "is empty" if selection.begins_ms is None else f"begins at {time_text(selection.begins_ms)}"
     tell(
-        f"Why {question.name}: the log in {folder} {begins}; what was before, and what other controllers did, it can't tell."
+        f"Why {question.name}: the log in {folder} {begins}. It has nothing about earlier times and other controllers."
     )
     if selection.lost:
-        tell(f"{counted(selection.lost, 'event is', 'events are')} missing in it: what they say could not be written.")
+        tell(f"{counted(selection.lost, 'event is', 'events are')} missing in it, because they could not be written.")
     if reader.unreadable:
         tell(
             f"{counted(reader.unreadable, 'line')} of it can't be read, and {'is' if reader.unreadable == 1 else 'are'} left out."

@@ -1,4 +1,4 @@
-"""Where the files say how ZooKeeper is spoken to: a broker's `server.properties`, and a file for that alone."""
+"""TLS and logins to ZooKeeper, from a broker's `server.properties` and from a file for ZooKeeper alone."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from shunter.formats.zookeeper_properties import JAAS_FILE, zookeeper_security
 
 
 def zookeeper_access(broker: BrokerFile | None, own: Path | None) -> ZooKeeperAccess:
-    """Join what a broker's file and one of our own say; what stands in `own` counts.
+    """Join the properties of a broker's file and of `own`; those in `own` go first.
 
     Raises:
-        SettingsError: a file can't be read, or something in it can't be used.
+        SettingsError: a file can't be read, or a property can't be used.
     """
     if own is not None:
         tell_readers(own)

@@ -16,17 +16,18 @@ from shunter.errors import ShunterError
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     default=Path(),
     show_default="the current folder",
-    help="A checkout of Shunter, whose lock file counts.",
+    help="A checkout of Shunter. Its lock file fixes the versions.",
 )
 def bundle(out: Path, source: Path) -> None:
     """Make a folder OUT from which Shunter is installed where there is no network.
 
-    It has wheels of Shunter and of everything that it needs (Spark included), in the locked versions and for this kind of
-    machine and Python; the jars of Kafka for demo and tests, and those of Spark's connectors to Kafka and Delta; the
-    SHA-256 of each file; and install.sh. Java 17 has to be there, and is not in it.
+    The folder has wheels of Shunter and of everything that Shunter needs (Spark included), in the locked versions and
+    for this kind of machine and Python. It also has the jars of Kafka for demo and tests, the jars of Spark's
+    connectors to Kafka and Delta, the SHA-256 of each file, and install.sh. Java 17 is not in the folder: install it
+    on the other machine.
 
     \b
-    Exit status: 0 it was made; 1 something could not be fetched or built.
+    Exit status: 0 the folder was made; 1 something could not be fetched or built.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""What the verbs do where Shunter's controller carries them out."""
+"""The verbs, carried out by Shunter's controller."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from shunter.model.reassignment import Intervention, Strategy
 
 POLL_SECONDS = 1.0
 CAUSE = "execute"
-"""What the journal calls the throttles that are set for the controller's moves."""
+"""The name that the journal gives to throttles that are set for the controller's moves."""
 
 
 class Refused(ShunterError):
-    """The controller was not asked, for something it needs was refused."""
+    """The controller was not asked, because a throttle that its moves need was refused."""
 
 
 class Watching:
-    """How the controller's moves are watched: shown, and written down where that is wanted."""
+    """Watches the controller's moves: shows them, and writes them to a file if `record` names one."""
 
     def __init__(self, session: ReassignSession, *, record: Path | None, plan_id: str | None, as_json: bool) -> None:
         self.session, self.as_json = session, as_json
         self._record, self._plan_id = record, plan_id
 
     def follow(self, chosen: Callable[[MoveUnderWay], bool] | None = None, loan: ThrottleLoan | None = None) -> None:
-        """Watch until nothing of what was chosen moves any more."""
+        """Watch until none of the chosen moves is under way."""
         kept = (
             contextlib.nullcontext()
             if self._record is None
@@ -65,11 +65,11 @@ def execute(
     watching: Watching | None,
     as_json: bool,
 ) -> int:
-    """Hand a plan to the controller; returns the exit status. `watching` None: don't wait for its end."""
+    """Hand a plan to the controller; returns the exit status. `watching` None: don't wait until the moves end."""
     orders, refused = session.fitting(moves)
     for order in orders:
         if order.tp in ground.journalled:
-            refused[order.tp] = "the executor moves it, under its journal: --by executor gives it another target"
+            refused[order.tp] = "the executor moves it, under its journal; --by executor can change its target"
     orders = [order for order in orders if order.tp not in refused]
     loan = None if throttle is None or not orders else _throttle(session, orders, throttle)
     try:
@@ -85,7 +85,7 @@ def execute(
                 _give_back(loan)
         elif loan is not None:
             click.echo(
-                "Throttles stay until `shunter throttles clear`: the journal knows what was there before.", err=True
+                "Throttles stay until `shunter throttles clear`; the journal knows the former settings.", err=True
             )
     finally:
         if loan is not None:
@@ -107,10 +107,10 @@ def _say_taken(asked: int, refused: Mapping[TopicPartition, str], *, as_json: bo
 
 
 def _throttle(session: ReassignSession, orders: Sequence[MoveOrder], rate: int) -> ThrottleLoan:
-    """Set throttles under the journal's lease; no orders: for everything that moves.
+    """Set throttles under the journal's lease. Without orders they are for everything that moves.
 
     Raises:
-        Refused: one is refused: what was set is given back, and nothing is moved.
+        Refused: a throttle is refused. Those that were set are given back, and nothing is moved.
     """
     loan = session.throttle_loan(CAUSE)
     try:
@@ -129,7 +129,7 @@ def _throttle(session: ReassignSession, orders: Sequence[MoveOrder], rate: int) 
 
 
 def _by_owner(settings: Mapping[ThrottleKey, str]) -> dict[str, str]:
-    """What is told of settings, once for each broker and topic that has some."""
+    """One sentence for each broker or topic that has some of these settings."""
     return {f"{key.kind} {key.name}": why for key, why in settings.items()}
 
 
@@ -147,13 +147,13 @@ def _give_back(loan: ThrottleLoan | None) -> None:
         return
     failed = loan.give_back()
     for name, why in _by_owner(failed).items():
-        click.echo(f"throttle left behind, `shunter throttles clear` gives it back: {name}: {why}", err=True)
+        click.echo(f"throttle left behind, `shunter throttles clear` restores it: {name}: {why}", err=True)
     if not failed:
         click.echo("throttles are as they were before", err=True)
 
 
 def limit(session: ReassignSession, rate: int, *, as_json: bool) -> int:
-    """Set the throttle of everything that moves, bytes per second and broker; 0 gives back what was there before."""
+    """Set the throttle of everything that moves, bytes per second and broker; 0 restores the former settings."""
     if rate:
         _throttle(session, (), rate).leave()
         text = f"limit {told_bytes(rate)}/s and broker for all that moves"
@@ -194,7 +194,7 @@ def turn(session: ReassignSession, ground: Ground, verb: str, wanted: Wanted, *,
     if mode is None:
         results = _relax(session, chosen, meant)
     elif wanted.everything and not spared:
-        # Asked as one request: what begins to move meanwhile is meant, too.
+        # One request for everything: it also covers moves that begin meanwhile.
         results = session.turn(mode, None, None)
     else:
         results = session.turn(mode, chosen, None)
@@ -207,7 +207,7 @@ def turn(session: ReassignSession, ground: Ground, verb: str, wanted: Wanted, *,
 def _relax(
     session: ReassignSession, chosen: Collection[TopicPartition], rows: Sequence[MoveUnderWay]
 ) -> dict[TopicPartition, str | None]:
-    """Ask again for the target of each move, forced: that relaxes its floor."""
+    """Ask again for the target of each move, with force: that relaxes the move's floor."""
     orders = [MoveOrder(row.tp, row.target) for row in rows if row.phase == "moving"]
     refused = session.execute(orders, None, forced=True)
     moving, known = {order.tp for order in orders}, {row.tp: row for row in rows}
@@ -215,7 +215,7 @@ def _relax(
     for tp in chosen:
         phase = known[tp].phase.replace("_", " ") if tp in known else "not under way"
         results[tp] = (
-            refused.get(tp) if tp in moving else f"it is {phase}: only a move that goes on has a floor to relax"
+            refused.get(tp) if tp in moving else f"it is {phase}: only a move in the phase moving can be relaxed"
         )
     return results
 
@@ -242,11 +242,11 @@ def _say_turned(
 
 
 def _agreed(session: ReassignSession, rows: Sequence[MoveUnderWay], *, yes: bool, as_json: bool) -> bool:
-    """Say what a rollback copies before it is begun; ask where that is not nothing."""
+    """Say how much a rollback copies before it begins; ask if that is more than nothing."""
     cost = session.progress(rows).rollback_bytes
     told = (
-        f"{told_bytes(cost)} are copied again: originals that were dropped are gone from disk;"
-        " `pause`, `stop` or a lower limit give relief at once"
+        f"{told_bytes(cost)} are copied again, because original replicas that were dropped are deleted from disk;"
+        " `pause`, `stop` or a lower limit reduce the load at once"
     )
     return not cost or agreed(told, "Roll back?", yes=yes, as_json=as_json)
 
@@ -268,7 +268,7 @@ def status(session: ReassignSession, wanted: Wanted, *, as_json: bool) -> int:
     for line in (*map(told_row, rows), *elsewhere.lines):
         click.echo(line)
     if not rows:
-        click.echo("Nothing moves." if wanted.everything else "nothing of it moves")
+        click.echo("Nothing moves." if wanted.everything else NOTHING_OF_IT)
         return int(code)
     back = "is instant" if not progress.rollback_bytes else f"copies {told_bytes(progress.rollback_bytes)}"
     click.echo(
@@ -279,7 +279,7 @@ def status(session: ReassignSession, wanted: Wanted, *, as_json: bool) -> int:
 
 
 def chosen_rows(session: ReassignSession, wanted: Wanted) -> list[MoveUnderWay]:
-    """Moves under way that are meant, by partition."""
+    """The moves under way that `wanted` names, by partition."""
     rows = session.rows()
     meant = set(wanted.of([row.tp for row in rows]))
     return [row for row in rows if row.tp in meant]
@@ -323,7 +323,7 @@ def _watch(
                 told = line
         time.sleep(POLL_SECONDS)
     if not as_json:
-        click.echo(f"nothing moves any more, after {told_ms(int((time.monotonic() - started) * 1000))}")
+        click.echo(f"all moves have ended, after {told_ms(int((time.monotonic() - started) * 1000))}")
 
 
 def told_row(row: MoveUnderWay) -> str:

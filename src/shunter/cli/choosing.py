@@ -1,4 +1,4 @@
-"""Who carries a verb out, and which moves it is about: options that verbs share, and the look that decides."""
+"""The doer of a verb, and the moves that the verb is about: shared options, and the look that chooses the doer."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ _EXECUTORS = frozenset(
         "relax_after", "leave",
     }
 )  # fmt: skip
-"""Parameters that only the executor knows: one of them on the command line says who does it."""
-NOTHING_OF_IT = "nothing of it moves"
-"""The answer where moves were named, and none of them is under way: a name may be wrong, so that is a refusal."""
+"""Parameters that only the executor knows: one of them on the command line chooses the executor."""
+NOTHING_OF_IT = "nothing that was named is being moved"
+"""The answer if moves were named and none of them is under way. A name may be wrong, so this answer is a refusal."""
 
 
 class Doing(NamedTuple):
-    """Which doer carries an order out. `session` is open where the controller does it; `ground` is None if not looked up."""
+    """The doer of an order. `session` is open if the controller does it; `ground` is None if it was not looked up."""
 
     choice: Choice
     target: Target
@@ -61,12 +61,13 @@ class Doing(NamedTuple):
 
 
 def by_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a command be told who does it; hands it `by`, a doer or None."""
+    """Add --by, which chooses the doer; hands the command `by`, a doer or None."""
 
     @click.option(
         "--by",
         type=click.Choice([doer.value for doer in Doer]),
-        help="Who is asked: Shunter's controller, or the executor, which works from outside. Without it: found out.",
+        help="Shunter's controller does it, or the executor, which works from outside."
+        " Without it: chosen by a look at the cluster.",
     )
     @functools.wraps(command)
     def wrapped(*args: Any, by: str | None, **rest: Any) -> Any:
@@ -76,14 +77,14 @@ def by_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def wanted_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a command be about some moves; hands it `wanted`."""
+    """Add arguments and options that name moves; hands the command `wanted`."""
 
     @click.argument("partitions", nargs=-1, type=PARTITION)
     @click.option("--topic", "topics", multiple=True, help="All moves of a topic; repeat for several.")
     @click.option(
         "--plan",
         type=PLAN,
-        help="All moves under way of this plan's partitions.",
+        help="All moves under way of partitions in this plan.",
     )
     @functools.wraps(command)
     def wrapped(
@@ -110,19 +111,19 @@ def found_out(
     chosen: str = "",
     as_json: bool = False,
 ) -> Iterator[Doing]:
-    """Find out who carries a verb out, and say so; `wanted` None: the verb begins moves.
+    """Find out which doer carries a verb out, and say so; `wanted` None: the verb begins moves.
 
-    `only_executors` names what is asked for beside options and only the executor can do; `chosen` says why the verb
-    itself chose `by`, where nobody said it.
+    `only_executors` names a part of the request, other than an option, that only the executor can do. `chosen` says why
+    the verb itself chose `by`, if the command line did not.
 
     Raises:
-        DoerRefused: nobody can do it as it was asked.
+        DoerRefused: neither doer can do it as it was asked.
         DriverError: the cluster does not answer.
         FormatError: the cluster's journal can't be read.
     """
     word = only_executors or _executors_word()
     if by is Doer.EXECUTOR or (by is None and (word or is_named(target))):
-        why = chosen or ("as --by executor says" if by is not None else f"{word or '--journal'} is for it alone")
+        why = chosen or ("as --by executor says" if by is not None else f"only the executor has {word or '--journal'}")
         yield _told(Doing(Choice(Doer.EXECUTOR, why), target), as_json=as_json)
         return
     driven = driven_here(target.bootstrap, wanted) if by is None else None
@@ -132,7 +133,7 @@ def found_out(
         yield _told(Doing(choice, replace(target, journal=place.path)), as_json=as_json)
         return
     if by is Doer.CONTROLLER and word:
-        raise DoerRefused(f"{word} is for the executor alone: leave it out, or say --by executor")
+        raise DoerRefused(f"only the executor has {word}: leave it out, or use --by executor")
     from shunter.app.reassign.session import ReassignSession  # noqa: PLC0415 - brings the client library with it
 
     session = ReassignSession(target.bootstrap, target.properties)
@@ -168,13 +169,13 @@ def _executors_word() -> str:
 
 
 def is_said(name: str) -> bool:
-    """Whether an option has a value from anywhere but its default."""
+    """Whether an option's value is from the command line, the environment or the settings file, not the default."""
     source = click.get_current_context().get_parameter_source(name)
     return source not in (None, ParameterSource.DEFAULT)
 
 
 def journalled_moves(place: JournalPlace, wanted: Wanted) -> tuple[TopicPartition, ...]:
-    """The partitions that an order names to the executor: of topics and plans those that are open in its journal."""
+    """The partitions of an order to the executor; topics and plans stand for those with an open move in its journal."""
     if wanted.everything or wanted.partitions or not place.exists():
         return wanted.partitions
     state, _holder = read_journal(place)

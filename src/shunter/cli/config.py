@@ -1,4 +1,4 @@
-"""`shunter config`: the settings in force, and where each came from."""
+"""`shunter config`: the settings in force, and where each of them came from."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def config(context: click.Context, /, *, output: str, **_given: Any) -> None:
 
 
 def _told(value: Any) -> str:
-    """A setting's value as one would write it; - for none."""
+    """A setting's value as it is written on the command line; - for none."""
     if value is None or value in ((), ""):
         return "-"
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

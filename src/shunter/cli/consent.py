@@ -1,4 +1,4 @@
-"""Asking before a cluster is changed: at a terminal by a question; elsewhere `--yes` has to be given."""
+"""Consent before a cluster is changed: a question at a terminal; elsewhere `--yes` has to be given."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from shunter.errors import SettingsError
 
 
 def can_be_asked(*, as_json: bool) -> bool:
-    """Whether a person can answer: there is a terminal, and no `--json`, whose reader is a program."""
+    """Whether a person can answer: there is a terminal, and output is not `--json`, which a program reads."""
     return not as_json and sys.stdin.isatty()
 
 
 def agreed(told: str, question: str, *, yes: bool, as_json: bool) -> bool:
-    """Whether an operator wants what was just told.
+    """Whether an operator agrees to an order.
 
     Args:
         told: What the order would do, in a sentence; it goes to standard error.
-        question: What is asked on a terminal.
-        yes: `--yes` was said.
+        question: The question on a terminal.
+        yes: `--yes` was given.
         as_json: Output is for a program.
 
     Raises:
-        SettingsError: nobody can be asked, and `--yes` was not said.
+        SettingsError: no question can be asked, and `--yes` was not given.
     """
     if not yes and not can_be_asked(as_json=as_json):
-        raise SettingsError(f"{told}: nobody can be asked here, so say --yes if that is meant")
+        raise SettingsError(f"{told}. No question can be asked here (no terminal, or --json): add --yes to agree")
     click.echo(told, err=True)
     return yes or click.confirm(question)

@@ -22,21 +22,23 @@ from shunter.errors import DriverError, SettingsError
 @click.option(
     "--server-properties",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="A broker's server.properties: how listeners are secured, and the authorizer.",
+    help="A broker's server.properties, for the security of the listeners, and for the authorizer.",
 )
 @click.option(
-    "--broker-id", type=int, help="The broker id under which it shows itself. No broker may have it; it holds no data."
+    "--broker-id",
+    type=int,
+    help="The broker id under which the controller shows itself. No broker may have it; the controller holds no data.",
 )
 @click.option(
     "--takeover",
     metavar="never|vacant|preempt",
-    help="When to become the controller: never, when nobody is (vacant), or from a live Apache controller (preempt)."
-    " [vacant]",
+    help="When to become the controller: never; when the cluster has no controller (vacant); or also in place of a live"
+    " Apache controller (preempt). [vacant]",
 )
 @click.option(
     "--strategy",
     metavar="incremental|all-at-once",
-    help="How moves add replicas, unless a request says it: one at a time, or all together. [incremental]",
+    help="How a move adds replicas if its request does not say: one at a time, or all together. [incremental]",
 )
 @click.option("--log-level", metavar="LEVEL", help="error, warning, info or debug [info].")
 @click.option(
@@ -47,21 +49,25 @@ from shunter.errors import DriverError, SettingsError
     help="Any other setting by its name in docs/settings.md; repeat for several.",
 )
 @click.option(
-    "--check", is_flag=True, help="Say what would keep it from leading this cluster, change nothing, and end."
+    "--check",
+    is_flag=True,
+    help="Say what would keep the controller from leading this cluster, change nothing, and end.",
 )
 @click.option(
-    "--observe", is_flag=True, help="Decide beside Apache's controller, change nothing, and tell each difference."
+    "--observe", is_flag=True, help="Decide beside Apache's controller, change nothing, and report each difference."
 )
 @click.option(
-    "--seconds", type=click.FloatRange(min=0), help="With --observe: end after so many seconds. [0: when stopped]"
+    "--seconds",
+    type=click.FloatRange(min=0),
+    help="With --observe: end after this many seconds. [0: run until stopped]",
 )
 @click.option(
     "--settle",
     type=click.FloatRange(min=1),
-    help="With --observe: tell a difference once it has lasted for so many seconds. [10]",
+    help="With --observe: report a difference once it has lasted this many seconds. [10]",
 )
 @click.option(
-    "--json", "as_json", is_flag=True, help="With --check: one JSON object. With --observe: a JSON object a line."
+    "--json", "as_json", is_flag=True, help="With --check: one JSON object. With --observe: one JSON object a line."
 )
 def controller(
     config_file: Path | None,
@@ -76,17 +82,18 @@ def controller(
 ) -> None:
     """Be the controller of a ZooKeeper-mode Kafka cluster of unmodified brokers.
 
-    Waits until the controllership is vacant (see --takeover), then leads the cluster until it is stopped: elections,
-    topics, and reassignments that can be stopped and rolled back at any moment. SIGTERM gives the controllership back;
-    after SIGKILL or a crash, an Apache broker or another Shunter takes over and goes on where this one was.
+    The process waits until the controllership is vacant (see --takeover). Then it leads the cluster until it is
+    stopped: elections, topics, and reassignments that can be stopped and rolled back at any moment. SIGTERM gives the
+    controllership back. After SIGKILL or a crash, an Apache broker or another Shunter takes over and continues the
+    moves.
 
     The command line goes before environment variables (SHUNTER_BROKER_ID, …), and these before the settings file. SIGHUP
     reads the settings file again.
 
     \b
-    Exit status: 0 stopped as told; 1 ZooKeeper or a listener can't be used; 2 a setting can't be used; 70 a bug of ours.
-    With --check: 0 nothing is in the way; 1 something is, or ZooKeeper can't be reached.
-    With --observe: 0 no difference that the documents don't explain; 1 there was one, or ZooKeeper can't be reached.
+    Exit status: 0 it was stopped; 1 ZooKeeper or a listener can't be used; 2 a setting can't be used; 70 a bug.
+    With --check: 0 nothing keeps it from leading; 1 something does, or ZooKeeper can't be reached.
+    With --observe: 0 the documents explain every difference; 1 one is not explained, or ZooKeeper can't be reached.
 
     \b
     Example:
@@ -126,7 +133,7 @@ def controller(
 
 
 def _observe(config_file: Path | None, told: dict[str, Any], seconds: float, settle: float, *, as_json: bool) -> int:
-    """Observe by the settings that decide. An observer needs no broker id and no listener."""
+    """Observe by the controller's settings. An observer needs no broker id and no listener."""
     from shunter.app.controller_observe import NOBODY, observe_controller  # noqa: PLC0415
     from shunter.app.settings import load_controller_config  # noqa: PLC0415
 

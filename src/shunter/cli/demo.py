@@ -50,17 +50,17 @@ class TerminalScreen:
             self._live = None
 
     def step(self, text: str) -> None:
-        """Something begins."""
+        """Show that a step of the demo begins."""
         self.close()
         self._console.print(f"[bold]{self._stamp()}  {text}[/bold]", highlight=False, soft_wrap=True)
 
     def detail(self, text: str) -> None:
-        """Something goes on, or is there."""
+        """Show a detail of the step."""
         self.close()
         self._console.print(f"{self._stamp()}    {text}", highlight=False, markup=False, soft_wrap=True)
 
     def progress(self, progress: MovesSeen) -> None:
-        """The moves as they stand."""
+        """Show how far the moves have got."""
         if not self._console.is_terminal:
             now = time.monotonic()
             if now - self._last_plain >= PLAIN_EVERY_S:
@@ -155,41 +155,45 @@ def _verdict(table: Table, checks: Iterable[ProvedOrNot], *, holds: bool) -> Pan
 
 
 @click.command()
-@click.option("--kraft", is_flag=True, help="On a KRaft cluster (4.1), by the executor, instead of the controller.")
+@click.option("--kraft", is_flag=True, help="Use a KRaft cluster (4.1) and the executor instead of the controller.")
 @click.option(
-    "--secured", is_flag=True, help="On a cluster with SASL_SSL, SCRAM and ACLs, by the controller and the executor."
+    "--secured", is_flag=True, help="Use a cluster with SASL_SSL, SCRAM and ACLs, the controller and the executor."
 )
 @click.option(
-    "--serve", "serves", is_flag=True, help="The service: it keeps a KRaft cluster (4.1) in balance, with its page."
+    "--serve",
+    "serves",
+    is_flag=True,
+    help="Show the service: it keeps a KRaft cluster (4.1) in balance, with its page.",
 )
 @click.option("--open", "opens", is_flag=True, help="With --serve: open the page in a browser.")
-@click.option("--keep", is_flag=True, help="Leave the cluster running at the end, and say how to play with it.")
+@click.option("--keep", is_flag=True, help="Leave the cluster running at the end, and say how to use it.")
 @click.option("--no-pipeline", is_flag=True, help="Leave the second half out.")
 @click.option(
     "--report",
     type=click.Path(path_type=Path, dir_okay=False),
     default=Path("demo-report.html"),
     show_default=True,
-    help="Where the second half keeps its report.",
+    help="The file for the report of the second half.",
 )
 def demo(*, kraft: bool, secured: bool, serves: bool, opens: bool, keep: bool, no_pipeline: bool, report: Path) -> None:
     """Show the main job on real parts of this machine: ZooKeeper, four Apache brokers, and Shunter's controller.
 
-    Moves every partition of two brokers to two others while producers with acks=all and a consumer run, kills the
-    controller with SIGKILL in the middle, stops one move, rolls another one back, and proves that nothing was lost.
+    The demo moves every partition of two brokers to two others while producers with acks=all and a consumer run. It
+    kills the controller with SIGKILL in the middle, stops one move, rolls another one back, and proves that nothing
+    was lost.
 
-    Then `shunter pipeline run` on the same cluster, which is lopsided now: it takes snapshots, models, plans, schedules,
-    moves, accounts and writes a report, and the brokers' shares are measured before and after.
+    Then it runs `shunter pipeline run` on the same cluster, which is out of balance now. The pipeline takes snapshots,
+    models, plans, schedules, moves, accounts and writes a report. The brokers' shares are measured before and after.
 
-    With --kraft the cluster is its own controller, and Shunter's executor does the first half from outside; it is the
-    one that is killed. There is no second half then.
+    With --kraft the cluster has its own controller, and Shunter's executor does the first half from outside. The
+    executor is the process that is killed. There is no second half.
 
-    With --secured everything is under SASL_SSL, SCRAM-SHA-512 and ACLs: the controller moves and is killed, then the
-    executor moves everything back, as a user who may move and no more, and is killed. Whoever does not belong is refused.
+    With --secured everything is under SASL_SSL, SCRAM-SHA-512 and ACLs. The controller moves and is killed. Then the
+    executor moves everything back, as a user who may only move, and is killed. Users without rights are refused.
 
-    With --serve the service keeps a KRaft cluster, and its page's address is told: a lopsided cluster is seen, a plan is
-    proposed, approved through the HTTP API and carried out; the service is killed and goes on; a broker dies and is
-    healed; another one is drained until it is safe to remove.
+    With --serve the service keeps a KRaft cluster, and the address of its page is printed. The service sees that the
+    cluster is out of balance and proposes a plan, which is approved through the HTTP API and carried out. The service
+    is killed and goes on. A broker dies and is healed. Another broker is drained until it is safe to remove.
 
     Exit status: 0 only if every claim was true.
 

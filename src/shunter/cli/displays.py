@@ -1,4 +1,4 @@
-"""Chooses how an execution is shown: bars on a terminal, plain lines, or JSON."""
+"""Choice of how an execution is shown: bars on a terminal, plain lines, or JSON."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from shunter.cli.execution_display import Display, JsonLines, PlainLines
 
 
 def make_display(*, as_json: bool) -> Display:
-    """The display that suits where output goes."""
+    """The display that suits the place where output goes."""
     if as_json:
         return JsonLines()
     if not sys.stdout.isatty():
         return PlainLines()
-    from shunter.cli.execution_bars import Bars  # noqa: PLC0415 - what draws is a tenth of a command's start
+    from shunter.cli.execution_bars import Bars  # noqa: PLC0415 - drawing is a tenth of a command's start
 
     return Bars()

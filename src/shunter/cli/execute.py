@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 
 class Carrying(NamedTuple):
-    """How moves are carried out, beside their options: by whom, with or without a question, watched or not."""
+    """How moves are carried out, beside their options: by which doer, with or without a question, watched or not."""
 
     by: Doer | None = None
     chosen: str = ""
-    """Why the verb itself chose `by`; "": the operator said it, or nothing was chosen yet."""
+    """Why the verb itself chose `by`; "": the operator chose it, or nothing was chosen yet."""
     dry_run: bool = False
     yes: bool = False
     as_json: bool = False
@@ -55,16 +55,17 @@ class Carrying(NamedTuple):
 @click.option(
     "--wait",
     is_flag=True,
-    help="By the controller: watch until all is done, then restore throttles. Without it they stay after the moves.",
+    help="Under Shunter's controller: watch until all moves are done, then restore the throttles. Without it the"
+    " throttles stay after the moves.",
 )
 @click.option(
     "--record",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="With --wait, by the controller: write what is seen here; `shunter pipeline account` reads it.",
+    help="With --wait, under Shunter's controller: record the moves in this file; `shunter pipeline account` reads it.",
 )
-@click.option("--plan-id", help="What the record calls the plan: the id that `shunter pipeline plan` gave.")
+@click.option("--plan-id", help="The plan's id in the record: the id that `shunter pipeline plan` gave.")
 def execute(plan: Path, target: Target, options: ExecutionOptions, **carrying: Any) -> None:
-    """Carry out PLAN (as Apache's tool takes it) on any cluster.
+    """Carry out PLAN (Kafka's reassignment JSON) on any cluster.
 
     Shunter's controller takes the plan and carries it out by itself. Under any other controller the executor carries it
     out from here, under a journal. If an executor drives the cluster's journal already (`shunter executor`), it gets the
@@ -96,7 +97,7 @@ def carry_out(moves: Sequence[MoveOrder], target: Target, options: ExecutionOpti
     """
     asks = require_consent(options, how)
     if how.record is not None and not how.wait:
-        raise SettingsError("--record tells of what is watched: add --wait")
+        raise SettingsError("--record writes what is watched: add --wait")
     placing = "the plan's `log_dirs`" if any(move.log_dirs for move in moves) else ""
     with found_out(target, how.by, only_executors=placing, chosen=how.chosen, as_json=how.as_json) as doing:
         if how.dry_run or asks:
@@ -108,7 +109,9 @@ def carry_out(moves: Sequence[MoveOrder], target: Target, options: ExecutionOpti
         if doing.choice.doer is Doer.CONTROLLER:
             return _by_controller(doing, moves, options, how)
     if how.record is not None:
-        raise SettingsError("--record: the executor's own journal tells all: give that to `shunter pipeline account`")
+        raise SettingsError(
+            "--record is for the controller's moves; `shunter pipeline account` reads the executor's journal"
+        )
     return asyncio.run(_by_executor(doing.target, moves, options, how))
 
 
@@ -116,14 +119,16 @@ def require_consent(options: ExecutionOptions, how: Carrying) -> bool:
     """Whether the operator is to be asked before moves begin.
 
     Raises:
-        SettingsError: there is no terminal to ask at, and `--yes` was not said.
+        SettingsError: there is no terminal to ask on, and `--yes` was not given.
     """
     asks = not how.yes and can_be_asked(as_json=how.as_json)
     if not (how.dry_run or how.yes or asks):
         adopts = (
-            "it adopts moves whose original order nobody knows" if options.take_over else "this changes the cluster"
+            "this adopts moves whose original order is unknown" if options.take_over else "this changes the cluster"
         )
-        raise SettingsError(f"{adopts}, and nobody can be asked here: look at it with --dry-run, then say --yes")
+        raise SettingsError(
+            f"{adopts}, and no question can be asked here (no terminal, or --json): try --dry-run, then add --yes"
+        )
     return asks
 
 
@@ -155,7 +160,7 @@ async def _by_executor(target: Target, moves: Sequence[MoveOrder], options: Exec
         try:
             answer = await order_plan(place, moves, options)
         except HolderGone as gone:
-            click.echo(f"shunter: {gone}: it is carried out here", err=True)
+            click.echo(f"shunter: {gone}: the plan is carried out here", err=True)
         else:
             code = told_order({**answer, "text": f"handed to {holder}: {answer['text']}"}, as_json=how.as_json)
             return int(ExitCode.PARTLY) if code == ExitCode.DONE and answer["refused"] else code
@@ -220,7 +225,7 @@ class Interruption:
         self._loop.add_signal_handler(signal.SIGTERM, self._leave.set)
 
     def remove(self) -> None:
-        """Give them back."""
+        """Stop handling SIGINT and SIGTERM."""
         self._loop.remove_signal_handler(signal.SIGINT)
         self._loop.remove_signal_handler(signal.SIGTERM)
 
@@ -245,7 +250,7 @@ class Interruption:
             self._leave.set()
 
     async def _line(self) -> str:
-        """A line from the terminal, read without a thread: one that waits for input could not be ended."""
+        """A line from the terminal, read without a thread, because a thread that waits for input could not be ended."""
         answered: asyncio.Future[str] = self._loop.create_future()
 
         def readable() -> None:
@@ -271,8 +276,8 @@ class Interruption:
 def executor(target: Target, *, as_json: bool, metrics_port: int | None) -> None:
     """Run an executor that stays: it carries out the plans and orders that other shells give it.
 
-    It drives the cluster's journal until SIGTERM or ctrl-C. Moves that are under way then go on with the next executor
-    (`shunter resume`).
+    It drives the cluster's journal until SIGTERM or ctrl-C. The next executor (`shunter resume`) continues the moves
+    that are under way then.
 
     \b
     Example:
@@ -284,14 +289,14 @@ def executor(target: Target, *, as_json: bool, metrics_port: int | None) -> None
 async def _drive_for_ever(target: Target, metrics_port: int | None, *, as_json: bool) -> int:
     if metrics_port is None:
         return await run_session(target, SessionStart(), as_json=as_json, forever=True)
-    from shunter.app.executor_metrics import metrics_served  # noqa: PLC0415 - what serves no metrics goes without it
+    from shunter.app.executor_metrics import metrics_served  # noqa: PLC0415 - not loaded where no metrics are served
 
     async with metrics_served(metrics_port) as counted:
         return await run_session(target, SessionStart(), as_json=as_json, forever=True, counted=counted)
 
 
 def told_order(answer: dict[str, Any], *, as_json: bool) -> int:
-    """Say what the executor that drives the journal answered; returns the exit status."""
+    """Print the answer of the executor that drives the journal; returns the exit status."""
     if as_json:
         say_json({"event": "order", "by": "executor", **answer})
     else:

@@ -20,7 +20,7 @@ PLAIN_EVERY_MS = 5_000
 
 
 SAID_AGAIN_MS = 60_000
-"""The same is not said again before this."""
+"""The same notice is not printed again within this time."""
 NAME_WIDTH = 48
 
 
@@ -34,7 +34,7 @@ class Told(Protocol):
 
     @property
     def about(self) -> str:
-        """What it concerns."""
+        """The partition, broker or topic that it concerns."""
         ...
 
     @property
@@ -60,32 +60,32 @@ class Display(Protocol):
         ...
 
     def quiet(self) -> None:
-        """Draw no more."""
+        """Stop drawing."""
         ...
 
     def quieted(self) -> AbstractContextManager[None]:
-        """Leave the terminal to a question as long as this is open: no view is shown meanwhile."""
+        """A context that leaves the terminal to a question: no view is shown while it is open."""
         ...
 
 
 def sentence(notice: Told) -> str:
-    """A notice for people: what it is about is said before it where it does not say so itself."""
+    """A notice for people. Its subject is put before it, unless the text names the subject itself."""
     about = "" if notice.kind == "admin-failed" else notice.about
     return notice.text if about in notice.text else f"{about}: {notice.text}"
 
 
 class QuietDisplay:
-    """What displays have in common: a question silences them, and nothing is said twice in a row."""
+    """Base of displays: a question silences them, and no notice is repeated at once."""
 
     asking = False
-    """A question stands on the terminal."""
+    """A question is on the terminal."""
 
     def __init__(self) -> None:
         self._said: dict[str, float] = {}
-        """Notices that were said lately, and when."""
+        """Notices that were shown, and when each was last shown (seconds, monotonic)."""
 
     def is_news(self, told: str) -> bool:
-        """Whether this was not said a moment ago: what fails every second is said once a minute."""
+        """Whether this notice was not shown within the last minute: a failure every second is shown once a minute."""
         now_s = monotonic()
         if now_s - self._said.get(told, -1e9) < SAID_AGAIN_MS / 1000:
             return False
@@ -98,14 +98,14 @@ class QuietDisplay:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing to put away."""
+        """Do nothing: there is nothing to release."""
 
     def quiet(self) -> None:
-        """Nothing is drawn."""
+        """Do nothing: nothing is drawn."""
 
     @contextmanager
     def quieted(self) -> Iterator[None]:
-        """No view is shown as long as this is open."""
+        """Show no view while this is open."""
         self.quiet()
         self.asking = True
         try:
@@ -120,7 +120,7 @@ class JsonLines(QuietDisplay):
     idle = False
 
     def view(self, view: ExecutionView) -> None:
-        """A line of progress; of idleness one."""
+        """Print a line of progress; while the executor is idle, one line only."""
         if self.idle and not view.running:
             return
         self.idle = not view.running
@@ -139,7 +139,7 @@ class PlainLines(QuietDisplay):
         self._last: tuple[int, dict[str, int]] = (0, {})
 
     def view(self, view: ExecutionView) -> None:
-        """Perhaps a line of progress."""
+        """Print a line of progress if one is due."""
         at_ms, counts = self._last
         due_ms = at_ms + PLAIN_EVERY_MS
         if self.asking or not view.counts or (counts == view.counts and (view.at_ms < due_ms or not view.running)):
@@ -155,7 +155,7 @@ class PlainLines(QuietDisplay):
 
 
 def shortened(name: str, width: int = NAME_WIDTH) -> str:
-    """A long name, cut in the middle: its beginning and its number are what tells it from others."""
+    """A long name, cut in the middle: its beginning and its number distinguish it from others."""
     if len(name) <= width:
         return name
     behind = (width - 1) // 2
@@ -163,7 +163,7 @@ def shortened(name: str, width: int = NAME_WIDTH) -> str:
 
 
 def clock_time() -> str:
-    """The local time, as lines begin with it."""
+    """The local time, with which lines begin."""
     return strftime("%H:%M:%S")
 
 
@@ -187,18 +187,18 @@ def told_view(view: ExecutionView) -> str:
 
 
 def _told_waiting(count: int, told: str) -> str:
-    """So many moves wait for the same: `1 move waits for its turn`, `2 moves wait for their turn`."""
+    """How many moves wait for the same thing: `1 move waits for its turn`, `2 moves wait for their turn`."""
     if count != 1:
         told = told.replace("waits", "wait", 1).replace(" its ", " their ", 1)
     return f"{counted(count, 'move')} {told}"
 
 
 def told_eta(view: ExecutionView) -> str:
-    """When it ends, with its interval; or why it does not, or that this is not known yet."""
+    """When the execution ends, with its interval; or why it does not end, or that the end is not known yet."""
     if view.left_ms is None or view.low_ms is None or view.high_ms is None or view.bytes_per_s is None:
         return view.held or "end unknown yet"
     rate = f"{told_bytes(int(view.bytes_per_s))}/s, " if view.bytes_per_s else ""
-    what = "what goes on ends" if view.held else "ends"
+    what = "the moves that go on end" if view.held else "ends"
     told = f"{rate}{what} in {told_ms(view.left_ms)} ({told_ms(view.low_ms)} to {told_ms(view.high_ms)})"
     return f"{told}; {view.held}" if view.held else told
 

@@ -19,23 +19,24 @@ from shunter.model.reassignment import Strategy
 
 _UNITS = {"": 1, "K": 1_000, "M": 1_000_000, "G": 1_000_000_000}
 _UNIT_WANTED_BELOW = 1_000
-"""Bytes per second: a slower rate without a unit is one whose unit was forgotten."""
+"""Bytes per second: if a rate below this has no unit, the unit was probably forgotten."""
 
 
 def parse_rate(text: str) -> int:
     """`50M` as bytes per second; powers of ten.
 
     Raises:
-        click.BadParameter: it is no number above 0 with K, M or G, or it is so small that a unit was likely forgotten.
+        click.BadParameter: it is not a number above 0 with K, M or G, or it is so small that a unit was likely
+        forgotten.
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)(B|B/S)?", text.strip().upper())
     rate = int(float(found[1]) * _UNITS[found[2]]) if found else 0
     if rate <= 0:
-        raise click.BadParameter(f"{text!r} is no rate in bytes per second: write 50000000, 50M or 1G")
+        raise click.BadParameter(f"{text!r} is not a rate in bytes per second: write 50000000, 50M or 1G")
     if found and rate < _UNIT_WANTED_BELOW and not found[2] and not found[3]:
         raise click.BadParameter(
-            f"{text!r} would be {rate} bytes per second: below 1000 a unit is wanted; write {text.strip()}M, "
-            f"or {text.strip()}B if that is meant"
+            f"{text!r} would be {rate} bytes per second: a rate below 1000 needs a unit; write {text.strip()}M, "
+            f"or {text.strip()}B for bytes"
         )
     return rate
 
@@ -45,7 +46,7 @@ def parse_window(text: str) -> tuple[int, int]:
     found = re.fullmatch(r"(\d{1,2}):(\d{2})-(\d{1,2}):(\d{2})", text.strip())
     numbers = [int(part) for part in found.groups()] if found else []
     if not numbers or numbers[0] > 24 or numbers[2] > 24 or numbers[1] > 59 or numbers[3] > 59:
-        raise click.BadParameter(f"{text!r} is no time window: write 22:00-06:00")
+        raise click.BadParameter(f"{text!r} is not a time window: write 22:00-06:00")
     first, after = numbers[0] * 60 + numbers[1], numbers[2] * 60 + numbers[3]
     if first == after:
         raise click.BadParameter(f"{text!r} is empty: it begins when it ends")
@@ -58,21 +59,21 @@ def parse_partitions(texts: tuple[str, ...]) -> tuple[TopicPartition, ...]:
     for text in texts:
         topic, dash, number = text.rpartition("-")
         if not dash or not topic or not number.isdigit():
-            raise click.BadParameter(f"{text!r} is no partition: write topic-number, for instance orders-0")
+            raise click.BadParameter(f"{text!r} is not a partition: write topic-number, for instance orders-0")
         parsed.append(TopicPartition(topic, int(number)))
     return tuple(parsed)
 
 
 class Written(click.ParamType[Any]):
-    """An option's value, read by one of these; what is wrong with it is told with the option's name."""
+    """A type of option whose values a function reads; an error of the function is shown with the option's name."""
 
     def __init__(self, name: str, read: Callable[[str], Any]) -> None:
-        """Say what the help calls it, and what reads it."""
+        """Take the name that the help shows, and the function that reads a value."""
         self.name = name
         self._read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Read a value; one that was read already is as it is."""
+        """Read a value; a value that was read already is returned unchanged."""
         if not isinstance(value, str):
             return value
         try:
@@ -93,17 +94,17 @@ yes_option = click.option("--yes", is_flag=True, help="Don't ask first; needed w
 
 
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Which cluster, as whom, under which journal; hands the command a `target`."""
+    """Add options for the cluster, the login and the journal; hands the command a `target`."""
     return _cluster_options(command, required=True)
 
 
 def journal_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """As `cluster_options`, for a command that may do without the cluster."""
+    """As `cluster_options`, for a command that does not always need the cluster."""
     return _cluster_options(command, required=False)
 
 
 def session_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Which cluster, as whom, for a command that has nothing to do with a journal; hands the command a `target`."""
+    """Add options for the cluster and the login, for a command without a journal; hands the command a `target`."""
 
     @settable
     @click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="Brokers to ask first.")
@@ -116,7 +117,7 @@ def session_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def carrying_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Whether to look only, whether to ask, and for whom output is."""
+    """Add --dry-run, --json and --yes."""
     dry_run = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
     as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
     return dry_run(as_json(yes_option(command)))
@@ -146,7 +147,7 @@ def _cluster_options(command: Callable[..., Any], *, required: bool) -> Callable
         **rest: Any,
     ) -> Any:
         if journal is not None and journal_topic is not None:
-            raise click.UsageError("--journal and --journal-topic: a journal is in one place, name one")
+            raise click.UsageError("--journal and --journal-topic: name only one of them")
         target = Target(the_bootstrap(bootstrap_server, required=required), command_config, journal, journal_topic)
         return command(*args, target=target, **rest)
 
@@ -160,7 +161,8 @@ def driver_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--take-over-cluster",
         is_flag=True,
-        help="Drive the cluster although another executor claims it. Only if you know that the other one is dead.",
+        help="Drive the cluster although another executor claims it. Use this only if you know that the other executor"
+        " is dead.",
     )
     @functools.wraps(command)
     def wrapped(*args: Any, target: Target, take_over_cluster: bool, **rest: Any) -> Any:
@@ -186,13 +188,13 @@ def _bounds(default: int | None, otherwise: str) -> tuple[Callable[..., Any], ..
 
 
 def bound_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """How many copies there may be from now on; hands the command `bounds`, None for one that stays as it is."""
+    """Add the bounds on copies that run at a time; hands the command `bounds`, with None for an unchanged bound."""
 
     @functools.wraps(command)
     def wrapped(*args: Any, **rest: Any) -> Any:
         return command(*args, bounds={name: rest.pop(name) for name in BOUNDS}, **rest)
 
-    for option in reversed(_bounds(None, " Without it: as before.")):
+    for option in reversed(_bounds(None, " Without it: unchanged.")):
         wrapped = option(wrapped)
     return wrapped
 
@@ -238,13 +240,13 @@ _OPTIONS = (
     click.option(
         "--bandwidth",
         type=RATE,
-        help="Bytes per second that a broker can carry, for the least time that --dry-run tells."
-        " Without it: the throttle, or what the journal learnt.",
+        help="Bytes per second that a broker can carry; --dry-run computes the least time from it."
+        " Without it: the throttle, or the rate that the journal learnt.",
     ),
     click.option(
         "--only-between",
         type=WINDOW,
-        help="Begin steps only in this window of local time (22:00-06:00). Copies that run go on after it.",
+        help="Begin steps only in this window of local time (22:00-06:00). Copies that run go on after the window.",
     ),
     click.option(
         "--relax-after",
@@ -252,19 +254,17 @@ _OPTIONS = (
         default=600,
         help="Seconds that a move waits for replicas that are out of sync before it goes on without them.",
     ),
-    click.option(
-        "--force", is_flag=True, help="Take targets that have fewer replicas than min.insync.replicas asks for."
-    ),
+    click.option("--force", is_flag=True, help="Accept targets that have fewer replicas than min.insync.replicas."),
     click.option(
         "--take-over",
         is_flag=True,
-        help="Adopt moves that others began. A rollback of these may get the replicas' order wrong.",
+        help="Adopt moves that another tool began. A rollback of such a move may restore a wrong order of replicas.",
     ),
 )
 
 
 def execution_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """How an execution goes about it; hands the command `options`."""
+    """Add the options of an execution; hands the command `options`."""
 
     @functools.wraps(command)
     def wrapped(*args: Any, **rest: Any) -> Any:
@@ -301,7 +301,7 @@ def _options(taken: dict[str, Any]) -> ExecutionOptions:
     throttle, floor = taken["throttle"], taken["throttle_floor"]
     if floor is not None and (throttle is None or floor > throttle):
         raise click.UsageError(
-            "--throttle-floor is the least that --throttle may be adapted to: name a greater --throttle"
+            "--throttle-floor is the lowest rate to which --throttle may be adapted: name a greater --throttle"
         )
     return ExecutionOptions(
         strategy=Strategy.INCREMENTAL if taken["incremental"] else Strategy.ALL_AT_ONCE,

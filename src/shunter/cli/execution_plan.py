@@ -1,4 +1,4 @@
-"""What a plan would do, for people and as JSON."""
+"""The effects of a plan that was not carried out yet, for people and as JSON."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ SHOWN = 40
 
 
 async def show_dry_run(target: Target, moves: Sequence[MoveOrder], options: ExecutionOptions, *, as_json: bool) -> bool:
-    """Lay a plan out and show it: steps, bytes, time at the least, what a rollback costs at each point.
+    """Lay a plan out and show it: steps, bytes, the least time, and what a rollback costs at each point.
 
     Returns:
-        Whether all of it can be taken on.
+        Whether every move can be taken on.
     """
     found = await lay_out(target, moves, options)
     possible = all(move.taken for move in found.moves)
@@ -45,14 +45,14 @@ def _show_move(move: PlannedMove) -> None:
         click.echo(f"  {number}. {list(step.replicas)}  copies {told_bytes(step.copied_bytes)}; rollback {back}")
     for broker, path in move.log_dirs:
         click.echo(
-            f"  broker {broker} puts it into {path}; if it has it elsewhere, it copies {told_bytes(move.size_bytes)}"
+            f"  broker {broker} puts it into {path}; from another log dir it copies {told_bytes(move.size_bytes)}"
         )
     if move.problem is not None:
         click.echo(f"  ! {move.problem}")
 
 
 def show_sum(found: DryRun) -> None:
-    """Tell what a plan copies, how long that takes at least, and what a rollback costs."""
+    """Show how much a plan copies, how long that takes at least, and how much a rollback copies."""
     forecast = found.forecast
     guess = " (a guess: nothing was measured yet)" if forecast.guessed else ""
     click.echo(

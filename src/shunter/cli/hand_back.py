@@ -27,7 +27,7 @@ from shunter.errors import ShunterError
     type=click.Choice(["finish", "stop", "rollback"]),
     default="finish",
     show_default=True,
-    help="What becomes of moves under way: wait for them, stop them where they are, or roll them back.",
+    help="How moves under way end: wait for them (finish), stop them where they are, or roll them back.",
 )
 @click.option(
     "--timeout",
@@ -44,12 +44,12 @@ def hand_back(
     moves: str,
     timeout: float,
 ) -> None:
-    """Hand a cluster back to Apache's controller: end its moves, resign, and see an Apache broker lead.
+    """Hand a cluster back to Apache's controller: end its moves, resign, and wait until an Apache broker leads.
 
     It ends the moves as --moves says, and waits until nothing is left in ZooKeeper that only Shunter could finish. It ends
-    the controller by SIGTERM, if that runs on this machine; if not, it says which process to stop. Then it waits until
-    an Apache broker leads, and until no partition is under-replicated that was not before. You can interrupt it and call
-    it again at any point.
+    the controller by SIGTERM if the controller runs on this machine; if not, it says which process to stop. Then it
+    waits until an Apache broker leads, and until no further partition is under-replicated. You can interrupt it and
+    call it again at any point.
 
     \b
     Exit status: 0 an Apache broker leads, and nothing is left; 1 the timeout passed, and Shunter may still lead.

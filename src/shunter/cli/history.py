@@ -38,7 +38,7 @@ def history(target: Target, *, show_moves: bool, output: str) -> None:
     """List past executions of the cluster's journal, and how they ended.
 
     \b
-    The number of each is what `shunter undo` takes:
+    `shunter undo` takes the number of an execution:
         shunter history --bootstrap-server kafka1:9092
         shunter undo 3 --bootstrap-server kafka1:9092 --dry-run
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
@@ -52,7 +52,9 @@ async def _history(target: Target, output: str, *, show_moves: bool) -> int:
     except DriverError as error:
         place, found = await past_without_cluster(target, error)
         code = ExitCode.CLUSTER
-        click.echo(f"which journal is this cluster's could not be asked, {place} was the last one: {error}", err=True)
+        click.echo(
+            f"the cluster did not answer, so this is the last journal that was known, {place}: {error}", err=True
+        )
     if output == "json":
         for execution in found:
             say_json(execution_to_json(execution))
@@ -89,7 +91,7 @@ def _clock(at_ms: int) -> str:
 
 
 def told_execution(execution: Execution) -> str:
-    """One line: its number, when, what came of it."""
+    """One line: the execution's number, when it ran, and how its moves ended."""
     began = _clock(execution.began_at_ms)
     ended = execution.ended_at_ms
     took = "goes on" if ended is None else f"took {told_ms(max(0, ended - execution.began_at_ms))}"
@@ -109,22 +111,22 @@ def told_execution(execution: Execution) -> str:
 @by_option
 @carrying_options
 def undo(execution: int | None, target: Target, options: ExecutionOptions, **carrying: Any) -> None:
-    """Move back what an execution that has ended moved: the last one, or the one of this number.
+    """Move back the partitions that an ended execution moved: the last execution, or the one with this number.
 
-    Its partitions get their original replicas back, in their order. Dropped replicas are copied again; `undo` says first
-    how much that is, and asks. A partition that somebody moved since stays where it is. An undo is an execution of its
-    own, and can be undone too. By default the executor does it, so that the journal knows of it; --by controller hands
-    it to Shunter's controller.
+    Its partitions get their original replicas back, in their order. Dropped replicas are copied again; `undo` first
+    says how many bytes that is, and asks. A partition that was moved again since then stays where it is. An undo is an
+    execution of its own, and can be undone too. By default the executor does it, so that the journal has a record of
+    it; --by controller hands it to Shunter's controller.
 
     \b
-    See what there is, what it would cost, and do it:
+    List past executions, see what an undo would copy, and do it:
         shunter history --bootstrap-server kafka1:9092
         shunter undo --bootstrap-server kafka1:9092 --dry-run
         shunter undo --bootstrap-server kafka1:9092 --throttle 50M
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     how = Carrying(**carrying)
     if how.by is None:
-        how = how._replace(by=Doer.EXECUTOR, chosen="its journal has what is undone")
+        how = how._replace(by=Doer.EXECUTOR, chosen="its journal has the execution to undo")
     leave_with(lambda: _undo(execution, target, options, how))
 
 
@@ -139,6 +141,6 @@ def _undo(number: int | None, target: Target, options: ExecutionOptions, how: Ca
         for told in wanted.told:
             click.echo(f"  {told}", err=True)
     if not wanted.moves:
-        click.echo("nothing of it is to be moved back", err=True)
+        click.echo("there is nothing to move back", err=True)
         return int(ExitCode.DONE)
     return carry_out(wanted.moves, target, options, how)

@@ -28,7 +28,7 @@ _CODES: tuple[tuple[tuple[type[ShunterError], ...], ExitCode], ...] = (
     ((FormatError,), ExitCode.JOURNAL),
     ((SettingsError,), ExitCode.USAGE),
 )
-"""Which error ends a command with which status; the first that fits. Every other one: it was refused."""
+"""The exit status for each kind of error; the first match counts. Every other error is a refused request."""
 
 
 def code_of(error: ShunterError) -> ExitCode:
@@ -37,7 +37,7 @@ def code_of(error: ShunterError) -> ExitCode:
 
 
 def told_error(error: ShunterError) -> int:
-    """Say what went wrong; gives the exit status."""
+    """Print what went wrong; returns the exit status."""
     click.echo(f"shunter: {error}", err=True)
     if isinstance(error, JournalDamaged):
         for told in salvage(error):
@@ -55,7 +55,7 @@ def leave_with(work: Callable[[], int]) -> NoReturn:
 
 
 def run(work: Coroutine[Any, Any, int]) -> NoReturn:
-    """The same for a coroutine."""
+    """Run a command's coroutine and leave with its exit status."""
     leave_with(lambda: asyncio.run(work))
 
 

@@ -1,4 +1,4 @@
-"""`shunter status`, `watch`, `list`, `verify`: what moves, by whom, and whether it is where a plan says."""
+"""`shunter status`, `watch`, `list`, `verify`: which moves are under way, and whether a plan has been reached."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ WATCH_EVERY_S = 1.0
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def status(target: Target, wanted: Wanted, by: Doer | None, *, fleet: bool, offline: bool, as_json: bool) -> None:
-    """Tell how moves stand: what they wait for, how much is copied, what a rollback would copy.
+    """Show how moves stand: what they wait for, how much is copied, what a rollback would copy.
 
-    What the executor moves is read from its journal and checked against the cluster. What Shunter's controller moves is
-    asked of the controller.
+    The executor's moves are read from its journal and compared with the cluster. The moves of Shunter's controller are
+    read from the controller.
 
     \b
     Examples:
@@ -89,7 +89,7 @@ def status(target: Target, wanted: Wanted, by: Doer | None, *, fleet: bool, offl
 
 
 def _others(target: Target, wanted: Wanted, *, as_json: bool) -> int:
-    """Show the cluster's moves where this host has no journal: they are all somebody else's."""
+    """Show the cluster's moves where this host has no journal: another tool began all of them."""
     from shunter.cli import by_controller  # noqa: PLC0415 - brings the client library with it
 
     with _session(target) as session:
@@ -114,7 +114,7 @@ def _offline(target: Target, wanted: Wanted, *, offline: bool, as_json: bool) ->
     if not target.bootstrap:
         if not offline or target.journal_topic is not None:
             raise SettingsError(
-                "Missing option '--bootstrap-server' (or --cluster): only with --offline a journal file can be read alone"
+                "Missing option '--bootstrap-server' (or --cluster); only --offline works without it, on a journal file"
             )
         target = replace(target, journal=target.journal or only_journal())
     found = asyncio.run(read_status(target, check=False))
@@ -122,7 +122,7 @@ def _offline(target: Target, wanted: Wanted, *, offline: bool, as_json: bool) ->
 
 
 def _show(target: Target, found: Status, wanted: Wanted, *, as_json: bool) -> int:
-    """Show an execution, or those of its moves that were named; gives the exit status."""
+    """Show an execution, or those of its moves that were named; returns the exit status."""
     is_meant = meant(wanted)
     rows = {row.partition for row in found.view.moves if is_meant(row.partition)}
     elsewhere = _elsewhere(target, found, missing_of(wanted, rows))
@@ -151,7 +151,7 @@ def _show(target: Target, found: Status, wanted: Wanted, *, as_json: bool) -> in
 
 
 def _elsewhere(target: Target, found: Status, missing: Wanted) -> Elsewhere:
-    """What is told of names that this execution has no move of."""
+    """Sentences about named partitions and topics that this execution does not move."""
     if missing.everything:
         return NOWHERE
     from shunter.cli.by_controller import told_row  # noqa: PLC0415 - brings the client library with it
@@ -165,15 +165,15 @@ def _elsewhere(target: Target, found: Status, missing: Wanted) -> Elsewhere:
 def _show_driver(found: Status) -> None:
     click.echo(f"journal {found.place}")
     if found.unasked:
-        told = f"shunter: {found.unasked}\nthe cluster's part is missing: what follows is the journal's word alone"
+        told = f"shunter: {found.unasked}\nthe cluster did not answer: everything below is from the journal alone"
         click.echo(told, err=True)
-    click.echo(f"driven by {found.holder}" if found.holder is not None else "driven by nobody")
+    click.echo(f"driven by {found.holder}" if found.holder is not None else "driven by no executor")
     if found.claimant:
-        click.echo(f"under another journal the cluster is driven by {found.claimant}: ask there")
+        click.echo(f"{found.claimant} drives the cluster under another journal: ask there")
 
 
 def _show_moves(found: Status, wanted: Wanted) -> None:
-    """Show the execution in a line, then open moves; of moves that were named also those that have ended."""
+    """Show the execution in a line, then open moves. A named move is shown even if it has ended."""
     click.echo(told_view(found.live or found.view))
     shown = () if found.live is None else found.live.moves
     waits = {row.partition: row.waits for row in shown}
@@ -196,14 +196,14 @@ def _show_moves(found: Status, wanted: Wanted) -> None:
 @click.option(
     "--record",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write what is seen of the controller's moves here; `shunter pipeline account` reads it.",
+    help="Record the controller's moves in this file; `shunter pipeline account` reads it.",
 )
-@click.option("--plan-id", help="What the record calls the plan: the id that `shunter pipeline plan` gave.")
+@click.option("--plan-id", help="The plan's id in the record: the id that `shunter pipeline plan` gave.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def watch(
     target: Target, wanted: Wanted, by: Doer | None, *, record: Path | None, plan_id: str | None, as_json: bool
 ) -> None:
-    """Follow moves until nothing moves any more; ctrl-C ends only the watching.
+    """Follow moves until all have ended; ctrl-C ends the watching, not the moves.
 
     \b
     Examples:
@@ -234,7 +234,7 @@ def watch(
                 return follow(session)
         if record is not None:
             raise SettingsError(
-                "--record: the executor's own journal tells all: give that to `shunter pipeline account`"
+                "--record is for the controller's moves; `shunter pipeline account` reads the executor's journal"
             )
         return _watch_executor(doing.target, wanted, as_json=as_json)
 
@@ -263,20 +263,20 @@ async def _watch(target: Target, wanted: Wanted, *, as_json: bool) -> int:
         view = read_view(place)
         if view is None and last < 0:
             last = 0
-            click.echo(f"{holder} shows nothing here yet; from another host `shunter status` tells", err=True)
+            click.echo(f"{holder} shows nothing on this host yet; if it runs elsewhere, use `shunter status`", err=True)
         if view is not None and view.at_ms != last:
             last = view.at_ms
             shown = narrowed(view, wanted)
             _show_view(shown, as_json=as_json)
-            # A view lists so many moves at most: that none of these is open in it is looked up in the journal.
+            # A view lists a bounded number of moves, so the journal is asked whether one of these is still open.
             if not wanted.everything and not shown.running and not await _open_moves(place, wanted):
-                click.echo("none of it moves any more", err=True)
+                click.echo("all moves that were named have ended", err=True)
                 return int(ExitCode.DONE)
         await asyncio.sleep(WATCH_EVERY_S)
         place, holder = await holder_of(target)
     left = await _open_moves(place, wanted)
     told = f", and {counted(left, 'move is', 'moves are')} open: `shunter resume` goes on" if left else ""
-    click.echo(f"nobody drives it{told}", err=True)
+    click.echo(f"no executor drives it{told}", err=True)
     return int(ExitCode.LEFT if left else ExitCode.DONE)
 
 
@@ -292,16 +292,16 @@ async def _open_moves(place: JournalPlace, wanted: Wanted) -> int:
     return len(wanted.of([move.tp for move in state.open_moves()]))
 
 
-# ---- under any controller, whoever moves
+# ---- under any controller, whichever tool began the moves
 
 
 @click.command("list")
 @session_options
 @output_options
 def list_command(target: Target, *, output: str) -> None:
-    """List all moves of the cluster, pending ones too, under any controller and whoever began them.
+    """List all moves of the cluster, pending ones too, under any controller and from any tool.
 
-    JSON is one object: the plan that `shunter execute` takes.
+    With --json it prints one object, a plan that `shunter execute` takes.
 
     \b
     Example:

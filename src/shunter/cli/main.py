@@ -45,7 +45,7 @@ _VERBS = {
     "watch": "shunter.cli.look:watch",
     "why": "shunter.cli.why:why",
 }
-"""Verb by verb, where it lives. A verb is imported when it is called: `shunter plan` starts without Spark or kio."""
+"""Module and name of each verb. A verb is imported when it is called: `shunter plan` starts without Spark or kio."""
 
 
 _GROUPS = {
@@ -72,7 +72,7 @@ _GROUPS = {
     "Apache's tools, replaced": ("kafka-reassign-partitions", "kafka-topics"),
     "Try it without a cluster": ("demo", "simulate"),
 }
-"""What people do, and the verbs for it, in the order of the help."""
+"""Headings of the help, by what people do, and the verbs under each, in order."""
 
 
 class _LazyGroup(Sections):

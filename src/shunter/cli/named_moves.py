@@ -1,4 +1,4 @@
-"""Moves that a verb was told to look at, by partition, topic or plan; and what is told of names of which nothing moves."""
+"""Moves that the command line names by partition, topic or plan; and sentences about names that have no move."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 
 class Elsewhere(NamedTuple):
-    """What was named and does not move here, a sentence each by its name: what is known of it, or that nothing is."""
+    """A sentence for each name that does not move here: what is known about it, or that nothing is known."""
 
     known: dict[str, str]
     unknown: dict[str, str]
 
     @property
     def lines(self) -> list[str]:
-        """All sentences, each with what it is about."""
+        """All sentences, each after its name."""
         return [f"{name}: {told}" for name, told in (self.known | self.unknown).items()]
 
     def exit_code(self, *, shown: bool) -> ExitCode:
-        """Of a look at what was named; `shown`: some of it moves here."""
+        """The exit status of a look at these names; `shown`: some of what was named moves here."""
         if not self.unknown:
             return ExitCode.DONE
         return ExitCode.PARTLY if shown or self.known else ExitCode.REFUSED
@@ -41,13 +41,13 @@ NOWHERE = Elsewhere({}, {})
 
 
 def meant(wanted: Wanted) -> Callable[[str], bool]:
-    """Tells of a partition, written `orders-3`, whether a verb is about it."""
+    """A function that says whether a verb is about a partition, written `orders-3`."""
     named = {str(tp) for tp in (*wanted.partitions, *wanted.planned)}
     return lambda partition: wanted.everything or partition in named or _topic_of(partition) in wanted.topics
 
 
 def narrowed(view: ExecutionView, wanted: Wanted) -> ExecutionView:
-    """A view of these moves alone. When they end is not told, for the estimate is of everything that is under way."""
+    """A view of these moves alone. It has no estimated end, because the estimate covers everything under way."""
     if wanted.everything:
         return view
     is_meant = meant(wanted)
@@ -67,12 +67,12 @@ def narrowed(view: ExecutionView, wanted: Wanted) -> ExecutionView:
         left_ms=None,
         low_ms=None,
         high_ms=None,
-        held="its end is not estimated by itself: `shunter status` tells that of everything",
+        held="no end is estimated for some moves alone: `shunter status` shows the end of all",
     )
 
 
 def missing_of(wanted: Wanted, found: Collection[str]) -> Wanted:
-    """What was named and is not among these partitions; nothing: all is. A plan is missing only if all of it is."""
+    """The names that are not among these partitions. A plan is missing only if none of its partitions is among them."""
     topics = {_topic_of(partition) for partition in found}
     return Wanted(
         tuple(tp for tp in wanted.partitions if str(tp) not in found),
@@ -87,13 +87,13 @@ def look_elsewhere(
     session: ReassignSession | None,
     told_row: Callable[[MoveUnderWay], str],
 ) -> Elsewhere:
-    """What earlier executions and the cluster know of what is missing.
+    """Sentences about missing names, from earlier executions and the cluster.
 
     Args:
-        missing: What does not move here.
+        missing: The names that do not move here.
         place: The cluster's journal; None: there is none.
         session: None: the cluster can't be asked.
-        told_row: Makes a line of a move of somebody else's.
+        told_row: Makes a line of a move that another tool began.
     """
     if missing.everything:
         return NOWHERE
@@ -101,7 +101,7 @@ def look_elsewhere(
     if session is not None:
         for row in session.rows():
             if row.tp in missing.partitions or row.tp in missing.planned or row.tp.topic in missing.topics:
-                known[str(row.tp)] = f"somebody else moves it: {told_row(row).removeprefix(f'{row.tp}: ')}"
+                known[str(row.tp)] = f"another tool moves it: {told_row(row).removeprefix(f'{row.tp}: ')}"
     rest = missing_of(missing, set(known))
     rest = rest._replace(topics=tuple(name for name in rest.topics if f"topic {name}" not in known))
     return Elsewhere(known, _unknown(rest, session, journal=place is not None))

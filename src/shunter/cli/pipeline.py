@@ -1,4 +1,4 @@
-"""`shunter pipeline`: from samples to a plan, its schedule, and an account of what came of it. On Spark."""
+"""`shunter pipeline`: from samples to a plan, its schedule, and an account of its moves. On Spark."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _STAGES = {
     "Look ahead": ("runway", "anomalies", "what-if"),
     "Run elsewhere": ("package",),
 }
-"""What people do, and the commands for it, in the order of the help."""
+"""Headings of the help, by what people do, and the commands under each, in order."""
 
 
 @click.group(cls=Sections, sections=_STAGES)
@@ -54,9 +54,9 @@ _STAGES = {
     type=click.Choice(["parquet", "delta"]),
     default="parquet",
     show_default=True,
-    help="What the tables are kept as; Delta's jars are fetched once.",
+    help="Format of the tables; Delta's jars are fetched once.",
 )
-@click.option("--master", metavar="URL", help="Spark's master; this machine, unless spark-submit says another.")
+@click.option("--master", metavar="URL", help="Spark's master. Without it: the one of spark-submit, or this machine.")
 @click.option("--memory", metavar="SIZE", help="Java heap on this machine, e.g. 4g.")
 @click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark; repeat for several.")
 @click.pass_context
@@ -65,7 +65,7 @@ def pipeline(
 ) -> None:
     """Turn samples and snapshots into a load model, plans, schedules, and accounts of past moves.
 
-    Every stage reads and writes tables under --root (docs/data.md) and can be run again: what was done stays done.
+    Every stage reads and writes tables under --root (docs/data.md), and can be repeated: finished work stays done.
     """
     pairs = tuple(entry.partition("=") for entry in conf)
     if any(not separator for _, separator, _ in pairs):
@@ -86,7 +86,7 @@ def pipeline(
     type=click.Choice(["samples", "hourly"]),
     default="samples",
     show_default=True,
-    help="Raw rows, or hours where raw rows are gone.",
+    help="samples: raw rows; hourly: rows by hour, where raw rows were deleted.",
 )
 @cluster_option
 @click.option("--since", type=click.DateTime(), help="Only windows that start then or later (UTC).")
@@ -138,7 +138,7 @@ def model(ctx: click.Context, source: str, clusters: tuple[str, ...], json: bool
 @click.option(
     "--keep-days",
     type=click.IntRange(min=1),
-    help="Delete raw rows older than this, once they are rolled up, and of older days' snapshots all but the last of each day.",
+    help="Delete rolled-up raw rows older than this many days, and older snapshots except the last of each day.",
 )
 @click.option(
     "--new-days",
@@ -149,7 +149,7 @@ def model(ctx: click.Context, source: str, clusters: tuple[str, ...], json: bool
 @click.pass_context
 @complaining
 def compact(ctx: click.Context, keep_days: int | None, new_days: bool, json: bool) -> None:
-    """Roll raw rows up to hours and days, and merge batches into one, those of snapshots into one of their own.
+    """Roll raw rows up to hours and days, and merge batches: samples into one batch, snapshots into another.
 
     \b
     Examples:
@@ -172,15 +172,15 @@ def compact(ctx: click.Context, keep_days: int | None, new_days: bool, json: boo
     type=Duration(),
     default="1d",
     show_default=True,
-    help="Leave files younger than this: somebody may still write or read them.",
+    help="Leave files younger than this, because another process may still write or read them.",
 )
 @json_option
 @click.pass_context
 @complaining
 def clean(ctx: click.Context, older_than: float, json: bool) -> None:
-    """Delete files that nothing names: of batches that were replaced, and of attempts that were never committed.
+    """Delete files that no commit names: those of replaced batches, and those of attempts that were never committed.
 
-    A writer that was only slow and lost its files starts again by itself.
+    A slow writer that loses its files by this starts again by itself.
 
     \b
     Examples:
@@ -210,7 +210,7 @@ def clean(ctx: click.Context, older_than: float, json: bool) -> None:
 @click.pass_context
 @complaining
 def plan(ctx: click.Context, out: Path, json: bool, **given: Any) -> None:
-    """Plan every cluster of the lake, side by side; one that fails or takes too long does not stop the others.
+    """Plan every cluster of the lake, side by side; a cluster that fails or takes too long does not stop the others.
 
     \b
     Examples:
@@ -233,15 +233,18 @@ def plan(ctx: click.Context, out: Path, json: bool, **given: Any) -> None:
 
 
 @pipeline.command()
-@click.option("--plan", "plan_id", help="The plan; else the newest.")
+@click.option("--plan", "plan_id", help="The plan's id. Without it: the newest plan.")
 @click.option(
     "--throttle",
     type=float,
     metavar="BYTES/S",
-    help="What each broker may send and receive for moves; else what past moves reached.",
+    help="What each broker may send and receive for moves. Without it: the rate that past moves reached.",
 )
 @click.option(
-    "--capacity", type=float, metavar="BYTES/S", help="What a broker's network carries each way; traffic goes first."
+    "--capacity",
+    type=float,
+    metavar="BYTES/S",
+    help="What a broker's network carries each way; copies get what traffic leaves.",
 )
 @click.option(
     "--per-broker",
@@ -272,7 +275,7 @@ def plan(ctx: click.Context, out: Path, json: bool, **given: Any) -> None:
 @click.pass_context
 @complaining
 def schedule(ctx: click.Context, plan_id: str | None, throttle: float | None, json: bool, **given: Any) -> None:
-    """Say when each copy of a plan runs, how long all takes with an interval, and what if.
+    """Say when each copy of a plan runs, and how long all take, with an interval; also for other loads (what if).
 
     Exit status 1: a cluster of the plan was not planned, and has no schedule.
 
@@ -305,7 +308,7 @@ def schedule(ctx: click.Context, plan_id: str | None, throttle: float | None, js
 def account(ctx: click.Context, journals: tuple[str, ...], json: bool) -> None:
     """Account for past moves from JOURNALS: an executor's journal files, or journals as JSON lines.
 
-    What is learnt (rates between brokers, real over planned duration) feeds the next schedule.
+    The next schedule uses what the account finds: rates between brokers, and real over planned duration.
 
     \b
     Examples:
@@ -328,8 +331,8 @@ def account(ctx: click.Context, journals: tuple[str, ...], json: bool) -> None:
 
 
 @pipeline.command()
-@click.option("--plan", "plan_id", help="The plan; else the newest.")
-@click.option("--cluster", help="The cluster; else the plan's only one.")
+@click.option("--plan", "plan_id", help="The plan's id. Without it: the newest plan.")
+@click.option("--cluster", help="The cluster. Without it: the plan's only cluster.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -338,7 +341,13 @@ def account(ctx: click.Context, journals: tuple[str, ...], json: bool) -> None:
     help="The file to write.",
 )
 @click.option("--tables", metavar="URL", help="Also write every table into this folder.")
-@click.option("--tables-as", type=click.Choice(["parquet", "csv"]), default="parquet", show_default=True, help="How.")
+@click.option(
+    "--tables-as",
+    type=click.Choice(["parquet", "csv"]),
+    default="parquet",
+    show_default=True,
+    help="Format of --tables.",
+)
 @click.pass_context
 @complaining
 def report(
@@ -373,19 +382,23 @@ def report(
     help="Folder for snapshots, plan and report.",
 )
 @click.option(
-    "--snapshots", type=click.IntRange(min=1), default=2, show_default=True, help="How many to take; two tell a rate."
+    "--snapshots",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    help="How many snapshots to take; rates need two.",
 )
-@click.option("--every", type=Duration(), default="10s", show_default=True, help="How far apart.")
+@click.option("--every", type=Duration(), default="10s", show_default=True, help="Time from one snapshot to the next.")
 @click.option("--throttle", type=float, metavar="BYTES/S", help="What each broker may send and receive for moves.")
-@click.option("--dry-run", is_flag=True, help="All but the execution.")
+@click.option("--dry-run", is_flag=True, help="Do everything but the execution.")
 @plan_options
 @click.pass_context
 @complaining
 def run(ctx: click.Context, bootstrap_server: str, command_config: Path | None, out: Path, **given: Any) -> None:
     """Collect, model, plan, schedule, execute, account and report, against a live cluster.
 
-    Before anything is moved, the plan is compared with the cluster as it is then: a partition that changed since the
-    snapshot is left out and named. Exit status 1: a partition was not moved as planned.
+    Before anything is moved, the plan is compared with the live cluster. A partition that changed since the snapshot is
+    left out and named. Exit status 1: a partition was not moved as planned.
 
     \b
     Examples:
@@ -426,7 +439,7 @@ def run(ctx: click.Context, bootstrap_server: str, command_config: Path | None, 
 )
 @complaining
 def package_for_spark(out: Path, environment: bool) -> None:
-    """Write what spark-submit takes along to machines that have nothing but Spark and a Python of this version.
+    """Write the files that spark-submit sends to machines that have only Spark and a Python of this version.
 
     \b
     Examples:

@@ -25,7 +25,7 @@ KINDS = ("parquet", "json", "csv", "prometheus", "log-dirs", "cruise-control", "
 @click.option("--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="Brokers to ask first.")
 @click.option("--command-config", type=click.Path(path_type=Path), help="Properties file, as Apache's tools take it.")
 @click.option("--every", type=Duration(), help="How long from one snapshot to the next. Without it: one snapshot.")
-@click.option("--count", type=click.IntRange(min=1), help="End after so many snapshots.")
+@click.option("--count", type=click.IntRange(min=1), help="End after this many snapshots.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
@@ -39,8 +39,8 @@ def collect(
 ) -> None:
     """Take snapshots of a live cluster through the Admin API: assignments, racks, sizes, offsets, min.insync.replicas.
 
-    Two snapshots tell the rates in between, so JMX is not needed. Starts no Spark. Ctrl-C or SIGTERM ends it after the
-    snapshot under way. If the cluster does not answer, that snapshot is left out, and a line says so.
+    Rates are computed from two snapshots, so JMX is not needed. The command starts no Spark. Ctrl-C or SIGTERM ends it
+    after the snapshot under way. If the cluster does not answer, that snapshot is left out, and a line says so.
 
     \b
     Examples:
@@ -50,7 +50,7 @@ def collect(
     from shunter.app.collection import collect_every  # noqa: PLC0415
 
     if count not in (None, 1) and every is None:
-        raise click.UsageError("--count needs --every: how far apart?")
+        raise click.UsageError("--count needs --every, the time from one snapshot to the next")
     ended, missed = _ended_by_signal(), partial(click.echo, err=True)
     number = count if every is not None else 1
     taken_so_far = 0
@@ -60,7 +60,7 @@ def collect(
         taken_so_far += 1
         click.echo(f"{path}: {counted(len(taken.brokers), 'broker')}, {counted(len(taken.partitions), 'partition')}")
         for broker, why in taken.unanswered:
-            click.echo(f"broker {broker} did not tell its log dirs: {why}", err=True)
+            click.echo(f"broker {broker} did not report its log dirs: {why}", err=True)
     if ended.is_set():
         click.echo(f"ended; {taken_so_far} snapshot{'s' * (taken_so_far != 1)} taken into {out}", err=True)
         if number is not None and taken_so_far < number:
@@ -68,7 +68,7 @@ def collect(
 
 
 def _ended_by_signal() -> threading.Event:
-    """Set by the first SIGINT or SIGTERM; the second one does what it always does, at once."""
+    """An event that the first SIGINT or SIGTERM sets. The second signal has its usual effect, at once."""
     ended = threading.Event()
 
     def end(number: int, _frame: object) -> None:
@@ -95,19 +95,19 @@ def _ended_by_signal() -> threading.Event:
     show_default=True,
     help="cruise-control: how often it samples (metric.sampling.interval.ms).",
 )
-@click.option("--at", type=click.DateTime(), help="log-dirs: when the tool ran (UTC); else the file's own time.")
+@click.option("--at", type=click.DateTime(), help="log-dirs: when the tool ran (UTC). Without it: the file's own time.")
 @click.option(
     "--bootstrap-server", metavar="HOST:PORT[,…]", help="Stream from a topic of these brokers instead of files."
 )
 @click.option("--topic", help="The topic with samples as JSON objects.")
-@click.option("--checkpoint", metavar="URL", help="Where the stream remembers its place.")
+@click.option("--checkpoint", metavar="URL", help="Where the stream keeps its position.")
 @click.option("--until-caught-up", is_flag=True, help="End once all records that the topic holds now have been taken.")
 @click.option(
     "--lateness",
     type=Duration(),
     default="1h",
     show_default=True,
-    help="How late a row of a stream may come; later ones are put aside.",
+    help="How late a row of a stream may come; later rows are put aside.",
 )
 @click.option("--every", type=Duration(), default="10s", show_default=True, help="How often a stream commits.")
 @click.option("--records-per-batch", type=click.IntRange(min=1), help="The most that one batch of a stream takes.")
@@ -121,7 +121,7 @@ def _ended_by_signal() -> threading.Event:
 @click.option(
     "--command-config",
     type=click.Path(path_type=Path),
-    help="Of the stream's Kafka client: properties file, as Apache's tools take it.",
+    help="Properties file of the stream's Kafka client, as Apache's tools take it.",
 )
 @json_option
 @click.pass_context
@@ -130,8 +130,8 @@ def ingest(ctx: click.Context, paths: tuple[str, ...], kind: str, json: bool, **
     """Take samples in from files, or from a Kafka topic as a stream.
 
     Good rows go to `samples`, the others to `rejects` with the rule that they break. Files whose contents were taken
-    before are skipped. Exit status 7: the input has no row, or every row breaks a rule; 0 if all rows came before; 1 if
-    a file can't be read to its end. Such files are named, and the others are taken.
+    before are skipped. Exit status 7: the input has no row, or every row breaks a rule; 0 if all rows were taken
+    before; 1 if a file can't be read to its end. Such files are named, and the others are taken.
 
     \b
     Examples:
@@ -191,7 +191,9 @@ def _tell_ingest(outcome: IngestOutcome, rejects: str) -> None:
             click.echo(f"and {counted(len(outcome.lost_files) - LISTED_AT_MOST, 'more file')}", err=True)
 
 
-_NO_ROWS_OF_SNAPSHOTS = "assignments and sizes are in; it takes a second snapshot of a cluster to tell rates, until then plans rest on sizes"
+_NO_ROWS_OF_SNAPSHOTS = (
+    "assignments and sizes are in; rates need a second snapshot of a cluster, until then plans rest on sizes"
+)
 
 
 def _ingest_topic(settings: PipelineSettings, given: dict[str, Any], *, json: bool) -> None:
@@ -241,5 +243,5 @@ def _options(entries: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
 
 def _broker_id(text: str) -> int:
     if not text.isdigit():
-        raise click.UsageError(f"--broker: {text!r} is no broker id")
+        raise click.UsageError(f"--broker: {text!r} is not a broker id")
     return int(text)

@@ -1,4 +1,4 @@
-"""Options that several commands of `shunter pipeline` take, and how a plan's outcome is told."""
+"""Options that several commands of `shunter pipeline` take, and sentences about a plan's outcome."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Duration(click.ParamType[float]):
         try:
             seconds = float(text[:-1]) * unit if unit is not None else float(text)
         except ValueError:
-            self.fail(f"{text!r} is no duration: write 30s, 1m, 2h or 1d", param, ctx)
+            self.fail(f"{text!r} is not a duration: write 30s, 1m, 2h or 1d", param, ctx)
         if seconds <= 0:
-            self.fail(f"{text!r} is no duration above 0", param, ctx)
+            self.fail(f"{text!r} is not a duration above 0", param, ctx)
         return seconds
 
 
 def complaining(command: Callable[..., None]) -> Callable[..., None]:
-    """Say what went wrong in a sentence; 2 for a wrong option, 1 for the rest."""
+    """Make a command print its errors in a sentence; exit status 2 for a wrong option, 1 for other errors."""
 
     @wraps(command)
     def guarded(*arguments: Any, **options: Any) -> None:
@@ -60,14 +60,14 @@ def complaining(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def settings_of(ctx: click.Context) -> PipelineSettings:
-    """What the options in front of the command say."""
+    """The settings from the options in front of the command."""
     from shunter.app.pipeline import PipelineSettings  # noqa: PLC0415
 
     return PipelineSettings(**ctx.obj)
 
 
 def utc(given: datetime | None) -> datetime | None:
-    """A time of the command line, which is told in UTC."""
+    """A time of the command line, taken as UTC."""
     return None if given is None else given.replace(tzinfo=UTC)
 
 
@@ -94,12 +94,12 @@ def _plain(value: Any) -> Any:
 
 
 cluster_option = click.option("--cluster", "clusters", multiple=True, help="Only this cluster; repeat for several.")
-limit_option = click.option("--limit", "seconds_per_cluster", type=Duration(), default="10m", show_default=True, help="Give a cluster up after this.")  # fmt: skip
+limit_option = click.option("--limit", "seconds_per_cluster", type=Duration(), default="10m", show_default=True, help="Give up on a cluster after this time.")  # fmt: skip
 
 _PLAN_OPTIONS = (
     click.option("--scope", default="rebalance", show_default=True, help="rebalance, drain, fill, fix-racks, change-replication, replace, empty-disks or leaders."),
     click.option("--brokers", default="", metavar="IDS", help="The brokers that the scope is about, with commas between."),
-    click.option("--replacements", default="", metavar="IDS", help="replace: who takes over from each of --brokers."),
+    click.option("--replacements", default="", metavar="IDS", help="replace: which broker takes over from each of --brokers."),
     click.option("--replication", type=int, default=0, help="change-replication: how many replicas."),
     click.option("--topic", "topics", multiple=True, help="change-replication: only this topic; repeat for several."),
     click.option("--disk-limit-percent", type=float, help="empty-disks: replicas leave brokers whose disks are fuller than this."),
@@ -107,7 +107,7 @@ _PLAN_OPTIONS = (
     click.option("--exclude-topic", "excluded_topics", multiple=True, help="Leave this topic as it is; repeat for several."),
     click.option("--exclude-brokers", "excluded_brokers", default="", metavar="IDS", help="Brokers that no replica leaves or comes to, with commas between."),
     click.option("--peak", default="p95", show_default=True, help="The load that brokers must carry: mean, p50, p95, p99, max, or week."),
-    click.option("--days", type=float, default=0.0, show_default=True, help="Plan for the sizes of so many days from now."),
+    click.option("--days", type=float, default=0.0, show_default=True, help="Plan for the sizes of this many days from now."),
     click.option("--aims", default="", metavar="NAMES", help=f"What is balanced, the most important first, with commas between: {', '.join(AIMS)}."),
     click.option("--band-percent", type=float, default=10.0, show_default=True, help="How many percent a broker may be above or below its share of each aim."),
     click.option("--capacity", type=float, metavar="BYTES/S", help="What each broker's network carries each way. Without it: networks are not bounded. Room on disks is in the snapshots."),
@@ -135,11 +135,11 @@ def ids_of(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(",") if part.strip())
     except ValueError as error:
-        raise click.UsageError(f"{text!r} is no list of broker ids: write 1,2,3") from error
+        raise click.UsageError(f"{text!r} is not a list of broker ids: write 1,2,3") from error
 
 
 def asked_of(given: dict[str, Any]) -> Any:
-    """Make what is asked for of the options; takes `aims` out of them."""
+    """The plan's request, from the options; removes `aims` from `given`."""
     from shunter.app.pipeline import FleetPlanOptions  # noqa: PLC0415
 
     for name in ("brokers", "replacements", "excluded_brokers"):
@@ -148,13 +148,13 @@ def asked_of(given: dict[str, Any]) -> Any:
     if aims:
         given["aims"] = aims
     asked = FleetPlanOptions(**given)
-    # What contradicts itself is said before Spark is started for it.
+    # A request that contradicts itself is refused before Spark is started for it.
     asked.request()
     return asked
 
 
 def _told_basis(basis: Any) -> str:
-    """What a plan rests on, and of which age."""
+    """The data that a plan rests on, and its age."""
     if basis is None:
         return ""
     text = f"{basis.with_rates:,} of {counted(basis.partitions, 'partition')} have rates"
@@ -173,7 +173,7 @@ def _told_basis(basis: Any) -> str:
 
 
 def told_plan(outcome: Any) -> str:
-    """What planning one cluster came to, in words."""
+    """The outcome of planning one cluster, in words."""
     if outcome.status != "planned":
         return f"{outcome.cluster_id}: {outcome.status} after {outcome.seconds:.1f} s: {outcome.message}"
     bounds = [share for share in (outcome.bound_percent, outcome.joint_bound_percent) if share is not None]
@@ -187,7 +187,7 @@ def told_plan(outcome: Any) -> str:
 
 
 def told_schedules(made: Any) -> Iterator[str]:
-    """What scheduling a plan came to, line by line."""
+    """The outcome of scheduling a plan, line by line."""
     yield f"plan {made.plan_id}"
     for outcome in made.scenarios:
         yield outcome.told

@@ -1,4 +1,4 @@
-"""`shunter pipeline quality`, `runway`, `showback`, `anomalies`: a cluster as a whole, and ahead."""
+"""`shunter pipeline quality`, `runway`, `showback`, `anomalies`: reports about whole clusters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _GB = 1e9
 @click.pass_context
 @complaining
 def quality(ctx: click.Context, clusters: tuple[str, ...], json: bool) -> None:
-    """Say how good each cluster's data is: what there is day by day, how fresh, and how much of it has rates.
+    """Say how good each cluster's data is: how complete day by day, how fresh, and how many partitions have rates.
 
     \b
     Examples:
@@ -58,10 +58,10 @@ def quality(ctx: click.Context, clusters: tuple[str, ...], json: bool) -> None:
 @click.pass_context
 @complaining
 def runway(ctx: click.Context, clusters: tuple[str, ...], days: int, headroom_percent: float, json: bool) -> None:
-    """Say on which day each broker's disks are full, and which topics would fill one by themselves.
+    """Say on which day each broker's disks are full, and which topics alone would fill a broker's disks.
 
-    Retention's saw teeth and loads that came once are no growth. The table `runway` has every topic, and how far a trend of
-    the first three quarters of the days missed the rest.
+    The ups and downs of retention, and a load that came once, do not count as growth. The table `runway` has every
+    topic, and how far a trend from the first three quarters of the days missed the last quarter.
 
     \b
     Examples:
@@ -86,7 +86,7 @@ def _told_runway(one: Any) -> str:
         return f"{text}; {counted(one.days, 'day is', 'days are')} too few for a trend (5 on at least 3 days)"
     text += f", {one.growth_bytes_per_day / _GB:+,.2f} GB a day"
     if one.room_bytes is None:
-        return f"{text}; its room is not known: its brokers don't tell it (KIP-827), or there is no snapshot"
+        return f"{text}; its room is not known: its brokers don't report it (KIP-827), or there is no snapshot"
     if one.full_at is None:
         early = "" if one.full_earliest is None else f" (on {one.full_earliest} at the earliest)"
         return f"{text}: not full within ten years{early}"
@@ -98,7 +98,7 @@ def _told_runway(one: Any) -> str:
 @click.option(
     "--owners",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="JSON object: pattern of topics' names to owner; the first match counts.",
+    help="JSON file with one object, from patterns of topic names to owners; the first match counts.",
 )
 @json_option
 @click.pass_context
@@ -157,9 +157,10 @@ def showback(ctx: click.Context, clusters: tuple[str, ...], owners: Path | None,
 @click.pass_context
 @complaining
 def anomalies(ctx: click.Context, clusters: tuple[str, ...], days: int, events: Path | None, json: bool) -> None:
-    """Say what is not as it was: hot partitions, topics that fan out, growth that breaks its trend, brokers that differ.
+    """Say what has changed: hot partitions, topics that fan out, growth that breaks its trend, brokers that differ.
 
-    Each day is held against the days before it. `model` has to have compared brokers with their own counters.
+    Each day is compared with the days before it. Brokers that differ are found only if `model` compared brokers with
+    their own counters.
 
     \b
     Examples:

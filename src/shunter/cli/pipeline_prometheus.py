@@ -1,4 +1,4 @@
-"""`shunter pipeline collect-prometheus`: what `ingest --kind prometheus` reads, asked of the server itself."""
+"""`shunter pipeline collect-prometheus`: files for `ingest --kind prometheus`, from the server itself."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.command("collect-prometheus")
 @click.argument("url")
 @click.option(
-    "--since", type=click.DateTime(), help="From then on (UTC); else from where the folder's newest file ends."
+    "--since", type=click.DateTime(), help="The begin (UTC). Without it: the end of the folder's newest file."
 )
-@click.option("--until", type=click.DateTime(), help="Until then (UTC); else until now.")
+@click.option("--until", type=click.DateTime(), help="The end (UTC). Without it: now.")
 @click.option(
     "--step",
     type=Duration(),
     default="1m",
     show_default=True,
-    help="How far apart points are: how often Prometheus scrapes.",
+    help="Time from one point to the next, which is how often Prometheus scrapes.",
 )
 @click.option(
     "--span",
@@ -32,7 +32,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     show_default=True,
     help="The most that one query asks for; never more than Prometheus' 11,000 points.",
 )
-@click.option("--query", help="The selector; else the metrics that `ingest --kind prometheus` reads.")
+@click.option("--query", help="The selector. Without it: the metrics that `ingest --kind prometheus` reads.")
 @click.option("--token-file", type=_FILE, help="A bearer token; read anew for each query.")
 @click.option("--ca-file", type=_FILE, help="Certificates (PEM) to trust instead of the system's.")
 @click.option(
@@ -56,7 +56,7 @@ def collect_prometheus(
 ) -> None:
     """Ask the Prometheus at URL for the metrics of brokers, span by span, and keep its answers.
 
-    Run again, it goes on where it stopped. Starts no Spark.
+    If it is run again, it goes on where it stopped. It starts no Spark.
 
     \b
     Examples:

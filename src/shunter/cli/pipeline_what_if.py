@@ -36,7 +36,7 @@ class BrokerCount(click.ParamType[int | str]):
         if text == FEWEST:
             return text
         if not text.isdigit():
-            self.fail(f"{text!r} is no number of brokers: write 3, or {FEWEST}", param, ctx)
+            self.fail(f"{text!r} is not a number of brokers: write 3, or {FEWEST}", param, ctx)
         return int(text)
 
 
@@ -47,32 +47,41 @@ class BrokerCount(click.ParamType[int | str]):
     type=BrokerCount(),
     default="0",
     show_default=True,
-    help="So many brokers more; `fewest` finds how many it takes.",
+    help="Add this many brokers; `fewest` finds how many are needed.",
 )
 @click.option(
     "--broker-disk",
     type=click.FloatRange(min=0, min_open=True),
     metavar="BYTES",
-    help="Room on the disks of each new broker, and of one whose room nobody tells; else the median of the others.",
+    help="Room on the disks of each new broker, and of brokers whose room is unknown. Without it: the others' median.",
 )
 @click.option(
     "--broker-network",
     type=click.FloatRange(min=0, min_open=True),
     metavar="BYTES/S",
-    help="What each new broker's network carries, either way; else --capacity.",
+    help="What each new broker's network carries, either way. Without it: --capacity.",
 )
 @click.option(
-    "--rack", "racks", multiple=True, help="Where new brokers stand, in turn; else always where the fewest are."
+    "--rack",
+    "racks",
+    multiple=True,
+    help="A rack of new brokers; several racks are used in turn. Without it: the rack with the fewest brokers.",
 )
-@click.option("--without-rack", "lost_racks", multiple=True, help="This rack is lost; repeat for several.")
-@click.option("--replication", type=click.IntRange(min=1), help="Another replication factor.")
-@click.option("--topic", "topics", multiple=True, metavar="PATTERN", help="Of these topics only; else of all.")
+@click.option("--without-rack", "lost_racks", multiple=True, help="Assume that this rack is lost; repeat for several.")
+@click.option("--replication", type=click.IntRange(min=1), help="Assume this replication factor.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="PATTERN",
+    help="--replication is for these topics only. Without it: for all.",
+)
 @click.option(
     "--retention",
     "retention",
     multiple=True,
     metavar="PATTERN=FACTOR",
-    help="So many times as much is kept of these topics; the first pattern that fits counts.",
+    help="Assume that FACTOR times as much is kept of these topics; the first pattern that matches counts.",
 )
 @click.option(
     "--traffic",
@@ -80,13 +89,13 @@ class BrokerCount(click.ParamType[int | str]):
     default=1.0,
     show_default=True,
     metavar="FACTOR",
-    help="So many times as much is written and read.",
+    help="Assume that FACTOR times as much is written and read.",
 )
 @click.option(
     "--until",
     type=click.DateTime(["%Y-%m-%d"]),
     metavar="DATE",
-    help="Sizes of that day, by each topic's growth (`runway`).",
+    help="Use the sizes of this day, by each topic's growth (`runway`).",
 )
 @click.option(
     "--growth",
@@ -100,7 +109,7 @@ class BrokerCount(click.ParamType[int | str]):
     type=float,
     default=20.0,
     show_default=True,
-    help="What every broker keeps free of each capacity.",
+    help="How many percent of each capacity every broker keeps free.",
 )
 @click.option(
     "--peak",
@@ -120,29 +129,29 @@ class BrokerCount(click.ParamType[int | str]):
     default=50e6,
     show_default=True,
     metavar="BYTES/S",
-    help="What each broker may copy, for the time that it takes.",
+    help="What each broker may send and receive for copies; the time that they take follows from it.",
 )
 @click.option(
     "--snapshot-age",
     type=Duration(),
     default="7d",
     show_default=True,
-    help="Ask no cluster whose newest snapshot is older.",
+    help="Give no answer for a cluster whose newest snapshot is older than this.",
 )
 @limit_option
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder for the plans to get there, as Kafka's reassignment JSON.",
+    help="Folder for the plans that lead there, as Kafka's reassignment JSON.",
 )
 @json_option
 @click.pass_context
 @complaining
 def what_if(ctx: click.Context, json: bool, out: Path | None, until: datetime | None, **given: Any) -> None:
-    """Say how full brokers would be: with more of them, another replication factor or retention, a rack lost, on a later day.
+    """Say how full brokers would be with more brokers, another replication factor or retention, a rack lost, or later.
 
     Nothing is changed. `--add-brokers fewest` finds the least number of new brokers with which every broker keeps the
-    headroom. Exit status 1: a cluster has no answer. Exit status 7: in a cluster it does not fit.
+    headroom. Exit status 1: there is no answer for a cluster. Exit status 7: the load does not fit into a cluster.
 
     \b
     Examples:
@@ -172,7 +181,7 @@ def _asked(given: dict[str, Any], until: datetime | None) -> Any:
     from shunter.core.planning.what_if import ClusterChange  # noqa: PLC0415
 
     if given["topics"] and given["replication"] is None:
-        raise click.UsageError("--topic says of which topics --replication changes: give that too")
+        raise click.UsageError("--topic needs --replication: it names the topics whose replication factor changes")
     asked = given.pop("add_brokers")
     change = ClusterChange(
         added=0 if asked == FEWEST else asked,
@@ -196,7 +205,7 @@ def _factor(text: str) -> tuple[str, float]:
     except ValueError:
         value = -1.0
     if not separator or not pattern or not 0 <= value < float("inf"):
-        raise click.UsageError(f"--retention takes PATTERN=FACTOR, such as 'logs-*=0.5'; {text!r} is none")
+        raise click.UsageError(f"--retention takes PATTERN=FACTOR, such as 'logs-*=0.5', not {text!r}")
     return pattern, value
 
 
@@ -221,7 +230,7 @@ def told(one: ToldAnswer, *, headroom_percent: float, later: bool) -> str:
     if later and one.partitions_with_growth < one.partitions:
         missing = one.partitions - one.partitions_with_growth
         lines.append(
-            f"{missing:,} of {counted(one.partitions, 'partition stays as it is', 'partitions stay as they are')}: nobody knows their topics' growth"
+            f"{missing:,} of {counted(one.partitions, 'partition stays as it is', 'partitions stay as they are')}: the growth of their topics is unknown"
         )
     if one.message is not None:
         lines.append(one.message)

@@ -57,7 +57,7 @@ class _Names(click.ParamType[tuple[str, ...]]):
 
 
 def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What may be asked of every plan; a command has it by the fields of `PlanOptions`."""
+    """Add the options of every plan; a command receives them by the names of the fields of `PlanOptions`."""
     for option in reversed(_SHARED):
         command = option(command)
     return command
@@ -110,14 +110,14 @@ _SHARED = (
         type=click.Choice(BOUNDS),
         default="bytes",
         show_default=True,
-        help="Which lower bound the summary tells; lp: also that of a linear programme (takes seconds more).",
+        help="Which lower bound the summary shows; lp: also the bound of a linear programme (takes seconds more).",
     ),
 )
 _FIELDS = frozenset(each.name for each in fields(PlanOptions))
 
 
 def _plan_options(given: dict[str, Any]) -> PlanOptions:
-    """Take a plan's options out of what a command was given."""
+    """Take a plan's options out of a command's values."""
     words = {name: given.pop(name) for name in list(given) if name in _FIELDS}
     if not words["aims"]:
         del words["aims"]
@@ -136,7 +136,7 @@ class _LogDir(click.ParamType[tuple[int, str]]):
             return value
         broker, _colon, path = value.partition(":")
         if not broker.isdigit() or not path.startswith("/"):
-            self.fail(f"{value!r} is no log dir of a broker: write BROKER:PATH, as in 3:/data/b", param, ctx)
+            self.fail(f"{value!r} is not a log dir of a broker: write BROKER:PATH, as in 3:/data/b", param, ctx)
         return int(broker), path
 
 
@@ -150,7 +150,7 @@ class _LogDir(click.ParamType[tuple[int, str]]):
     "--brokers",
     type=_Numbers(),
     default="",
-    help="Scopes drain, fill, replace, demote, disks: the brokers that it is about, with commas between.",
+    help="Scopes drain, fill, replace, demote, disks: the brokers that the scope is about, with commas between.",
 )
 @click.option(
     "--replacements",
@@ -171,7 +171,7 @@ class _LogDir(click.ParamType[tuple[int, str]]):
     "--empty",
     type=_LogDir(),
     multiple=True,
-    help="Scope disks: a log dir that everything has to leave; repeat for several.",
+    help="Scope disks: a log dir that all replicas have to leave; repeat for several.",
 )
 @click.option(
     "--disk-limit-percent",
@@ -196,9 +196,9 @@ def plan(
 ) -> None:
     """Plan the moves that bring a cluster into balance, with the fewest bytes.
 
-    Reads the cluster from a file, or once from its brokers. Moves nothing, unless --execute is given. Prints the JSON
-    that kafka-reassign-partitions takes; the summary goes to standard error. A plan of the planned cluster moves nothing.
-    The options of `shunter execute` are for --execute.
+    It reads the cluster from a file, or once from its brokers. It moves nothing, unless --execute is given. It prints
+    the JSON that kafka-reassign-partitions takes; the summary goes to standard error. A cluster that a plan has
+    brought into balance needs no further moves. The options of `shunter execute` are for --execute.
 
     \b
     Examples:
@@ -209,7 +209,7 @@ def plan(
       shunter plan --bootstrap-server kafka1:9092 --scope disks --empty 3:/data/b --execute --log-dir-throttle 50M
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     if source is not None and is_from_file("bootstrap_server"):
-        target = replace(target, bootstrap="")  # A default does not stand in the way of what was said.
+        target = replace(target, bootstrap="")  # --from on the command line overrides a default.
     if (source is None) != (bool(target.bootstrap) or is_on_command_line("bootstrap_server")):
         raise click.UsageError("say what to plan: --from FILE, or a live cluster by --bootstrap-server HOST:PORT")
     executes, asked = given.pop("executes"), _plan_options(given)
@@ -217,11 +217,11 @@ def plan(
     if bool(empty) > (asked.scope == DISKS):
         raise click.UsageError("--empty is for --scope disks")
     if asked.scope == DISKS and source is not None:
-        raise click.UsageError("--scope disks: only a live cluster tells of its log dirs: --bootstrap-server")
+        raise click.UsageError("--scope disks needs the log dirs of a live cluster: use --bootstrap-server")
     if asked.scope == DISKS:
         leave_with(lambda: _disks(asked, empty, target, options, how, executes=executes))
     if executes and source is not None:
-        raise click.UsageError("--execute: a file's cluster can't be moved: --bootstrap-server names a live one")
+        raise click.UsageError("--execute needs a live cluster, not a file: use --bootstrap-server")
     try:
         made, name, notes = (
             (plan_file(source, asked), str(source), ())
@@ -251,12 +251,12 @@ def _tell(made: Planned, name: str, notes: Sequence[str], how: Carrying) -> None
 
 
 def _carry_out(made: Planned, asked: PlanOptions, target: Target, options: ExecutionOptions, how: Carrying) -> int:
-    """Carry a plan out; returns the exit status: 1 too where the plan itself could not do all that its scope asks."""
+    """Carry a plan out; returns the exit status, which is also 1 if the plan does not do all that its scope asks."""
     moves = decode_plan(made.reassignment, "the plan")
     code = int(ExitCode.DONE)
     if moves:
         orders_only = asked.scope in _ORDERS
-        # An election makes sense once the order is changed.
+        # An election makes sense only after the order has changed.
         code = carry_out(moves, target, options, how._replace(wait=how.wait or orders_only))
         if orders_only and not how.dry_run and code in (ExitCode.DONE, ExitCode.PARTLY):
             _elect(target, [move.tp for move in moves], as_json=how.as_json)
@@ -275,7 +275,7 @@ def _disks(
     *,
     executes: bool,
 ) -> int:
-    """Plan log dirs within brokers, and carry that out where it is asked for; returns the exit status."""
+    """Plan log dirs within brokers, and carry the plan out if that is asked for; returns the exit status."""
     from shunter.app.plan_disks import plan_log_dirs  # noqa: PLC0415 - as above
 
     band, headroom = asked.band_percent / 100, asked.headroom_percent / 100
@@ -298,9 +298,9 @@ def _disks(
 
 
 _ORDERS = ("leaders", "demote")
-"""Scopes that change who leads."""
+"""Scopes that change leaders."""
 _WHOLE = ("drain", "replace", "demote", "offline", "topics", "change-replication")
-"""Scopes that ask for something that is done or not; the others come as near as they can."""
+"""Scopes whose aim is either reached or not; the other scopes come as near to their aim as they can."""
 
 
 def _elect(target: Target, partitions: Sequence[TopicPartition], *, as_json: bool) -> None:
@@ -357,7 +357,7 @@ drain = _verb(
 demote = _verb(
     "demote",
     "demote",
-    """Take all leaderships from BROKERS (3, or 3,7): where they led, they become the last replica; nothing is copied.
+    """Take all leaderships from BROKERS (3, or 3,7): they become the last replica of what they led; nothing is copied.
 
     \b
     Example:
@@ -382,7 +382,7 @@ rebalance = _verb(
 def _plan_live(
     bootstrap: str, properties: Path | None, options: PlanOptions, save: Path | None
 ) -> tuple[Planned, str, tuple[str, ...]]:
-    """Plan a live cluster; a client of Kafka's is imported only here."""
+    """Plan a live cluster. The Kafka client is imported only here."""
     from shunter.app.plan_live import plan_cluster  # noqa: PLC0415
 
     made = plan_cluster(bootstrap, properties, options, save)
@@ -408,7 +408,7 @@ def summary_text(made: Planned, source: str) -> str:
         f"{counted(told.order_only, 'partition changes its order', 'partitions change their order')} alone"
     )
     if told.dropped:
-        lines.append(f"{counted(told.dropped, 'replica goes', 'replicas go')} without another one coming")
+        lines.append(f"{counted(told.dropped, 'replica is', 'replicas are')} removed without a new one")
     if told.bound_percent is not None:
         lines.append(_bound_text(told.bound_percent, told.bytes_percent, told.bound_rests_on))
     if told.joint_percent is not None:

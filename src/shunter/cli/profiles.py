@@ -1,4 +1,4 @@
-"""Where an option's value comes from: command line, environment, settings file, default; and which cluster is meant."""
+"""The source of an option's value: command line, environment, settings file, default. And the cluster that is meant."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _WORST_FIRST = (
     ExitCode.CLUSTER, ExitCode.HELD, ExitCode.JOURNAL, ExitCode.USAGE, ExitCode.REFUSED, ExitCode.PARTLY,
     ExitCode.TURNED, ExitCode.LEFT, ExitCode.DONE,
 )  # fmt: skip
-"""Which exit status counts where several clusters were asked."""
+"""Exit statuses, the worst first: the worst one counts if several clusters were looked at."""
 
 
 def settable(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Let each option of a command that is a setting be one of environment and file, too; and take `--cluster`.
+    """Let those options of a command that are settings take values from environment and file; and add `--cluster`.
 
-    To be put above the options of a command.
+    This decorator goes above the options of a command.
     """
     for parameter in getattr(command, "__click_params__", ()):
         if parameter.name in _VARIABLES:
             parameter.envvar = _VARIABLES[parameter.name]
-            # Whether a bootstrap server was named on the command line is known before a profile is looked for.
+            # Read first: `_take_settings` needs to know whether the command line names a bootstrap server.
             parameter.is_eager = parameter.name == "bootstrap_server"
     return click.option(
         "--cluster",
@@ -51,11 +51,11 @@ def settable(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _take_settings(context: click.Context, _parameter: click.Parameter, cluster: str | None) -> None:
-    """Give options that the command line leaves out the values of the settings file."""
+    """Take values from the settings file for options that the command line leaves out."""
     try:
         profiles = read_profiles()
         named = context.get_parameter_source("bootstrap_server") is ParameterSource.COMMANDLINE
-        # A flag goes before the environment: what SHUNTER_CLUSTER names is another cluster than the flag's.
+        # --bootstrap-server goes before SHUNTER_CLUSTER, which may name another cluster.
         own = profiles.of(cluster) if cluster and not named else {}
     except SettingsError as error:
         raise click.UsageError(str(error)) from error
@@ -67,25 +67,25 @@ def the_bootstrap(bootstrap: str | None, *, required: bool = True) -> str:
     """The bootstrap server that was named.
 
     Raises:
-        click.UsageError: none was, or two were: by the environment and by `--cluster`.
+        click.UsageError: none was named, or two were.
     """
     context = click.get_current_context()
     source, profile = context.get_parameter_source("bootstrap_server"), context.get_parameter_source("cluster")
     if source is profile is ParameterSource.COMMANDLINE:
-        raise click.UsageError("--cluster and --bootstrap-server name a cluster each: leave one out")
+        raise click.UsageError("--cluster and --bootstrap-server both name a cluster: leave one out")
     if source is ParameterSource.ENVIRONMENT and profile in _GIVEN:
         raise click.UsageError(
-            "--cluster (or SHUNTER_CLUSTER) and SHUNTER_BOOTSTRAP_SERVER name a cluster each: unset one"
+            "--cluster (or SHUNTER_CLUSTER) and SHUNTER_BOOTSTRAP_SERVER both name a cluster: unset one"
         )
     if required and bootstrap is None:
         raise click.UsageError(
-            f"Missing option '--bootstrap-server': HOST:PORT, or a cluster of {settings_file()} by --cluster"
+            f"Missing option '--bootstrap-server' (HOST:PORT), or --cluster with a name from {settings_file()}"
         )
     return bootstrap or ""
 
 
 def is_from_file(name: str) -> bool:
-    """Whether an option has its value from environment or file, and not from the command line."""
+    """Whether an option's value is from the environment or the settings file."""
     source = click.get_current_context().get_parameter_source(name)
     return source in (ParameterSource.ENVIRONMENT, ParameterSource.DEFAULT_MAP)
 
@@ -107,7 +107,7 @@ def _names(_context: click.Context, _parameter: click.Parameter, begun: str) -> 
 
 def fleet_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Let a command look at all clusters; hands it `fleet`."""
-    told = "Every cluster of the settings file, one after the other; the worst exit status counts."
+    told = "Look at every cluster of the settings file in turn; the worst exit status counts."
     return click.option("--all", "fleet", is_flag=True, help=told)(command)
 
 
@@ -115,11 +115,13 @@ def for_each_cluster(target: Target, look: Callable[[Target], int], *, as_json: 
     """Look at every cluster of the settings file; a cluster that fails does not hinder the next.
 
     Raises:
-        SettingsError: the file names none, or a cluster is named beside it.
+        SettingsError: the file names no cluster, or the command names one.
     """
     profiles = read_profiles()
     if target.bootstrap:
-        raise SettingsError("--all is every cluster of the settings file: name none beside it")
+        raise SettingsError(
+            "--all looks at every cluster of the settings file: leave out --cluster and --bootstrap-server"
+        )
     if not profiles.clusters:
         raise SettingsError(f"--all: {profiles.path} names no cluster: [cluster.NAME] adds one")
     codes = [_look(profiles, name, look, as_json=as_json) for name in profiles.clusters]
@@ -127,7 +129,7 @@ def for_each_cluster(target: Target, look: Callable[[Target], int], *, as_json: 
 
 
 def worst_of(codes: Collection[int]) -> ExitCode:
-    """The exit status that counts where several clusters were asked."""
+    """The exit status that counts if several clusters were looked at."""
     return next(code for code in _WORST_FIRST if code in codes)
 
 

@@ -1,4 +1,4 @@
-"""`shunter kafka-reassign-partitions`: a drop-in for Apache 3.9's tool, with what the KIPs' tools have besides."""
+"""`shunter kafka-reassign-partitions`: a drop-in for Apache 3.9's tool, with the further options of the KIPs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import click
 
 
 class Verbatim(click.Command):
-    """Hands the command line over as it was typed: the tool reads it by the rules of Apache's."""
+    """A command that gets the command line as it was typed: the tool reads it by the rules of Apache's tool."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take everything as arguments, `--` and `--help` too."""
+        """Take all words as arguments, `--` and `--help` too."""
         ctx.params["arguments"] = tuple(args)
         return []
 

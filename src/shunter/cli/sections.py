@@ -1,4 +1,4 @@
-"""Help of a group: every command with its whole first sentence, by what people do."""
+"""Help of a group: every command with its whole first sentence, under headings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 
 class Sections(click.Group):
-    """A group that cuts off no sentence of its commands' help, as the library's own does."""
+    """A group that shows the whole first sentence of each command's help; click's own group cuts it off."""
 
     def __init__(self, *arguments: Any, sections: Mapping[str, tuple[str, ...]] | None = None, **options: Any) -> None:
         """Make the group; `sections` are headings with the names of commands, in the order of the help."""
@@ -17,7 +17,7 @@ class Sections(click.Group):
         self._sections = sections
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write every command under its heading; without headings, all under one."""
+        """Write every command under its heading; without headings, all under `Commands`."""
         for title, names in (self._sections or {"Commands": tuple(self.list_commands(ctx))}).items():
             named = [(name, command) for name in names if (command := self.get_command(ctx, name))]
             with formatter.section(title):

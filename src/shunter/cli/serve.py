@@ -1,4 +1,4 @@
-"""`shunter serve`: the service of clusters; or a policy file checked, or one look at each cluster."""
+"""`shunter serve`: the service that keeps clusters. It can also check a policy file, or look at each cluster once."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class _Serve(Sections):
-    """A group whose command `run` may be left out: what names no other command is the policy file, or an option."""
+    """A group whose command `run` may be left out: a first word that names no command is a policy file or an option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put `run` before a file."""
+        """Put `run` before a first word that names no command."""
         if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
             args = ["run", *args]
         return super().parse_args(ctx, args)
@@ -34,7 +34,7 @@ class _Serve(Sections):
         "Serve": ("run",),
         "Look at a service that runs": ("status", "proposals", "events"),
         "Decide": ("propose", "approve", "decline"),
-        "Turn what moves": ("pause", "resume", "stop", "rollback", "limit", "clear-throttles"),
+        "Turn moves": ("pause", "resume", "stop", "rollback", "limit", "clear-throttles"),
         "Intents that stay": (
             "drain",
             "undrain",
@@ -67,13 +67,15 @@ for _command in COMMANDS:
 
 @serve.command("run")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--check", "checks", is_flag=True, help="Read FILE, say what it asks for, and ask no cluster.")
-@click.option("--once", is_flag=True, help="Look at each cluster once, and say what holds and what would be proposed.")
+@click.option("--check", "checks", is_flag=True, help="Read FILE and say what it asks for; no cluster is contacted.")
+@click.option(
+    "--once", is_flag=True, help="Look at each cluster once, and say which conditions hold and what would be proposed."
+)
 @click.option("--json", "as_json", is_flag=True, help="With --once: one JSON object a line.")
 @click.option(
     "--state",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="With --once: carry from look to look in this file what has held since when.",
+    help="With --once: keep in this file since when each condition has held, for the next look.",
 )
 @click.option(
     "--plans",
@@ -83,7 +85,7 @@ for _command in COMMANDS:
 @click.option(
     "--state-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where the service keeps what it knows, and its socket.  [default: service in $SHUNTER_STATE]",
+    help="Folder for the service's state and its socket.  [default: service in $SHUNTER_STATE]",
 )
 @page_options
 def run_service(
@@ -99,15 +101,16 @@ def run_service(
 ) -> None:
     """Serve the clusters of FILE until SIGTERM; `shunter serve FILE` is short for it.
 
-    The service looks at each cluster again and again, proposes plans that mend what is wrong, and carries out those that
-    somebody approves or that the policy lets it act on. What is under way when it ends goes on in the cluster, and the
-    next service takes it up from the journal. FILE is read again when it changes, and on SIGHUP; one that is refused leaves
-    the policy in force that was read before. --check and --once look alone and change nothing.
+    The service looks at each cluster again and again, and proposes plans that mend what is wrong. It carries out plans
+    that a person approves, and plans that the policy lets it carry out by itself. Moves that are under way when the
+    service ends go on in the cluster, and the next service takes them up from the journal. FILE is read again when it
+    changes, and on SIGHUP; if the changed FILE is refused, the former policy stays in force. --check and --once change
+    nothing.
 
     \b
-    Exit status: 0 it was told to end; the file is in order; no condition holds. 1 conditions hold (--once); 2 the file has
-    a key or value that it can't have; 3 a cluster does not answer (--once), or the state folder can't be used; 5 a file
-    can't be read or written.
+    Exit status: 0 the service was stopped, the file is in order (--check), or no condition holds (--once); 1 conditions
+    hold (--once); 2 the file has a wrong key or value; 3 a cluster does not answer (--once), or the state folder can't
+    be used; 5 a file can't be read or written.
 
     \b
     Examples:
@@ -119,7 +122,7 @@ def run_service(
         raise click.UsageError("--check and --once: choose one of them")
     if not once and (as_json or state is not None or plans is not None):
         raise click.UsageError("--json, --state and --plans are for --once")
-    from shunter.cli import serve_run  # noqa: PLC0415 - what only asks a service starts in half the time without
+    from shunter.cli import serve_run  # noqa: PLC0415 - a verb that only asks a service starts in half the time
 
     if checks:
         leave_with(lambda: serve_run.check(file))

@@ -1,4 +1,4 @@
-"""The verbs that ask a running service: how things stand, and orders.
+"""The verbs that ask a running service for its state, or give it orders.
 
 They go through the socket in its state folder, or over HTTP.
 """
@@ -31,7 +31,7 @@ Place = Path | ServiceServer
 
 
 def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a command be told where the service is; hands it `place`."""
+    """Add options that say where the service is; hands the command `place`."""
     file = click.Path(dir_okay=False, path_type=Path)
 
     @click.option(
@@ -40,11 +40,13 @@ def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="The folder that the service serves from.  [default: service in $SHUNTER_STATE]",
     )
     @click.option(
-        "--server", metavar="URL", help="Ask over HTTP instead: http://HOST:PORT, as --listen of the service."
+        "--server",
+        metavar="URL",
+        help="Ask over HTTP instead: http://HOST:PORT, the address of the service's --listen.",
     )
     @click.option("--token-file", type=file, help="With --server: a file with the token.")
     @click.option(
-        "--ca-file", type=file, help="With --server: a PEM file with the authorities.  [default: the system's]"
+        "--ca-file", type=file, help="With --server: a PEM file with the authorities to trust.  [default: the system's]"
     )
     @functools.wraps(command)
     def wrapped(
@@ -76,7 +78,7 @@ def order_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @place_options
     @_cluster_option
-    @click.option("--comment", default="", help="Why; it is kept beside the order.")
+    @click.option("--comment", default="", help="Why the order is given; the comment is kept beside it.")
     @click.option("--key", default="", help="An order with the same key is carried out once.  [default: a new one]")
     @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
     @functools.wraps(command)
@@ -87,7 +89,7 @@ def order_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Signed:
-    """What an order carries beside what is wanted."""
+    """The parts of an order that every kind has: a comment, a key, and the form of the answer."""
 
     def __init__(self, comment: str, key: str, as_json: bool) -> None:
         self.comment = comment
@@ -133,10 +135,10 @@ def _order(place: Place, kind: OrderKind, cluster: str, signed: _Signed, *about:
 @place_options
 @output_options
 def status(place: Place, *, output: str) -> None:
-    """Show the clusters of a service that runs: health, moves, what waits for approval.
+    """Show the clusters of a service that runs: health, moves, and proposals that wait for approval.
 
-    Exit status: 0 all is well; 1 conditions hold; 2 the policy file as it is now is refused; 3 a cluster or the service does
-    not answer; 5 the service's store can't be used.
+    Exit status: 0 all is well; 1 conditions hold; 2 the changed policy file is refused; 3 a cluster or the service
+    does not answer; 5 the service's store can't be used.
 
     \b
     Example:
@@ -185,7 +187,7 @@ def _told_cluster(row: Any) -> str:
 @click.command()
 @place_options
 @_cluster_option
-@click.option("--all", "ended", is_flag=True, help="Those that are over, too.")
+@click.option("--all", "ended", is_flag=True, help="List proposals that are over, too.")
 @output_options
 def proposals(place: Place, cluster: str, *, ended: bool, output: str) -> None:
     """List proposals: what each would move, and how far it has got.
@@ -211,14 +213,14 @@ def proposals(place: Place, cluster: str, *, ended: bool, output: str) -> None:
 
 
 def _bound(row: Any) -> str:
-    """How far a plan is from the least that any plan can copy."""
+    """The least that any plan can copy, in brackets; "" if it is not known."""
     least = row["least_bytes"]
     return "" if least is None else f" (any plan that reaches all of it copies at least {told_bytes(least)})"
 
 
 def _told_proposal(row: Any) -> str:
     size = f"{counted(row['moves'], 'replica')} to copy, {told_bytes(row['bytes'])}{_bound(row)}; a rollback copies {told_bytes(row['rollback_bytes'])}"
-    lines = [f"{row['id']} {row['state']}: {size} at its dearest", *(f"  {each}" for each in row["reasons"])]
+    lines = [f"{row['id']} {row['state']}: {size} at the most", *(f"  {each}" for each in row["reasons"])]
     lines += [f"  waits: {each}" for each in row["held_back"]]
     return "\n".join([*lines, *([f"  {row['outcome']}"] if row["outcome"] else [])])
 
@@ -229,7 +231,7 @@ def _told_proposal(row: Any) -> str:
 @click.option("--most", type=click.IntRange(1, 10_000), default=50, help="How many of the latest events are listed.")
 @output_options
 def events(place: Place, cluster: str, most: int, *, output: str) -> None:
-    """List what happened: conditions, proposals, orders and who gave them, the oldest first.
+    """List what happened: conditions, proposals, and orders with their givers, the oldest first.
 
     \b
     Example:
@@ -271,7 +273,7 @@ def approve(place: Place, cluster: str, proposal: str, signed: _Signed) -> None:
 @click.argument("proposal")
 @order_options
 def decline(place: Place, cluster: str, proposal: str, signed: _Signed) -> None:
-    """Decline a proposal: nothing of its scope is proposed again for declined-minutes.
+    """Decline a proposal: its scope is not proposed again for the policy's declined-minutes.
 
     \b
     Example:
@@ -283,8 +285,10 @@ def decline(place: Place, cluster: str, proposal: str, signed: _Signed) -> None:
 @click.command()
 @click.argument("scope")
 @click.argument("items", nargs=-1)
-@click.option("--replicas", type=click.IntRange(1), help="With the scope topics: how many each of them shall have.")
-@click.option("--dry-run", is_flag=True, help="Say what it would move, and keep nothing.")
+@click.option(
+    "--replicas", type=click.IntRange(1), help="With the scope topics: how many replicas each topic shall have."
+)
+@click.option("--dry-run", is_flag=True, help="Say what the plan would move, and keep no proposal.")
 @order_options
 def propose(
     place: Place,
@@ -296,7 +300,7 @@ def propose(
     *,
     dry_run: bool,
 ) -> None:
-    """Plan by the last look, within the policy, and keep it as a proposal that waits for approval.
+    """Plan by the last look, within the policy, and keep the plan as a proposal that waits for approval.
 
     SCOPE is rebalance, leaders or fix-racks; fill, drain or demote with brokers; disks, which balances log dirs, with
     brokers or for all; replace with OLD=NEW; topics with topics and --replicas. Rules among ITEMS narrow the policy:
@@ -330,7 +334,7 @@ def propose(
     leave_with(work)
 
 
-_ALL_HELP = "Everything of the service (of one cluster with --cluster): nothing begins, whatever was approved."
+_ALL_HELP = "Pause all moves of the service (with --cluster: of one cluster); nothing begins, even if it was approved."
 
 
 @click.command()
@@ -353,7 +357,7 @@ def pause(place: Place, cluster: str, partitions: tuple[str, ...], signed: _Sign
 @click.option("--all", "everything", is_flag=True, help="Lift `pause --all`.")
 @order_options
 def resume(place: Place, cluster: str, partitions: tuple[str, ...], signed: _Signed, *, everything: bool) -> None:
-    """Resume moves of these partitions; --all lifts the kill switch, and what was paused by name stays so.
+    """Resume moves of these partitions; --all lifts the kill switch, but moves that were paused by name stay paused.
 
     \b
     Example:
@@ -382,7 +386,7 @@ def _pause_or_resume(
 @yes_option
 @order_options
 def stop(place: Place, cluster: str, partitions: tuple[str, ...], signed: _Signed, *, yes: bool) -> None:
-    """Stop moves where they are; without PARTITIONS all that are open.
+    """Stop moves where they are; without PARTITIONS, all open moves.
 
     \b
     Example:
@@ -396,7 +400,7 @@ def stop(place: Place, cluster: str, partitions: tuple[str, ...], signed: _Signe
 @yes_option
 @order_options
 def rollback(place: Place, cluster: str, partitions: tuple[str, ...], signed: _Signed, *, yes: bool) -> None:
-    """Roll moves back to their original replicas; without PARTITIONS all that are open. Says first what that copies.
+    """Roll moves back to their original replicas; without PARTITIONS, all open moves. It first says what that copies.
 
     \b
     Example:
@@ -424,7 +428,7 @@ def _turn(place: Place, kind: OrderKind, named: str, partitions: Sequence[str], 
 @click.argument("rate", type=LIMIT)
 @order_options
 def limit(place: Place, cluster: str, rate: int, signed: _Signed) -> None:
-    """Change the throttle of what is under way; `none` lifts it.
+    """Change the throttle of the moves under way; `none` lifts it.
 
     \b
     Example:
@@ -449,22 +453,22 @@ def _about_a_broker(kind: OrderKind, told: str, example: str) -> click.Command:
 
 BROKER_COMMANDS = (
     _about_a_broker(
-        OrderKind.DRAIN, "Let a broker hold nothing from now on; the service says when it is safe to remove.", "3"
+        OrderKind.DRAIN, "Let a broker hold no replica from now on; the service says when it is safe to remove.", "3"
     ),
     _about_a_broker(
         OrderKind.UNDRAIN,
-        "Take `drain` back; what has left the broker stays where it is until a balance brings something there.",
+        "Take `drain` back; replicas that have left the broker stay where they are until a rebalance.",
         "3",
     ),
-    _about_a_broker(OrderKind.DEMOTE, "Let a broker lead nothing from now on.", "3"),
+    _about_a_broker(OrderKind.DEMOTE, "Let a broker lead no partition from now on.", "3"),
     _about_a_broker(OrderKind.PROMOTE, "Take `demote` back.", "3"),
-    _about_a_broker(OrderKind.UNREPLACE, "Take `replace` back; what has gone over stays where it is.", "3"),
+    _about_a_broker(OrderKind.UNREPLACE, "Take `replace` back; replicas that have moved stay where they are.", "3"),
     _about_a_broker(
         OrderKind.ADD,
-        "Give a broker its share of bytes and replicas, once it is up and until it has it; it need not have joined yet.",
+        "Give a broker its share of bytes and replicas once it is up; it need not have joined yet.",
         "7",
     ),
-    _about_a_broker(OrderKind.UNADD, "Take `add` back; what the broker has got stays there.", "7"),
+    _about_a_broker(OrderKind.UNADD, "Take `add` back; replicas that the broker has got stay there.", "7"),
 )
 
 
@@ -473,9 +477,9 @@ BROKER_COMMANDS = (
 @click.argument("new", type=click.IntRange(0))
 @order_options
 def replace_broker(place: Place, cluster: str, old: int, new: int, signed: _Signed) -> None:
-    """Let broker NEW take over all that broker OLD holds; the service says when OLD is safe to remove.
+    """Let broker NEW take over all replicas of broker OLD; the service says when OLD is safe to remove.
 
-    OLD may be dead. NEW need not have joined yet; until it has taken over it gets nothing else.
+    OLD may be dead. NEW need not have joined yet; until it has taken over, it gets no other replica.
 
     \b
     Example:
@@ -493,7 +497,7 @@ def _frozen_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @_frozen_options
 @order_options
 def freeze(place: Place, cluster: str, topic: str, broker: int | None, signed: _Signed) -> None:
-    """Let nothing of a topic or a broker change from the next plan on.
+    """Keep a topic or a broker as it is, from the next plan on.
 
     \b
     Example:
@@ -534,7 +538,7 @@ def _freeze(
 @click.argument("replicas", type=click.IntRange(1), required=False)
 @order_options
 def set_replication(place: Place, cluster: str, topic: str, replicas: int | None, signed: _Signed) -> None:
-    """Let a topic have exactly so many replicas from now on; without REPLICAS take that back.
+    """Keep a topic at exactly REPLICAS replicas from now on; without REPLICAS, take that back.
 
     \b
     Example:

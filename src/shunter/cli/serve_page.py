@@ -1,4 +1,4 @@
-"""Flags of `shunter serve run` for the page and the HTTP API, and the door that they open."""
+"""Flags of `shunter serve run` for the page and the HTTP API, and the door that serves them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    # The HTTP framework is half of a command's start: what serves no page goes without it.
+    # The HTTP framework is half of a command's start, so it is not loaded where no page is served.
     from shunter.app.service.front import Front
     from shunter.app.service.running import Doors
     from shunter.web.server import WebOptions
@@ -21,9 +21,11 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 def page_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a command be told where to serve the page; hands it `page`, what makes options of a state folder, or None."""
+    """Add the flags of the page; hands the command `page`, a function from a state folder to options, or None."""
 
-    @click.option("--listen", metavar="HOST:PORT", help="Serve the page and the HTTP API there; port 0: any free one.")
+    @click.option(
+        "--listen", metavar="HOST:PORT", help="Serve the page and the HTTP API at this address; port 0: any free port."
+    )
     @click.option(
         "--tokens", type=_FILE, help="File of tokens, as `shunter token` writes it.  [default: everybody may only read]"
     )
@@ -54,7 +56,7 @@ def _options(listen: str, own: dict[str, Any], folder: Path) -> WebOptions:
 
     found = re.fullmatch(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[^\[\]:]+)):(?P<port>\d{1,5})", listen)
     if found is None or int(found["port"]) > 65_535:
-        raise click.UsageError(f"--listen {listen}: HOST:PORT is wanted, as 127.0.0.1:8080 or [::1]:8080")
+        raise click.UsageError(f"--listen {listen}: write HOST:PORT, as in 127.0.0.1:8080 or [::1]:8080")
     host = found["six"] or found["name"]
     kept = {"audit": own["audit"] or folder / "audit.log", "sessions": folder / "sessions.json"}
     options = WebOptions(host, int(found["port"]), **{**own, **kept})
@@ -63,7 +65,7 @@ def _options(listen: str, own: dict[str, Any], folder: Path) -> WebOptions:
 
 
 def page_door(options: WebOptions, say: Callable[[str], None]) -> Doors:
-    """What opens the page."""
+    """The door that serves the page."""
 
     @contextlib.asynccontextmanager
     async def opened(front: Front) -> AsyncIterator[None]:

@@ -1,4 +1,4 @@
-"""What `shunter serve run` does: it serves, checks a policy file, or looks once. It loads the planner; orders do not."""
+"""The work of `shunter serve run`: to serve, to check a policy file, or to look once. It loads the planner."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SHOWN = 5
 
 
 def run(file: Path, folder: Path, page: WebOptions | None) -> int:
-    """Serve until it is told to end."""
+    """Serve until SIGTERM or SIGINT."""
 
     def say(told: str) -> None:
         click.echo(f"shunter: {told}", err=True)
@@ -39,7 +39,7 @@ def run(file: Path, folder: Path, page: WebOptions | None) -> int:
 
 
 def check(file: Path) -> int:
-    """Tell what a policy file asks for."""
+    """Show what a policy file asks for; returns the exit status."""
     codes = [_checked(cluster) for cluster in read_policies(file)]
     if set(codes) == {ExitCode.DONE}:
         click.echo(f"{file} is in order")
@@ -47,7 +47,7 @@ def check(file: Path) -> int:
 
 
 def _checked(cluster: KeptCluster) -> ExitCode:
-    """What is asked for in a cluster; and whether the file that says how to get in there can be used."""
+    """Show the policy of a cluster; returns whether its client properties can be used."""
     click.echo(f"{cluster.name}: {cluster.target.bootstrap}, {_modes(cluster)}")
     try:
         check_access(cluster)
@@ -65,7 +65,7 @@ def _modes(cluster: KeptCluster) -> str:
 
 
 def once(file: Path, state: Path | None, plans: Path | None, *, as_json: bool) -> int:
-    """Look at each cluster once, and tell."""
+    """Look at each cluster once, and show the looks; returns the exit status."""
     tell = _say if as_json else _show
     code = worst_of([tell(look) for look in look_once(read_policies(file), state, plans)])
     if as_json:
@@ -109,7 +109,7 @@ def _show(look: LookTaken) -> ExitCode:
     )
     if look.forgotten_minutes is not None:
         click.echo(
-            f"the last look was {look.forgotten_minutes} minutes from now, beyond gap-minutes: all is counted anew"
+            f"the last look is {look.forgotten_minutes} minutes away, more than gap-minutes: conditions count anew"
         )
     for condition in look.conditions:
         click.echo(f"{'holds':<9} {condition.condition}: {condition.text} ({_lasting(condition)})")
@@ -139,6 +139,6 @@ def _show_proposal(proposal: ProposalView, plan: Path | None) -> None:
     if len(proposal.undone) > _SHOWN:
         click.echo(f"{'':<9}   not done: {len(proposal.undone) - _SHOWN} more")
     if proposal.ready and proposal.mode == "act":
-        click.echo(f"{'':<9}   its conditions may act: the service would carry it out; a single look does not")
+        click.echo(f"{'':<9}   the policy lets the service carry this out by itself; a single look does not")
     if plan is not None:
         click.echo(f"{'':<9}   → {plan}")

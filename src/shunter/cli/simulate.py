@@ -24,16 +24,16 @@ TAIL_LINES = 40
     type=click.Choice(list(KINDS)),
     default="controller",
     show_default=True,
-    help="Whose world: the controller's (ZooKeeper, brokers) or the executor's (Admin API, journal).",
+    help="The controller's world (ZooKeeper, brokers) or the executor's (Admin API, journal).",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="The first world's seed.")
 @click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="How many worlds, at most.")
 @click.option("--steps", type=click.IntRange(min=0), help="Actions in each world. [drawn from its seed: 8 to 60]")
 @click.option("--faults", metavar="LIST", help="Kinds of faults, with commas between; 'none' for none. [all]")
 @click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="Begin no further world after this long.")
-@click.option("--keep", metavar="LIST", help="Carry out these actions alone, by number (what --shrink prints).")
-@click.option("--shrink", "shrinking", is_flag=True, help="Find few actions with which a failing world still fails.")
-@click.option("--coverage", is_flag=True, help="Print what happened, how often, and what never did.")
+@click.option("--keep", metavar="LIST", help="Carry out only the actions with these numbers, as --shrink prints them.")
+@click.option("--shrink", "shrinking", is_flag=True, help="Reduce a failing world to few actions that still fail.")
+@click.option("--coverage", is_flag=True, help="Print what happened, how often, and what never happened.")
 @click.option("--trace", is_flag=True, help="Print the end of each world's trace.")
 def simulate(
     *,
@@ -51,12 +51,12 @@ def simulate(
     """Run simulated clusters against the real controller or executor, with faults, and check that nothing is lost.
 
     Each world follows from its seed alone, on virtual time, in this process; it touches no cluster. The controller's
-    has brokers, ZooKeeper, network, several controllers and operators; the executor's a cluster that somebody else
-    controls, executors that die and come back, their journal, and others who move and throttle. The first world that
-    breaks a rule ends the run, with the command that runs it again.
+    world has brokers, ZooKeeper, a network, several controllers and operators. The executor's world has a cluster with
+    another controller, executors that die and come back, their journal, and other tools that move and throttle. The
+    first world that breaks a rule ends the run, and the command that runs it again is printed.
 
     \b
-    Exit status: 0 every world kept every rule; 1 one did not.
+    Exit status: 0 every world kept every rule; 1 a world broke one.
 
     \b
     Example:
@@ -110,7 +110,7 @@ def _faults(text: str | None, kind: WorldKind) -> tuple[str, ...]:
 
 def _number(text: str) -> int:
     if not text.strip().isdecimal():
-        raise click.UsageError(f"--keep names {text.strip()!r}: numbers of actions with commas between, as in 3,17,18")
+        raise click.UsageError(f"--keep names {text.strip()!r}: write numbers of actions, as in 3,17,18")
     return int(text)
 
 
@@ -142,18 +142,19 @@ def _show_failure(
     command += f" --faults {faults}" if faults is not None else ""
     command += f" --keep {keep}" if keep else ""
     if _git("status", "--porcelain", "--untracked-files=no", "--", ".."):
-        click.echo("There are changes that are not committed: without them the command may do something else.")
+        click.echo("There are uncommitted changes: without them the command may do something else.")
     click.echo(f"again: git checkout {_commit()} && {command} --trace")
 
 
 def _commit() -> str:
-    """The commit that this is run from; the version where it is installed without one."""
-    tracked = _git("ls-files", Path(__file__).name)  # Who installs it within a repository has another commit.
+    """The commit that this code is from; its version if it is installed outside a repository."""
+    # If the package is installed inside another repository, that repository's commit says nothing.
+    tracked = _git("ls-files", Path(__file__).name)
     return (_git("rev-parse", "--short", "HEAD") if tracked else "") or f"v{__version__}"
 
 
 def _git(*arguments: str) -> str:
-    """What git says of the folder of this file; nothing where there is none."""
+    """The output of git in the folder of this file; "" if git fails or there is no git."""
     try:
         found = subprocess.run(
             ["git", *arguments], cwd=Path(__file__).parent, capture_output=True, text=True, check=True, timeout=10

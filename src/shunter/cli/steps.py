@@ -40,11 +40,11 @@ class BrokerIds(click.ParamType[tuple[int, ...]]):
 
 @click.command()
 @click.option(
-    "--replicas", type=BrokerIds(), required=True, help="Where the partition is now, the preferred leader first."
+    "--replicas", type=BrokerIds(), required=True, help="The partition's brokers now, the preferred leader first."
 )
-@click.option("--target", type=BrokerIds(), required=True, help="Where it shall be, in this order.")
-@click.option("--leader", type=int, help="Who leads now. Default: the first live replica in sync.")
-@click.option("--isr", type=BrokerIds(), help="Who is in sync now. Default: every replica that is not dead.")
+@click.option("--target", type=BrokerIds(), required=True, help="The partition's brokers at the end, in this order.")
+@click.option("--leader", type=int, help="The broker that leads now. Default: the first live replica in sync.")
+@click.option("--isr", type=BrokerIds(), help="The brokers in sync now. Default: every replica that is not dead.")
 @click.option("--dead", type=BrokerIds(), default=(), help="Brokers that are dead, and stay so.")
 @click.option("--all-at-once", is_flag=True, help="Add all new replicas together and keep the old ones to the end.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -77,7 +77,7 @@ def steps(
 
 
 def _as_json(move: PaperMove) -> dict[str, object]:
-    """The documented shape; `waiting` is there only when the move can't reach its target as things stand."""
+    """The documented shape; `waiting` is present only if the move can't reach its target while brokers are dead."""
     shape: dict[str, object] = {
         "steps": [
             {"dropped": step.dropped, "added": step.added, "replicas": step.replicas, "leader": step.leader}
@@ -108,7 +108,7 @@ def _show(move: PaperMove, replicas: tuple[int, ...]) -> None:
 
 
 def _change(step: PaperStep) -> str:
-    """`-1 +4`, as KAFKA-6794 writes it; in full where there is nothing to drop or add."""
+    """`-1 +4`, as KAFKA-6794 writes it; `order` if nothing is dropped or added."""
     signs = [f"-{broker}" for broker in step.dropped] + [f"+{broker}" for broker in step.added]
     return " ".join(signs) or "order"
 

@@ -1,4 +1,4 @@
-"""Rows as a reader wants them: sentences, a table, plain columns for other commands, or JSON lines."""
+"""Rows in the form that was asked for: sentences, a table, plain columns for other commands, or JSON lines."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ FORMS = ("text", "table", "plain", "json")
 
 
 def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a command be told in which form; hands it `output`, one of `FORMS`."""
+    """Add --output and --json; hands the command `output`, one of `FORMS`."""
 
     @click.option(
         "--output",
         type=click.Choice(FORMS),
         default="text",
-        help="text for people; table; plain: columns with tabs between, for cut and awk; json: an object a line.",
+        help="text: sentences; table; plain: columns with tabs between, for cut and awk; json: one object a line.",
     )
     @click.option("--json", "as_json", is_flag=True, help="The same as --output json.")
     @functools.wraps(command)

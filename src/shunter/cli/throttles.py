@@ -49,7 +49,7 @@ async def _list(target: Target, output: str) -> int:
     if not found and output == "text":
         click.echo("no throttle is set")
     if any(not each.journaled for each in found) and (claimant := await driven_elsewhere(target)):
-        driven = f"under another journal the cluster is driven by {claimant}: it restores those that it has set"
+        driven = f"{claimant} drives the cluster under another journal: it restores the throttles that it has set"
         click.echo(driven, err=True)
     return int(ExitCode.DONE)
 
@@ -87,7 +87,7 @@ async def _clear(target: Target, *, yes: bool) -> int:
 
 
 def told_cleared(found: int, deleted: int, restored: int) -> str:
-    """What became of all throttles that were found."""
+    """How many of the throttles were deleted, were restored, and stay."""
     told = [f"{deleted} deleted"] if deleted else []
     told += [f"{restored} restored as they were before"] if restored else []
     stay = found - deleted - restored
@@ -107,10 +107,11 @@ def told_cleared(found: int, deleted: int, restored: int) -> str:
 )
 @yes_option
 def forget(target: Target, brokers: tuple[int, ...], *, yes: bool) -> None:
-    """Strike the throttles that are owed to brokers which never come back off the journal.
+    """Delete from the journal the throttles that are owed to brokers that never come back.
 
     When an execution ends, its journal keeps the former throttles of a dead broker, to restore them when the broker is
-    back. A broker that does come back after `forget` still has our throttle: `shunter throttles list` finds it.
+    back. A broker that does come back after `forget` still has the execution's throttle: `shunter throttles list`
+    finds it.
 
     \b
     Example:
@@ -125,7 +126,7 @@ async def _forget(target: Target, brokers: tuple[int, ...], *, yes: bool) -> int
     if not owed:
         click.echo(f"no throttle is owed to broker {named}")
         return int(ExitCode.REFUSED)
-    told = f"{counted(owed, 'throttle setting that is', 'throttle settings that are')} owed to broker {named} would be struck off"
+    told = f"{counted(owed, 'throttle setting that is', 'throttle settings that are')} owed to broker {named} would be deleted from the journal"
     if not agreed(told, "Forget them?", yes=yes, as_json=False):
         return int(ExitCode.REFUSED)
     done, told = await forget_throttles(target, brokers)

@@ -1,4 +1,4 @@
-"""`shunter token`: who may use the HTTP API of `shunter serve`, and for what."""
+"""`shunter token`: tokens for the HTTP API of `shunter serve`, and their roles."""
 
 from __future__ import annotations
 
@@ -29,11 +29,13 @@ def token() -> None:
 @token.command("add")
 @click.argument("name")
 @_FILE
-@click.option("--role", type=click.Choice([role.value for role in AccessRole]), default="read", help="What it may do.")
-@click.option("--days", type=click.IntRange(min=1, max=3650), default=90, help="How long it is good for.")
-@click.option("--never-expires", is_flag=True, help="It is good until it is removed.")
+@click.option(
+    "--role", type=click.Choice([role.value for role in AccessRole]), default="read", help="What NAME may do."
+)
+@click.option("--days", type=click.IntRange(min=1, max=3650), default=90, help="For how many days the token is valid.")
+@click.option("--never-expires", is_flag=True, help="The token is valid until it is removed.")
 def add(name: str, file: Path, role: str, days: int, *, never_expires: bool) -> None:
-    """Make a token for NAME and print it, once: the file keeps a digest alone.
+    """Make a token for NAME and print it, this one time: the file keeps only a digest.
 
     \b
     read        looks at everything
@@ -41,7 +43,7 @@ def add(name: str, file: Path, role: str, days: int, *, never_expires: bool) -> 
     administer  changes intents, and switches the keeper off and on
 
     \b
-    Exit status: 0 it was made; 2 the name is taken; 5 the file can't be read or written.
+    Exit status: 0 the token was made; 2 the name is taken; 5 the file can't be read or written.
 
     \b
     Example:
@@ -60,10 +62,10 @@ def _add(name: str, file: Path, role: AccessRole, days: int | None) -> int:
 @token.command("list")
 @_FILE
 def list_command(file: Path) -> None:
-    """Show whose tokens there are, and for how long; never the tokens.
+    """List who has a token, with which role and until when; the tokens themselves are not shown.
 
     \b
-    Exit status: 0 they were shown; 5 the file can't be read.
+    Exit status: 0 the list was shown; 5 the file can't be read.
 
     \b
     Example:
@@ -88,7 +90,7 @@ def remove(name: str, file: Path) -> None:
     """Remove the token of NAME; a service that runs refuses it from the next request on.
 
     \b
-    Exit status: 0 it was removed; 2 there is no such token; 5 the file can't be read or written.
+    Exit status: 0 the token was removed; 2 there is no such token; 5 the file can't be read or written.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`shunter kafka-topics`: Apache's description of topics, with where they are being moved to."""
+"""`shunter kafka-topics`: Apache's description of topics, with the targets of moves."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import click
     help="Client properties file, as Apache's tools take it.",
 )
 @click.option(
-    "--describe", "describing", is_flag=True, required=True, help="Describe topics; nothing else is done here."
+    "--describe", "describing", is_flag=True, required=True, help="Describe topics; this command can do nothing else."
 )
-@click.option("--topic", help="Name, or a regular expression; all topics without it.")
+@click.option("--topic", help="Name, or a regular expression. Without it: all topics.")
 def kafka_topics(*, bootstrap_server: str, command_config: Path | None, describing: bool, topic: str | None) -> None:
-    """Describe topics as Apache's tool does, with `targetReplicas` for what is being moved (KIP-455).
+    """Describe topics as Apache's tool does, with `targetReplicas` for partitions that are being moved (KIP-455).
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`shunter stop`, `rollback`, `pause`, `resume`, `limit`, `relax`: turn or slow down what is under way."""
+"""`shunter stop`, `rollback`, `pause`, `resume`, `limit`, `relax`: turn or slow down moves under way."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON obj
 
 
 class NobodyDrives(ShunterError):
-    """An order for the executor that drives a journal, but no executor drives it."""
+    """The order is for the executor that drives a journal, but no executor drives it."""
 
 
 @click.command()
@@ -74,14 +74,14 @@ def rollback(target: Target, wanted: Wanted, by: Doer | None, *, yes: bool, as_j
 @driver_options
 @by_option
 @click.option(
-    "--leave", is_flag=True, help="The executor: end the moves at once, and leave the step under way to the cluster."
+    "--leave", is_flag=True, help="Executor only: end the moves at once, and leave the step under way to the cluster."
 )
 @json_option
 def stop(target: Target, wanted: Wanted, by: Doer | None, *, leave: bool, as_json: bool) -> None:
     """End moves where they stand: new replicas that are in sync stay, the others are removed; nothing is copied.
 
     With --leave the executor's moves end at once, even if a dead broker keeps them from ending. The cluster then goes on
-    with the step that it was told last, without our throttle, and no Shunter looks after it any more.
+    with the last step that the executor asked for, without its throttle, and Shunter no longer watches it.
 
     \b
     Examples:
@@ -143,10 +143,10 @@ def relax(target: Target, wanted: Wanted, by: Doer | None, *, as_json: bool) -> 
 def limit(
     rate: int | None, target: Target, bounds: dict[str, int | None], by: Doer | None, *, yes: bool, as_json: bool
 ) -> None:
-    """Change the throttle to RATE bytes per second and broker (50M, 1G; none lifts it), or how many copies there may be.
+    """Change the throttle to RATE bytes per second and broker (50M, 1G; none lifts it), or the bounds on copies.
 
-    It counts at once for all moves under way. The bounds (--max-…) are the executor's alone: copies that run go on, and a
-    bound counts when the next ones begin.
+    The throttle counts at once for all moves under way. Only the executor has the bounds (--max-…). Copies that run go
+    on; a bound counts when the next copies begin.
 
     \b
     Examples:
@@ -210,7 +210,7 @@ async def _go_on(target: Target, command: Command, *, yes: bool = False, as_json
         try:
             return told_order(await order_command(place, command), as_json=as_json)
         except HolderGone as gone:
-            click.echo(f"shunter: {gone}: it is done here", err=True)
+            click.echo(f"shunter: {gone}: the order is carried out here", err=True)
     if not place.exists():
         raise await no_journal(target, place)
     unpause = command.kind is CommandKind.RESUME and not command.partitions
@@ -230,11 +230,13 @@ async def _order(target: Target, command: Command, *, yes: bool = False, as_json
     if holder is None:
         claimant = await claimed_by(target, place)
         if claimant:
-            raise NobodyDrives(f"{place}: nobody drives it; under another journal the cluster is driven by {claimant}")
+            raise NobodyDrives(
+                f"{place}: no executor drives this journal; {claimant} drives the cluster under another journal"
+            )
         state, _holder = await asyncio.to_thread(read_journal, place)
         if not state.running:
             raise NobodyDrives(f"{place}: nothing is under way: there is nothing to {command.given_by}")
-        raise NobodyDrives(f"{place}: nobody drives it; `shunter resume` does")
+        raise NobodyDrives(f"{place}: no executor drives this journal; `shunter resume` starts one")
     if not holder.takes_orders:
         raise NobodyDrives(f"{place}: {holder} holds it for the throttles of the controller's moves: --by controller")
     if not await _cost_agreed(target, place, command, yes=yes, as_json=as_json):
@@ -246,7 +248,7 @@ async def _order(target: Target, command: Command, *, yes: bool = False, as_json
 
 
 async def _cost_agreed(target: Target, place: JournalPlace, command: Command, *, yes: bool, as_json: bool) -> bool:
-    """Say before an order is given how much it makes be copied again; ask if that is more than nothing."""
+    """Before an order is given, say how many bytes are copied again because of it; ask if that is more than nothing."""
     cost, why, at_most = await bytes_again(target, place, command)
     told = f"{'at most ' if at_most else ''}{told_bytes(cost)} are copied again: {why}"
     return not cost or agreed(told, "Do it?", yes=yes, as_json=as_json)

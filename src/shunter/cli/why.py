@@ -1,4 +1,4 @@
-"""`shunter why`: what was decided about a partition, a topic or a broker, by which rule, and who acknowledged it."""
+"""`shunter why`: decisions about a partition, a topic or a broker, their rules, and the brokers' acknowledgements."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from shunter.errors import DriverError, SettingsError
 @click.command()
 @click.argument("partition", required=False, metavar="[TOPIC-PARTITION]")
 @click.option("--topic", metavar="TOPIC", help="All partitions of this topic.")
-@click.option("--broker", type=int, metavar="ID", help="This broker: when it went and came, what was decided for that.")
-@click.option("--moves", is_flag=True, help="Only what is about moves of the partition or topic.")
+@click.option(
+    "--broker", type=int, metavar="ID", help="This broker: when it went and came, and what was decided because of it."
+)
+@click.option("--moves", is_flag=True, help="Only moves of the partition or topic.")
 @click.option("--since", metavar="WHEN", help="15m, 2h, 3d ago, or a time with its zone: 2026-11-22T17:00:00Z.")
 @click.option(
     "--log-dir",
@@ -21,9 +23,9 @@ from shunter.errors import DriverError, SettingsError
     envvar="SHUNTER_LOG_DIR",
     default=Path("/var/log/shunter"),
     show_default=True,
-    help="The controller's log_dir. Files that were copied elsewhere do as well.",
+    help="The controller's log_dir, or a folder with copies of its files.",
 )
-@click.option("--json", "as_json", is_flag=True, help="The log's own lines that answer, one JSON object each.")
+@click.option("--json", "as_json", is_flag=True, help="Print the log's own lines, one JSON object each.")
 def why(
     partition: str | None,
     topic: str | None,
@@ -34,12 +36,14 @@ def why(
     moves: bool,
     as_json: bool,
 ) -> None:
-    """Tell event by event what a controller decided, by which rule, and who acknowledged it when.
+    """Show event by event what a controller decided, by which rule, and which broker acknowledged it when.
 
-    Reads the state-change log that `shunter controller` keeps in its log_dir; no controller has to run. Times are UTC.
+    It reads the state-change log that `shunter controller` keeps in its log_dir; no controller has to run. Times are
+    UTC.
 
     \b
-    Exit status: 0 answered; 1 there is no log, or it can't be read; 2 a question that can't be understood.
+    Exit status: 0 the question was answered; 1 there is no log, or it can't be read; 2 the question can't be
+    understood.
 
     \b
     Examples:

@@ -1,7 +1,8 @@
-"""Room `web`: what people see in a browser, and what programs ask over HTTP.
+"""Room `web`: the page for people with a browser, and the API for programs that use HTTP.
 
-The API (`application`, `reading`, `ordering`, `entrance`), who may do what (`identity`, `guards`), events that all open
-pages share (`feed`, `hub`), and the page itself (`assets`): plain modules that the browser loads as they are.
+It has the API (`application`, `reading`, `ordering`, `entrance`), the checks of callers and requests (`identity`,
+`guards`), events that all open pages share (`feed`, `hub`), and the page itself (`assets`): plain modules that the
+browser loads without a build step.
 
 May touch: HTTP. Never: reach into core or drivers, or decide anything.
 Imports: `app`, `views`, `model`, `errors`.

@@ -1,4 +1,4 @@
-"""Answers that are views, each rendered once for all who ask the same, and the models that the OpenAPI document shows."""
+"""Answers that are views, each rendered once for all equal requests, and the models that the OpenAPI document shows."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from starlette.responses import Response
 from shunter.views.service import render
 
 KEPT = 256
-"""RenderedAnswers that are kept rendered."""
+"""The number of answers that are kept rendered."""
 
 
 class RenderedAnswers:
-    """Answers of one version of the service's view, by what was asked. Many open pages ask the same."""
+    """Answers of one version of the service's view, by question. Many open pages ask the same question."""
 
     def __init__(self) -> None:
-        self._run = secrets.token_hex(4)  # Versions begin anew with every run of the service.
+        self._run = secrets.token_hex(4)  # Versions start again with every run of the service.
         self._kept: OrderedDict[tuple[object, ...], tuple[int, bytes]] = OrderedDict()
 
     def answer(
         self, request: Request, question: tuple[object, ...], version: int, make: Callable[[], object]
     ) -> Response:
-        """The answer to a question, rendered anew only if the version changed; 304 where the asker has it."""
+        """The answer to a question, rendered again only if the version changed; 304 if the caller has this version."""
         tag = f'"{self._run}-{version}"'
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers={"etag": tag})
@@ -48,13 +48,13 @@ class RenderedAnswers:
         )
 
 
-# ---- what the OpenAPI document says of a view
+# ---- views in the OpenAPI document
 
 _MODELS: dict[type, type[BaseModel]] = {}
 
 
 def model_of(view: type) -> type[BaseModel]:
-    """The pydantic model with the fields and the words of a view: what `render` makes fits it."""
+    """The pydantic model with a view's fields and descriptions; the JSON that `render` makes of the view fits it."""
     if view not in _MODELS:
         hints = get_type_hints(view)
         words = _words_of_fields(view)
@@ -63,13 +63,13 @@ def model_of(view: type) -> type[BaseModel]:
             name: (_shape(hints[name]), Field(description=words.get(name) or name.replace("_", " "))) for name in names
         }
         about = inspect.cleandoc(view.__doc__ or "").replace("`", "")
-        # Extra fields are an error: an answer that has more than the document says fails the test that compares both.
+        # Extra fields are an error: a test compares answers with the document, and fails if an answer has more fields.
         _MODELS[view] = create_model(view.__name__, __config__=ConfigDict(extra="forbid"), __doc__=about, **shapes)
     return _MODELS[view]
 
 
 def _shape(hint: Any) -> Any:
-    """The type as JSON has it: views become models, tuples lists."""
+    """The type that the value has in JSON: a view becomes a model, a tuple a list."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return Union[tuple(_shape(each) for each in arguments)]  # noqa: UP007 - made from a list
@@ -86,6 +86,6 @@ _FIELD = re.compile(r'^    (\w+): [^\n]*\n(?:    """(.*?)"""\n)?', re.DOTALL | r
 
 
 def _words_of_fields(view: type) -> dict[str, str]:
-    """What the source says below each field."""
+    """Each field's docstring, from the view's source."""
     found = _FIELD.findall(inspect.getsource(view))
     return {name: " ".join(words.replace("`", "").split()) for name, words in found if words}

@@ -33,7 +33,7 @@ _PROBLEM: dict[int | str, dict[str, Any]] = {
 
 
 def make_application(reception: Reception, hosts: Collection[str]) -> FastAPI:
-    """The application. `hosts`: names that it may be asked for."""
+    """The application. `hosts`: the host names that requests may have."""
     application = FastAPI(
         title="Shunter",
         version=__version__,
@@ -57,7 +57,7 @@ def make_application(reception: Reception, hosts: Collection[str]) -> FastAPI:
 
 
 async def _page() -> Response:
-    """The page; what it shows is in its address."""
+    """The page. The page reads from its own address which view to show."""
     return FileResponse(ASSETS / "index.html", headers={"cache-control": "no-cache"})
 
 
@@ -73,25 +73,23 @@ def _answer_errors(application: FastAPI) -> None:
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         told = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        # 400: it does not fit the OpenAPI document. What fits, and makes no sense to the service, is 422.
+        # 400: the request does not fit the OpenAPI document. A request that fits but can't be carried out gets 422.
         return problem_answer(HttpRefusal(HTTPStatus.BAD_REQUEST, "invalid", told), request.url.path)
 
     async def failed(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        if isinstance(error.__cause__, HttpRefusal):  # A body that is too large, while FastAPI read it.
+        if isinstance(error.__cause__, HttpRefusal):  # FastAPI was reading a body that is too large.
             return problem_answer(error.__cause__, request.url.path)
         status = HTTPStatus(error.status_code)
         kind = status.phrase.lower().replace(" ", "-")
-        told = f"{request.method} {request.url.path}: {error.detail}; /api/v1/openapi.json has what can be asked"
+        told = f"{request.method} {request.url.path}: {error.detail}; /api/v1/openapi.json lists all requests"
         headers = dict(error.headers or {})
         if status is HTTPStatus.METHOD_NOT_ALLOWED:
             headers["Allow"] = _methods_of(application, request)
         return problem_answer(HttpRefusal(status, kind, told, headers), request.url.path)
 
     async def broken(request: Request, _error: Exception) -> Response:
-        told = (
-            "this is an error of Shunter's, and its log has more about it; nothing is known of what came of the request"
-        )
+        told = "this is a bug in Shunter, and the service's log says more; the request may have been carried out or not"
         return problem_answer(HttpRefusal(HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", told), request.url.path)
 
     application.add_exception_handler(HttpRefusal, refused)
@@ -102,7 +100,7 @@ def _answer_errors(application: FastAPI) -> None:
 
 
 def _methods_of(application: FastAPI, request: Request) -> str:
-    """All methods of a path: a route has one of them, and the framework names those of the first route alone."""
+    """All methods of a path. Each route has one method, and the framework names only the method of the first route."""
     routes = (*application.routes, *(route for module in MODULES for route in module.router.routes))
     fitting = (route for route in routes if route.matches(request.scope)[0] is not Match.NONE)
     methods = {method for route in fitting for method in getattr(route, "methods", None) or ()}
@@ -110,7 +108,7 @@ def _methods_of(application: FastAPI, request: Request) -> str:
 
 
 def _describe(application: FastAPI) -> None:
-    """Add to the OpenAPI document what FastAPI does not know: problems, and how one shows who one is."""
+    """Add to the OpenAPI document what FastAPI does not know: problems, and authentication by token."""
     made = application.openapi
 
     def described() -> dict[str, Any]:

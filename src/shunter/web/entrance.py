@@ -25,13 +25,13 @@ router = APIRouter()
 
 
 class WhoAmI(BaseModel):
-    """Who asks, and what they may do."""
+    """The caller, and the caller's role."""
 
-    name: str = Field(default="", description="Empty: nobody yet, a token is needed.")
-    role: AccessRole | None = Field(default=None, description="None: nothing until a token is shown.")
+    name: str = Field(default="", description="The caller's name. Empty: unknown, because no token was shown.")
+    role: AccessRole | None = Field(default=None, description="None: the caller may do nothing until a token is shown.")
     by: str = Field(default="", description="token, session or local.")
-    csrf: str = Field(default="", description="What a page has to send as X-Shunter-Csrf with every change.")
-    tokens: bool = Field(description="Whether this service has tokens; without them it can only be looked at.")
+    csrf: str = Field(default="", description="The value that a page has to send as X-Shunter-Csrf with every change.")
+    tokens: bool = Field(description="Whether this service has tokens; a service without tokens is read-only.")
     version: str = Field(description="Shunter's version.")
 
 
@@ -54,7 +54,7 @@ def _who(reception: Reception, caller: Caller | None) -> WhoAmI:
 
 @router.get("/api/v1/session", tags=["session"], summary="Who I am")
 async def session(request: Request, reception: TheReception) -> WhoAmI:
-    """Answers everybody; without a token the answer says that one is needed."""
+    """Answers every caller; without a token the answer says that a token is needed."""
     try:
         return _who(reception, reception.identity.caller(request))
     except HttpRefusal as refusal:
@@ -102,7 +102,7 @@ async def events(
     request: Request,
     reception: TheReception,
     _caller: Reader,
-    cluster: Annotated[str, Query(max_length=200, description="Only of this cluster.")] = "",
+    cluster: Annotated[str, Query(max_length=200, description="Only events of this cluster.")] = "",
     last_event_id: Annotated[str, Header(max_length=200, description="Go on after this event.")] = "",
 ) -> Response:
     """`cluster`: a row of the fleet that changed; `fleet`: the whole service; `reset`: read everything again."""
@@ -114,7 +114,7 @@ async def events(
 
 
 async def _while_allowed(request: Request, reception: Reception, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """A stream ends when its token does: what was allowed at its beginning is judged again with every event."""
+    """The events of a stream, as long as the caller's token is valid. The token is checked again before every event."""
     async for event in stream:
         try:
             reception.identity.caller(request)
@@ -126,12 +126,12 @@ async def _while_allowed(request: Request, reception: Reception, stream: AsyncIt
 
 @router.get("/metrics", tags=["operations"], summary="Prometheus metrics", response_class=Response)
 async def metrics(reception: TheReception, _caller: Reader) -> Response:
-    """What the service knows of each cluster, in Prometheus' text form."""
+    """Metrics of each cluster and of the service, in Prometheus' text form."""
     return Response(metrics_text(reception.front, reception.hub.subscribers), media_type=CONTENT_TYPE)
 
 
 class Health(BaseModel):
-    """How the process is."""
+    """The state of the process."""
 
     status: str
     why: str = ""
@@ -139,7 +139,7 @@ class Health(BaseModel):
 
 @router.get("/health", tags=["operations"], summary="Whether the process is alive")
 async def health() -> Health:
-    """Answers as long as the event loop turns. It asks no cluster."""
+    """Answers as long as the event loop runs. No cluster is asked."""
     await asyncio.sleep(0)
     return Health(status="alive")
 
@@ -151,7 +151,7 @@ async def health() -> Health:
     responses={503: {"model": Health, "description": "It does not; `why` says what is missing."}},
 )
 async def ready(reception: TheReception) -> Response:
-    """503 until every cluster was looked at once, or told why not; and while the store can't be used."""
+    """503 until every cluster was looked at once or found unreachable, and while the store can't be used."""
     view = reception.front.fleet()
     starting = [row.name for row in view.clusters if row.health.state == "starting"]
     why = view.store_trouble or (f"not looked at yet: {', '.join(starting)}" if starting else "")

@@ -1,4 +1,4 @@
-"""From the front's news to events: one rendered event for each cluster that changed, however many pages are open."""
+"""Events from the front's news. An event of a changed cluster is rendered once, however many pages are open."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from shunter.web.forecasts import Forecasts
 from shunter.web.hub import Hub
 
 LEAST_SECONDS = 0.25
-"""Changes that come faster are told together."""
+"""Changes that come faster are sent together."""
 
 
 async def feed(front: Front, hub: Hub, seen: int, forecasts: Forecasts) -> None:
-    """Tell what changes after the version `seen`, until cancelled; rates and estimates are kept by the way.
+    """Publish changes after the version `seen`, until cancelled, and keep rates and estimates in `forecasts`.
 
-    An event of a cluster has its row of the fleet and the version that changed it; an open page reads again what of it
-    it shows. An event of the fleet has no rows.
+    An event of a cluster has the cluster's row of the fleet and the version that changed it; an open page then reads
+    again the parts that it shows. An event of the fleet has no rows.
     """
     while True:
         news = await front.news(seen)

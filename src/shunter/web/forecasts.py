@@ -1,6 +1,6 @@
-"""The rate and the estimate of what moves, kept as they were told, so that a page which is opened late shows them too.
+"""Past rates and estimates of an execution, kept so that a page which is opened late shows them too.
 
-They are in memory: after a restart they begin anew, as the executor's own measurements do.
+They are in memory: after a restart they start again, like the executor's own measurements.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from typing import NamedTuple
 from shunter.views.service import MovesView
 
 KEPT = 600
-"""Points that are kept at the most; then every second one is dropped, and the next ones come half as often."""
+"""The most points that are kept. After that, every second point is dropped, and points come half as often."""
 FIRST_SPACING_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class ForecastHistory:
-    """What was told of the execution under way, or of the last one; all columns are of one length, the oldest first.
+    """Estimates of the execution under way, or of the last one; all columns have one length, the oldest point first.
 
-    Times are milliseconds since 1970 UTC; None: it was not known then.
+    Times are milliseconds since 1970 UTC; None: unknown at that time.
     """
 
     at_ms: tuple[int, ...]
     bytes_per_s: tuple[float | None, ...]
     end_ms: tuple[int | None, ...]
-    """When it was expected to end."""
+    """The expected end of the execution."""
     low_ms: tuple[int | None, ...]
     """The early end of the interval of 80 %."""
     high_ms: tuple[int | None, ...]
@@ -62,18 +62,18 @@ class _Forecasts:
 
 
 class Forecasts:
-    """Of all clusters."""
+    """The forecasts of all clusters."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
-        """Nothing was told yet."""
+        """Begin with no points. `names`: the clusters."""
         self._of = {name: _Forecasts() for name in names}
 
     def note(self, name: str, view: MovesView) -> None:
-        """Take what is told now."""
+        """Keep the rate and the estimates of a view."""
         self._of.setdefault(name, _Forecasts()).note(view)
 
     def history(self, name: str) -> ForecastHistory:
-        """What was told of a cluster."""
+        """The kept points of a cluster."""
         points = self._of.setdefault(name, _Forecasts()).points
         columns = zip(*points, strict=True) if points else ((),) * 5
         return ForecastHistory(*map(tuple, columns))

@@ -1,4 +1,4 @@
-"""What every request passes before anything else: the Host check, a bound on bodies, and headers on every answer."""
+"""Checks before every request: the Host header, and the size of the body. They also set headers on every answer."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 class Guards:
     """An ASGI application around another one.
 
-    A page of another site can make a browser send requests here by a name of its own that it lets point to 127.0.0.1
-    (DNS rebinding). Such a request has that name as its Host, so hosts that nobody configured are refused.
+    A page of another site can make a browser send requests here, under a host name of that site that points to
+    127.0.0.1 (DNS rebinding). Such a request has that name as its Host, so hosts that are not configured are refused.
     """
 
     def __init__(self, inner: ASGIApp, hosts: Collection[str]) -> None:
-        """`hosts`: names without port that may be asked for, in lower case."""
+        """`hosts`: allowed host names, without port and in lower case."""
         self._inner = inner
         self._hosts = hosts
 
@@ -55,7 +55,8 @@ class Guards:
     def _refusal(self, headers: Headers) -> HttpRefusal | None:
         host = host_of(headers.get("host", ""))
         if host not in self._hosts:
-            told = f"this service is not asked for as {host!r}: use {', '.join(sorted(self._hosts))}, or allow it by --host"
+            allowed = ", ".join(sorted(self._hosts))
+            told = f"this service does not answer to the name {host!r}: use {allowed}, or allow it by --host"
             return HttpRefusal(HTTPStatus.MISDIRECTED_REQUEST, "unknown-host", told)
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > MOST_BODY_BYTES:
@@ -71,12 +72,12 @@ def host_of(header: str) -> str:
 
 def _too_large() -> HttpRefusal:
     return HttpRefusal(
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body-too-large", f"a body may have {MOST_BODY_BYTES} bytes at the most"
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body-too-large", f"a body may have at most {MOST_BODY_BYTES} bytes"
     )
 
 
 def _bounded(receive: Receive) -> Receive:
-    """Bodies without a length are counted as they come."""
+    """`receive`, with a count of the body's bytes, because a body may come without a length."""
     taken = 0
 
     async def bounded() -> Message:

@@ -1,7 +1,7 @@
 """Server-sent events: each is rendered once, kept in one ring, and sent to every open page as the same bytes.
 
-A page has a position in the ring and no queue of its own, so a slow page costs nothing. One that falls behind the ring, or
-that comes back from an earlier run of the service, is told `reset` and reads everything again.
+A page has a position in the ring and no queue of its own, so a slow page costs nothing. A page that falls behind the
+ring, or whose last event is from an earlier run of the service, gets `reset` and reads everything again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 KEPT = 1_024
-"""Events that a page which lost its connection can catch up on."""
+"""Events in the ring. A page that lost its connection can still get them."""
 
 
 class _Kept(NamedTuple):
@@ -34,7 +34,7 @@ class Hub:
         self.subscribers = 0
 
     def publish(self, kind: str, cluster: str, data: bytes) -> None:
-        """Send an event to every page that looks at this cluster, or at all. `data`: one line of JSON."""
+        """Send an event to every page that follows this cluster, or all clusters. `data`: one line of JSON."""
         self._number += 1
         raw = _rendered(f"{self._run}-{self._number}", kind, data)
         self._kept.append(_Kept(self._number, cluster, raw))
@@ -50,9 +50,9 @@ class Hub:
         self._next = asyncio.Event()
 
     async def follow(self, last_id: str, cluster: str) -> AsyncIterator[bytes]:
-        """Events from now on, or after the one with `last_id`; of one cluster, or of all where it is "".
+        """Events from now on, or after the event `last_id`; of one cluster, or of all clusters if `cluster` is "".
 
-        The first one is `hello`; `reset` in its place where events after `last_id` are not known any more.
+        The first event is `hello`; it is `reset` if some events after `last_id` are no longer in the ring.
         """
         position = self._position(last_id)
         self.subscribers += 1
@@ -64,7 +64,7 @@ class Hub:
                 if self._kept and self._kept[0].number > position + 1:
                     position = self._number
                     yield self._greeting("reset", position)
-                # A copy: pages that wait while they send must not see the ring change under them.
+                # A copy, because the ring may change while this page waits until an event is sent.
                 for event in [each for each in self._kept if each.number > position]:
                     position = event.number
                     if cluster in ("", event.cluster):

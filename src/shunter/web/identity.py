@@ -1,4 +1,4 @@
-"""Who asks: by a token or a session, and what they may do."""
+"""The caller of a request, known by a token or a session, and the caller's role."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks. `csrf`: what a page has to send with every change; "" where no cookie is used."""
+    """The caller of a request. `csrf`: a page has to send it with every change; "" if no cookie is used."""
 
     person: Person
     by: str
-    """`token`, `session`, or `local` (no token was shown, and none is asked for)."""
+    """`token`, `session`, or `local` (no token was shown, because the service has none)."""
     csrf: str = ""
 
 
@@ -35,10 +35,10 @@ LOCAL_READER = Caller(Person("local", AccessRole.READ), "local")
 
 
 class Identity:
-    """Tells which person makes a request, and refuses those that may not."""
+    """Finds out which person makes a request, and refuses requests without a valid token."""
 
     def __init__(self, tokens: Tokens | None, sessions: PageSessions) -> None:
-        """`tokens` None: everybody who reaches the service may read, and no one may change anything."""
+        """`tokens` None: every caller that reaches the service may read, and no caller may change anything."""
         self._tokens = tokens
         self.sessions = sessions
 
@@ -48,10 +48,10 @@ class Identity:
         return self._tokens is not None
 
     def caller(self, request: Request) -> Caller:
-        """Who asks.
+        """The caller of a request.
 
         Raises:
-            HttpRefusal: 401 where a token is missing, wrong or expired; 403 where a page of another site asks.
+            HttpRefusal: 401 if a token is missing, wrong or expired; 403 if a page of another site sent the request.
         """
         if self._tokens is None:
             return LOCAL_READER
@@ -70,7 +70,7 @@ class Identity:
         return Caller(self.judge(session.token), "session", csrf)
 
     def sign_in(self, secret: str) -> tuple[str, Caller]:
-        """Begin a session for whoever shows a token; gives its id, for the cookie.
+        """Begin a session for the person with this token; returns its id, for the cookie, and the caller.
 
         Raises:
             HttpRefusal: see `judge`.
@@ -81,10 +81,10 @@ class Identity:
         return name, Caller(person, "session", csrf_of(name))
 
     def judge(self, digest: str) -> Person:
-        """Whose token has this digest.
+        """The person whose token has this digest.
 
         Raises:
-            HttpRefusal: nobody's, it has expired, or the tokens can't be read.
+            HttpRefusal: no token has this digest, the token has expired, or the tokens can't be read.
         """
         assert self._tokens is not None
         try:
@@ -96,36 +96,36 @@ class Identity:
             return person
         if expired is not None:
             raise _unknown(f"the token of {expired} has expired: make a new one by `shunter token add`")
-        raise _unknown("nobody has this token: `shunter token list` says who has one")
+        raise _unknown("this token is unknown: `shunter token list` lists the persons that have a token")
 
 
 def csrf_of(name: str) -> str:
-    """What a page sends with every change of a session. Whoever can't read the cookie can't make it from anything else."""
+    """The CSRF value of a session, which a page sends with every change. It can be computed only from the cookie."""
     return digest_of(f"shunter-csrf {name}")
 
 
 def demand(caller: Caller, role: AccessRole) -> None:
-    """Let a caller pass that has a role.
+    """Check that a caller has a role.
 
     Raises:
-        HttpRefusal: 403; it says what is needed.
+        HttpRefusal: 403; it names the role that is needed.
     """
     if caller.person.role.includes(role):
         return
     if caller.by == "local":
-        told = "without tokens this service can only be looked at: start it with `--tokens FILE` (`shunter token add`)"
+        told = "without tokens this service is read-only: start it with `--tokens FILE` (`shunter token add`)"
         raise HttpRefusal(HTTPStatus.FORBIDDEN, "read-only", told)
     told = f"{caller.person.name} may {caller.person.role.value}; this needs the role {role.value}"
     raise HttpRefusal(HTTPStatus.FORBIDDEN, "role-missing", told)
 
 
 def set_cookie(answer: Response, name: str, *, secure: bool) -> None:
-    """Give a session to a browser, out of the reach of scripts and of other sites."""
+    """Set a browser's session cookie, which scripts can't read and other sites can't send."""
     answer.set_cookie(COOKIE, name, max_age=SESSION_SECONDS, path="/", secure=secure, httponly=True, samesite="strict")
 
 
 def same_origin(request: Request) -> bool:
-    """Whether a request comes from our own page; browsers send Origin with everything that changes something."""
+    """Whether a request comes from this service's own page. Browsers send Origin with requests that may change data."""
     origin = request.headers.get("origin")
     return origin is not None and urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()
 

@@ -1,4 +1,4 @@
-"""The fleet as Prometheus reads it, made from the view when it asks."""
+"""The fleet's metrics for Prometheus, made from the view at each scrape."""
 
 from __future__ import annotations
 
@@ -38,36 +38,36 @@ ROWS: tuple[tuple[str, str, Callable[[FleetRow], float | None]], ...] = (
         lambda row: row.runway_days,
     ),
     ("conditions", "Conditions of the policy that hold.", lambda row: row.conditions),
-    ("moves_open", "Moves that are not over.", lambda row: row.moves_open),
-    ("moves_done_share", "How much of what moves is done.", lambda row: row.share),
+    ("moves_open", "Moves that have not ended.", lambda row: row.moves_open),
+    ("moves_done_share", "Share of the moves that is done, from 0 to 1.", lambda row: row.share),
     (
         "moves_left_seconds",
-        "Time left for what moves.",
+        "Estimated time until the moves under way end.",
         lambda row: None if row.left_ms is None else row.left_ms / 1000,
     ),
     ("proposals_waiting", "Proposals that wait for approval.", lambda row: row.proposals_waiting),
-    ("paused", "1: somebody pulled the kill switch of the cluster.", lambda row: float(row.paused is not None)),
+    ("paused", "1: the kill switch of the cluster is on.", lambda row: float(row.paused is not None)),
     (
         "looked_at_timestamp_seconds",
-        "When the cluster was looked at last with success, since 1970 UTC.",
+        "Time of the last successful look at the cluster, since 1970 UTC.",
         lambda row: None if row.health.looked_at_ms is None else row.health.looked_at_ms / 1000,
     ),
 )
-"""Name after `shunter_service_`, what it is, and where it is in the view. None: no sample."""
+"""Name after `shunter_service_`, help text, and the value in the view. None: no sample."""
 
 
 MOVE_ROWS: tuple[tuple[str, str, Callable[[MovesView], float | None]], ...] = (
-    ("moves_stuck", "Moves that can't end as things are.", lambda view: sum(bool(row.stuck) for row in view.moves)),
+    ("moves_stuck", "Moves that can't end at present.", lambda view: sum(bool(row.stuck) for row in view.moves)),
     ("copy_bytes_per_second", "Bytes per second that are copied; no sample: unknown.", lambda view: view.bytes_per_s),
     ("throttle_bytes_per_second", "The throttle of a broker; no sample: there is none.", lambda view: view.limit),
-    ("rollback_bytes", "Bytes that a rollback of all that is open would copy.", lambda view: view.rollback_bytes),
+    ("rollback_bytes", "Bytes that a rollback of all open moves would copy.", lambda view: view.rollback_bytes),
     (
         "executor_silent_seconds",
-        "For how long the cluster has not answered the executor; 0: it does.",
+        "For how long the cluster has not answered the executor; 0: the cluster answers.",
         lambda view: view.silent_ms / 1000,
     ),
 )
-"""As `ROWS`, of what moves."""
+"""Like `ROWS`, for the moves of a cluster."""
 
 
 class _Fleet(Collector):
@@ -117,7 +117,7 @@ class _Fleet(Collector):
     def _move_states(self) -> Metric:
         family = GaugeMetricFamily(
             "shunter_service_moves",
-            "Moves by state: pending, moving, paused, or how they ended; another's: of somebody else.",
+            "Moves by state: pending, moving, paused, or how they ended; another's: begun by another tool.",
             labels=["cluster", "state"],
         )
         for cluster, view in self._moves.items():

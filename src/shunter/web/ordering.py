@@ -21,24 +21,24 @@ router = APIRouter(prefix="/api/v1", tags=["order"])
 
 
 MOST_VALUE = 10**15
-"""A petabyte per second. Above 2**53 a number of JSON is not exact any more, in the document's own bounds neither."""
+"""A petabyte per second. JSON numbers above 2**53 are not exact, in a request or as a bound in the document."""
 
 
 def _number(given: object) -> object:
-    """Take numbers alone: pydantic would make 1 of `true` and 5 of `"5"`."""
+    """Accept only numbers: pydantic would make 1 of `true` and 5 of `"5"`."""
     if given is None or (isinstance(given, int | float) and not isinstance(given, bool)):
         return given
-    raise ValueError("a number is wanted, or null")
+    raise ValueError("must be a number or null")
 
 
 class OrderBody(BaseModel):
-    """What an order says beside its verb."""
+    """The body of an order; the verb is in the path."""
 
     model_config = ConfigDict(extra="forbid")
     about: list[str] = Field(
         default_factory=list[str],
         max_length=100_000,
-        description="What it is about: a proposal's id, partitions as `orders-3`, brokers, a topic; see the verb.",
+        description="The order's objects: a proposal's id, partitions as `orders-3`, brokers, a topic; see the verb.",
     )
     value: Annotated[int | None, BeforeValidator(_number)] = Field(
         default=None,
@@ -46,11 +46,11 @@ class OrderBody(BaseModel):
         le=MOST_VALUE,
         description="Bytes per second, a replication factor, or another broker.",
     )
-    comment: str = Field(default="", max_length=2_000, description="Why; kept with the order.")
+    comment: str = Field(default="", max_length=2_000, description="The reason; kept with the order.")
 
 
 class Verb(NamedTuple):
-    """An order as the API offers it. `fleet`: it can be given to the whole fleet, too."""
+    """An order as the API offers it. `fleet`: the order can also be given to the whole fleet."""
 
     kind: OrderKind
     role: AccessRole
@@ -66,7 +66,7 @@ VERBS = (
     Verb(OrderKind.STOP, AccessRole.OPERATE, "End moves where they are; `about`: partitions, none: all"),
     Verb(OrderKind.PAUSE, AccessRole.OPERATE, "Pause moves; `about`: partitions, none: all"),
     Verb(OrderKind.RESUME, AccessRole.OPERATE, "Resume paused moves; `about`: partitions, none: all"),
-    Verb(OrderKind.ROLL_BACK, AccessRole.OPERATE, "Bring the original replicas back; `about`: partitions, none: all"),
+    Verb(OrderKind.ROLL_BACK, AccessRole.OPERATE, "Restore the original replicas; `about`: partitions, none: all"),
     Verb(OrderKind.LIMIT, AccessRole.OPERATE, "Change the throttle; `value`: bytes per second, null lifts it"),
     Verb(OrderKind.DRAIN, AccessRole.ADMINISTER, "Keep a broker empty from now on; `about`: its id"),
     Verb(OrderKind.UNDRAIN, AccessRole.ADMINISTER, "A drained broker may hold replicas again; `about`: its id"),
@@ -75,18 +75,16 @@ VERBS = (
     Verb(
         OrderKind.REPLACE,
         AccessRole.ADMINISTER,
-        "Let another broker take over all that one holds; `about`: its id, `value`: the other one's",
+        "Move all replicas of a broker to another broker; `about`: its id, `value`: the other broker's id",
     ),
-    Verb(OrderKind.UNREPLACE, AccessRole.ADMINISTER, "A broker is not replaced any more; `about`: its id"),
+    Verb(OrderKind.UNREPLACE, AccessRole.ADMINISTER, "Withdraw the order to replace a broker; `about`: its id"),
     Verb(OrderKind.ADD, AccessRole.ADMINISTER, "Give a broker its share, once it is up; `about`: its id"),
-    Verb(OrderKind.UNADD, AccessRole.ADMINISTER, "A broker is not to be given its share any more; `about`: its id"),
-    Verb(
-        OrderKind.FREEZE_TOPIC, AccessRole.ADMINISTER, "Let nothing of a topic change; `about`: its name or a pattern"
-    ),
+    Verb(OrderKind.UNADD, AccessRole.ADMINISTER, "Withdraw the order to give a broker its share; `about`: its id"),
+    Verb(OrderKind.FREEZE_TOPIC, AccessRole.ADMINISTER, "Move no replica of a topic; `about`: its name or a pattern"),
     Verb(
         OrderKind.UNFREEZE_TOPIC, AccessRole.ADMINISTER, "A frozen topic may change again; `about`: its name or pattern"
     ),
-    Verb(OrderKind.FREEZE_BROKER, AccessRole.ADMINISTER, "Let nothing come to or leave a broker; `about`: its id"),
+    Verb(OrderKind.FREEZE_BROKER, AccessRole.ADMINISTER, "Move no replica to or from a broker; `about`: its id"),
     Verb(OrderKind.UNFREEZE_BROKER, AccessRole.ADMINISTER, "A frozen broker may change again; `about`: its id"),
     Verb(
         OrderKind.SET_REPLICATION, AccessRole.ADMINISTER, "A topic has `value` replicas from now on; `about`: its name"
@@ -94,7 +92,7 @@ VERBS = (
     Verb(
         OrderKind.CLEAR_THROTTLES,
         AccessRole.OPERATE,
-        "Remove throttles that nobody knows, while nothing is being moved",
+        "Remove throttles that no execution restores, while nothing is being moved",
     ),
     Verb(
         OrderKind.PROPOSE,
@@ -102,14 +100,14 @@ VERBS = (
         "Keep a plan as a proposal; `about`: its scope, then brokers, OLD=NEW or topics, and rules as `most-moves=50`",
     ),
 )
-"""Every order there is; a test holds that none is left out."""
+"""Every order; a test checks that none is missing."""
 
 
 class Done(BaseModel):
-    """The order was carried out, or it is durable and will be."""
+    """The order was carried out, or it is stored durably and will be carried out."""
 
-    text: str = Field(description="What that means.")
-    proposal: str = Field(default="", description="The proposal that it made or decided about.")
+    text: str = Field(description="The result, in a sentence.")
+    proposal: str = Field(default="", description="The proposal that the order made or decided.")
 
 
 Key = Annotated[
@@ -117,7 +115,7 @@ Key = Annotated[
     Header(
         alias="Idempotency-Key",
         max_length=200,
-        description="An order with the same key is carried out once, and answered alike.",
+        description="Orders with the same key are carried out once, and get the same answer.",
     ),
 ]
 
@@ -138,7 +136,7 @@ async def _carry_out(
     summary="A dry run of propose: what a plan would move",
 )
 async def sketch(reception: TheReception, caller: Asker, name: ClusterName, body: OrderBody) -> Response:
-    """Plans by the last look and keeps nothing; `changes` is empty. Needs the role `operate`, for planning takes time."""
+    """Plans by the last look; nothing is kept, and `changes` is empty. Needs `operate`, because planning takes time."""
     view = await reception.front.sketch(name, tuple(body.about), body.value, caller.person.name)
     return Response(render(without_changes(view)), media_type="application/json")
 

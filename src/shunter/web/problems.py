@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 has them (`application/problem+json`): what was asked, which rule it broke, the way out."""
+"""Errors in the form of RFC 9457 (`application/problem+json`): the request, the rule that it broke, the way out."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class Problem(BaseModel):
-    """What went wrong, for people and programs."""
+    """An error, for people and programs."""
 
-    type: str = Field(
-        default="about:blank", description="What kind of problem it is; a stable name after `urn:shunter:`."
-    )
+    type: str = Field(default="about:blank", description="The kind of problem; a stable name after `urn:shunter:`.")
     title: str = Field(description="The kind in a few words.")
     status: int = Field(description="The HTTP status.")
-    detail: str = Field(description="What went wrong this time: the value, the rule and the way out.")
-    instance: str = Field(default="", description="The path that was asked.")
+    detail: str = Field(description="The error: the wrong value, the rule and the way out.")
+    instance: str = Field(default="", description="The path of the request.")
 
 
 class HttpRefusal(Exception):

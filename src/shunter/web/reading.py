@@ -33,8 +33,8 @@ MOST_ROWS = 1_000
 ANOTHERS = "another's"
 MOST_EVENTS = 5_000
 ClusterName = Annotated[str, Path(description="The cluster's name in the policy file.", max_length=200)]
-Offset = Annotated[int, Query(ge=0, le=10_000_000, description="How many rows to leave out at the beginning.")]
-Limit = Annotated[int, Query(ge=1, le=MOST_ROWS, description="How many rows to give at the most.")]
+Offset = Annotated[int, Query(ge=0, le=10_000_000, description="How many rows to skip at the beginning.")]
+Limit = Annotated[int, Query(ge=1, le=MOST_ROWS, description="The most rows to return.")]
 Search = Annotated[str, Query(max_length=200, description="Only rows whose partition has this in its name.")]
 InState = Annotated[str, Query(max_length=40, description="Only moves in this state, as `counts` has them.")]
 _Row = TypeVar("_Row", MoveView, PastMove)
@@ -43,14 +43,14 @@ router = APIRouter(prefix="/api/v1", tags=["look"])
 
 @dataclass(frozen=True, slots=True)
 class MovesPage:
-    """What moves, as the service tells it, and a page of the moves themselves."""
+    """A summary of a cluster's moves, and a page of them."""
 
     summary: MovesView
     """`moves` is empty here: rows are below."""
     counts: dict[str, int]
-    """How many moves there are by state, whatever was searched for; those of others are `another's`."""
+    """The number of moves in each state, regardless of the search; moves of other tools count as `another's`."""
     found: int
-    """How many moves were searched for; `rows` begin at `offset` of these."""
+    """The number of moves that the search found; `rows` begin at `offset` of these."""
     offset: int
     rows: tuple[MoveView, ...]
 
@@ -67,7 +67,7 @@ class PastMovesPage:
     """A page of the moves of an execution."""
 
     counts: dict[str, int]
-    """How many moves there are by state, whatever was searched for."""
+    """The number of moves in each state, regardless of the search."""
     found: int
     offset: int
     rows: tuple[PastMove, ...]
@@ -75,16 +75,16 @@ class PastMovesPage:
 
 @dataclass(frozen=True, slots=True)
 class RollbackCost:
-    """What a rollback would copy at the most, in bytes: originals that were dropped are gone from disk."""
+    """The most bytes that a rollback would copy: original replicas that were dropped are deleted from disk."""
 
     bytes: int
     partitions: int
-    """How many moves would be rolled back."""
+    """The number of moves that would be rolled back."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProposalList:
-    """Proposals, the latest first, without their changes: those of one proposal are asked for by its id."""
+    """Proposals, the latest first. The changes of a proposal have a request of their own."""
 
     version: int
     proposals: tuple[KeptProposalView, ...]
@@ -101,18 +101,18 @@ class ChangesPage:
 
 @router.get("/fleet", response_model=model_of(FleetView), summary="All clusters")
 async def fleet(request: Request, reception: TheReception, _caller: Reader) -> Response:
-    """Each cluster with its health, balance, disk runway, what moves, and what waits for approval."""
+    """Each cluster with its health, balance, disk runway, moves, and proposals that wait for approval."""
     return reception.answers.answer(request, ("fleet",), reception.front.version, reception.front.fleet)
 
 
 @router.get("/clusters/{name}", response_model=model_of(KeptClusterView), summary="One cluster")
 async def cluster(request: Request, reception: TheReception, _caller: Reader, name: ClusterName) -> Response:
-    """Brokers, conditions and why nothing is done about them, intents, topics, partitions that are not well."""
+    """Brokers, conditions and why no plan mends them, intents, topics, partitions that are not healthy."""
     view = reception.front.cluster(name)
     return reception.answers.answer(request, ("cluster", name), view.version, lambda: view)
 
 
-@router.get("/clusters/{name}/moves", response_model=model_of(MovesPage), summary="What moves in a cluster")
+@router.get("/clusters/{name}/moves", response_model=model_of(MovesPage), summary="Moves of a cluster")
 async def moves(
     request: Request,
     reception: TheReception,
@@ -123,7 +123,7 @@ async def moves(
     offset: Offset = 0,
     limit: Limit = 200,
 ) -> Response:
-    """Moves with their steps, bytes and what they wait for; rate and ETA of all of them together."""
+    """Moves with their steps, bytes and the reason why a move waits; rate and ETA of all moves together."""
     view = reception.front.moves(name)
     question = ("moves", name, search, state, offset, limit)
     return reception.answers.answer(
@@ -137,38 +137,39 @@ def _page_of_moves(view: MovesView, search: str, state: str, offset: int, limit:
 
 
 def _state_of(row: MoveView | PastMove) -> str:
-    """How a move stands; those of others by whose they are, for nobody here can turn them."""
+    """A move's state; `ANOTHERS` for a move of another tool, because the service can't stop or roll it back."""
     return ANOTHERS if isinstance(row, MoveView) and row.whose != "ours" else row.state
 
 
 def _sought(
     every: Sequence[_Row], search: str, state: str, offset: int, limit: int
 ) -> tuple[dict[str, int], int, int, tuple[_Row, ...]]:
-    """How many rows there are by state, how many were searched for, and a page of these, with its offset."""
+    """The number of rows in each state, the number that the search found, the page's offset, and the page."""
     counts = dict(Counter(map(_state_of, every)))
     found = [row for row in every if search in row.partition and state in ("", _state_of(row))]
     return counts, len(found), offset, tuple(found[offset : offset + limit])
 
 
-@router.get("/clusters/{name}/moves/{partition}", response_model=model_of(MoveStory), summary="What became of one move")
+@router.get("/clusters/{name}/moves/{partition}", response_model=model_of(MoveStory), summary="The story of one move")
 async def story(
     reception: TheReception,
     _caller: Reader,
     name: ClusterName,
     partition: Annotated[str, Path(max_length=300, description="As `orders-3`.")],
     execution: Annotated[
-        int | None, Query(ge=1, le=10**9, description="As `executions` numbers them; none: the latest that moved it.")
+        int | None,
+        Query(ge=1, le=10**9, description="As `executions` numbers them; none: the latest that moved the partition."),
     ] = None,
 ) -> Response:
-    """Each step with its replicas, those to come too, and what else happened, with cause and duration; by the journal."""
+    """Each step, past and planned, with its replicas, and each event with cause and duration; from the journal."""
     return _json(await reception.front.story(name, partition, execution))
 
 
-@router.get("/clusters/{name}/forecasts", response_model=model_of(ForecastHistory), summary="How rate and ETA went")
+@router.get("/clusters/{name}/forecasts", response_model=model_of(ForecastHistory), summary="Past rates and ETAs")
 async def forecasts(reception: TheReception, _caller: Reader, name: ClusterName) -> Response:
-    """Rate, expected end and its interval, as they were told since the execution began or the service started."""
-    reception.front.moves(name)  # It refuses a cluster that is not there.
-    # Not kept by version: a point is noted a moment after the version that it is of.
+    """Past values of the rate, the expected end and its interval, since the execution began or the service started."""
+    reception.front.moves(name)  # Raises OrderRefused if there is no such cluster.
+    # Not kept by version: the point of a version is added a moment after that version.
     return _json(reception.forecasts.history(name))
 
 
@@ -178,13 +179,13 @@ async def forecasts(reception: TheReception, _caller: Reader, name: ClusterName)
     summary="Shunter's controllers of a cluster",
 )
 async def controllers(reception: TheReception, _caller: Reader, name: ClusterName) -> Response:
-    """Who leads, epoch, what waits in its queue, and how late its event loop is; none where the policy file names none."""
+    """The leader, its epoch, queue and event-loop delay; empty if the policy file names no controllers."""
     return _json(await reception.front.controllers(name))
 
 
 @router.get("/clusters/{name}/executions", response_model=model_of(ExecutionList), summary="Executions of a cluster")
 async def executions(reception: TheReception, _caller: Reader, name: ClusterName) -> Response:
-    """What was carried out, and what came of it, by the journal; `shunter history` tells the same."""
+    """Executions and their outcomes, from the journal; `shunter history` shows the same."""
     return _json(ExecutionList(tuple(reversed(await reception.front.executions(name)))))
 
 
@@ -203,23 +204,23 @@ async def past_moves(
     offset: Offset = 0,
     limit: Limit = 200,
 ) -> Response:
-    """In the order in which they were taken on; each has a story of its own."""
+    """Moves in the order in which they were accepted; each has a story of its own."""
     every = await reception.front.past_moves(name, execution)
     return _json(PastMovesPage(*_sought(every, search, state, offset, limit)))
 
 
 @router.get(
-    "/clusters/{name}/rollback-cost", response_model=model_of(RollbackCost), summary="What a rollback would copy"
+    "/clusters/{name}/rollback-cost", response_model=model_of(RollbackCost), summary="Bytes that a rollback would copy"
 )
 async def rollback_cost(
     reception: TheReception,
     _caller: Reader,
     name: ClusterName,
     partition: Annotated[
-        list[str] | None, Query(max_length=MOST_ROWS, description="As `orders-3`; none: all moves of ours.")
+        list[str] | None, Query(max_length=MOST_ROWS, description="As `orders-3`; none: all moves of the executor.")
     ] = None,
 ) -> Response:
-    """Ask this before a rollback: it changes nothing."""
+    """The cost of a rollback. The request changes nothing."""
     found = reception.front.turnable(name, tuple(partition or ()))
     return _json(RollbackCost(sum(row.rollback_bytes or 0 for row in found), len(found)))
 
@@ -231,9 +232,9 @@ async def proposals(
     _caller: Reader,
     name: ClusterName,
     *,
-    ended: Annotated[bool, Query(description="Those that are over, too.")] = False,
+    ended: Annotated[bool, Query(description="Include proposals that have ended.")] = False,
 ) -> Response:
-    """What waits for approval, what is carried out, and (with `ended`) what became of the others."""
+    """Proposals that wait for approval or are carried out, and with `ended` the others and their outcome."""
     found = await reception.front.proposals(name, ended=ended)
     version = reception.front.cluster(name).version
 
@@ -265,20 +266,20 @@ async def changes(
     offset: Offset = 0,
     limit: Limit = 200,
 ) -> Response:
-    """Replicas as they shall be and as they were."""
+    """The changed partitions, with their replicas after and before the change."""
     found = (await reception.front.proposal(name, proposal)).proposal
     if found.partitions and not found.changes:
-        told = f"{proposal} ended long ago: the {found.partitions} partitions that it changed are not kept any more"
+        told = f"{proposal} ended long ago: the {found.partitions} partitions that it changed are no longer stored"
         raise HttpRefusal(HTTPStatus.NOT_FOUND, "not-found", told)
     rows = [each for each in found.changes if search in f"{each.topic}-{each.partition}"]
     return _json(ChangesPage(len(rows), offset, tuple(rows[offset : offset + limit])))
 
 
 @router.get(
-    "/clusters/{name}/reports", response_model=model_of(ReportsView), summary="What the pipeline says of a cluster"
+    "/clusters/{name}/reports", response_model=model_of(ReportsView), summary="The pipeline's reports about a cluster"
 )
 async def reports(reception: TheReception, _caller: Reader, name: ClusterName) -> Response:
-    """The newest load model in a few figures, and which tables of the lake can be looked at."""
+    """The newest load model in a few figures, and the tables of the lake that can be read."""
     return _json(await reception.front.reports(name))
 
 
@@ -298,10 +299,10 @@ async def report(
 
 Since = Annotated[int, Query(ge=0, le=10**15, description="From this moment on; milliseconds since 1970 UTC.")]
 Until = Annotated[int | None, Query(ge=0, le=10**15, description="Before this moment.")]
-Most = Annotated[int, Query(ge=1, le=MOST_EVENTS, description="The latest so many events.")]
+Most = Annotated[int, Query(ge=1, le=MOST_EVENTS, description="The most events to return; these are the latest.")]
 
 
-@router.get("/timeline", response_model=model_of(TimelineView), summary="What happened in the fleet")
+@router.get("/timeline", response_model=model_of(TimelineView), summary="Events in the fleet")
 async def fleet_timeline(
     reception: TheReception, _caller: Reader, since_ms: Since = 0, until_ms: Until = None, most: Most = 500
 ) -> Response:
@@ -309,7 +310,7 @@ async def fleet_timeline(
     return _json(await reception.front.timeline("", since_ms, until_ms, most))
 
 
-@router.get("/clusters/{name}/timeline", response_model=model_of(TimelineView), summary="What happened in a cluster")
+@router.get("/clusters/{name}/timeline", response_model=model_of(TimelineView), summary="Events in a cluster")
 async def timeline(
     reception: TheReception,
     _caller: Reader,

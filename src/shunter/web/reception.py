@@ -1,4 +1,4 @@
-"""What every route needs: the service's front, who asks, and the record of who did what."""
+"""The objects that every route needs: the service's front, the caller, and the audit log."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STATUSES = {
 
 @dataclass(slots=True)
 class Reception:
-    """What every route needs."""
+    """The objects that every route needs."""
 
     front: Front
     identity: Identity
@@ -44,10 +44,10 @@ class Reception:
     forecasts: Forecasts = field(default_factory=Forecasts)
 
     async def carry_out(self, caller: Caller, order: ServiceOrder, comment: str, key: str, peer: str) -> OrderDone:
-        """Hand an order to the service, and write down who gave it and what came of it.
+        """Hand an order to the service, and write the caller and the outcome to the audit log.
 
         Raises:
-            OrderRefused: it was refused.
+            OrderRefused: the service refused the order.
         """
         line = AuditLine(
             who=caller.person.name,
@@ -69,7 +69,7 @@ class Reception:
 
 
 def refusal_of(refused: OrderRefused) -> HttpRefusal:
-    """A refusal of the service as HTTP tells it."""
+    """The HTTP answer for a refusal of the service."""
     return HttpRefusal(STATUSES[refused.refusal], refused.refusal.value, str(refused))
 
 
@@ -81,12 +81,12 @@ def reception_of(request: Request) -> Reception:
 
 
 def caller_of(request: Request, reception: Annotated[Reception, Depends(reception_of)]) -> Caller:
-    """Who asks."""
+    """The caller of a request."""
     return reception.identity.caller(request)
 
 
 def may(role: AccessRole) -> Callable[[Caller], Caller]:
-    """A dependency that lets callers with a role pass."""
+    """A dependency that refuses callers without a role."""
 
     def allowed(caller: Annotated[Caller, Depends(caller_of)]) -> Caller:
         demand(caller, role)

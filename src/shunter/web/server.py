@@ -1,4 +1,4 @@
-"""The HTTP server: one port, which serves while a block of the program runs."""
+"""The HTTP server: it serves one port while a `with` block runs."""
 
 from __future__ import annotations
 
@@ -31,48 +31,49 @@ CLOSING_SECONDS = 5
 
 @dataclass(frozen=True, slots=True)
 class WebOptions:
-    """Where and how the service is served."""
+    """Address, files and host names of the HTTP server."""
 
     host: str = "127.0.0.1"
     port: int = 8080
-    """0: one that the kernel chooses."""
+    """0: the kernel chooses a port."""
     tokens: Path | None = None
     audit: Path | None = None
     sessions: Path | None = None
-    """Where sessions of the page are kept, as digests; None: they end with the service."""
+    """The file with the page's sessions, as digests; None: sessions end with the service."""
     hosts: tuple[str, ...] = ()
-    """Names beside localhost and `host` by which it may be asked, such as that of a proxy in front."""
+    """Host names that requests may have besides localhost and `host`, such as the name of a proxy in front."""
     certificate: Path | None = None
     key: Path | None = None
 
 
 def check_options(options: WebOptions) -> None:
-    """Refuse what would be dangerous.
+    """Refuse options that would be dangerous.
 
     Raises:
-        SettingsError: others could reach the service and nobody would have to show a token.
+        SettingsError: other machines could reach the service without a token, or one of the TLS files is missing.
     """
     if options.tokens is None and not is_local(options.host):
         raise SettingsError(
-            f"--listen {options.host}: others could read everything; give --tokens FILE, or listen on 127.0.0.1"
+            f"--listen {options.host}: other machines could read everything without a token; give --tokens FILE, or"
+            " listen on 127.0.0.1"
         )
     if (options.certificate is None) != (options.key is None):
         raise SettingsError("--certificate and --key belong together: give both or none")
 
 
 def is_local(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Whether only this machine can reach an address."""
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
 @asynccontextmanager
 async def serving(front: Front, options: WebOptions) -> AsyncIterator[str]:
-    """Serve while the block runs; gives the address of the page.
+    """Serve while the block runs; yields the address of the page.
 
     Raises:
         SettingsError: see `check_options`.
         FormatError: the tokens or the audit log can't be used.
-        DriverError: the port is taken.
+        DriverError: the port can't be used.
     """
     check_options(options)
     tokens = None if options.tokens is None else Tokens(options.tokens)
@@ -132,7 +133,7 @@ def _failed(task: asyncio.Task[None], config: uvicorn.Config) -> None:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn that tells when it listens, and leaves signals to the service."""
+    """A uvicorn server that sets an event once it listens, and leaves signals to the service."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -157,7 +158,7 @@ async def _ended(task: asyncio.Task[None]) -> None:
 
 def _tcp(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio turns Nagle's algorithm off only where the protocol is named; without, each answer waits 40 ms for an ACK.
+    # asyncio turns Nagle's algorithm off only if the protocol is named; otherwise each answer waits 40 ms for an ACK.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -313,7 +313,7 @@ class Life:
 
     async def clear(self) -> str:
         self.cleared += 1
-        return "1 throttle setting is taken away"
+        return "1 throttle setting is removed"
 
     async def __aenter__(self) -> Self:
         await self.keeper.load()

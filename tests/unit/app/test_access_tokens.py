@@ -82,7 +82,7 @@ def test_names_are_given_once(tmp_path: Path) -> None:
     add_token(path, "anna", AccessRole.READ, None)
     with pytest.raises(SettingsError, match="has a token 'anna' already"):
         add_token(path, "anna", AccessRole.READ, None)
-    with pytest.raises(SettingsError, match="is no name for a token"):
+    with pytest.raises(SettingsError, match="can't name a token"):
         add_token(path, "anna\nbert", AccessRole.READ, None)
     with pytest.raises(SettingsError, match="no token 'bert'; it has: anna"):
         remove_token(path, "bert")

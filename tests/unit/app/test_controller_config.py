@@ -39,7 +39,7 @@ def test_the_environment_may_name_listeners_as_people_write_them(monkeypatch, te
 
 def test_a_list_that_is_no_json_names_the_setting_and_the_value(monkeypatch):
     monkeypatch.setenv("SHUNTER_LISTENER", "[PLAINTEXT://:9090]")
-    with pytest.raises(SettingsError, match=r"listener: .*JSON list and is none.*got '\[PLAINTEXT"):
+    with pytest.raises(SettingsError, match=r"listener: .*JSON list, but is not one.*got '\[PLAINTEXT"):
         load_controller_config(None, GIVEN)
 
 

@@ -253,7 +253,7 @@ async def test_reloading_changes_what_the_core_decides_by_and_leaves_what_is_ope
     ours.reload(load_controller_config(None, {**given, "control_request_epoch": "max"}))
     assert ours.config.control_request_epoch == "max"
     assert ours.config.zookeeper == "nowhere:1"
-    assert "from the next start only" in caplog.text
+    assert "count only from the next start" in caplog.text
     assert "zookeeper" in caplog.text
     assert ours.loop.waiting() == 1
 

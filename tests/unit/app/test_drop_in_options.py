@@ -107,7 +107,7 @@ def test_what_zookeeper_can_not_carry_out_is_refused_and_not_passed_over(argumen
         parse((*BY, *arguments))
     action = arguments[0]
     assert str(told.value) == (
-        f"--{refused} can't be carried out by way of --zookeeper with {action}: use --bootstrap-server"
+        f"--{refused} can't be carried out through --zookeeper with {action}: use --bootstrap-server"
     )
 
 
@@ -131,7 +131,7 @@ def test_what_zookeeper_can_carry_out_is_taken(arguments):
 @pytest.mark.parametrize("action", ["--cancel-all", "--generate", "--generate-extra"])
 def test_actions_that_need_a_broker_say_so(action):
     more = () if action == "--cancel-all" else ("--topics-to-move-json-file", "t", "--broker-list", "1,2")
-    with pytest.raises(UsageError, match=f"{action} can't be carried out by way of --zookeeper"):
+    with pytest.raises(UsageError, match=f"{action} can't be carried out through --zookeeper"):
         parse((*BY, action, *more))
 
 
@@ -142,7 +142,7 @@ def test_one_way_to_the_cluster_is_named():
 
 @pytest.mark.parametrize("word", ["--stop", "--rollback"])
 def test_a_word_about_cancels_is_refused_where_nothing_is_cancelled(word):
-    with pytest.raises(UsageError, match="--execute cancels nothing"):
+    with pytest.raises(UsageError, match="--execute cancels only with --incremental"):
         parse((*AT, "--execute", *PLAN, word))
     assert parse((*AT, "--execute", *PLAN, "--cancel-others", word)).action == "execute"
     assert parse((*AT, "--execute", *PLAN, "--incremental", word)).action == "execute"

@@ -124,10 +124,10 @@ def test_a_refused_plan_does_not_boast_with_the_moves_of_another() -> None:
         (
             JournalFenced("x is driven by process 7 now, not by us", retriable=False),
             ExitCode.HELD,
-            "theirs to look after",
+            "the other executor looks after the moves",
         ),
-        (ClusterClaimed("the claim was lost", retriable=False), ExitCode.HELD, "theirs to look after"),
-        (JournalUnusable("x was cut off", retriable=False), ExitCode.JOURNAL, "leave the .copy beside it"),
+        (ClusterClaimed("the claim was lost", retriable=False), ExitCode.HELD, "the other executor looks after"),
+        (JournalUnusable("x was cut off", retriable=False), ExitCode.JOURNAL, "leave the .copy in place"),
         (DriverError("nobody answers", retriable=False), ExitCode.CLUSTER, "the journal keeps where it stood"),
     ],
 )

@@ -47,9 +47,9 @@ def test_each_change_leaves_its_partition_out(tmp_path):
     assert (fitting.name, fitting != path) == ("yard.json", True)
     assert refused == (
         "t-1: its replicas were [1, 2] when the plan was made, and are [2, 1] now",
-        "gone-0: it is gone since the plan was made",
-        "anew-0: its topic was made anew since the plan was made (c then, C now)",
-        "u-0: broker 3 of its target [2, 3] is not there now",
+        "gone-0: it was deleted since the plan was made",
+        "anew-0: its topic was created again since the plan was made (c then, C now)",
+        "u-0: broker 3 of its target [2, 3] is not live now",
         "late-0: it was not there when the plan was made",
     )
 

@@ -126,8 +126,8 @@ def test_a_token_from_a_file(serve, tmp_path):
             "answers 502: <html> <head><title>502 Bad Gateway</title></head> </html>",
         ),
         (PrometheusSpan(T0, T0), "", SettingsError, "--since is not before --until"),
-        (PrometheusSpan(T0 + 60), "", SettingsError, "holds no earlier answer to go on from: give --since"),
-        (PrometheusSpan(T0 + 60, T0, 60, 30), "", SettingsError, "a span of 30 s holds no step of 60 s"),
+        (PrometheusSpan(T0 + 60), "", SettingsError, "has no earlier answer to continue from: give --since"),
+        (PrometheusSpan(T0 + 60, T0, 60, 30), "", SettingsError, "a span of 30 s is shorter than a step of 60 s"),
     ],
 )
 def test_what_goes_wrong_is_said(serve, tmp_path, asked, suffix, error, words):

@@ -86,5 +86,5 @@ def test_its_lines_are_what_an_account_reads_and_it_goes_on_where_it_was(tmp_pat
     assert [entry["sequence"] for entry in entries] == list(range(1, len(entries) + 1))
     assert [entry["plan_id"] for entry in entries if entry["kind"] == "plan-accepted"] == ["p1", "yard-2000"]
     path.write_text("anything else\n")
-    with pytest.raises(FormatError, match="its last line is no journal entry"):
+    with pytest.raises(FormatError, match="its last line is not a journal entry"):
         JournalLines(path, "c1", None, 0)

@@ -63,11 +63,11 @@ def test_metrics_are_local_or_for_whoever_shows_a_certificate(
     assert security.metrics_tls("10.0.0.5", "certified") is not None
     assert security.metrics_tls("localhost", "OPEN") is not None
     assert security.metrics_tls("10.0.0.5", "OPEN", tokens=True) is not None
-    with pytest.raises(SettingsError, match="or the tokens of who reads them"):
+    with pytest.raises(SettingsError, match="and their readers' tokens, unencrypted"):
         security.metrics_tls("10.0.0.5", None, tokens=True)
     for host, listener, told in (
-        ("10.0.0.5", None, "metrics_address=10.0.0.5 would show metrics, or the tokens"),
-        ("10.0.0.5", "OPEN", "everybody could read without metrics_tokens or ssl.client.auth=required"),
+        ("10.0.0.5", None, "metrics_address=10.0.0.5 would send metrics, and their readers' tokens"),
+        ("10.0.0.5", "OPEN", "everybody could read the metrics: set metrics_tokens or ssl.client.auth=required"),
         ("127.0.0.1", "PLAINTEXT", "no listener of that name speaks TLS"),
     ):
         with pytest.raises(SettingsError, match=told):

@@ -96,7 +96,7 @@ def test_a_second_service_waits_for_the_seat(tmp_path: Path) -> None:
         async with asyncio.timeout(30):
             while not told:  # noqa: ASYNC110 - turns of the loop
                 await asyncio.sleep(0)
-            assert "this one stands by" in told[0]
+            assert "this process stands by" in told[0]
             first.leave()
             (await second).leave()
 

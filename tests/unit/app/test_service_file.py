@@ -51,17 +51,17 @@ def test_what_is_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("[service]\nlook-second = 3\n", "look-second is no key of a policy; did you mean look-seconds?"),
+        ("[service]\nlook-second = 3\n", "look-second is not a key of a policy; did you mean look-seconds?"),
         ("[service]\nlook-seconds = 0\n", "look-seconds = 0: a whole number from 1 on is wanted"),
         ('[[notify]]\nkind = "mail"\n', "[[notify]] 1 kind = 'mail': webhook or slack or alertmanager or command"),
-        ('[[notify]]\nkind = "slack"\n', "[[notify]] 1: slack has url, and no command"),
+        ('[[notify]]\nkind = "slack"\n', "[[notify]] 1: slack needs url, and can't have command"),
         ('[[notify]]\nkind = "command"\ncommand = []\n', "command = []: a program is wanted"),
         ('[[notify]]\nkind = "webhook"\nurl = "hook"\n', "url = 'hook': http://HOST or https://HOST is wanted"),
         ('[[notify]]\nkind = "webhook"\nurl = "http://h:99999/"\n', "http://HOST or https://HOST is wanted"),
         ('[[notify]]\nkind = "webhook"\nurl = "http://:80/"\n', "http://HOST or https://HOST is wanted"),
         (
             '[[notify]]\nkind = "webhook"\nurl = "http://h"\nevents = ["begin"]\n',
-            "events: 'begin' is no event; did you mean begun?",
+            "events: 'begin' is not an event; did you mean begun?",
         ),
         ('[cluster.a.execution]\nthrottle = "fast"\n', "execution.throttle = 'fast': bytes are wanted"),
         ('[cluster.a.execution]\nthrottle-floor = "1M"\n', "at most the throttle: name throttle, too"),
@@ -83,7 +83,7 @@ def test_what_is_wrong_is_named_with_the_rule(tmp_path: Path, text: str, told: s
 
 def test_a_journal_is_of_one_cluster(tmp_path: Path) -> None:
     both = '[cluster.a]\nbootstrap-server = "h:1"\njournal = "j"\n[cluster.b]\nbootstrap-server = "h:2"\njournal = "./x/../j"\n'
-    with pytest.raises(SettingsError, match=r"\[cluster\.a\] has it, too, and each cluster needs a journal of its own"):
+    with pytest.raises(SettingsError, match=r"\[cluster\.a\] has it too, and each cluster needs a journal of its own"):
         read(tmp_path, both)
 
 

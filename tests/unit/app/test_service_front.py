@@ -94,7 +94,7 @@ def test_names_that_are_not_there_are_refused_with_those_that_are() -> None:
         with pytest.raises(OrderRefused, match="no cluster 'prd' in the policy file; it names prod, test") as refused:
             front.cluster("prd")
         assert refused.value.refusal is Refusal.NOT_FOUND
-        with pytest.raises(OrderRefused, match="who asks for it"):
+        with pytest.raises(OrderRefused, match="needs the name of its giver"):
             await front.order(ServiceOrder(OrderKind.DRAIN, "prod", ("3",)), Signature(""))
         assert rehearsal.orders == []
         with pytest.raises(OrderRefused, match="names have no control characters"):
@@ -119,7 +119,7 @@ def test_the_cost_of_a_rollback_counts_our_open_moves() -> None:
     assert front.rollback_bytes("prod", ["t-0"]) == 7
     assert front.rollback_bytes("prod", ["t-0", "t-1"]) == 7, "what has ended meanwhile is left as it is"
     assert [row.partition for row in front.turnable("prod", ["t-0", "t-1"])] == ["t-0"]
-    with pytest.raises(OrderRefused, match="no move of ours in prod: t-2, t-3"):
+    with pytest.raises(OrderRefused, match="this service does not move in prod: t-2, t-3"):
         front.rollback_bytes("prod", ["t-2", "t-1", "t-3"])
 
 

@@ -51,5 +51,5 @@ def test_another_executors_throttles_are_not_cleared(monkeypatch: pytest.MonkeyP
 
 def test_what_is_left_over_is_cleared_where_nobody_else_drives(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster("", monkeypatch)
-    assert asyncio.run(clear_loose_throttles(TARGET)) == "1 throttle setting is taken away"
+    assert asyncio.run(clear_loose_throttles(TARGET)) == "1 throttle setting is removed"
     assert cluster.cleared == list(FOUND)

@@ -87,5 +87,5 @@ def test_times() -> None:
 def test_partitions() -> None:
     assert read_partition("a-b-12") == TopicPartition("a-b", 12)
     for wrong in ("orders", "-1", "orders-", "orders-x", "orders-²"):
-        with pytest.raises(SettingsError, match="no TOPIC-PARTITION"):
+        with pytest.raises(SettingsError, match="not a TOPIC-PARTITION"):
             read_partition(wrong)

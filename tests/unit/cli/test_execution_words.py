@@ -52,10 +52,10 @@ def test_a_long_name_is_cut_in_the_middle() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("execute", __file__, "--throttle", "5X"), "'--throttle': '5X' is no rate"),
-        (("execute", __file__, "--only-between", "9-10"), "'--only-between': '9-10' is no time window"),
-        (("pause", "orders"), "'[PARTITIONS]...': 'orders' is no partition"),
-        (("limit", "5X"), "'[RATE]': '5X' is no rate"),
+        (("execute", __file__, "--throttle", "5X"), "'--throttle': '5X' is not a rate"),
+        (("execute", __file__, "--only-between", "9-10"), "'--only-between': '9-10' is not a time window"),
+        (("pause", "orders"), "'[PARTITIONS]...': 'orders' is not a partition"),
+        (("limit", "5X"), "'[RATE]': '5X' is not a rate"),
     ],
 )
 def test_a_wrong_value_is_told_with_its_options_name(arguments: tuple[str, ...], told: str) -> None:
@@ -141,6 +141,6 @@ def test_a_dry_run_looks_whether_its_journal_can_be_made(tmp_path: Path) -> None
 
 
 def test_a_rate_whose_unit_was_likely_forgotten_is_refused() -> None:
-    with pytest.raises(click.BadParameter, match="write 1M, or 1B if that is meant"):
+    with pytest.raises(click.BadParameter, match="write 1M, or 1B for bytes"):
         parse_rate("1")
     assert [parse_rate(text) for text in ("1B", "1 B/s", "1000", "0.5K")] == [1, 1, 1_000, 500]

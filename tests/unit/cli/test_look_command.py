@@ -23,7 +23,7 @@ def said(*arguments: str) -> Result:
 def test_a_status_without_the_cluster_still_tells_what_the_journal_says(undriven: Path) -> None:
     done = said("status", "--journal", str(undriven), "--bootstrap-server", CLOSED)
     assert done.exit_code == ExitCode.CLUSTER
-    assert "the cluster's part is missing: what follows is the journal's word alone" in done.stderr
+    assert "the cluster did not answer: everything below is from the journal alone" in done.stderr
     assert f"shunter: no broker answers: {CLOSED} refuses connections: nothing listens there" in done.stderr
     assert "  t-0 [1, 2] → [3, 2] (forward, pending)" in done.output
     as_json = json.loads(said("status", "--journal", str(undriven), "--bootstrap-server", CLOSED, "--json").stdout)
@@ -43,11 +43,11 @@ def test_the_journal_of_a_cluster_that_does_not_answer_is_found_by_its_servers(
     assert "t-0 [1, 2] → [3, 2]" in done.output
     past = said("history", "--bootstrap-server", CLOSED)
     assert (past.exit_code, "  1  20" in past.output) == (ExitCode.CLUSTER, True)
-    assert f"could not be asked, {undriven} was the last one: no broker answers" in past.output
+    assert f"this is the last journal that was known, {undriven}: no broker answers" in past.output
     view.write_bytes(orjson.dumps({"bootstrap": "127.0.0.1:2"}))
     other = said("status", "--bootstrap-server", CLOSED)
     assert other.exit_code == ExitCode.CLUSTER
-    assert f"`shunter status --offline --journal FILE`, there is {undriven}" in other.output
+    assert f"`shunter status --offline --journal FILE` shows a journal of this host: {undriven}" in other.output
     assert "t-0 [" not in other.output
 
 

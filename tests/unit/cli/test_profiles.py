@@ -67,23 +67,23 @@ def test_the_first_that_names_a_setting_wins(settings_file: Path, monkeypatch: p
 
 
 def test_a_cluster_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "name a cluster each" in refused("status", "--cluster", "prod", "--bootstrap-server", "kafka1:9092")
+    assert "both name a cluster" in refused("status", "--cluster", "prod", "--bootstrap-server", "kafka1:9092")
     monkeypatch.setenv("SHUNTER_CLUSTER", "prod")
     told = config("--bootstrap-server", "kafka1:9092")
     assert told["bootstrap-server"] == ("kafka1:9092", "command line")
     assert told["command-config"] == ("-", "default"), "another cluster's login is not taken along"
     assert config()["bootstrap-server"][0] == "127.0.0.1:1"
     monkeypatch.setenv("SHUNTER_BOOTSTRAP_SERVER", "kafka1:9092")
-    assert "name a cluster each" in refused("config")
+    assert "both name a cluster" in refused("config")
 
 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("throtle = 1", "throtle is no setting; did you mean throttle?"),
-        ("[cluster.a]\nyes = true", "[cluster.a] yes is no setting"),
+        ("throtle = 1", "throtle is not a setting; did you mean throttle?"),
+        ("[cluster.a]\nyes = true", "[cluster.a] yes is not a setting"),
         ("throttle = [1]", "throttle = [1]: a text, a number"),
-        ("cluster = 3", "`cluster` is no table"),
+        ("cluster = 3", "`cluster` is not a table"),
         ("throttle = ", "config.toml: "),
         ('bootstrap-server = "a:1"\n[cluster.b]\n', "put it under [cluster.NAME]"),
     ],
@@ -95,7 +95,7 @@ def test_a_file_that_cannot_be_used_says_why(settings_file: Path, text: str, tol
 
 def test_a_value_of_the_file_is_read_as_the_flags_is(settings_file: Path) -> None:
     settings_file.write_text('throttle = "5X"')
-    assert "'5X' is no rate" in refused("config")
+    assert "'5X' is not a rate" in refused("config")
 
 
 def test_a_cluster_that_nobody_named_and_one_that_does_not_exist() -> None:

@@ -45,7 +45,7 @@ def test_a_wrong_file_is_told(policy: Path, mode: str) -> None:
     policy.write_text(POLICY.replace("bootstrap-server", "bootstrap", 1))
     done = serve(policy, mode)
     assert done.exit_code == 2
-    assert "bootstrap is no key of a policy; did you mean bootstrap-server?" in done.output
+    assert "bootstrap is not a key of a policy; did you mean bootstrap-server?" in done.output
     assert serve(policy.with_name("none.toml"), mode).exit_code == 5
 
 

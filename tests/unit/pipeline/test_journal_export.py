@@ -48,7 +48,7 @@ def test_files_of_either_kind(tmp_path):
 
 
 def test_what_is_damaged_is_named(tmp_path):
-    with pytest.raises(FormatError, match="entry 1: the checksum does not fit"):
+    with pytest.raises(FormatError, match="entry 1: the checksum does not match"):
         export_journal(journal(tmp_path / "j", [plan("a")], spoil=True), tmp_path / "o")
     with pytest.raises(FormatError, match="entry 1: is of journal version 1"):
         export_journal(journal(tmp_path / "k", [{"type": "plan_accepted"}]), tmp_path / "o")
@@ -58,8 +58,8 @@ def test_what_is_damaged_is_named(tmp_path):
     with pytest.raises(FormatError, match="there is no such journal"), as_json_lines([str(tmp_path / "absent")]):
         pass
     for text, told in (
-        ("hello\n", "line 1: is no journal: neither SQLite's file nor JSON"),
-        ('{"kind": "x", "at": 1}\n', "line 1: is no journal entry: it has no cluster_id, journal, sequence"),
+        ("hello\n", "line 1: is not a journal: neither a SQLite file nor JSON"),
+        ('{"kind": "x", "at": 1}\n', "line 1: is not a journal entry: it has no cluster_id, journal, sequence"),
     ):
         (tmp_path / "lines").write_text(text)
         with pytest.raises(FormatError, match=told), as_json_lines([str(tmp_path / "lines")]):

@@ -80,11 +80,14 @@ def test_durations(text, seconds):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["collect", "--bootstrap-server", "h:1", "--every", "soon"], "'soon' is no duration: write 30s, 1m, 2h or 1d"),
+        (
+            ["collect", "--bootstrap-server", "h:1", "--every", "soon"],
+            "'soon' is not a duration: write 30s, 1m, 2h or 1d",
+        ),
         (["ingest"], "name files or folders, or a topic"),
         (["ingest", "--bootstrap-server", "h:1"], "a stream needs --topic and --checkpoint"),
-        (["ingest", "x", "--kind", "prometheus", "--broker", "h:1=one"], "'one' is no broker id"),
-        (["plan", "--brokers", "1,x"], "'1,x' is no list of broker ids"),
+        (["ingest", "x", "--kind", "prometheus", "--broker", "h:1=one"], "'one' is not a broker id"),
+        (["plan", "--brokers", "1,x"], "'1,x' is not a list of broker ids"),
         (["--conf", "nothing", "model"], "--conf takes NAME=VALUE"),
     ],
 )

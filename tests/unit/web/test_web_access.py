@@ -43,7 +43,7 @@ async def test_without_a_token_nothing_is_told(house: House) -> None:
 
 async def test_a_wrong_token_is_refused(house: House) -> None:
     async with house.client(authorization="Bearer shunter_guessed") as client:
-        assert "nobody has this token" in (await client.get("/api/v1/fleet")).json()["detail"]
+        assert "this token is unknown" in (await client.get("/api/v1/fleet")).json()["detail"]
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.kind.value)

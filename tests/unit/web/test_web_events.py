@@ -149,7 +149,7 @@ class TestServing:
                     pass
 
     async def test_others_are_not_let_in_without_tokens(self) -> None:
-        with pytest.raises(SettingsError, match="others could read everything; give --tokens"):
+        with pytest.raises(SettingsError, match="other machines could read everything without a token; give --tokens"):
             async with serving(Yard().front, WebOptions(host="0.0.0.0", port=0)):
                 pass
 

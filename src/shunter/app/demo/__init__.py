@@ -1,4 +1,4 @@
-"""The main job on real parts: brokers 1 and 2 are emptied to 3 and 4 while clients write and the controller is killed."""
+"""The demos on real servers: brokers 1 and 2 are emptied, while clients write and the controller is killed."""
 
 from shunter.app.demo.account import Account, MovesSeen, ProvedOrNot, Screen, SequelAccount, ServedAccount
 from shunter.app.demo.kraft_yard import run_kraft_demo

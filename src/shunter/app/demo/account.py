@@ -1,4 +1,4 @@
-"""What the demo tells, as values; how it looks is the terminal's business."""
+"""The output of the demo, as values; the terminal decides how it looks."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class MovesSeen:
     acked: int
     consumed: int
     waits: tuple[str, ...]
-    """What waits for what, a sentence each, the first few."""
+    """What the first few moves wait for, a sentence each."""
     controller: str
 
 
 @dataclass(frozen=True, slots=True)
 class ProvedOrNot:
-    """One thing that was proved, or not: `found` says what was seen."""
+    """One claim, and whether it was proved; `found` says what was seen."""
 
     claim: str
     holds: bool
@@ -38,7 +38,7 @@ class ProvedOrNot:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What came of it."""
+    """The results of a demo."""
 
     moved: int
     stopped: str
@@ -47,9 +47,9 @@ class Account:
     longest_ack_gap_s: float
     moving_s: float
     killed: str
-    """Which part of ours was killed with SIGKILL in the middle."""
+    """The process that was killed with SIGKILL in the middle: controller or executor."""
     back_s: float
-    """Seconds from the kill until it was at work again."""
+    """Seconds from the kill until the next process was at work."""
     bytes_copied: int
     checks: tuple[ProvedOrNot, ...]
 
@@ -61,7 +61,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class SequelAccount:
-    """What came of the second half. Durations are seconds, None where there was nothing to execute."""
+    """The results of the second half. Durations are seconds; None: nothing was executed."""
 
     seconds: float
     """From the first snapshot to the report."""
@@ -70,7 +70,7 @@ class SequelAccount:
     planned_s: float | None
     took_s: float | None
     before: str
-    """Least and largest share of the mean that a broker had, by resource."""
+    """The least and the greatest share of the mean that a broker had, by resource."""
     after: str
     records_acked: int
     report: Path
@@ -84,7 +84,7 @@ class SequelAccount:
 
 @dataclass(frozen=True, slots=True)
 class ServedAccount:
-    """What came of the demo of the service: figures with their names, and claims."""
+    """The results of the demo of the service: figures with their names, and claims."""
 
     rows: tuple[tuple[str, str], ...]
     checks: tuple[ProvedOrNot, ...]
@@ -96,22 +96,22 @@ class ServedAccount:
 
 
 class Screen(Protocol):
-    """Where the demo tells what it does."""
+    """The display of a demo."""
 
     def step(self, text: str) -> None:
-        """Something begins."""
+        """Show that a step of the demo begins."""
 
     def detail(self, text: str) -> None:
-        """Something goes on, or is there."""
+        """Show a detail of the step."""
 
     def progress(self, progress: MovesSeen) -> None:
-        """The moves as they stand."""
+        """Show how far the moves have got."""
 
     def account(self, account: Account) -> None:
-        """The end of the first half."""
+        """Show the results of the first half."""
 
     def sequel(self, account: SequelAccount) -> None:
-        """The end of the second half."""
+        """Show the results of the second half."""
 
     def served(self, account: ServedAccount) -> None:
-        """The end of the demo of the service."""
+        """Show the results of the demo of the service."""

@@ -1,4 +1,4 @@
-"""What the demo on KRaft claims, checked through the Admin API by a client that is not the executor's."""
+"""The claims of the demo on KRaft, checked through the Admin API by a client that is not the executor's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shunter.model.partition import ReplicaAssignment, TopicPartition
 
 
 def assignments_of(admin: KafkaAdminClient, topics: Sequence[str]) -> dict[TopicPartition, ReplicaAssignment]:
-    """Where the partitions are, and what is being added and removed, as the cluster says."""
+    """The assignments of the partitions from the cluster, with replicas that are being added and removed."""
     ongoing = admin.list_partition_reassignments()
     moving = {
         TopicPartition(tp.topic, tp.partition): (tuple(found["adding_replicas"]), tuple(found["removing_replicas"]))
@@ -29,13 +29,13 @@ def assignments_of(admin: KafkaAdminClient, topics: Sequence[str]) -> dict[Topic
 
 
 def check_nothing_ongoing(admin: KafkaAdminClient) -> ProvedOrNot:
-    """The cluster lists no reassignment."""
+    """Check that the cluster lists no reassignment."""
     ongoing = sorted(f"{tp.topic}-{tp.partition}" for tp in admin.list_partition_reassignments())
     return ProvedOrNot("the cluster lists no reassignment", not ongoing, ", ".join(ongoing[:5]) or "none")
 
 
 def check_throttles(admin: KafkaAdminClient, topics: Sequence[str], brokers: Sequence[int]) -> ProvedOrNot:
-    """No throttle is left at any topic or broker."""
+    """Check that no throttle is left at any topic or broker."""
     resources = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics]
     resources += [ConfigResource(ConfigResourceType.BROKER, str(broker)) for broker in brokers]
     described: Mapping[str, Any] = admin.describe_configs(resources, config_filter="modified")
@@ -50,7 +50,7 @@ def check_throttles(admin: KafkaAdminClient, topics: Sequence[str], brokers: Seq
 
 
 def check_journal(status: Mapping[str, Any]) -> ProvedOrNot:
-    """The journal says that nothing is under way, owes no throttle, and nobody drives it."""
+    """Check that by the journal nothing is under way, no throttle is owed, and no executor drives it."""
     closed = not status["running"] and not status["throttles_left"] and status["holder"] is None
     counts = ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in sorted(status["counts"].items()))
     return ProvedOrNot("the journal is closed", closed, counts)

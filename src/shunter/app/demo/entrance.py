@@ -1,4 +1,4 @@
-"""How the demo's own clients come in at the cluster, and ask its controller: in plain text, or by a login over TLS."""
+"""How the demo's own clients connect to the brokers and to the controller: in plain text, or by a login over TLS."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shunter.wire.reassignments import AlteredPartition, AlteredTopic, AlterReas
 
 @dataclass(frozen=True, slots=True)
 class WayIn:
-    """Addresses of the brokers, and the client library's settings for who makes topics and for who writes and reads."""
+    """Addresses of the brokers, and client settings for the user that makes topics and for the clients' user."""
 
     bootstrap: str
     admin: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -26,27 +26,27 @@ class WayIn:
 
 
 class Lever(Protocol):
-    """What the demo asks of Shunter's controller."""
+    """The demo's requests to Shunter's controller."""
 
     def ongoing(self) -> dict[TopicPartition, Replicas]:
         """Moves under way, and the replicas that each has now.
 
         Raises:
-            DriverError: it can't be had.
+            DriverError: the controller does not answer.
         """
         ...
 
     def cancel(self, tp: TopicPartition, mode: Intervention) -> bool:
-        """Stop a move, or roll it back; False: it is over.
+        """Stop a move, or roll it back; False: the move is over.
 
         Raises:
-            DriverError: it was refused.
+            DriverError: the request was refused.
         """
         ...
 
 
 class PlainLever:
-    """Asks over a connection of its own."""
+    """Asks over plaintext connections."""
 
     def __init__(self, controller: ShunterController) -> None:
         self._controller = controller
@@ -73,10 +73,10 @@ class PlainLever:
 
 
 class SecuredLever:
-    """Asks by a client that has logged in.
+    """Asks through a client with a login.
 
     Args:
-        configuration: the client's, addresses included.
+        configuration: the client's configuration, addresses included.
     """
 
     def __init__(self, configuration: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Shunter's executor as a process of its own, as an operator runs it, and what its JSON lines tell."""
+"""Shunter's executor as a process of its own, as an operator runs it, and its JSON lines."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ COMMAND_TIMEOUT_S = 60.0
 
 
 class ExecutorProcess:
-    """`shunter execute` and its kin against one cluster and one journal; one life after another."""
+    """`shunter execute` and similar verbs against one cluster and one journal; one process after another."""
 
     def __init__(self, folder: Path, bootstrap: str, options: Sequence[str] = ()) -> None:
-        """Describe it; nothing starts yet. Its journal and its logs are kept in `folder`; each command gets `options`."""
+        """Describe it; nothing starts yet. `folder` is for its journal and its logs; each command gets `options`."""
         self._options = tuple(options)
         self.journal = folder / "demo.journal"
         self._folder = folder
@@ -30,7 +30,7 @@ class ExecutorProcess:
         self._latest: dict[str, Any] | None = None
 
     def start(self, verb: str, *arguments: str) -> None:
-        """Begin a life: `execute PLAN`, or `resume`."""
+        """Start a process: `execute PLAN`, or `resume`."""
         self._lives += 1
         name = f"{verb}-{self._lives}"
         self._process = ManagedProcess(name, self._command(verb, *arguments, "--json"), self._folder)
@@ -43,10 +43,10 @@ class ExecutorProcess:
             self._process.kill()
 
     def look(self) -> dict[str, Any] | None:
-        """Its latest view of the execution; None before the first of this life.
+        """The latest view of the execution; None before the process has written its first.
 
         Raises:
-            DriverError: it ended, and not because everything was done.
+            DriverError: no process was started.
         """
         process = self._running()
         with process.log_path.open("rb") as log:
@@ -59,18 +59,18 @@ class ExecutorProcess:
         return self._latest
 
     def ended(self) -> int | None:
-        """Its exit status; None while it runs."""
+        """The exit status; None while the process runs."""
         return self._running().exit_status
 
     def log_tail(self) -> str:
-        """The last lines that it wrote."""
+        """The last lines of its log."""
         return self._running().log_tail(5)
 
     def order(self, verb: str, *arguments: str) -> dict[str, Any]:
-        """A command from another shell, and its answer.
+        """Run a command as from another shell; returns its answer.
 
         Raises:
-            DriverError: it gave none.
+            DriverError: it printed no answer.
         """
         done = run_bounded(self._command(verb, *arguments, "--json"), timeout_s=COMMAND_TIMEOUT_S)
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]

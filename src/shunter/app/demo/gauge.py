@@ -1,4 +1,4 @@
-"""How far the moves are: looked at from outside, through RPC 46 and the brokers' log dirs."""
+"""The progress of the moves, seen from outside through RPC 46 and the brokers' log dirs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WAITS_SHOWN = 3
 
 
 class Gauge:
-    """Looks at the cluster when told to, and sums up."""
+    """Looks at the cluster, and sums up."""
 
     def __init__(
         self,
@@ -48,11 +48,11 @@ class Gauge:
         self._looks = 0
 
     def ongoing(self) -> Mapping[TopicPartition, Replicas]:
-        """Moves that were under way at the last look: the replicas that each had then."""
+        """Moves that were under way at the last look, with the replicas that each had then."""
         return self._ongoing
 
     def look(self) -> bool:
-        """Ask the controller and the brokers; what can't be had stays as it was. Whether it was had."""
+        """Ask the controller and the brokers; returns whether they answered. If not, the last look stays."""
         try:
             self._ongoing = self._lever.ongoing()
             self._sizes = _sizes(self._admin.describe_log_dirs(brokers=self._brokers))

@@ -1,4 +1,4 @@
-"""The demo on a KRaft cluster: the executor moves from outside, is killed, goes on, stops one, rolls one back."""
+"""The demo on a KRaft cluster: the executor moves, is killed, goes on, stops one move, and rolls another one back."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LOOK_EVERY_S = 0.5
 
 @dataclass(slots=True)
 class KRaftYard:
-    """What this demo runs on."""
+    """The parts of this demo."""
 
     screen: Screen
     folder: Path
@@ -63,7 +63,7 @@ class KRaftYard:
 
 
 def run_kraft_demo(screen: Screen, *, keep: bool) -> int:
-    """Run the whole demo; returns the exit status: 0 only if everything that is claimed was true."""
+    """Run the whole demo; returns the exit status: 0 only if every claim was true."""
     with demo_folder(screen) as stage:
         folder = stage.path
         os.environ["SHUNTER_STATE"] = str(folder / "state")
@@ -97,7 +97,7 @@ def _main_job(yard: KRaftYard, stack: ExitStack) -> Account:
 
 
 def by_executor(yard: KRaftYard, admin: KafkaAdminClient, traffic: Traffic, told: str) -> Account:
-    """Move everything by the executor, kill it, go on, stop one, roll one back, and prove; ends the traffic."""
+    """Move everything by the executor, kill it, resume, stop one move, roll one back, and prove; ends the traffic."""
     screen, executor, targets = yard.screen, yard.executor, yard.targets
     yard.started = time.monotonic()
     screen.step(told)
@@ -150,7 +150,7 @@ def _watch(yard: KRaftYard, traffic: Traffic, over: Callable[[Mapping[str, Any]]
     """Show the moves until `over`, or until the executor ended by itself; returns the last view.
 
     Raises:
-        DriverError: it took longer than the demo may, or the executor ended without a view.
+        DriverError: it took longer than `MOVE_TIMEOUT_S`, or the executor failed.
     """
     deadline = time.monotonic() + MOVE_TIMEOUT_S
     pause = Event()
@@ -178,7 +178,7 @@ def _kill_and_go_on(yard: KRaftYard, traffic: Traffic) -> float:
     yard.executor.kill()
     told = yard.executor.order("status")
     left = ", ".join(f"{count} {state}" for state, count in sorted(told["counts"].items()))
-    yard.screen.detail(f"shunter status, from the journal: driven by nobody; {left}")
+    yard.screen.detail(f"shunter status, from the journal: driven by no executor; {left}")
     killed_after_s = time.monotonic() - killed
     resumed = time.monotonic()
     yard.executor.start("resume")
@@ -198,7 +198,7 @@ def _interrupt(yard: KRaftYard, traffic: Traffic) -> tuple[TopicPartition, Topic
 
 
 def _turn_one(yard: KRaftYard, traffic: Traffic, verb: str, sparing: tuple[TopicPartition, ...]) -> TopicPartition:
-    """Turn the move that began last; it may be over before we ask, then another one is taken."""
+    """Turn the move that began last. If it is over before the order, try another one."""
     for _attempt in all_partitions():
         view = _watch(yard, traffic, lambda seen: bool(_moving(seen, sparing)))
         moving = _moving(view, sparing)
@@ -223,7 +223,7 @@ def _moving(view: Mapping[str, Any], sparing: tuple[TopicPartition, ...]) -> lis
 
 
 def _end(yard: KRaftYard) -> int:
-    """Wait for the executor to give everything back and end; returns its exit status."""
+    """Wait until the executor has restored throttles and ended; returns its exit status."""
     deadline = time.monotonic() + MOVE_TIMEOUT_S
     pause = Event()
     while (status := yard.executor.ended()) is None:

@@ -1,4 +1,4 @@
-"""What the demo claims, checked against what is there."""
+"""The demo's claims, checked against records and ZooKeeper."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shunter.model.partition import ReplicaAssignment, Replicas, TopicPartition
 def check_records(
     acks: Mapping[TopicPartition, Acks], found: Mapping[TopicPartition, list[int]]
 ) -> tuple[ProvedOrNot, ...]:
-    """Every acknowledged record is there, once, in order."""
+    """Check that every acknowledged record is there, once, in order."""
     missing = doubled = disordered = 0
     for tp, written in acks.items():
         there = found[tp]
@@ -35,7 +35,7 @@ def check_records(
 
 
 class Leftovers:
-    """Looks into ZooKeeper for what a finished move must not leave behind, and for where replicas really are."""
+    """Looks into ZooKeeper for leftovers of finished moves, and for assignments."""
 
     def __init__(self, zookeeper_connect: str) -> None:
         self._client = KazooClient(zookeeper_connect)
@@ -51,7 +51,7 @@ class Leftovers:
         return self._client.exists(path) is not None
 
     def assignments(self, topics: list[str]) -> dict[TopicPartition, ReplicaAssignment]:
-        """Where the partitions of `topics` are, as ZooKeeper has it."""
+        """The assignments of `topics` in ZooKeeper."""
         found: dict[TopicPartition, ReplicaAssignment] = {}
         for name in topics:
             data, stat = self._client.get(znodes.topic(name))
@@ -60,7 +60,7 @@ class Leftovers:
         return found
 
     def check_znodes(self) -> ProvedOrNot:
-        """No record, queue or owed deletion is left."""
+        """Check that no record, queue or owed deletion is left."""
         left = [
             *self._children("/admin/reassignments"),
             *self._children("/admin/shunter/owed_deletions"),
@@ -76,7 +76,7 @@ class Leftovers:
             return []
 
     def check_throttles(self, topics: list[str], brokers: list[int]) -> ProvedOrNot:
-        """No throttle is left on any topic or broker."""
+        """Check that no throttle is left on any topic or broker."""
         places = [f"/config/topics/{name}" for name in topics] + [f"/config/brokers/{broker}" for broker in brokers]
         left = [path for path in places if self._is_throttled(path)]
         return ProvedOrNot("no throttle is left over", not left, ", ".join(left) or "none")
@@ -96,7 +96,7 @@ def check_assignments(
     stopped: TopicPartition,
     rolled_back: TopicPartition,
 ) -> tuple[ProvedOrNot, ...]:
-    """Partitions are where they were asked to be: moved, stopped where it stood, rolled back to the very order."""
+    """Check the assignments: partitions moved, one stopped where it stood, one rolled back in its original order."""
     moved = [tp for tp in targets if tp not in (stopped, rolled_back)]
     wrong = [tp for tp in moved if found[tp] != ReplicaAssignment(targets[tp])]
     back = found[rolled_back]

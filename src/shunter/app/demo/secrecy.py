@@ -1,4 +1,4 @@
-"""A secured cluster for the demo: an authority, users with passwords, and who may do what."""
+"""The security of the demo's cluster: a certificate authority, users with passwords, and ACLs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MECHANISM_ID, _ITERATIONS = 2, 4_096
 _MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 _DAYS = 2
 USERS = ("broker", "admin", "clients", "mover")
-"""Brokers and Shunter; who makes topics; who writes and reads; the executor."""
+"""The user of brokers and Shunter, the user that makes topics, the clients' user, and the executor's user."""
 _CLUSTER = ResourcePattern(ResourceType.CLUSTER, "kafka-cluster")
 _MOVERS = (
     (_CLUSTER, ("DESCRIBE", "ALTER", "DESCRIBE_CONFIGS", "ALTER_CONFIGS")),
@@ -43,14 +43,14 @@ _MOVERS = (
     ),
     (ResourcePattern(ResourceType.GROUP, "shunter-executor"), ("READ",)),
 )
-"""What the executor's guide names, and no more (docs/executor.md)."""
+"""The executor's permissions: exactly those that its guide names (docs/executor.md)."""
 
 
 class Secrecy:
-    """Everything that secures the demo's cluster, made anew for each run.
+    """Certificates, passwords and properties of the demo's cluster, made for each run.
 
     Args:
-        folder: for certificates and properties; its own.
+        folder: a new folder for certificates and properties.
         brokers: their ids.
     """
 
@@ -69,7 +69,7 @@ class Secrecy:
         self.server_properties.chmod(0o600)
 
     def properties(self) -> dict[str, object]:
-        """Properties that brokers and Shunter share; the plaintext listener is for the probe that asks whether a broker is up."""
+        """Properties that brokers and Shunter share; the plaintext listener is for the probe that brokers are up."""
         login = f'username="broker" password="{self.passwords["broker"]}"'
         return {
             "listener.security.protocol.map": "PROBE:PLAINTEXT,SECURED:SASL_SSL",
@@ -86,7 +86,7 @@ class Secrecy:
         }
 
     def broker_properties(self) -> dict[int, Mapping[str, object]]:
-        """What each broker is told by itself."""
+        """The properties of each broker alone."""
         return {
             broker: {"listeners": f"PROBE://{LOOPBACK}:{PORT},SECURED://{LOOPBACK}:{port}"}
             for broker, port in self._ports.items()
@@ -94,12 +94,12 @@ class Secrecy:
 
     @property
     def entrance(self) -> WayIn:
-        """For the demo's clients, at the brokers."""
+        """How the demo's clients connect to the brokers."""
         bootstrap = ",".join(f"{LOOPBACK}:{port}" for port in self._ports.values())
         return WayIn(bootstrap, self._login("admin"), self._login("clients"))
 
     def client(self, user: str, *, password: str | None = None) -> dict[str, Any]:
-        """The client library's settings for a client that asks Shunter itself."""
+        """The settings of a client that connects to Shunter's controller."""
         at = self.listener.partition("://")[2]
         return {
             "bootstrap_servers": [at],
@@ -124,7 +124,7 @@ class Secrecy:
         return path
 
     def make_users(self, zookeeper_connect: str) -> None:
-        """Write everybody's credential into ZooKeeper, where brokers look for it."""
+        """Write the users' credentials into ZooKeeper, where brokers read them."""
         zookeeper = KazooClient(zookeeper_connect)
         zookeeper.start()
         try:
@@ -135,7 +135,7 @@ class Secrecy:
             zookeeper.close()
 
     def allow(self, admin: KafkaAdminClient) -> None:
-        """Let clients write and read the topics, and the executor move what its guide says that it needs."""
+        """Let clients write and read the topics, and give the executor the permissions that its guide names."""
         topics = [ResourcePattern(ResourceType.TOPIC, name) for name in TOPICS]
         allowed: list[tuple[str, ResourcePattern, tuple[str, ...]]]
         allowed = [("clients", topic, ("DESCRIBE", "READ", "WRITE")) for topic in topics]
@@ -166,7 +166,7 @@ def _credential(password: str) -> bytes:
 
 
 def _issue(authority: Path, store: Path) -> None:
-    """Make an authority, and a key with a certificate for the loopback; both are good for two days."""
+    """Make a certificate authority, and a key with a certificate for the loopback; both are valid for two days."""
     signer, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     root = _certificate("Shunter's demo", signer, "Shunter's demo", signer, ca=True)
     leaf = _certificate("broker", key, "Shunter's demo", signer, ca=False)

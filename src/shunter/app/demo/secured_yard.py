@@ -1,4 +1,4 @@
-"""The demo on a secured cluster: SASL_SSL, SCRAM and ACLs; by the controller, and all the way back by the executor."""
+"""The demo on a secured cluster (SASL_SSL, SCRAM, ACLs): the controller moves, and the executor moves back."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BOOTSTRAP_TIMEOUT_MS = 15_000
 
 
 def run_secured_demo(screen: Screen) -> int:
-    """Run both halves; returns the exit status: 0 only if everything that is claimed was true."""
+    """Run both halves; returns the exit status: 0 only if every claim was true."""
     with demo_folder(screen) as stage:
         folder = stage.path
         os.environ["SHUNTER_STATE"] = str(folder / "state")
@@ -65,7 +65,7 @@ def run_secured_demo(screen: Screen) -> int:
 
 
 def _back_by_executor(yard: Yard, secrecy: Secrecy, cluster: ZooKeeperCluster, admin: KafkaAdminClient) -> Account:
-    """Everything goes back to where it began, moved by the executor with a user who may do that and nothing else."""
+    """Move everything back to where it began, by the executor, with a user who may only move."""
     entrance = secrecy.entrance
     written = read_everything(entrance.bootstrap, all_partitions(), READ_BACK_TIMEOUT_S, entrance.traffic)
     leftovers = Leftovers(cluster.zookeeper_connect)
@@ -85,7 +85,7 @@ def _back_by_executor(yard: Yard, secrecy: Secrecy, cluster: ZooKeeperCluster, a
 
 
 def _refusals(screen: Screen, secrecy: Secrecy) -> tuple[ProvedOrNot, ...]:
-    """Users without rights are refused, with the errors that clients know."""
+    """Check that users without rights are refused, with Kafka's errors."""
     screen.step("asking Shunter for what nobody may have")
     move = {ClientPartition(TOPICS[0], 0): [1, 2]}
     asked: tuple[tuple[str, str, Callable[[], object]], ...] = (
@@ -100,12 +100,12 @@ def _refusals(screen: Screen, secrecy: Secrecy) -> tuple[ProvedOrNot, ...]:
             lambda: _moves_seen({**secrecy.client("admin"), "ssl_cafile": None}),
         ),
         (
-            "who may write moves nothing",
+            "a user who may only write can't move",
             "ClusterAuthorizationFailed",
             lambda: _asked(secrecy.client("clients"), lambda admin: admin.alter_partition_reassignments(move)),
         ),
         (
-            "who may move deletes nothing",
+            "a user who may only move can't delete",
             "TopicAuthorizationFailed",
             lambda: _asked(secrecy.client("mover"), lambda admin: admin.delete_topics([TOPICS[0]])),
         ),
@@ -114,7 +114,7 @@ def _refusals(screen: Screen, secrecy: Secrecy) -> tuple[ProvedOrNot, ...]:
 
 
 def _moves_seen(configuration: dict[str, object]) -> object:
-    """As Shunter's own verbs come in, which tell why they can't; kafka-python tries again until its time is up."""
+    """List moves as Shunter's verbs do: they report why a login failed, and kafka-python retries until a timeout."""
     with BlockingAdmin({**configuration, "bootstrap_timeout_ms": BOOTSTRAP_TIMEOUT_MS}) as admin:
         return admin.list_moves()
 
@@ -130,13 +130,13 @@ def _asked(configuration: dict[str, object], ask: Callable[[KafkaAdminClient], o
 def _refused(claim: str, expected: str, ask: Callable[[], object]) -> ProvedOrNot:
     try:
         found = f"answered: {ask()}"
-    except Exception as error:  # noqa: BLE001 - whatever the client says is what is looked at
+    except Exception as error:  # noqa: BLE001 - the check looks at any error of the client
         found = f"{type(error).__name__}: {error}"
     return ProvedOrNot(claim, expected in found, found[:120])
 
 
 def _secret(yard: Yard, secrecy: Secrecy) -> ProvedOrNot:
-    """No log, journal or plan has a password in it; the files that were given have. Records are no logs."""
+    """Check that no log, journal or plan holds a password. Given files with passwords, and records, are left out."""
     secret = [password.encode() for password in secrecy.passwords.values()]
     files = [
         path

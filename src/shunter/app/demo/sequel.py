@@ -1,6 +1,6 @@
-"""The demo's second half: the cluster that the first half left lopsided is sampled, modelled, planned, and set right.
+"""The demo's second half: the pipeline brings the cluster, which the first half left out of balance, into balance.
 
-`shunter pipeline run` does it, as a process of its own and as anybody would call it. What it claims is then looked up in
+`shunter pipeline run` does it, in a process of its own, as an operator would call it. Its results are then checked in
 the cluster itself, not in its tables.
 """
 
@@ -32,11 +32,11 @@ THROTTLE_BYTES_PER_S = 4_000_000
 SNAPSHOTS = 3
 BETWEEN_SNAPSHOTS = "4s"
 BAND = 0.1
-"""How far from the mean a broker may be: the planner's own band."""
+"""How far from the mean a broker may be; this is the planner's default band."""
 READ_TIMEOUT_S = 120.0
 LOOKS = 20
 PREFERRED = 0
-"""Kafka's number of that kind of election."""
+"""Kafka's number for preferred elections."""
 HEADINGS = ("Load per broker", "Moves as flows", "Timeline of moves", "Planned against real duration")
 SPARK = {
     # Small tables: compiling queries costs more than running them.
@@ -52,12 +52,12 @@ SPARK = {
 def run_sequel(
     screen: Screen, bootstrap: str, partitions: Sequence[TopicPartition], folder: Path, report: Path
 ) -> SequelAccount:
-    """Run the pipeline against a live cluster with clients at work, and prove what came of it.
+    """Run the pipeline against a live cluster with clients at work, and check the results.
 
     Args:
-        partitions: Those that are written to meanwhile, and read back in the end.
-        folder: For its tables, snapshots, plan and journal.
-        report: Where the report is kept.
+        partitions: The partitions that are written meanwhile, and read back at the end.
+        folder: For the pipeline's tables, snapshots, plan and journal.
+        report: The file for the report.
 
     Raises:
         DriverError: the cluster does not answer.
@@ -119,7 +119,7 @@ def _run_pipeline(screen: Screen, bootstrap: str, folder: Path) -> int:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:
             for line in process.stdout or ():
-                # Java's own word about how Spark starts it, on every start; nothing turns it off.
+                # Java prints this warning about Spark's options at every start, and no option turns it off.
                 if line.strip() and "incubator modules" not in line:
                     screen.detail(line.rstrip())
         finally:
@@ -129,16 +129,16 @@ def _run_pipeline(screen: Screen, bootstrap: str, folder: Path) -> int:
 
 
 def _elect_preferred(bootstrap: str) -> None:
-    """What `kafka-leader-election` does after a plan that changed orders: by itself the controller does it in minutes."""
+    """Elect preferred leaders, as `kafka-leader-election` does after a plan; the controller would take minutes."""
     admin = KafkaAdminClient(bootstrap_servers=bootstrap)
     try:
-        admin.elect_leaders(PREFERRED, raise_errors=False)  # Most lead already, which is an error of its own.
+        admin.elect_leaders(PREFERRED, raise_errors=False)  # If the preferred leader leads already, that is an error.
     finally:
         admin.close()
 
 
 def _settled(bootstrap: str) -> Inventory:
-    """The last elections may still be on their way to clients: give them a moment."""
+    """The cluster, once clients see the last elections; waits for ten seconds at most."""
     waited = Event()
     for _ in range(LOOKS):
         taken = take_inventory({"bootstrap_servers": bootstrap})
@@ -149,7 +149,7 @@ def _settled(bootstrap: str) -> Inventory:
 
 
 def _accounted(folder: Path) -> dict[str, Any]:
-    """The account's row of the one plan that there is; empty where there is none."""
+    """The account's row of the only plan; empty if there is none."""
     table = folder / "lake" / "account_plans"
     if not table.exists():
         return {}
@@ -163,7 +163,7 @@ def _check_done(accounted: Mapping[str, Any]) -> ProvedOrNot:
 
 
 def _check_assignments(taken: Inventory, folder: Path) -> ProvedOrNot:
-    """Replicas are where the plan's file, as any tool would read it, asks for them."""
+    """Check that replicas are where the plan's file says."""
     asked: dict[TopicPartition, Replicas] = {}
     for path in (folder / "run").glob("*.json"):
         for entry in orjson.loads(path.read_bytes())["partitions"]:

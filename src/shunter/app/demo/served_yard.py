@@ -1,4 +1,4 @@
-"""The demo of the service: it keeps a KRaft cluster, is asked over HTTP, is killed, heals a dead broker, drains another."""
+"""The demo of the service: it balances a KRaft cluster, is killed, heals a dead broker, and drains another one."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ from shunter.testbed.kraft import KRaftCluster
 NAME = "demo"
 DRAINED, DIES = TO
 BAND = 0.2
-"""What the policy lets be: a broker's share may be so far from the mean."""
+"""How far from the mean a broker's share may be by the policy."""
 LOOK_EVERY_S = 0.5
-# Empty brokers would be filled one after the other: for the demo, what is lopsided is set right by one plan.
+# Conditions such as broker-empty are off, so that one plan balances the cluster; else brokers would be filled in turn.
 POLICY = """\
 [cluster.{name}]
 bootstrap-server = "{bootstrap}"
@@ -77,7 +77,7 @@ look-seconds = 2
 
 @dataclass(slots=True)
 class ServedYard:
-    """What this demo runs on, and what it found."""
+    """The parts of this demo, and its results."""
 
     screen: Screen
     folder: Path
@@ -91,19 +91,19 @@ class ServedYard:
     checks: list[ProvedOrNot] = field(default_factory=list[ProvedOrNot])
 
     def taken(self) -> Inventory:
-        """The cluster as its brokers tell it now."""
+        """The cluster now, read from its brokers."""
         return take_inventory({"bootstrap_servers": self.cluster.bootstrap.split(",")})
 
     def claim(self, claim: str, holds: bool, found: str) -> None:
-        """Keep one thing that was proved, or not."""
+        """Keep one claim, and whether it was proved."""
         self.checks.append(ProvedOrNot(claim, holds, found))
 
 
 def run_served_demo(screen: Screen, *, keep: bool, opens: bool) -> int:
-    """Run the whole demo; returns the exit status: 0 only if everything that is claimed was true.
+    """Run the whole demo; returns the exit status: 0 only if every claim was true.
 
     Args:
-        screen: Where it is told.
+        screen: The display.
         keep: Leave cluster and service running at the end.
         opens: Open the page in a browser.
     """
@@ -113,7 +113,7 @@ def run_served_demo(screen: Screen, *, keep: bool, opens: bool) -> int:
         screen.step(f"fetching Kafka {KRAFT_VERSION} (once; later runs find it in the cache)")
         ensure_kafka(KRAFT_VERSION, progress=screen.detail)
         screen.step("starting four Apache brokers, which are their own controllers (KRaft)")
-        # Two replicas of what the executor keeps in the cluster, too: two brokers leave, and two have to be enough.
+        # The executor's group is in the offsets topic. Two brokers leave, so two replicas of it have to be enough.
         properties = {"min.insync.replicas": 1, "offsets.topic.replication.factor": 2}
         with (
             KRaftCluster(folder, node_ids=FROM + TO, properties=properties, progress=screen.detail) as cluster,
@@ -159,7 +159,7 @@ def _start_service(yard: ServedYard, *, opens: bool) -> None:
 
 
 def _served(yard: ServedYard) -> ServedAccount:
-    """The whole story, and what of it was true."""
+    """All acts of the demo, and their results."""
     plan = _proposed(yard)
     _approved_and_killed(yard, plan)
     _broker_dies(yard)
@@ -182,7 +182,7 @@ def _proposed(yard: ServedYard) -> Mapping[str, Any]:
         yard.screen.detail(f"because {reason}")
     told = f"{plan['scope']}: {'; '.join(plan['conditions'])}"
     yard.claim("the keeper proposed a balance by itself", plan["scope"] == "rebalance" and not others, told)
-    # Looks go on meanwhile, and none of them may begin anything.
+    # The keeper goes on looking meanwhile, and no look may begin a move.
     ongoing = check_nothing_ongoing(yard.admin)
     untouched = {broker for each in _ours(yard.taken()) for broker in each.replicas} == set(FROM)
     yard.claim("nothing moved before it was approved", ongoing.holds and untouched, ongoing.found)
@@ -211,7 +211,7 @@ def _approved_and_killed(yard: ServedYard, plan: Mapping[str, Any]) -> None:
     state = _state_of(yard, plan["id"])
     yard.claim("the plan that was approved was carried out to its end", state == "done", f"{plan['id']} is {state}")
     (vote,) = next(each for each in _plans(yard) if each["id"] == plan["id"])["votes"]
-    yard.claim("who approved it is known", vote["who"] == PERSON, f"{vote['who']}: {vote['comment']}")
+    yard.claim("the approving person is recorded", vote["who"] == PERSON, f"{vote['who']}: {vote['comment']}")
     shares = _shares(yard)
     yard.claim(f"every broker is within {BAND:.0%} of the mean", within(shares, BAND), told_shares(shares))
     yard.rows += [
@@ -233,7 +233,7 @@ def _broker_dies(yard: ServedYard) -> None:
     healing = _plans(yard, "done", scope="offline")
     acted = bool(healing) and all(each["acts"] and not each["votes"] for each in healing)
     told = ", ".join(f"{each['id']}: {each['moves']} replicas" for each in healing) or "none"
-    yard.claim("what the dead broker held was copied elsewhere without anybody's word", acted, told)
+    yard.claim("the dead broker's replicas were copied elsewhere without an approval", acted, told)
     yard.rows.append((f"broker {DIES} healed after", f"{healed_s:.1f} s: {held} replicas"))
     screen.detail(
         f"all {held} replicas are in sync elsewhere, {healed_s:.1f} s after its death; it is started again, empty"
@@ -249,10 +249,8 @@ def _drained(yard: ServedYard) -> None:
     _until(yard, f"broker {DRAINED} is safe to remove", lambda: _safe(yard, DRAINED))
     drained_s = time.monotonic() - asked
     held = [each for each in yard.taken().partitions if DRAINED in each.replicas]
-    yard.claim(
-        f"broker {DRAINED} holds nothing when it is told to be safe to remove", not held, f"{len(held)} replicas"
-    )
-    # A dead broker's throttles are given back once it is up again.
+    yard.claim(f"broker {DRAINED} holds nothing when it is shown as safe to remove", not held, f"{len(held)} replicas")
+    # A dead broker's throttles are restored once it is up again.
     _until(yard, "all throttles are given back", lambda: check_throttles(yard.admin, TOPICS, FROM + TO).holds)
     yard.checks.append(check_throttles(yard.admin, TOPICS, FROM + TO))
     screen.detail(f"safe to remove after {drained_s:.1f} s; now it is stopped, to see whether that is true")
@@ -273,7 +271,7 @@ def _read_back(yard: ServedYard) -> None:
     yard.checks += check_records(traffic.acks, found)
     told = "; ".join(traffic.failures[:2]) or "none"
     yard.claim("no write was refused", not traffic.failures, told)
-    # The client of the beginning may still take the broker that was stopped for the controller.
+    # The first client may still take the stopped broker for the controller.
     with closing(KafkaAdminClient(bootstrap_servers=yard.cluster.bootstrap.split(","))) as admin:
         yard.checks.append(check_nothing_ongoing(admin))
     yard.rows += [
@@ -283,7 +281,7 @@ def _read_back(yard: ServedYard) -> None:
 
 
 def _journal_told(yard: ServedYard) -> None:
-    """What the service says that it did, beside what the executor's journal knows."""
+    """Compare the service's proposals with the executions in the executor's journal."""
     done = sorted(each["id"] for each in _plans(yard, "done"))
     status = yard.service.stop()
     yard.claim("the service ends when it is told to", status == 0, f"exit status {status}")
@@ -298,10 +296,10 @@ def _journal_told(yard: ServedYard) -> None:
 
 
 def _until(yard: ServedYard, what: str, holds: Callable[[], bool]) -> None:
-    """Wait for something, and show what moves meanwhile.
+    """Wait for something, and show the moves meanwhile.
 
     Raises:
-        DriverError: it took longer than the demo may.
+        DriverError: it took longer than `MOVE_TIMEOUT_S`.
     """
     deadline = time.monotonic() + MOVE_TIMEOUT_S
     pause = Event()
@@ -314,7 +312,7 @@ def _until(yard: ServedYard, what: str, holds: Callable[[], bool]) -> None:
 
 
 def _until_moves(yard: ServedYard, holds: Callable[[Mapping[str, int]], bool]) -> Mapping[str, int]:
-    """Wait until the moves, counted by state, are as wanted."""
+    """Wait until the counts of moves by state satisfy `holds`; returns the counts."""
     seen: list[Mapping[str, int]] = []
 
     def asked() -> bool:
@@ -326,13 +324,13 @@ def _until_moves(yard: ServedYard, holds: Callable[[Mapping[str, int]], bool]) -
 
 
 def _until_gone(yard: ServedYard, broker: int, what: str) -> None:
-    """Wait until a broker is in nobody's replicas, and what took its place is in sync; first it has to be missed."""
+    """Wait until no partition has a replica on a broker, all replicas are in sync, and the healing plan has ended."""
 
     def gone() -> bool:
         try:
             taken = yard.taken()
         except DriverError:
-            return False  # A broker that has just died may be asked still.
+            return False  # The client may still ask a broker that has just died.
         return _whole(taken) and all(broker not in each.replicas for each in taken.partitions)
 
     _until(yard, what, gone)
@@ -376,7 +374,7 @@ def _whole(taken: Inventory) -> bool:
 
 
 def _shares(yard: ServedYard) -> Shares:
-    """Bytes and replicas of each broker. Who leads is no part of the plan."""
+    """Bytes and replicas of each broker. Leaders are left out, because the plan does not balance them."""
     found = shares_of(yard.taken())
     return {what: of for what, of in found.items() if what != "leaders"}
 

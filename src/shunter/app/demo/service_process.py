@@ -1,4 +1,4 @@
-"""Shunter's service as a process of its own, as an operator runs it, and its HTTP API as a client asks it."""
+"""Shunter's service as a process of its own, as an operator runs it, and a client of its HTTP API."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ PERSON = "anna"
 
 
 class ServiceProcess:
-    """`shunter serve FILE --listen`: one life after another, on one state folder and one address."""
+    """`shunter serve FILE --listen`: one process after another, with the same state folder and address."""
 
     def __init__(self, folder: Path, policy: str, cluster: str) -> None:
         """Write the policy file and a token that may do everything; nothing starts yet.
 
         Args:
-            folder: Its own; made here.
+            folder: A folder for the service; it is made here.
             policy: The policy file, as TOML.
-            cluster: The name of the cluster in it that is asked about.
+            cluster: The cluster's name in the policy file.
         """
         folder.mkdir(parents=True)
         file, self._tokens, self._secret = folder / "keeper.toml", folder / "tokens.json", folder / "token"
@@ -44,11 +44,11 @@ class ServiceProcess:
 
     @property
     def page(self) -> str:
-        """The page's URL, with what signs in; what follows the `#` stays in the browser."""
+        """The page's URL, with the token that signs in; the part after `#` stays in the browser."""
         return f"{self._address}#token={self.token}"
 
     def start(self) -> None:
-        """Begin a life, at the address of the one before, and wait until it answers.
+        """Start a process, at the address of the former one, and wait until it answers.
 
         Raises:
             PartFailed: it does not serve in time.
@@ -67,33 +67,33 @@ class ServiceProcess:
             self._process.kill()
 
     def stop(self) -> int | None:
-        """Tell it to end; its exit status."""
+        """Stop the process; returns its exit status."""
         if self._process is None:
             return None
         self._process.stop()
         return self._process.exit_status
 
     def ask(self, what: str = "") -> dict[str, Any]:
-        """What the API tells of the cluster: "" the cluster itself, or `moves`, `proposals`, `timeline`.
+        """The API's answer about the cluster: "" the cluster itself, or `moves`, `proposals`, `timeline`.
 
         Raises:
-            DriverError: it does not answer.
+            DriverError: the service does not answer.
         """
         answer: dict[str, Any] = call_service(self._server(), "GET", self._route(what))
         return answer
 
     def order(self, verb: str, *about: str, comment: str) -> str:
-        """Give an order through the API; what came of it, in words.
+        """Give an order through the API; returns the answer in words.
 
         Raises:
-            OrderRefused: it was refused.
-            DriverError: it does not answer.
+            OrderRefused: the order was refused.
+            DriverError: the service does not answer.
         """
         body = {"about": list(about), "value": None, "comment": comment}
         return str(call_service(self._server(), "POST", self._route(verb), body, uuid.uuid4().hex)["text"])
 
     def log_tail(self) -> str:
-        """The last lines that it wrote."""
+        """The last lines of its log."""
         return "" if self._process is None else self._process.log_tail(8)
 
     def _route(self, what: str) -> str:

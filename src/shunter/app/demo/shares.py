@@ -1,4 +1,4 @@
-"""How evenly a cluster is loaded, as the demo measures it: each broker's share of the mean."""
+"""The balance of a cluster, as the demo measures it: each broker's share of the mean."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Shares = Mapping[str, Mapping[BrokerId, float]]
 
 
 def shares_of(taken: Inventory) -> Shares:
-    """What brokers hold, as shares of their mean: `disk` from their log dirs, `replicas` and `leaders` as clients know them."""
+    """Brokers' shares of the mean: `disk` from their log dirs, `replicas` and `leaders` from metadata."""
     brokers = [broker.id for broker in taken.brokers]
     held = {what: dict.fromkeys(brokers, 0.0) for what in ("disk", "replicas", "leaders")}
     for partition in taken.partitions:

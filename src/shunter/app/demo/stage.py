@@ -1,4 +1,4 @@
-"""What all demos play with: topics on brokers 1 and 2, clients that never stop, and where everything shall go."""
+"""The common parts of all demos: topics on brokers 1 and 2, clients that never stop, and the targets of moves."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ WAITS_SHOWN = 3
 
 
 def all_partitions() -> tuple[TopicPartition, ...]:
-    """All partitions that are written to, and moved."""
+    """All partitions that are written and moved."""
     return tuple(TopicPartition(topic, number) for topic in TOPICS for number in range(PARTITIONS))
 
 
 def original_of(tp: TopicPartition) -> Replicas:
-    """Where a partition is at the beginning: both brokers lead half of them."""
+    """A partition's original replicas. Each broker leads half of the partitions."""
     turned = tp.partition % 2
     return (FROM[turned], FROM[1 - turned])
 
 
 def target_of(tp: TopicPartition) -> Replicas:
-    """Where it shall be."""
+    """A partition's target."""
     turned = tp.partition % 2
     return (TO[turned], TO[1 - turned])
 
 
 def create_topics(admin: KafkaAdminClient) -> None:
-    """Make the topics, every replica where it shall be first."""
+    """Make the topics, with every replica at its original broker."""
     placed = {
         topic: {number: list(original_of(TopicPartition(topic, number))) for number in range(PARTITIONS)}
         for topic in TOPICS
@@ -59,7 +59,7 @@ def create_topics(admin: KafkaAdminClient) -> None:
 
 
 def start_traffic(screen: Screen, bootstrap: str, stack: ExitStack, client: Mapping[str, Any] | None = None) -> Traffic:
-    """Fill the topics and let clients begin; `stack` stops them. `client` says how they come in."""
+    """Fill the topics and start the clients; `stack` stops them. `client` is their configuration."""
     traffic = Traffic(bootstrap, all_partitions(), client=client)
     stack.callback(traffic.stop)
     traffic.preload(PRELOADED_RECORDS)
@@ -76,15 +76,15 @@ def moves_seen(
     started: float,
     controller: str,
 ) -> MovesSeen:
-    """The executor's own account of itself, as demos show it.
+    """A look at the moves from the executor's own view, for the display.
 
     Args:
-        view: What it tells of all moves together.
-        counts: Moves by their state.
+        view: The executor's figures for all moves together.
+        counts: The number of moves by state.
         rows: The moves.
-        traffic: What clients do meanwhile.
+        traffic: The clients.
         started: When the demo began (monotonic, seconds).
-        controller: Who carries the moves out.
+        controller: The address to show beside the moves.
     """
     moving = counts.get("moving", 0) + counts.get("paused", 0)
     pending = counts.get("pending", 0)
@@ -108,7 +108,7 @@ def moves_seen(
 
 @dataclass(slots=True)
 class DemoFolder:
-    """Where a demo keeps its parts and their logs. `held`: everything that it claims was true."""
+    """A folder with a demo's parts and their logs. `held`: every claim was true."""
 
     path: Path
     held: bool = False
@@ -116,9 +116,9 @@ class DemoFolder:
 
 @contextmanager
 def demo_folder(screen: Screen) -> Iterator[DemoFolder]:
-    """A folder for one demo and its logs. It goes if all held; else people are told where it is."""
+    """A folder for one demo and its logs. It is deleted if every claim held; else its path is shown."""
     folder = DemoFolder(Path(tempfile.mkdtemp(prefix="shunter-demo-")))
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # It ends everything in order.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM, like ctrl-C, stops all parts in order.
     try:
         with _clients_log(folder.path / "clients.log"):
             yield folder
@@ -131,7 +131,7 @@ def demo_folder(screen: Screen) -> Iterator[DemoFolder]:
 
 @contextmanager
 def _clients_log(path: Path) -> Iterator[None]:
-    """What client libraries say of brokers that come and go stands in a file, and not between the demo's lines."""
+    """Write the log lines of client libraries to a file, so that they don't disturb the demo's output."""
     handler = logging.FileHandler(path, delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     clients = [logging.getLogger(name) for name in ("kafka", "kazoo")]

@@ -19,14 +19,14 @@ PRELOAD_RECORD_BYTES = 60_000
 LIVE_RECORD_BYTES = 200
 PAUSE_S = 0.02
 DELIVERY_S = 120
-"""How long the producer may try one record before it says that it failed, and why."""
+"""How long the producer may retry one record before it reports a failure."""
 DECIDED_S = DELIVERY_S + 30
-"""By then each record is acknowledged or has failed; a shorter wait could end with neither."""
+"""After this time each record is either acknowledged or failed."""
 
 
 @dataclass(slots=True)
 class Acks:
-    """What was acknowledged of one partition, in order, and the longest time between two acknowledgements, seconds."""
+    """Acknowledged sequence numbers of one partition, in order, and the longest time between two of them, seconds."""
 
     sequence: list[int] = field(default_factory=list)
     last_s: float = 0.0
@@ -36,8 +36,8 @@ class Acks:
 class Traffic:
     """Writes to every partition and reads everything back, until stopped.
 
-    Each record carries its partition's sequence number; the producer is idempotent, so a record that was acknowledged
-    must be there once, after the one before it.
+    Each record carries a sequence number of its partition. The producer is idempotent, so each acknowledged record
+    must be there once, after the record with the lower number.
     """
 
     def __init__(
@@ -51,8 +51,8 @@ class Traffic:
         """Describe the traffic; nothing is written yet.
 
         Args:
-            first: The sequence number with which each partition goes on; 0 where it is not named.
-            client: Settings of the client library that say how to come in.
+            first: The first sequence number of each partition; 0 for partitions that it does not name.
+            client: Settings of the client library for security.
         """
         self.partitions = tuple(partitions)
         self.acks = {tp: Acks() for tp in self.partitions}
@@ -73,7 +73,7 @@ class Traffic:
 
     @property
     def longest_gap_s(self) -> float:
-        """The longest time that any partition's writer waited between two acknowledgements."""
+        """The longest time between two acknowledgements of one partition."""
         return max(acks.longest_gap_s for acks in self.acks.values())
 
     def preload(self, records: int) -> None:
@@ -146,7 +146,7 @@ def read_everything(
     timeout_s: float,
     client: Mapping[str, Any] | None = None,
 ) -> dict[TopicPartition, list[int]]:
-    """Read every partition from its beginning to its present end; returns the sequence numbers as they stand there.
+    """Read every partition from its beginning to its current end; returns the sequence numbers in the log's order.
 
     Raises:
         DriverError: the end was not reached in time.

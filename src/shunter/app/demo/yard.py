@@ -1,4 +1,4 @@
-"""The demo's course of events: start real parts, move, kill, stop, roll back, prove."""
+"""The course of the demo: start real servers, move, kill, stop, roll back, prove."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ REPLICA_CONFIGS = ("leader.replication.throttled.replicas", "follower.replicatio
 
 @dataclass(slots=True)
 class Yard:
-    """What the demo runs on, and what it remembers."""
+    """The parts of the demo, and its state."""
 
     screen: Screen
     folder: Path
     controller: ShunterController | None = None
     security: Secrecy | None = None
-    """How the cluster is secured; None: not at all."""
+    """The cluster's security; None: it has none."""
     stack: ExitStack = field(default_factory=ExitStack)
     originals: dict[TopicPartition, Replicas] = field(
         default_factory=lambda: {tp: original_of(tp) for tp in all_partitions()}
@@ -66,7 +66,7 @@ class Yard:
     )
 
     def start_controller(self, cluster: ZooKeeperCluster, stack: ExitStack) -> None:
-        """Between ZooKeeper and the brokers, so that no broker becomes the controller first."""
+        """Start the controller after ZooKeeper and before the brokers, so no broker becomes the controller first."""
         options: tuple[str, ...] = ("--set", f"reassignment-max-concurrent={MOST_AT_ONCE}")
         listeners: tuple[str, ...] = ()
         if self.security is not None:
@@ -81,25 +81,29 @@ class Yard:
 
     @property
     def shunter(self) -> ShunterController:
-        """The controller, which is there once the cluster started."""
+        """The controller.
+
+        Raises:
+            DriverError: the cluster has not started.
+        """
         if self.controller is None:
             raise DriverError("the controller was not started", retriable=False)
         return self.controller
 
     def entrance(self, cluster: ZooKeeperCluster) -> WayIn:
-        """How clients come in."""
+        """How clients connect."""
         return WayIn(cluster.bootstrap) if self.security is None else self.security.entrance
 
     def lever(self) -> Lever:
-        """How the controller is asked."""
+        """How the demo asks the controller."""
         return PlainLever(self.shunter) if self.security is None else SecuredLever(self.security.client("admin"))
 
 
 def run_demo(screen: Screen, *, keep: bool, report: Path | None = None) -> int:
-    """Run the whole demo; returns the exit status: 0 only if everything that is claimed was true.
+    """Run the whole demo; returns the exit status: 0 only if every claim was true.
 
     Args:
-        report: Where the second half keeps its report; None leaves the second half out.
+        report: The file for the report of the second half; None leaves the second half out.
     """
     with demo_folder(screen) as stage:
         folder = stage.path
@@ -128,7 +132,7 @@ def run_demo(screen: Screen, *, keep: bool, report: Path | None = None) -> int:
 
 
 def main_job(yard: Yard, cluster: ZooKeeperCluster) -> Account:
-    """Move everything by the controller, kill it, stop one, roll one back, and prove."""
+    """Move everything by the controller, kill it, stop one move, roll one back, and prove."""
     screen = yard.screen
     entrance = yard.entrance(cluster)
     admin = KafkaAdminClient(bootstrap_servers=entrance.bootstrap, **entrance.admin)
@@ -142,7 +146,7 @@ def main_job(yard: Yard, cluster: ZooKeeperCluster) -> Account:
     _throttle(admin, yard, THROTTLE_BYTES_PER_S)
     admin.alter_partition_reassignments({ClientPartition(*tp): list(target) for tp, target in yard.targets.items()})
     _watch(yard, gauge, lambda: gauge.progress().done * 3 >= len(yard.targets))
-    # A busy machine may need longer to come back and to look than the rest would take.
+    # Slow down: on a busy machine the restart and the looks may take longer than the remaining moves.
     _throttle(admin, yard, SLOW_BYTES_PER_S)
     back_s = _kill_and_return(yard, gauge)
     stopped, rolled_back = _interrupt(yard, gauge)
@@ -178,7 +182,7 @@ def main_job(yard: Yard, cluster: ZooKeeperCluster) -> Account:
 
 
 def _settled(leftovers: Leftovers) -> ProvedOrNot:
-    """The last deletions may still be on their way to the records: give them a moment."""
+    """Check for leftover znodes, for up to five seconds: records may still wait for the last deletions."""
     waited = Event()
     for _ in range(50):
         check = leftovers.check_znodes()
@@ -193,7 +197,7 @@ def _throttle(admin: KafkaAdminClient, yard: Yard, rate: int | None) -> None:
     replicas = dict.fromkeys(REPLICA_CONFIGS, ("DELETE", None) if rate is None else ("SET", "*"))
     resources = [ConfigResource(ConfigResourceType.BROKER, str(broker), configs=rates) for broker in (*FROM, *TO)]
     resources += [ConfigResource(ConfigResourceType.TOPIC, topic, configs=replicas) for topic in TOPICS]
-    # The client knows no throttles by name; the brokers do.
+    # The client does not know the throttles' names, but the brokers do.
     admin.alter_configs(resources, incremental=True, raise_on_unknown=False)
     told = "taken off again" if rate is None else f"{rate / 1e6:.0f} MB/s for each broker"
     yard.screen.detail(f"replication throttle: {told}")
@@ -203,7 +207,7 @@ def _watch(yard: Yard, gauge: Gauge, over: Callable[[], bool]) -> None:
     """Show the moves until `over`.
 
     Raises:
-        DriverError: it took longer than the demo may.
+        DriverError: it took longer than `MOVE_TIMEOUT_S`.
     """
     deadline = time.monotonic() + MOVE_TIMEOUT_S
     pause = Event()
@@ -238,7 +242,7 @@ def _interrupt(yard: Yard, gauge: Gauge) -> tuple[TopicPartition, TopicPartition
 
 
 def _cancel_one(yard: Yard, gauge: Gauge, mode: Intervention) -> TopicPartition:
-    """Cancel the move that began last; it may be over before we ask, then another one is taken."""
+    """Cancel the move that began last. If it is over before the request, try another one."""
     for _ in range(len(yard.targets)):
         gauge.look()
         begun = [tp for tp, replicas in gauge.ongoing().items() if replicas != yard.originals[tp]]

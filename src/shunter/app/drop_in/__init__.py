@@ -1,1 +1,1 @@
-"""Apache's command-line tools, stood in for: `kafka-reassign-partitions`, and `kafka-topics --describe`."""
+"""Drop-ins for Apache's command-line tools: `kafka-reassign-partitions`, and `kafka-topics --describe`."""

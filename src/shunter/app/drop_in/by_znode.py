@@ -28,8 +28,8 @@ class ReassignByZnode:
         Args:
             znodes: A session.
             echo: Prints a line.
-            hidden_originals: Leave `original_replicas` out where Shunter finds them by itself; Apache's parser would
-                throw the whole znode away for the field.
+            hidden_originals: Leave `original_replicas` out, because Apache's parser would discard the whole znode for
+                this field; Shunter finds the original replicas by itself.
         """
         self.znodes = znodes
         self.echo = echo
@@ -39,8 +39,8 @@ class ReassignByZnode:
         """Carry out a command line.
 
         Raises:
-            ZnodeToolFailed: refused, with what to print.
-            ShunterError: what is printed as `Error: …`.
+            ZnodeToolFailed: the action was refused; the tool prints the message.
+            ShunterError: any other failure; the tool prints it as `Error: …`.
         """
         actions: Mapping[str, Callable[[Options], None]] = {
             "cancel": self.cancel,
@@ -54,7 +54,7 @@ class ReassignByZnode:
         actions[options.action](options)
 
     def cancel(self, _: Options) -> None:
-        """Create the cancel znode: everything that is pending is rolled back."""
+        """Create the cancel znode, which rolls back all pending reassignments."""
         pending = self._pending()
         told = ", ".join(
             f"{tp} -> Map(replicas -> Buffer({_listed(target)}), original_replicas -> Buffer({_listed(original)}))"
@@ -66,7 +66,7 @@ class ReassignByZnode:
         self.echo("Successfully submitted cancellation of reassignments.")
 
     def remove_cancel(self, _: Options) -> None:
-        """Remove the cancel znode: new reassignments are taken again."""
+        """Remove the cancel znode, so that new reassignments are accepted again."""
         if not self.znodes.remove_cancel():
             raise ZnodeToolFailed(f"There is no znode {CANCEL}.")
         self.echo(f"Successfully remove the znode {CANCEL}.")
@@ -93,7 +93,7 @@ class ReassignByZnode:
         self._tell_started(targets)
 
     def execute_extra(self, options: Options) -> None:
-        """Write the extra znode: more, while others are in flight."""
+        """Write the extra znode: further reassignments while others are in flight."""
         targets, _ = self._asked(options)
         self.znodes.add_extra(targets)
         self._tell_started(targets)
@@ -108,7 +108,7 @@ class ReassignByZnode:
         asked = parse_reassignment(_read(options.value("reassignment-json-file")))
         check_executable(asked, cancels=False)
         if asked.log_dirs:
-            raise ToolInputRefused("log_dirs can't be asked for by way of ZooKeeper: use --bootstrap-server")
+            raise ToolInputRefused("log_dirs can't be set through ZooKeeper: use --bootstrap-server")
         targets = {tp: replicas or () for tp, replicas in asked.partitions}
         current = self._current({tp.topic for tp in targets})
         missing = [str(tp) for tp in sorted(targets) if tp not in current]
@@ -125,7 +125,7 @@ class ReassignByZnode:
         self.echo(f"Successfully started partition reassignment{plural} for {named}")
 
     def verify(self, options: Options) -> None:
-        """Say how far the plan's partitions are."""
+        """Print the state of each of the plan's partitions."""
         asked = parse_reassignment(_read(options.value("reassignment-json-file")))
         pending = self._pending()
         extra = self.znodes.extra()
@@ -144,7 +144,7 @@ class ReassignByZnode:
                 self.echo(f"There is no active reassignment of partition {tp}, {told}")
 
     def list_moves(self, options: Options) -> None:
-        """Print what is pending."""
+        """Print pending reassignments."""
         targets = {tp: target for tp, (target, _) in self._pending().items()}
         if "json" in options:
             self.echo(format_reassignment(targets) if targets else "{}")

@@ -1,7 +1,7 @@
-"""In which order a Java `HashSet` of whole numbers or short texts is walked: Apache's tool prints in that order.
+"""The iteration order of a Java `HashSet` of whole numbers or short texts, in which Apache's tool prints.
 
 Source: `java.util.HashMap`: buckets by `hash ^ (hash >>> 16)`, 16 of them at first, doubled when three quarters full.
-Within a bucket first come, first served.
+Within a bucket, elements are in the order of insertion.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _Element = TypeVar("_Element", int, str)
 
 
 def hash_set_order(elements: Iterable[_Element]) -> list[_Element]:
-    """Elements, each once, as a `HashSet` into which they were put one by one gives them."""
+    """The distinct elements, in the iteration order of a `HashSet` to which they were added one by one."""
     distinct = list(dict.fromkeys(elements))
     buckets = 16
     while len(distinct) > buckets * 3 // 4:

@@ -20,22 +20,22 @@ class LogDirMovesFailed(ShunterError):
 
 
 def verify(cluster: BlockingAdmin, wanted: Wanted, echo: Echo) -> bool:
-    """Say where the replicas are; whether any is not, or not known to be, where a move can have ended.
+    """Print where the replicas are; returns whether a move may still be under way.
 
     Raises:
-        DriverError: a broker does not tell.
+        DriverError: a broker does not report its log dirs.
     """
     found = _where(cluster, wanted)
     echo("\n".join(_state(key, wanted[key], found[key]) for key in sorted(wanted)))
-    # As Apache's `LogDirMoveState.done`: a replica in no live log dir may still be moved when its log dir is back.
+    # Apache's `LogDirMoveState.done` is the same: a replica in no live log dir may still move when its log dir is back.
     return any(place.current is None or place.future is not None for place in found.values())
 
 
 def execute(cluster: BlockingAdmin, wanted: Wanted, timeout_ms: int, echo: Echo) -> None:
-    """Begin moves between log dirs; a replica that is not there yet is asked again until the time is up.
+    """Begin moves between log dirs. For a replica that does not exist yet, the request is repeated until the timeout.
 
     Raises:
-        LogDirsFailed: a broker refused one, or the time was up.
+        LogDirMovesFailed: a broker refused a move, or the timeout passed.
         DriverError: a broker does not answer.
     """
     pending = dict(wanted)
@@ -59,10 +59,10 @@ def execute(cluster: BlockingAdmin, wanted: Wanted, timeout_ms: int, echo: Echo)
 
 
 def cancel(cluster: BlockingAdmin, wanted: Wanted, timeout_ms: int, echo: Echo) -> str:
-    """Send replicas that are being moved back to where they are.
+    """Cancel moves between log dirs: each replica stays in its current log dir.
 
     Returns:
-        What Apache's tool says without ending the line.
+        A text that Apache's tool prints without ending the line.
     """
     found = _where(cluster, wanted)
     active = {key: place.current for key, place in found.items() if place.future is not None and place.current}
@@ -73,11 +73,11 @@ def cancel(cluster: BlockingAdmin, wanted: Wanted, timeout_ms: int, echo: Echo) 
 
 
 def _where(cluster: BlockingAdmin, wanted: Wanted) -> dict[tuple[BrokerId, TopicPartition], ReplicaDir]:
-    """Where replicas are; one that its broker has in no live log dir is nowhere."""
+    """The log dirs of replicas; `_NOWHERE` for a replica that is in no live log dir."""
     told = cluster.log_dirs(wanted)
     if told.failed:
         broker, why = min(told.failed.items())
-        raise DriverError(f"broker {broker} does not tell its log dirs: {why}", retriable=True)
+        raise DriverError(f"broker {broker} does not report its log dirs: {why}", retriable=True)
     return {key: told.found.get(key, _NOWHERE) for key in wanted}
 
 

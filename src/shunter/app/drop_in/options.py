@@ -1,8 +1,9 @@
-"""The command line of `shunter kafka-reassign-partitions`: Apache 3.9's, and what the KIPs' tools have besides.
+"""The command line of `shunter kafka-reassign-partitions`: Apache 3.9's options, and further options of the KIPs.
 
-One table of options and one of actions; words are taken by joptsimple's rules, which Apache's tool reads its command line
-with. So an option may have one dash or two, is never abbreviated, and whatever stands behind one that takes a value is its
-value, with dashes too. A value is looked at when it is used: an option that was given twice is refused then.
+There is one table of options and one of actions. Words are read by the rules of joptsimple, which Apache's tool uses.
+So an option may have one dash or two, and can't be abbreviated. The word after an option that takes a value is always
+its value, even if it begins with a dash. A value is checked when it is used; an option that was given twice is refused
+only then.
 
 Source: Apache Kafka 3.9, `ReassignPartitionsCommandOptions`; joptsimple 5.0.4, `OptionParser`; KIP-236 and both drafts of
 KIP-455 for the others.
@@ -24,7 +25,7 @@ _HELP_WIDTH = 80
 
 
 class Option(NamedTuple):
-    """One option. `value` is what it takes, "" if nothing; a number has a default. `example` is shown as it is."""
+    """One option. `value` names its value, "": it takes none; a number has a default. `example` is shown verbatim."""
 
     about: str
     value: str = ""
@@ -37,12 +38,13 @@ _PLAN = """{"partitions":
     "log_dirs": ["dir1","dir2","dir3"]}],
  "version":1}"""
 _TOPICS = """{"topics": [{"topic": "foo"},{"topic": "foo1"}], "version":1}"""
-_RATE = "Not less than 1 KB/s. Given again with --additional, it changes the rate of what is under way."
+_RATE = "Not less than 1 KB/s. Given again with --additional, it changes the rate of moves under way."
 
 OPTIONS: Mapping[str, Option] = {
     "additional": Option("Execute this reassignment in addition to others, or change the throttle of one."),
     "bootstrap-server": Option(
-        "REQUIRED, but with --zookeeper: the server(s) to use for bootstrapping.", "Server(s) to use for bootstrapping"
+        "REQUIRED, except with --zookeeper: the server(s) to use for bootstrapping.",
+        "Server(s) to use for bootstrapping",
     ),
     "broker-list": Option(
         'The brokers to which the partitions shall be moved, in the form "0,1,2"; --generate needs it.', "brokerlist"
@@ -74,14 +76,14 @@ OPTIONS: Mapping[str, Option] = {
         "manual assignment json file path",
         example=_PLAN,
     ),
-    "remove-cancel": Option("Remove /admin/reassign_cancel: new reassignments are taken again (KIP-236)."),
+    "remove-cancel": Option("Remove /admin/reassign_cancel, so that new reassignments are accepted again (KIP-236)."),
     "replica-alter-log-dirs-throttle": Option(
         f"Bytes per second that moves between log directories of a broker may use. {_RATE}",
         "replicaAlterLogDirsThrottle",
         -1,
     ),
     "rollback": Option("Cancelling restores the original replicas."),
-    "stop": Option("Cancelling keeps what is in sync already (needs Shunter's controller)."),
+    "stop": Option("Cancelling keeps new replicas that are in sync (needs Shunter's controller)."),
     "throttle": Option(f"Bytes per second that moves between brokers may use. {_RATE}", "throttle", -1),
     "timeout": Option("How long to wait for log directory moves to begin, in ms.", "timeout", 10_000),
     "topics-to-move-json-file": Option(
@@ -90,8 +92,8 @@ OPTIONS: Mapping[str, Option] = {
         example=_TOPICS,
     ),
     "verify": Option(
-        "Verify if the reassignment completed as specified by --reassignment-json-file; if nothing is going on any more,"
-        " throttles are removed."
+        "Verify if the reassignment completed as specified by --reassignment-json-file; if no reassignment is under"
+        " way, throttles are removed."
     ),
     "verify-extra": Option("Verify what --execute-extra submitted (KIP-236)."),
     "version": Option("Display Kafka version."),
@@ -99,15 +101,15 @@ OPTIONS: Mapping[str, Option] = {
         "ZooKeeper's addresses and chroot, for clusters in ZooKeeper mode (KIP-236).", "ZooKeeper connect string"
     ),
     "zk-tls-config-file": Option(
-        "With --zookeeper: the file with zookeeper.ssl… properties, as other tools of Kafka's take it; also with those of"
-        " Shunter's for a login.",
+        "With --zookeeper: the file with zookeeper.ssl… properties, as Kafka's other tools take it; it may also have"
+        " Shunter's properties for a login.",
         "ZooKeeper TLS configuration",
     ),
 }
 
 
 class ToolAction(NamedTuple):
-    """What an action needs and permits besides; `by_zookeeper`: what of that ZooKeeper can carry out, None: nothing."""
+    """Required and permitted options of an action. `by_zookeeper`: those permitted with --zookeeper; None: no way."""
 
     required: tuple[str, ...] = ()
     permitted: frozenset[str] = frozenset()
@@ -133,7 +135,7 @@ ACTIONS: Mapping[str, ToolAction] = {
     "cancel": ToolAction(
         _FILE,
         frozenset({"preserve-throttles", "timeout", "stop", "rollback"}),
-        # What the cancel znode does is a rollback; and no throttle is touched by way of ZooKeeper.
+        # The cancel znode rolls back, and the way through ZooKeeper changes no throttle.
         frozenset({"rollback", "preserve-throttles"}),
     ),
     "list": ToolAction((), frozenset({"json"}), frozenset({"json"})),
@@ -150,16 +152,16 @@ class UsageError(ShunterError):
 
 
 class ValueRefused(ShunterError):
-    """An option's value can't be used; Apache's tool finds that out when it needs it."""
+    """An option's value can't be used; like Apache's tool, this one notices only when it needs the value."""
 
 
 class VersionAsked(ShunterError):
-    """`--version`: nothing else is done."""
+    """The command line has `--version`: print the version, and do nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """A command line that can be carried out: its action, and every value that each option was given."""
+    """A valid command line: its action, and all values of each option."""
 
     action: str
     given: Mapping[str, tuple[str, ...]]
@@ -182,7 +184,7 @@ class Options:
         """A whole number of 64 bits, or the option's default.
 
         Raises:
-            ValueRefused: it is none, or was given more than once.
+            ValueRefused: the value is not a number, or was given more than once.
         """
         default = OPTIONS[name].default
         assert default is not None, f"{name} takes no number"
@@ -195,7 +197,7 @@ class Options:
 
 
 def usage() -> str:
-    """All options with what they take and their defaults, as joptsimple prints them."""
+    """All options with their values and defaults, as joptsimple prints them."""
     heads = {name: f"--{name} <{_taken(option)}>" if option.value else f"--{name}" for name, option in OPTIONS.items()}
     width = max(len(name) for name in OPTIONS) + 4
     lines = [f"{'Option':<{width}}Description", f"{'------':<{width}}-----------"]
@@ -220,7 +222,7 @@ def parse(arguments: Sequence[str]) -> Options:
     """Read a command line.
 
     Raises:
-        UsageError: it can't be used; with Apache's sentence where Apache's tool has one.
+        UsageError: it can't be used; the message is Apache's if Apache's tool has one.
         VersionAsked: it asks for the version.
     """
     given = _split(arguments)
@@ -250,20 +252,20 @@ def parse(arguments: Sequence[str]) -> Options:
 
 
 def _check_protocol(options: Options, action: ToolAction) -> None:
-    """Refuse what the chosen way to the cluster can't carry out, rather than do half of what was asked."""
+    """Refuse a command line that the chosen way (ZooKeeper or brokers) can't carry out completely."""
     if "zookeeper" not in options:
         if "zk-tls-config-file" in options:
             raise UsageError("--zk-tls-config-file goes with --zookeeper")
         return
     name = options.action
     if "bootstrap-server" in options:
-        raise UsageError("--bootstrap-server and --zookeeper exclude each other: say which way to go")
+        raise UsageError("--bootstrap-server and --zookeeper exclude each other: choose one of them")
     if action.by_zookeeper is None:
-        raise UsageError(f"--{name} can't be carried out by way of --zookeeper: use --bootstrap-server")
+        raise UsageError(f"--{name} can't be carried out through --zookeeper: use --bootstrap-server")
     refused = {"command-config", *action.permitted} - action.by_zookeeper
     found = next((one for one in options.given if one in refused), None)
     if found is not None:
-        raise UsageError(f"--{found} can't be carried out by way of --zookeeper with --{name}: use --bootstrap-server")
+        raise UsageError(f"--{found} can't be carried out through --zookeeper with --{name}: use --bootstrap-server")
 
 
 def _check_cancels(options: Options) -> None:
@@ -273,28 +275,27 @@ def _check_cancels(options: Options) -> None:
         return
     if {"stop", "rollback"} & options.given.keys():
         raise UsageError(
-            "--stop and --rollback say what a cancel means: --execute cancels nothing without --incremental"
-            " or --cancel-others"
+            "--stop and --rollback say how to cancel: --execute cancels only with --incremental or --cancel-others"
         )
 
 
 def _split(arguments: Sequence[str]) -> dict[str, list[str]]:
-    """Values by option, in the order in which options came, as joptsimple's `OptionParser(false)` finds them."""
+    """Values by option, in the order of the options, as joptsimple's `OptionParser(false)` reads them."""
     given: dict[str, list[str]] = {}
     waiting = list(arguments)
     while waiting:
         word = waiting.pop(0)
         if word == "--":
-            break  # What follows is no option, and Apache's tool passes over it.
+            break  # The rest are not options, and Apache's tool ignores them.
         if word == "-" or not word.startswith("-"):
             continue
         name, equals, value = word.removeprefix("-").removeprefix("-").partition("=")
         if name not in OPTIONS:
-            # With one dash it may be a row of options of one letter, of which there are none.
+            # After one dash, joptsimple reads a row of one-letter options, and there are none of these.
             raise UsageError(f"{name if word.startswith('--') else word[1]} is not a recognized option")
         values = given.setdefault(name, [])
         if not OPTIONS[name].value:
-            continue  # A flag's value is passed over.
+            continue  # A flag's value is ignored.
         if equals:
             values.append(value)
         elif waiting:

@@ -1,7 +1,7 @@
-"""`shunter kafka-reassign-partitions` on the Admin API: what Apache 3.9's tool does, in its words.
+"""`shunter kafka-reassign-partitions` on the Admin API: it does the same as Apache 3.9's tool, with the same output.
 
 Source: Apache Kafka 3.9, `ReassignPartitionsCommand`; KIP-455's drafts for --incremental, --cancel-others, --cancel-all
-and --list --json. Where we differ on purpose: docs/kafka-reassign-partitions.md.
+and --list --json. Intended differences: docs/kafka-reassign-partitions.md.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class ReassignPartitions:
     """The tool's actions on one cluster."""
 
     def __init__(self, connect: Callable[[], BlockingAdmin], echo: Echo, *, seed: int = 0) -> None:
-        """Prepare; the cluster is reached when it is needed. `seed` is where --generate begins its round."""
+        """Prepare; the connection is made when it is needed. `seed` is for the random placement of --generate."""
         self._connect = connect
         self.echo = echo
-        self.random = random.Random(seed)  # noqa: S311 - where a round begins is no secret
+        self.random = random.Random(seed)  # noqa: S311 - a placement is not a secret
 
     def __enter__(self) -> Self:
         return self
@@ -71,15 +71,15 @@ class ReassignPartitions:
 
     @cached_property
     def cluster(self) -> BlockingAdmin:
-        """The cluster, connected to when it is asked for the first time: what is wrong with a plan is said before."""
+        """The cluster, connected at the first use, so that errors in a plan are reported before."""
         return self._connect()
 
     def run(self, options: Options) -> None:
         """Carry out a command line.
 
         Raises:
-            ToolFailed: refused, with what to print.
-            ShunterError: what Apache's tool prints as `Error: …`.
+            ToolFailed: the action was refused; the tool prints the message.
+            ShunterError: any other failure; like Apache's tool, this one prints it as `Error: …`.
         """
         actions = {
             "verify": self.verify,
@@ -96,7 +96,7 @@ class ReassignPartitions:
     # ---- list
 
     def list_moves(self, options: Options) -> None:
-        """Print what is under way, as text or as a plan."""
+        """Print reassignments under way, as text or as a plan."""
         moves = self._under_way()
         if "json" in options:
             self.echo(format_reassignment({tp: move.target for tp, move in moves.items()}) if moves else "{}")
@@ -114,7 +114,7 @@ class ReassignPartitions:
     # ---- verify
 
     def verify(self, options: Options) -> None:
-        """Say how far the plan's partitions are; when nothing is going on any more, remove the throttles."""
+        """Print the state of each of the plan's partitions; if no reassignment is under way, remove the throttles."""
         asked = parse_reassignment(_read(options.value("reassignment-json-file")))
         under_way = self._under_way()
         self.echo(self._states(asked, under_way))
@@ -139,7 +139,7 @@ class ReassignPartitions:
         return "\n".join(lines)
 
     def _clear_throttles(self, asked: AskedFor, told: str = "") -> None:
-        """Clear throttles as Apache's tool does: on every node, and on the plan's brokers and topics; `told` comes before it."""
+        """Print `told`; clear throttles of all nodes, and of the plan's brokers and topics, like Apache's tool."""
         nodes = (node.id for node in self.cluster.nodes())
         brokers = hash_set_order((*nodes, *(broker for _, replicas in asked.partitions for broker in replicas or ())))
         topics = hash_set_order(tp.topic for tp, _ in asked.partitions)
@@ -195,7 +195,7 @@ class ReassignPartitions:
     # ---- execute
 
     def execute(self, options: Options) -> None:
-        """Start the plan's reassignments, throttled if so asked."""
+        """Start the plan's reassignments, with throttles if the command line has them."""
         text = _read(options.value("reassignment-json-file"))
         rates = options.number("throttle"), options.number("replica-alter-log-dirs-throttle")
         timeout_ms = options.number("timeout")
@@ -273,7 +273,7 @@ class ReassignPartitions:
         text, timeout_ms = _read(options.value("reassignment-json-file")), options.number("timeout")
         asked = parse_reassignment(text)
         under_way = self._under_way(tp for tp, _ in asked.partitions) if asked.partitions else {}
-        # As Apache asks it: what only adds is passed over (KAFKA-15653 is not fixed in 3.9).
+        # Apache's tool passes over reassignments that only add replicas (KAFKA-15653 is not fixed in 3.9).
         active = [tp for tp, move in sorted(under_way.items()) if not move.adding or move.removing]
         if active:
             self._cancel(active, _intervention(options))
@@ -296,7 +296,7 @@ class ReassignPartitions:
         self.echo(f"Successfully cancelled partition reassignment{_s(cancelled)} for: {named}")
 
     def _sayable(self, mode: Intervention | None) -> Intervention | None:
-        """What can be said to this controller: Shunter's is always told which; Apache's can only roll back."""
+        """The kind of cancel to send: always one to Shunter's controller; None to Apache's, which only rolls back."""
         if self.cluster.is_shunter():
             return mode or Intervention.ROLL_BACK
         if mode is Intervention.STOP:
@@ -325,7 +325,7 @@ class ReassignPartitions:
 
 
 def hash_set_order_of(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Partitions in name order: Java's own order of them is not worth having."""
+    """Partitions in name order. Java's order is not reproduced, because no caller needs it."""
     return sorted(partitions)
 
 
@@ -355,7 +355,7 @@ def _generate_arguments(text: str, broker_list: str) -> tuple[list[BrokerId], tu
 
 
 def _java_split(text: str) -> list[str]:
-    """As Java's `split(",")`: empty words at the end are left out, and a text without commas is one word."""
+    """Split like Java's `split(",")`: empty words at the end are left out, and a text without commas is one word."""
     words = text.split(",")
     while len(words) > 1 and not words[-1]:
         words.pop()
@@ -363,7 +363,7 @@ def _java_split(text: str) -> list[str]:
 
 
 def _broker(word: str) -> BrokerId:
-    """As Java's `Integer.parseInt`."""
+    """Read a broker id like Java's `Integer.parseInt`."""
     if not _INTEGER.fullmatch(word) or not -(2**31) <= int(word) < 2**31:
         raise ToolInputRefused(f'For input string: "{word}"')
     return int(word)

@@ -1,7 +1,8 @@
-"""Throttles as Apache's tool sets and clears them: none is remembered, and one that is refused ends the command.
+"""Throttles as Apache's tool sets and clears them: former values are not remembered, and a refusal ends the command.
 
-Source: Apache Kafka 3.9, `ReassignPartitionsCommand`: `modifyReassignmentThrottle`, `clearAllThrottles`. What differs: a
-broker that is not live can't be asked, is told as a warning, and does not hold up the others (KAFKA-13392).
+Source: Apache Kafka 3.9, `ReassignPartitionsCommand`: `modifyReassignmentThrottle`, `clearAllThrottles`. One
+difference: a broker that is not live can't be asked; it causes a warning, and does not hold up the others
+(KAFKA-13392).
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ Echo = Callable[[str], None]
 
 
 class ThrottleRefused(ShunterError):
-    """The cluster did not take a throttle, or did not let it be removed: nothing may be started without it."""
+    """The cluster did not set or remove a throttle. No move may begin without its throttle."""
 
 
 def change_throttles(cluster: BlockingAdmin, settings: Mapping[ThrottleKey, str | None], echo: Echo) -> None:
     """Set (None: remove) throttles, topics first, and wait until brokers apply them.
 
     Raises:
-        ThrottleRefused: a topic or a live broker did not take one; what was written before it stays.
+        ThrottleRefused: a topic or a live broker refused a setting; settings that were written before stay.
         DriverError: a permission is missing, or the cluster does not answer.
     """
     live = {str(node.id) for node in cluster.nodes()}
@@ -44,6 +45,6 @@ def change_throttles(cluster: BlockingAdmin, settings: Mapping[ThrottleKey, str 
 
 
 def _gone(cluster: BlockingAdmin, refused: Mapping[ThrottleKey, str]) -> set[str]:
-    """Brokers that were live when we began, and did not answer because they are not live any more."""
+    """Brokers that did not answer because they are no longer live."""
     brokers = {key.name for key in refused if key.kind == "broker"}
     return brokers - {str(node.id) for node in cluster.nodes()} if brokers else set()

@@ -1,4 +1,4 @@
-"""Runs `shunter kafka-reassign-partitions` to its exit status; what is printed is Apache's where Apache prints."""
+"""Runs `shunter kafka-reassign-partitions` and returns its exit status, with the output of Apache's tool."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ VERSION = "3.9.1"
 
 
 def run(arguments: Sequence[str], echo: Echo, complain: Echo, connect: Connect | None = None) -> int:
-    """Run the tool; returns its exit status, 0 or 1 as Apache's.
+    """Run the tool; returns its exit status, 0 or 1 like Apache's tool.
 
     Args:
         arguments: The command line.
         echo: Prints a line to standard output.
         complain: Prints a line to standard error.
-        connect: How to reach the cluster; None: by `connected`.
+        connect: Connects to the cluster; None: `connected`.
     """
     try:
         options = parse(arguments)
@@ -58,7 +58,7 @@ def connected(bootstrap: str, properties_file: str | None) -> BlockingAdmin:
     """Connect a tool to a cluster.
 
     Raises:
-        DriverError, SettingsError, FormatError: it can't be, and why.
+        DriverError, SettingsError, FormatError: the connection is not possible, and why.
     """
     properties = Path(properties_file) if properties_file else None
     return BlockingAdmin(configuration_of(bootstrap, properties, "reassign-partitions-tool"))

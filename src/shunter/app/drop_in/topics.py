@@ -1,4 +1,4 @@
-"""`shunter kafka-topics --describe`: Apache 3.9's description, and KIP-455's `targetReplicas` for what is being moved.
+"""`shunter kafka-topics --describe`: Apache 3.9's description, and KIP-455's `targetReplicas` for moving partitions.
 
 Source: Apache Kafka 3.9, `TopicCommand`; KIP-455, "kafka-topics.sh will show an additional field, targetReplicas".
 """
@@ -22,14 +22,14 @@ Echo = Callable[[str], None]
 
 
 class TopicMissing(ShunterError):
-    """The topic is not there."""
+    """No topic has this name, or matches this pattern."""
 
 
 def describe(bootstrap: str, properties_file: Path | None, topic: str | None, echo: Echo) -> None:
     """Describe topics whose name matches `topic`, a regular expression as in Apache's tool; None: all.
 
     Raises:
-        TopicMissing: none matches.
+        TopicMissing: no topic matches.
         DriverError: the cluster does not answer.
     """
     with connected(bootstrap, str(properties_file) if properties_file else None) as cluster:
@@ -60,9 +60,9 @@ def _lines(
 
 
 def replication_factor(replicas: Sequence[int], move: PartitionReassignment | None) -> int:
-    """How many replicas a partition is meant to have, as Apache's tool counts them.
+    """The intended number of a partition's replicas, as Apache's tool counts them.
 
-    What is being added does not count while any of the partition's replicas is coming or going.
+    Replicas that are being added don't count while any of the partition's replicas is being added or removed.
     """
     if move is None or not {*move.adding, *move.removing}.intersection(replicas):
         return len(replicas)

@@ -1,1 +1,1 @@
-"""Moves that Shunter's controller carries out, asked for, turned and watched from outside."""
+"""Moves that Shunter's controller carries out: how clients ask for them, turn them and watch them."""

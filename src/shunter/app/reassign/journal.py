@@ -1,7 +1,7 @@
-"""A journal, for the pipeline's account, of moves that Shunter's controller carries out, as seen from outside.
+"""A journal, for the pipeline's account, of moves that Shunter's controller carries out, as a client sees them.
 
-The entries are the executor's, as JSON lines (docs/data.md, "Journal lines"). A controller writes a step as one change
-of a partition's replicas: that is where a step begins, and where the one before it is over.
+The entries have the executor's form, as JSON lines (docs/data.md, "Journal lines"). A controller writes a step as one
+change of a partition's replicas. At this change the step begins, and the step before it is over.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from shunter.model.reassignment import Phase
 
 _PAUSED, _ROLLING_BACK = Phase.PAUSED.value, Phase.ROLLING_BACK.value
 _LOOKS_UNSETTLED = 5
-"""Brokers hear of a move's end a moment after the controller lists it no more: so often they are asked again where a
-partition is, if it is neither at the target nor where it was."""
+"""How often brokers are asked again for the replicas of an ended move, if these are neither target nor original.
+Brokers learn of a move's end a moment after the controller no longer lists it."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class _Followed:
 
 @dataclass(slots=True)
 class MoveFollower:
-    """Turns what is seen of moves, look by look, into journal entries."""
+    """Makes journal entries from successive looks at moves."""
 
     _moves: dict[TopicPartition, _Followed] = field(default_factory=dict[TopicPartition, _Followed])
 
@@ -51,12 +51,13 @@ class MoveFollower:
         sizes: Mapping[TopicPartition, int],
         places: Mapping[TopicPartition, Replicas],
     ) -> Iterator[dict[str, Any]]:
-        """Give what happened since the last look.
+        """Yield entries for the changes since the last look.
 
         Args:
             rows: Moves under way.
-            sizes: Bytes of one replica, of the partitions that are moved.
-            places: Replicas of those whose moves are over, () where the topic is gone; others of `over` stay open.
+            sizes: Bytes of one replica, by partition.
+            places: Replicas of partitions whose moves are over; () if the topic is gone. Moves of `over` that are not
+                in it stay open.
         """
         for row in rows:
             known = self._moves.get(row.tp)
@@ -77,11 +78,11 @@ class MoveFollower:
         return tp in self._moves
 
     def __len__(self) -> int:
-        """How many moves are not closed."""
+        """The number of moves that are not closed."""
         return len(self._moves)
 
     def over(self, rows: Sequence[MoveUnderWay]) -> list[_Followed]:
-        """Moves that were under way at the last look, and are not any more; by partition."""
+        """Moves that were under way at the last look and no longer are, by partition."""
         return [self._moves[tp] for tp in sorted(self._moves.keys() - {row.tp for row in rows})]
 
     def _accept(self, row: MoveUnderWay, size_bytes: int) -> Iterator[dict[str, Any]]:
@@ -141,13 +142,13 @@ def _outcome(followed: _Followed, place: Replicas) -> Outcome:
 
 
 class JournalLines:
-    """A file of journal lines that grows."""
+    """A file to which journal lines are appended."""
 
     def __init__(self, path: Path, cluster_id: str, plan_id: str | None, at_ms: int) -> None:
-        """Begin, or go on behind what an earlier run wrote; a plan is accepted first.
+        """Begin a file, or append to an earlier run's; the first line is a `plan-accepted` entry.
 
         Raises:
-            FormatError: it can't be written, or holds something else.
+            FormatError: the file can't be written, or is not a journal.
         """
         self._head = {"cluster_id": cluster_id, "journal": path.stem}
         try:
@@ -158,11 +159,11 @@ class JournalLines:
         self.write(at_ms, [{"kind": "plan-accepted", "plan_id": plan_id or f"{path.stem}-{at_ms}"}])
 
     def close(self) -> None:
-        """End the file."""
+        """Close the file."""
         self._stream.close()
 
     def write(self, at_ms: int, entries: Sequence[Mapping[str, Any]]) -> None:
-        """Append entries, and let readers see them."""
+        """Append entries, and flush them so that readers see them."""
         for entry in entries:
             self._sequence += 1
             line = {**self._head, "sequence": self._sequence, "at": at_ms, "cause": "watch", **entry}
@@ -177,11 +178,11 @@ def _last_sequence(path: Path) -> int:
     try:
         return int(orjson.loads(last)["sequence"])
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-        raise FormatError(str(path), "its last line is no journal entry: give another file") from error
+        raise FormatError(str(path), "its last line is not a journal entry: give another file") from error
 
 
 class WatchedMoves:
-    """A journal of what a session sees; a context manager."""
+    """A journal of the moves that a session sees; a context manager."""
 
     def __init__(self, session: ReassignSession, path: Path, plan_id: str | None) -> None:
         """Begin the journal.
@@ -202,7 +203,7 @@ class WatchedMoves:
         self._lines.close()
 
     def look(self, rows: Sequence[MoveUnderWay]) -> bool:
-        """Write down what happened since the last look; gives whether there are moves whose end is not known yet."""
+        """Write the changes since the last look; returns whether the end of some moves is not known yet."""
         sizes = self._session.sizes([row for row in rows if row.tp not in self._follower])
         entries = list(self._follower.look(rows, sizes, self._settled(rows)))
         self._lines.write(wall_clock_ms(), entries)

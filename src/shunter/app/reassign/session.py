@@ -1,7 +1,7 @@
-"""Moves that Shunter's controller carries out, asked for and turned through the Admin API.
+"""Moves that Shunter's controller carries out, requested and turned through the Admin API.
 
-Everything but what is listed and compared is said with tagged fields, and therefore only to a controller that names
-the feature `shunter`: Apache's would take a stop, or a pause, for a plain cancel, and revert in silence.
+All requests but lists and comparisons have tagged fields, and are therefore sent only to a controller that has the
+feature `shunter`. Apache's controller would take a stop or a pause for a plain cancel, and revert silently.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TURNS = {
 
 
 class MoveUnderWay(NamedTuple):
-    """A move under way. `original` and `phase` are empty where the controller is not Shunter's."""
+    """A move under way. `original` and `phase` are empty if the controller is not Shunter's."""
 
     tp: TopicPartition
     replicas: Replicas
@@ -48,7 +48,7 @@ class MoveUnderWay(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far moves are, in bytes of the replicas that are being fetched; what a rollback from here would copy."""
+    """The progress of moves, in bytes of the replicas that are being fetched, and the bytes of a rollback."""
 
     moves: int
     fetched_bytes: int
@@ -57,7 +57,7 @@ class Progress(NamedTuple):
 
 
 class ThrottleLoan:
-    """Throttles of ours in the cluster's journal, whose lease we hold."""
+    """Throttles that this process sets, in the cluster's journal, whose lease it holds."""
 
     def __init__(self, admin: BlockingAdmin, journal: JournalInHand) -> None:
         self._admin, self._journal = admin, journal
@@ -73,35 +73,35 @@ class ThrottleLoan:
         return self._admin.run(lambda admin: set_throttles(self._journal, admin, wanted))
 
     def renew(self) -> None:
-        """Keep the lease; to be called every few seconds.
+        """Keep the lease; has to be called every few seconds.
 
         Raises:
-            JournalFenced: somebody else drives the journal, and gives the throttles back.
+            JournalFenced: another process drives the journal, and restores the throttles.
         """
         self._journal.renew()
 
     def give_back(self) -> dict[ThrottleKey, str]:
-        """Put settings back exactly as they were; tells which could not be, which stay in the journal."""
+        """Restore settings exactly; returns those that could not be restored, and why. They stay in the journal."""
         return self._admin.run(lambda admin: give_back(self._journal, admin, self._keys))
 
     def give_back_all(self) -> dict[ThrottleKey, str]:
-        """The same for everything that the journal owes and no open move of it needs."""
+        """Restore all settings that the journal owes and that no open move needs."""
         self._keys = sorted(self._journal.state.owed())
         return self.give_back()
 
     def leave(self) -> None:
-        """Give the lease back; the next process that has it gives journalled settings back."""
+        """Give the lease back; the next process that takes it restores journalled settings."""
         self._journal.close()
 
 
 class ReassignSession:
-    """A connected command. A context manager."""
+    """A connection of a command to a cluster. A context manager."""
 
     def __init__(self, bootstrap: str, properties_file: Path | None = None) -> None:
         """Connect.
 
         Raises:
-            DriverError, SettingsError, FormatError: it can't be, and why.
+            DriverError, SettingsError, FormatError: the connection is not possible, and why.
         """
         self.bootstrap, self.properties_file = bootstrap, properties_file
         self.cluster = BlockingAdmin(configuration_of(bootstrap, properties_file))
@@ -115,15 +115,15 @@ class ReassignSession:
         self.close()
 
     def close(self) -> None:
-        """End all connections; again is in order."""
+        """End all connections. It may be called more than once."""
         self.cluster.close()
 
     def is_shunters(self) -> bool:
-        """Whether the controller is one of ours."""
+        """Whether the controller is Shunter's."""
         return self.cluster.is_shunter()
 
     def ground(self) -> tuple[Ground, JournalPlace]:
-        """What tells who carries a verb out; and where the cluster's journal is.
+        """The facts by which the doer of a verb is chosen, and the cluster's journal.
 
         Raises:
             DriverError: the cluster does not answer.
@@ -148,14 +148,14 @@ class ReassignSession:
 
         return self.cluster.run(place)
 
-    # ---- what there is
+    # ---- reading
 
     def rows(self, partitions: Collection[TopicPartition] | None = None) -> tuple[MoveUnderWay, ...]:
         """Moves under way, by partition; None: all."""
         return tuple(_row(tp, move) for tp, move in sorted(self.cluster.list_moves(partitions).items()))
 
     def progress(self, rows: Sequence[MoveUnderWay]) -> Progress:
-        """Ask live brokers how much they have of what they fetch. Cost: one request per broker concerned."""
+        """Ask live brokers how much of new replicas they have. Cost: one request per broker concerned."""
         sizes = self._replica_sizes(rows)
         whole = _whole(rows, sizes)
         fetched = sum(min(sizes.get((broker, row.tp), 0), whole[row.tp]) for row in rows for broker in row.adding)
@@ -164,23 +164,23 @@ class ReassignSession:
         return Progress(len(rows), fetched, total, back)
 
     def sizes(self, rows: Sequence[MoveUnderWay]) -> dict[TopicPartition, int]:
-        """Bytes of one replica of each partition: the greatest that a live broker tells."""
+        """Bytes of one replica of each partition: the greatest size that a live broker reports."""
         return _whole(rows, self._replica_sizes(rows))
 
     def _replica_sizes(self, rows: Sequence[MoveUnderWay]) -> dict[tuple[BrokerId, TopicPartition], int]:
-        """By (broker, partition); brokers that don't answer are left out."""
+        """Sizes in bytes, by (broker, partition); brokers that don't answer are left out."""
         if not rows:
             return {}
         live = {node.id for node in self.cluster.nodes()}
         wanted = {(broker, row.tp) for row in rows for broker in (*row.replicas, *row.adding) if broker in live}
         return {key: place.size for key, place in self.cluster.log_dirs(wanted).found.items()}
 
-    # ---- what is done
+    # ---- moving
 
     def fitting(self, orders: Sequence[MoveOrder]) -> tuple[list[MoveOrder], dict[TopicPartition, str]]:
-        """Split a plan: what may be submitted, and which partitions are elsewhere than it was planned from, and where.
+        """Split a plan: orders that may be submitted, and partitions that changed since the plan was made, and how.
 
-        A partition that is being moved is not judged: another target in flight takes over from whatever stands there.
+        A partition that is being moved is not judged, because a new target in flight replaces any former target.
         """
         told = [order for order in orders if order.planned_from]
         known = self.cluster.partitions([order.tp for order in told])
@@ -188,7 +188,7 @@ class ReassignSession:
         refused: dict[TopicPartition, str] = {}
         for order in told:
             now = known.get(order.tp)
-            # The controller has its own words for what does not exist.
+            # The controller itself refuses partitions that don't exist.
             if now is None or order.tp in moving:
                 continue
             misfit = no_longer_fits(order.planned_from, order.target, now.replicas, place=order.tp)
@@ -199,7 +199,7 @@ class ReassignSession:
     def execute(
         self, orders: Iterable[MoveOrder], strategy: Strategy | None, *, forced: bool
     ) -> dict[TopicPartition, str]:
-        """Submit a plan; empty replicas roll a partition back. Returns what was refused, and why."""
+        """Submit a plan; empty replicas roll a partition back. Returns the refused partitions, and why."""
         by_strategy: dict[Strategy | None, dict[TopicPartition, Replicas | None]] = {}
         for order in orders:
             by_strategy.setdefault(order.strategy or strategy, {})[order.tp] = order.target or None
@@ -217,7 +217,7 @@ class ReassignSession:
         """Stop, roll back, pause or resume partitions, whole topics, or (both None) everything.
 
         Returns:
-            What became of each partition: None, or why it was refused.
+            By partition: None, or why it was refused.
         """
         options = AlterOptions(intervention=mode)
         if partitions:
@@ -229,7 +229,7 @@ class ReassignSession:
     # ---- throttles
 
     def wanted_throttles(self, orders: Sequence[MoveOrder], rate: int) -> dict[ThrottleKey, str]:
-        """The settings that hold what a plan moves to a rate, or (no orders) all that moves; of live brokers."""
+        """The settings of live brokers that throttle a plan's moves (without orders: all moves) to a rate."""
         known = self.cluster.topics({order.tp.topic for order in orders})
         current = {
             TopicPartition(name, number): info.replicas
@@ -246,7 +246,7 @@ class ReassignSession:
         """Take the lease of the cluster's journal, to set throttles under it.
 
         Raises:
-            JournalHeld: an executor drives the journal: it has throttles of its own.
+            JournalHeld: an executor drives the journal, and has throttles of its own.
             FormatError: the journal is damaged, or can't be made.
         """
         return ThrottleLoan(self.cluster, JournalInHand(self._place(), cause))
@@ -261,7 +261,7 @@ def _row(tp: TopicPartition, move: PartitionReassignment) -> MoveUnderWay:
 def _whole(
     rows: Sequence[MoveUnderWay], sizes: Mapping[tuple[BrokerId, TopicPartition], int]
 ) -> dict[TopicPartition, int]:
-    """Bytes of one replica of each partition: the greatest that a broker tells."""
+    """Bytes of one replica of each partition: the greatest of its brokers' sizes."""
     return {row.tp: max((sizes.get((broker, row.tp), 0) for broker in row.replicas), default=0) for row in rows}
 
 

@@ -1,1 +1,1 @@
-"""The service of clusters, `shunter serve FILE`: it looks, proposes, carries out, and remembers."""
+"""The service that keeps clusters, `shunter serve FILE`: it looks, proposes, carries out, and remembers."""

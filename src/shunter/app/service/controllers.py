@@ -1,4 +1,4 @@
-"""What Shunter's controllers of a cluster say of themselves, asked when somebody looks: at most every few seconds."""
+"""The status of a cluster's Shunter controllers. They are asked when a page looks, at most every few seconds."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from shunter.errors import ShunterError
 from shunter.views.service import ControllersView, ControllerView
 
 KEPT_MS = 5_000
-"""For so long an answer is good: many open pages ask a controller no more often than one does."""
+"""How long an answer is used again, so that many open pages cause no more requests than one."""
 
 
 class Controllers:
-    """The controllers of one cluster. Nobody looks: nobody is asked."""
+    """The controllers of one cluster. They are asked only when a page looks."""
 
     def __init__(self, place: Callable[[], ControllersPlace | None], now_ms: Callable[[], int]) -> None:
-        """`place`: as the policy file has it now; None: it names no controllers."""
+        """`place`: returns the addresses in the current policy file; None: it names no controllers."""
         self._place = place
         self._now_ms = now_ms
         self._known: tuple[ControllersPlace, ControllersView] | None = None
         self._asking: asyncio.Task[ControllersView] | None = None
 
     async def view(self) -> ControllersView:
-        """How they stand, by an answer that is a few seconds old at the most."""
+        """The controllers' status, from an answer that is at most `KEPT_MS` old."""
         place = self._place()
         if place is None:
             return ControllersView(self._now_ms())

@@ -1,4 +1,4 @@
-"""One cluster's executor inside the service: the same session as `shunter executor`, asked and watched by the keeper."""
+"""One cluster's executor inside the service: the same session as `shunter executor`, used and watched by the keeper."""
 
 from __future__ import annotations
 
@@ -28,16 +28,17 @@ from shunter.views.execution import ExecutionView
 
 
 class PlanFate(NamedTuple):
-    """What a journal knows of a plan: whether it runs, or how it ended, in words."""
+    """The state of a plan by the journal: whether it runs, or how it ended, in words."""
 
     state: ProposalState
     told: str
 
 
 class JournalledOrder(NamedTuple):
-    """What a journal knows of an order. `at_ms` None: it never got there.
+    """The state of an order by the journal. `at_ms` None: the order is not in the journal.
 
-    `other_plan`: a plan that was taken on after the order was given; "": none, so it would hit what it was meant for.
+    `other_plan`: a plan that was taken on after the order was given. "": there is none, so the order can still be
+    carried out on the moves that it was meant for.
     """
 
     at_ms: int | None
@@ -45,10 +46,10 @@ class JournalledOrder(NamedTuple):
 
 
 class Driving(Protocol):
-    """An executor at work that this process drives."""
+    """An executor at work in this process."""
 
     async def fates(self) -> Mapping[str, PlanFate]:
-        """By plan id: every plan that the journal has."""
+        """The state of every plan in the journal, by plan id."""
         ...
 
     async def submit(self, plan_id: str, moves: Sequence[MoveOrder], options: ExecutionOptions) -> PlanReply:
@@ -60,24 +61,24 @@ class Driving(Protocol):
         ...
 
     async def heard(self, key: str, given_ms: int) -> JournalledOrder:
-        """Whether the journal has the order with this key, which was given at a time."""
+        """Look up in the journal the order with this key, which was given at `given_ms`."""
         ...
 
     def view(self) -> ExecutionView:
-        """How it stands."""
+        """The view of the execution now."""
         ...
 
     def in_sync(self) -> Mapping[str, tuple[int, ...]]:
-        """In-sync replicas of what moves, by partition's name."""
+        """In-sync replicas of partitions with moves, by partition's name."""
         ...
 
     async def run(self, on_view: Callable[[ExecutionView], None]) -> str:
-        """Drive until it can't go on, and say why."""
+        """Drive until the executor ends; returns why it ended."""
         ...
 
 
 Seat = Callable[[Callable[[Notice], None]], AbstractAsyncContextManager[Driving]]
-"""Takes the right to drive a cluster; its context ends with that right given back."""
+"""Takes the right to drive a cluster; the end of its context gives the right back."""
 
 
 @dataclass(slots=True)
@@ -87,7 +88,7 @@ class JournalledDriving:
     session: Session
 
     async def fates(self) -> Mapping[str, PlanFate]:
-        """By plan id: every plan that the journal has."""
+        """The state of every plan in the journal, by plan id."""
         entries = await self.session.driver.with_journal(self.session.journal.load)
         return await asyncio.to_thread(fates_in, entries)
 
@@ -100,29 +101,29 @@ class JournalledDriving:
         return await self.session.command(command)
 
     async def heard(self, key: str, given_ms: int) -> JournalledOrder:
-        """Whether the journal has the order with this key, which was given at a time."""
+        """Look up in the journal the order with this key, which was given at `given_ms`."""
         entries = await self.session.driver.with_journal(self.session.journal.load)
         return heard_in(entries, key, given_ms)
 
     def view(self) -> ExecutionView:
-        """How it stands."""
+        """The view of the execution now."""
         return self.session.view()
 
     def in_sync(self) -> Mapping[str, tuple[int, ...]]:
-        """In-sync replicas of what moves, by partition's name."""
+        """In-sync replicas of partitions with moves, by partition's name."""
         state = self.session.core.state
         seen = ((tp, state.cluster.partition(tp)) for tp in state.moves)
         return {str(tp): tuple(partition.isr) for tp, partition in seen if partition is not None}
 
     async def run(self, on_view: Callable[[ExecutionView], None]) -> str:
-        """Drive until it can't go on, and say why."""
+        """Drive until the executor ends; returns why it ended."""
         ended = await drive(self.session, SessionStart(), on_view=on_view, forever=True)
         fatal = None if ended.finish is None else ended.finish.fatal
         return fatal or "the executor ended"
 
 
 def seat_of(target: Target) -> Seat:
-    """How the right to drive this cluster is taken."""
+    """A function that takes the right to drive this cluster."""
 
     @contextlib.asynccontextmanager
     async def take(listener: Callable[[Notice], None]) -> AsyncIterator[Driving]:
@@ -133,7 +134,7 @@ def seat_of(target: Target) -> Seat:
 
 
 def fates_in(entries: Iterable[JournalEntry]) -> dict[str, PlanFate]:
-    """What a journal knows of each plan. Plans that were joined to one execution share its fate."""
+    """The state of each plan by the journal. Plans that belong to one execution share its state."""
     found: dict[str, PlanFate] = {}
     for execution in executions(entries):
         outcomes = Counter(move.outcome for move in execution.moves.values())
@@ -147,7 +148,7 @@ def fates_in(entries: Iterable[JournalEntry]) -> dict[str, PlanFate]:
 
 
 def heard_in(entries: Iterable[JournalEntry], key: str, given_ms: int) -> JournalledOrder:
-    """Look an order up by its key. Whether something else is carried out since is asked only where it is not there."""
+    """Look up an order by its key. `other_plan` is set only if the order is not there."""
     other = ""
     for entry in entries:
         record = entry.record

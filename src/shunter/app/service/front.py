@@ -1,7 +1,8 @@
-"""The service's front: what page, API and command line read of it and ask of it. Nothing else of the service is theirs.
+"""The service's front: the only part of the service that page, API and command line may call.
 
-All calls belong on the service's event loop. Reading is cheap: views are made when something changes, not when somebody
-asks; proposals and history are read from the store. For server-sent events wait for `news` and read what it names.
+All calls belong on the service's event loop. Reading is cheap, because views are made when something changes, not when
+they are read. Proposals and history are read from the store. For server-sent events, wait for `news` and read the
+clusters that it names.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from shunter.views.service import (
 
 
 class Backstage(Protocol):
-    """What stands behind the front: the service itself."""
+    """The service behind the front."""
 
     @property
     def published(self) -> Published:
@@ -36,11 +37,11 @@ class Backstage(Protocol):
         ...
 
     def stories(self, cluster: str) -> Stories:
-        """What the journal of a cluster tells."""
+        """The stories of moves in a cluster's journal."""
         ...
 
     def reports(self, cluster: str) -> Reports:
-        """What the lake says of a cluster."""
+        """The lake's reports about a cluster."""
         ...
 
     def fleet(self) -> FleetView:
@@ -56,15 +57,15 @@ class Backstage(Protocol):
         ...
 
     async def timeline(self, cluster: str, since_ms: int, until_ms: int | None, most: int) -> TimelineView:
-        """What happened in a cluster; "": in all."""
+        """Events of a cluster; "": of all clusters."""
         ...
 
     async def controllers(self, cluster: str) -> ControllersView:
-        """Shunter's controllers of a cluster, where the policy file names them."""
+        """Shunter's controllers of a cluster, if the policy file names them."""
         ...
 
     async def sketch(self, cluster: str, about: tuple[str, ...], replicas: int | None, who: str) -> KeptProposalView:
-        """Plan what a person asks for; nothing is kept."""
+        """Plan as a person asks; no proposal is kept."""
         ...
 
     async def carry_out(self, order: ServiceOrder, signature: Signature) -> OrderDone:
@@ -73,15 +74,15 @@ class Backstage(Protocol):
 
 
 class Front:
-    """What page, API and command line may read and ask."""
+    """The calls of page, API and command line."""
 
     def __init__(self, backstage: Backstage) -> None:
-        """The front of a service."""
+        """Take the service behind the front."""
         self._backstage = backstage
 
     @property
     def version(self) -> int:
-        """It grows with every change of anything that can be read here."""
+        """A number that grows with every change of anything that can be read here."""
         return self._backstage.published.version
 
     async def news(self, since: int, within_s: float = 15.0) -> News:
@@ -101,7 +102,7 @@ class Front:
         return self._backstage.published.page(self._known(name))
 
     def moves(self, name: str) -> MovesView:
-        """What moves in a cluster, ours and others'.
+        """The moves in a cluster, the service's own and those that other tools began.
 
         Raises:
             OrderRefused: there is no cluster of this name.
@@ -109,7 +110,7 @@ class Front:
         return self._backstage.published.moves(self._known(name))
 
     def rollback_bytes(self, name: str, partitions: Collection[str] = ()) -> int:
-        """What a rollback of open moves would copy at most; partitions as `orders-3`, none named: all.
+        """The bytes that a rollback of open moves would copy at most; partitions as `orders-3`, none named: all.
 
         Raises:
             OrderRefused: there is no such cluster, or this execution has no move of one of these partitions.
@@ -117,7 +118,7 @@ class Front:
         return sum(row.rollback_bytes or 0 for row in self.turnable(name, partitions))
 
     def turnable(self, name: str, partitions: Collection[str] = ()) -> tuple[MoveView, ...]:
-        """The open moves of ours among some partitions; none named: all. What has ended meanwhile is left as it is.
+        """The service's open moves among some partitions (none named: all). Moves that have ended are left out.
 
         Raises:
             OrderRefused: see `rollback_bytes`.
@@ -125,15 +126,15 @@ class Front:
         ours = [row for row in self.moves(name).moves if row.whose == "ours"]
         unknown = sorted(set(partitions) - {row.partition for row in ours})
         if unknown:
-            raise OrderRefused(Refusal.NOT_FOUND, f"no move of ours in {name}: {', '.join(unknown)}")
+            raise OrderRefused(Refusal.NOT_FOUND, f"this service does not move in {name}: {', '.join(unknown)}")
         return tuple(
             row for row in ours if row.state in OPEN_STATES and (not partitions or row.partition in partitions)
         )
 
     async def proposals(self, name: str, *, ended: bool = False) -> tuple[KeptProposalView, ...]:
-        """Proposals of a cluster, the latest first; `ended`: those that are over, too.
+        """Proposals of a cluster, the latest first; `ended`: also those that are over.
 
-        They come without the partitions that they change: one may have 100,000 of them.
+        They come without the partitions that they change, because a proposal may have 100,000 of them.
 
         Raises:
             OrderRefused: there is no cluster of this name, or the store can't be read.
@@ -141,7 +142,7 @@ class Front:
         return await self._backstage.proposals(self._known(name), ended=ended)
 
     async def proposal(self, name: str, proposal: str) -> KeptProposalView:
-        """One proposal with the partitions that it changes; of those that ended long ago these are not kept.
+        """One proposal with the partitions that it changes; a proposal that ended long ago has none of them.
 
         Raises:
             OrderRefused: there is no such cluster or proposal, or the store can't be read.
@@ -154,7 +155,7 @@ class Front:
     async def timeline(
         self, name: str = "", since_ms: int = 0, until_ms: int | None = None, most: int = 500
     ) -> TimelineView:
-        """What happened in a cluster ("": in the fleet) in [since_ms, until_ms), the latest `most` events.
+        """The latest `most` events of a cluster ("": of the fleet) in [since_ms, until_ms).
 
         Raises:
             OrderRefused: there is no cluster of this name, or the store can't be read.
@@ -162,7 +163,7 @@ class Front:
         return await self._backstage.timeline(name and self._known(name), since_ms, until_ms, most)
 
     async def executions(self, name: str) -> tuple[ExecutionGist, ...]:
-        """All executions in the journal of a cluster, the first one first; the last one may go on.
+        """All executions in the journal of a cluster, the first one first; the last one may be under way.
 
         Raises:
             OrderRefused: there is no cluster of this name, or its journal can't be read.
@@ -178,7 +179,7 @@ class Front:
         return await self._backstage.stories(self._known(name)).moves(execution)
 
     async def story(self, name: str, partition: str, execution: int | None = None) -> MoveStory:
-        """What became of a partition's move, step by step; `execution` None: the latest one that moved it.
+        """The story of a partition's move, step by step; `execution` None: the latest execution that moved it.
 
         Raises:
             OrderRefused: there is no such cluster or execution, it did not move the partition, or its journal can't be read.
@@ -188,7 +189,7 @@ class Front:
         return await self._backstage.stories(name).story(partition, execution, live)
 
     async def controllers(self, name: str) -> ControllersView:
-        """How Shunter's controllers of a cluster stand; they are asked now, or were within the last seconds.
+        """The status of Shunter's controllers of a cluster, at most a few seconds old.
 
         Raises:
             OrderRefused: there is no cluster of this name.
@@ -196,7 +197,7 @@ class Front:
         return await self._backstage.controllers(self._known(name))
 
     async def reports(self, name: str) -> ReportsView:
-        """What the pipeline's lake has of a cluster: its load model, and tables to be looked at.
+        """The pipeline's reports about a cluster: its load model, and tables.
 
         Raises:
             OrderRefused: there is no cluster of this name.
@@ -204,7 +205,7 @@ class Front:
         return await self._backstage.reports(self._known(name)).view()
 
     async def report(self, name: str, report: str, search: str = "", offset: int = 0, limit: int = 200) -> ReportPage:
-        """Rows of one of these tables that have `search` in a text.
+        """Rows of one of these tables that have `search` in a text column.
 
         Raises:
             OrderRefused: there is no such cluster or report, or it can't be read.
@@ -214,10 +215,11 @@ class Front:
     async def sketch(
         self, name: str, about: tuple[str, ...], replicas: int | None = None, who: str = "somebody"
     ) -> KeptProposalView:
-        """A dry run of `OrderKind.PROPOSE` with the same `about` and value: what it would move, by the last look.
+        """A dry run of `OrderKind.PROPOSE` with the same `about` and value: the moves of the plan, by the last look.
 
         Raises:
-            OrderRefused: there is no such cluster, scope, broker or topic; nothing would change; or it can't be seen now.
+            OrderRefused: there is no such cluster, scope, broker or topic; nothing would change; or the cluster can't
+                be looked at now.
         """
         return await self._backstage.sketch(self._known(name), about, replicas, who)
 
@@ -225,17 +227,17 @@ class Front:
         """Carry an order out. When this returns, the order is durable.
 
         Raises:
-            OrderRefused: it is not carried out, and nothing was changed; `.refusal` says of which kind the reason is.
+            OrderRefused: the order is not carried out, and nothing was changed; `.refusal` is the kind of the reason.
         """
         if order.cluster:
             self._known(order.cluster)
         strange = next((each for each in (*order.about, signature.key) if not each.isprintable()), None)
         if strange is not None:
             raise OrderRefused(Refusal.INVALID, f"{order.kind.value} {strange!r}: names have no control characters")
-        # What somebody writes is shown in the terminals of others.
+        # Comments are shown in other people's terminals, so they may have no control characters.
         signature = signature._replace(comment="".join(c if c.isprintable() else " " for c in signature.comment))
         if not signature.who:
-            raise OrderRefused(Refusal.INVALID, f"{order.kind.value}: who asks for it? An order has a name to it")
+            raise OrderRefused(Refusal.INVALID, f"{order.kind.value}: an order needs the name of its giver")
         return await self._backstage.carry_out(order, signature)
 
     def _known(self, name: str) -> str:

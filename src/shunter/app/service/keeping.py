@@ -1,12 +1,14 @@
-"""One cluster in the care of the service: it is looked at again and again, and what may be carried out is carried out.
+"""One cluster that the service keeps: it is looked at again and again, and approved proposals are carried out.
 
-What is durable where, and in which order, so that a death between any two writes neither loses nor doubles anything:
+Writes have an order in store and journal, so that a crash between any two writes neither loses nor doubles anything:
 
-1. A proposal, and each word about it: the store.
-2. A proposal that is begun: `starting` in the store, then its plan under the proposal's id in the journal, then `running`
-   in the store. A process that finds `starting` asks the journal, and begins anew only what the journal does not know.
-3. Every step: the journal, as for any execution. How a proposal ended is read there.
-4. A kill switch: the store, then each move's pause in the journal. While it is in the store, moves are paused again and again.
+1. Proposals and votes are in the store.
+2. A proposal that begins is first `starting` in the store; then its plan is in the journal, under the proposal's id;
+   then it is `running` in the store. A process that finds `starting` asks the journal, and begins the proposal again
+   only if the journal does not have its plan.
+3. Every step is in the journal, as for any execution. The end of a proposal is read there.
+4. A kill switch is in force in the process at once; it is written to the store while moves are paused in the journal.
+   While the switch is in the store, moves are paused again and again.
 """
 
 from __future__ import annotations
@@ -55,14 +57,14 @@ from shunter.views.service import ClusterHealth, MoveView
 
 LOG = logging.getLogger(__name__)
 DRIVE_AGAIN_S = 5.0
-"""How long after a failure the right to drive a cluster is asked for again."""
+"""The time from a failure to the next attempt to drive a cluster."""
 GIST_EVERY_MS = 3_600_000
 GROWTH_MS = 14 * 24 * 3_600_000
-"""Growth is that of so long."""
+"""The time over which growth is computed."""
 
 
 class Clocked(Protocol):
-    """Where the time comes from."""
+    """A source of the time."""
 
     def now_ms(self) -> int:
         """Milliseconds since 1970 UTC."""
@@ -71,7 +73,7 @@ class Clocked(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KeeperParts:
-    """What a keeper of one cluster works with."""
+    """The parts that a keeper of one cluster uses."""
 
     records: Records
     published: Published
@@ -81,70 +83,70 @@ class KeeperParts:
     sketch: Callable[[Wish], Awaitable[KeptProposal]]
     seat: Seat
     tell: Callable[[HistoryEvent], None]
-    """Hears of every event, for notifications; must not block."""
+    """Called with every event, for notifications; must not block."""
     clear_throttles: Callable[[], Awaitable[str]]
-    """Removes throttles that no journal knows; says how many."""
+    """Removes throttles that no journal knows; returns a sentence with their number."""
     snapshot: Callable[[Sighting], Awaitable[None]] | None = None
-    """Keeps what a look saw for the pipeline, where that is due."""
+    """Keeps a snapshot of a look for the pipeline, if one is due."""
     look_every_s: float = 60.0
     drive_again_s: float = DRIVE_AGAIN_S
 
 
 class ClusterKeeper:
-    """The keeper of one cluster. All of it runs on one event loop; what is durable is in the store and in the journal."""
+    """The keeper of one cluster. It runs on one event loop; its durable state is in the store and in the journal."""
 
     def __init__(self, cluster: KeptCluster, parts: KeeperParts) -> None:
-        """Nothing is known yet; `load` reads what was kept."""
+        """Begin without any state; `load` reads the store."""
         self.cluster = cluster
         self.name = cluster.name
         self.parts = parts
         self.proposals: dict[str, KeptProposal] = {}
-        """Those that are open, and those that were declined a short while ago."""
+        """Open proposals, and those that were declined within `declined-minutes`."""
         self.intents: tuple[KeptIntent, ...] = ()
         self.switch: KillSwitch | None = None
         self.driving: Driving | None = None
         self.health = ClusterHealth(since_ms=parts.clock.now_ms())
         self.held_by = ""
-        """Which other executor drives the cluster; "": none, or we don't know."""
+        """The other executor that drives the cluster; "": there is none, or it is unknown."""
         self._memory: Memory | None = None
         self._growth = UNKNOWN
         self._gist_at_ms: int | None = None
-        """Of which look a gist was kept last; None: the store was not asked yet."""
+        """The time of the last look whose gist was kept; None: the store was not read yet, or has no gist."""
         self._grown = True
-        """A gist was kept since growth was worked out last."""
+        """A gist was kept since growth was computed."""
         self._sighting: Sighting | None = None
         """The last look."""
         self._others: tuple[MoveView, ...] = ()
         self._safe: tuple[int, ...] = ()
         self._wanted = asyncio.Event()
         self.reconciled = False
-        """The journal has said what became of all that was begun."""
+        """The states of all begun proposals have been read from the journal."""
         self._execution: ExecutionView | None = None
         self._following: asyncio.Task[None] | None = None
         self._handing: asyncio.Task[None] | None = None
         self._in_hand = ""
-        """The proposal that is just being handed to the executor: the journal may not have it yet."""
+        """The proposal that is being handed to the executor; the journal may not have it yet."""
         self._notings: set[asyncio.Task[None]] = set()
         self.lock = asyncio.Lock()
-        """Held while a proposal's state is decided and written: by an order, a look, or what the journal tells."""
+        """Held while a proposal's state is decided and written: by an order, by a look, or from the journal."""
 
-    # ---- what is known
+    # ---- state
 
     @property
     def policy(self) -> KeeperPolicy:
-        """The file's policy with the intents that were given since."""
+        """The file's policy, with the intents that were given by orders."""
         return with_intents(self.cluster.policy, self.intents)
 
     def around(self) -> Surrounding:
-        """What there is to say beside the last look."""
+        """The state that the page shows beside the last look."""
         opened = tuple(self.proposals.values())
         return Surrounding(self.health, self.intents, opened, self._execution, self.switch)
 
     async def load(self) -> None:
-        """Read what was kept.
+        """Read the cluster's state from the store.
 
         Raises:
-            StoreFailed: it can't be read.
+            StoreFailed: the store can't be read.
         """
         name, now_ms = self.name, self.parts.clock.now_ms()
         read = self.parts.records.read
@@ -161,15 +163,15 @@ class ClusterKeeper:
         self._wanted.set()
 
     def show(self) -> None:
-        """Publish the page anew."""
+        """Publish the page with the current state."""
         published = self.parts.published
         published.show(self.name, dressed(published.page(self.name), self.around()))
 
     async def write(self, batch: StoreBatch) -> None:
-        """Make something of this cluster durable, then take it over, then tell of it.
+        """Make a batch durable, then apply it to this keeper's state, then publish it.
 
         Raises:
-            StoreFailed: it is not durable, and nothing changed.
+            StoreFailed: the batch is not durable, and nothing changed.
         """
         await self.parts.records.write(batch)
         self._take_over(batch)
@@ -193,11 +195,11 @@ class ClusterKeeper:
         self.show()
 
     def event(self, kind: str, text: str, subject: str = "", who: str = "", cause: str = "") -> HistoryEvent:
-        """Something that happened just now."""
+        """An event of this moment."""
         return HistoryEvent(0, self.name, self.parts.clock.now_ms(), kind, text, subject, who, cause)
 
     async def note(self, *events: HistoryEvent) -> None:
-        """Keep events, as far as the store takes them; people hear of them all the same."""
+        """Keep events; if the store refuses them, notifications are sent all the same."""
         try:
             await self.write(StoreBatch(events=events))
         except StoreFailed:
@@ -207,7 +209,7 @@ class ClusterKeeper:
     # ---- looking
 
     async def look_forever(self) -> None:
-        """Look, think, propose, begin; again after a while, or at once when somebody wants it."""
+        """Look, think, propose and begin; repeat after `look_every_s`, or at once after `hurry`."""
         while True:
             self._wanted.clear()
             try:
@@ -222,7 +224,7 @@ class ClusterKeeper:
                 continue
 
     async def look_once(self) -> None:
-        """One look, and what follows from it. A cluster that can't be looked at is told, and asked again later."""
+        """One look, and its consequences. If the cluster can't be looked at, that is published."""
         try:
             sighting = await self.parts.look()
             if self._grown:
@@ -239,18 +241,18 @@ class ClusterKeeper:
             except ShunterError as error:
                 await self.note(self.event("snapshot-failed", f"no snapshot was kept for the pipeline: {error}"))
         if self.held_by:
-            return  # Whoever drives the cluster proposes, and remembers.
+            return  # The process that drives the cluster makes proposals and keeps the memory.
         async with self.lock:
             await self._remember(question, thought, events)
             await self._maybe_begin(question, thought)
 
     async def _learn_growth(self) -> None:
-        """Read what looks saw, and how fast it grows, in threads: a great cluster has thousands of topics."""
+        """Read kept looks and compute growth, in threads, because a great cluster has thousands of topics."""
         since_ms = self.parts.clock.now_ms() - GROWTH_MS
         try:
             looks = await self.parts.records.read(lambda store: store.looks(self.name, since_ms))
         except StoreFailed:
-            return  # What was known before counts on.
+            return  # The growth that was computed before stays in use.
         self._growth = await asyncio.to_thread(growth_of, looks)
         self._gist_at_ms = looks[-1].at_ms if looks else None
         self._grown = False
@@ -277,7 +279,7 @@ class ClusterKeeper:
         self.health = replace(self.health, state=state, since_ms=since_ms, trouble=trouble)
 
     def _seen(self, question: LookQuestion, thought: Thought) -> list[HistoryEvent]:
-        """Publish what was seen; what is to be told of it beside its conditions."""
+        """Publish a look; returns its events other than conditions."""
         events: list[HistoryEvent] = []
         if self.health.state == "unreachable":
             minutes = (self.parts.clock.now_ms() - self.health.since_ms) // 60_000
@@ -291,7 +293,7 @@ class ClusterKeeper:
         return events
 
     async def _remember(self, question: LookQuestion, thought: Thought, events: list[HistoryEvent]) -> None:
-        # What somebody decided while it was thought is newer: the next look judges that.
+        # A person's decision during the thinking is newer, so that proposal is left to the next look.
         known = {each.id: each for each in question.kept}
         changed = tuple(each for each in thought.changed if self.proposals.get(each.id) == known.get(each.id))
         events += self._told_conditions(thought)
@@ -305,7 +307,7 @@ class ClusterKeeper:
         try:
             await self.write(StoreBatch(changed, tuple(events), memory=(self.name, thought.memory), look=gist))
         except StoreFailed:
-            self._memory = thought.memory  # Since when something holds is known to this process still.
+            self._memory = thought.memory  # This process still knows since when each condition holds.
             self.show()
             return
         self._memory, self._safe, self._grown = thought.memory, thought.safe, self._grown or gist is not None
@@ -321,7 +323,7 @@ class ClusterKeeper:
         for subject, since in before.items():
             if subject not in after:
                 name = f"{subject.condition.value} {subject.about}".strip()
-                over = self.event("condition-over", f"{name} does not hold any more", name)
+                over = self.event("condition-over", f"{name} no longer holds", name)
                 told.append(replace(over, at_ms=since.since_ms, until_ms=over.at_ms))
         return told
 
@@ -335,10 +337,10 @@ class ClusterKeeper:
         return self.event(f"proposal-{now.state.value}", f"{now.id} is {now.state.value}{told}", now.id)
 
     async def sketch(self, about: tuple[str, ...], replicas: int | None, who: str) -> KeptProposal:
-        """Plan what a person asks for, over the last look; nothing is kept.
+        """Plan as a person asks, by the last look; no proposal is kept.
 
         Raises:
-            OrderRefused: it can't be planned, nothing would change, or the cluster was not seen yet.
+            OrderRefused: there is no such plan, nothing would change, or the cluster was not seen yet.
         """
         if self._sighting is None or self.health.state == "unreachable":
             raise OrderRefused(Refusal.UNREACHABLE, f"{self.name} can't be looked at now: {self.health.trouble}")
@@ -347,7 +349,7 @@ class ClusterKeeper:
     # ---- carrying out
 
     async def _maybe_begin(self, question: LookQuestion, thought: Thought) -> None:
-        """Begin what this look reviewed, if nothing that counts has changed since."""
+        """Begin a proposal that this look reviewed, unless the policy or the proposal has changed since."""
         if self.policy != question.policy or not self._may_begin():
             return
         reviewed = {each.id: each for each in (*question.kept, *thought.changed)}
@@ -371,12 +373,12 @@ class ClusterKeeper:
             await self.write(StoreBatch((starting,), (self.event("begun", f"{proposal.id} is begun", proposal.id),)))
         except StoreFailed:
             return
-        # A task of its own: a great plan takes long to be journalled, and looks go on meanwhile.
+        # This is a task of its own, because a large plan takes long to be journalled, and looks go on meanwhile.
         self._in_hand = starting.id
         self._handing = asyncio.create_task(self._hand_over(driving, starting))
 
     async def handed_over(self) -> None:
-        """Wait until what is begun is in the journal, or was refused."""
+        """Wait until the proposal that begins is in the journal, or was refused."""
         if self._handing is not None:
             await self._handing
 
@@ -392,11 +394,11 @@ class ClusterKeeper:
     async def _submit(self, driving: Driving, proposal: KeptProposal) -> None:
         moves = [order_of(each) for each in proposal.changes]
         if self.switch is not None:
-            return  # It was thrown in this moment; what is `starting` is settled when the switch is lifted.
+            return  # The switch was thrown just now. The `starting` proposal is settled when the switch is lifted.
         try:
             reply = await driving.submit(proposal.id, moves, self.cluster.options)
         except ShunterError as error:
-            # Whether the journal has it is asked when the cluster is driven again.
+            # `reconcile` asks the journal when the cluster is driven again.
             await self.note(self.event("begin-unknown", f"{proposal.id}: {error}", proposal.id))
             return
         async with self.lock:
@@ -407,7 +409,7 @@ class ClusterKeeper:
             await self.pause_what_moves(self.switch)
 
     async def _settle(self, proposal: KeptProposal, state: ProposalState, told: str) -> None:
-        """Write down how far the journal says that a proposal has got. If the store refuses, it is asked again later."""
+        """Keep the state of a proposal by the journal. If the store refuses, a restart reads the journal again."""
         now_ms = self.parts.clock.now_ms()
         settled = replace(proposal, state=state, changed_at_ms=now_ms, outcome=told)
         event = self._told_proposal(proposal, settled)
@@ -418,7 +420,7 @@ class ClusterKeeper:
             self._take_over(batch)
 
     async def reconcile(self) -> None:
-        """Ask the journal what became of proposals that were begun, by whichever process.
+        """Read from the journal the states of proposals that were begun, by this process or an earlier one.
 
         Raises:
             ShunterError: the journal can't be read.
@@ -437,7 +439,7 @@ class ClusterKeeper:
         self.reconciled = True
 
     async def drive_forever(self) -> None:
-        """Drive the cluster's journal while no other executor does; again after whatever ended it."""
+        """Drive the cluster's journal while no other executor does; after any end try again."""
         while True:
             try:
                 async with self.parts.seat(self._noticed) as driving:
@@ -447,7 +449,7 @@ class ClusterKeeper:
             except ShunterError as error:
                 await self._left(str(error), held=False)
             except Exception as error:
-                LOG.exception("%s is not driven any more", self.name)
+                LOG.exception("%s is no longer driven", self.name)
                 await self._left(f"a bug of Shunter's: {error!r}: it is not driven until a restart", held=False)
                 return
             else:
@@ -488,24 +490,24 @@ class ClusterKeeper:
         self.show()
 
     def _noticed(self, notice: Notice) -> None:
-        """A notice of the executor, in the middle of its own turn: a task keeps it."""
+        """Keep a notice of the executor. A task does that, because the executor must not wait for the store."""
         noting = asyncio.create_task(self.note(self.event(notice.kind, notice.text, notice.about)))
         self._notings.add(noting)
         noting.add_done_callback(self._notings.discard)
 
     def _viewed(self, view: ExecutionView) -> None:
-        """How the execution stands, about once a second."""
+        """Take a view of the execution; called about once a second."""
         self._execution = view
         self.show_moves()
         self.show()
         if self._following is not None and self._following.done():
-            self._following.result()  # A bug there ends the service; nobody waits for it to act in vain.
+            self._following.result()  # A bug in that task ends the service, instead of being ignored.
             self._following = None
         if self._following is None:
             self._following = asyncio.create_task(self._follow(view))
 
     def show_moves(self) -> None:
-        """Publish what moves."""
+        """Publish the moves."""
         driving = self.driving
         isr = {} if driving is None else driving.in_sync()
         running = next((each.id for each in self.proposals.values() if each.state is ProposalState.RUNNING), "")
@@ -513,7 +515,7 @@ class ClusterKeeper:
         self.parts.published.show(self.name, moves=moves)
 
     async def _follow(self, view: ExecutionView) -> None:
-        """Keep to the kill switch, and notice the end of what runs."""
+        """Enforce the kill switch, and notice the end of the running proposal."""
         switch = self.switch
         try:
             if switch is not None and switch.lifted:
@@ -530,24 +532,24 @@ class ClusterKeeper:
     # ---- the kill switch
 
     async def pause_what_moves(self, switch: KillSwitch) -> str:
-        """Pause every open move. Says what that came to."""
+        """Pause every open move; returns the result in a sentence."""
         driving = self.driving
         if driving is None:
-            return "nothing of it is driven from here"
+            return "this service does not drive it now"
         reply = await driving.command(Command(CommandKind.PAUSE, given_by=f"kill switch of {switch.who}"))
         return reply.text if reply.accepted else "nothing is being moved"
 
     def lift(self) -> None:
-        """The switch was lifted: what it paused is resumed now where the cluster is driven, else once it is."""
+        """Follow a switch that was lifted: resume its moves now if the cluster is driven, else once it is driven."""
         driving = self.driving
         if driving is not None:
             self._viewed(driving.view())
 
     async def resume_what_was_paused(self, switch: KillSwitch) -> None:
-        """Resume what the switch paused, then forget the switch. What was paused by name stays so.
+        """Resume the moves that the switch paused, then forget the switch. Moves that were paused by name stay paused.
 
         Raises:
-            StoreFailed: it stays known that this is still to be done.
+            StoreFailed: the switch was not forgotten, so this is done again later.
         """
         driving = self.driving
         if driving is None or self.switch is not switch:
@@ -556,8 +558,8 @@ class ClusterKeeper:
         resumed = tuple(partition_of(name) for name in paused if name not in switch.kept)
         if resumed:
             await driving.command(Command(CommandKind.RESUME, resumed, given_by=f"kill switch lifted by {switch.who}"))
-        # Somebody may throw it again at any moment: that switch is another one, and stays. The store writes in the order
-        # in which it is asked, so a switch that is thrown while this one is forgotten is written after that.
+        # The switch may be thrown again at any moment; that is another switch, and it stays. The store writes in the
+        # order of requests, so a switch that is thrown while this one is being forgotten is written after it.
         if self.switch is not switch:
             return
         await self.parts.records.write(StoreBatch(switches_gone=(self.name,)))
@@ -577,7 +579,7 @@ def partition_of(name: str) -> TopicPartition:
 
 
 def _taken(reply: PlanReply) -> tuple[ProposalState, str]:
-    """What the executor's answer to a plan means."""
+    """The state of a proposal after the executor's answer to its plan, and a sentence about it."""
     if reply.error is not None:
         return ProposalState.REFUSED, reply.error
     refused = [f"{move.tp}: {move.refused}" for move in reply.moves if move.refused is not None]
@@ -585,10 +587,10 @@ def _taken(reply: PlanReply) -> tuple[ProposalState, str]:
 
 
 def _fate(proposal: KeptProposal, fates: Mapping[str, PlanFate]) -> tuple[ProposalState, str]:
-    """How far a proposal that was begun has got, by the journal."""
+    """The state of a begun proposal by the journal, and its outcome in words."""
     fate = fates.get(proposal.id)
     if fate is not None:
         return fate.state, fate.told or proposal.outcome
     if proposal.state is ProposalState.STARTING:
-        return ProposalState.APPROVED, ""  # Its plan never reached the journal, so nothing of it was asked for.
-    return ProposalState.PARTLY, "the journal does not know it any more: nobody can say what came of it"
+        return ProposalState.APPROVED, ""  # Its plan never reached the journal, so none of its moves was begun.
+    return ProposalState.PARTLY, "the journal no longer has it: its outcome is unknown"

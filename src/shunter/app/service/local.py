@@ -1,4 +1,4 @@
-"""What commands ask of the service: by the UNIX socket in its state folder, or over HTTP."""
+"""Requests of commands to the service: through the UNIX socket in its state folder, or over HTTP."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from shunter.model.service import OrderDone, OrderKind, OrderRefused, Refusal, S
 from shunter.views.service import service_json
 
 if TYPE_CHECKING:
-    # A command that asks has no use for what the service is made of.
+    # A command that only asks does not import the service.
     from shunter.app.service.front import Front
 
 SOCKET = "service.sock"
-"""In the state folder. The path of a UNIX socket has at most 107 bytes."""
+"""The socket's name in the state folder. The path of a UNIX socket has at most 107 bytes."""
 
 
 def answering(front: Front) -> Answering:
-    """How the service answers at its door."""
+    """The function that answers requests at the service's socket."""
 
     async def answer(request: Any, user: str) -> Any:
         try:
@@ -31,7 +31,7 @@ def answering(front: Front) -> Answering:
         except OrderRefused as refused:
             return {"refusal": refused.refusal.value, "text": str(refused)}
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            return {"refusal": Refusal.INVALID.value, "text": f"this is no request: {error!r}"}
+            return {"refusal": Refusal.INVALID.value, "text": f"this is not a valid request: {error!r}"}
 
     return answer
 
@@ -61,11 +61,11 @@ async def _answer(front: Front, request: dict[str, Any], user: str) -> Any:
 
 
 async def ask_service(place: Path | ServiceServer, ask: str, **parts: Any) -> Any:
-    """Ask the service of a state folder, or at a URL, something; the answer as JSON has it.
+    """Send a request to the service of a state folder, or at a URL; returns the answer, decoded from JSON.
 
     Raises:
-        DriverError: nobody serves there.
-        OrderRefused: there is no such cluster, or the service can't tell.
+        DriverError: no service answers there.
+        OrderRefused: there is no such cluster, or the service can't answer.
     """
     if isinstance(place, ServiceServer):
         return await asyncio.to_thread(_ask_server, place, ask, parts)
@@ -76,7 +76,7 @@ async def ask_service(place: Path | ServiceServer, ask: str, **parts: Any) -> An
 
 
 def _ask_server(server: ServiceServer, ask: str, parts: Mapping[str, Any]) -> Any:
-    """The same questions over HTTP; answers have the same form, but a sketch has no `changes`."""
+    """The same requests over HTTP. Answers have the same form, except that a sketch has no `changes`."""
     cluster = str(parts.get("cluster", ""))
     at = f"/clusters/{quote(cluster, safe='')}" if cluster else ""
     match ask:
@@ -93,7 +93,7 @@ def _ask_server(server: ServiceServer, ask: str, parts: Mapping[str, Any]) -> An
         case "sketch":
             body = {"about": list(parts["about"]), "value": parts["value"]}
             view = call_service(server, "POST", f"{at}/sketch", body)
-            del view["proposal"]["changes"]  # They are empty: over HTTP a sketch comes without its partitions.
+            del view["proposal"]["changes"]  # It is empty, because a sketch comes over HTTP without its partitions.
             return view
         case "order":
             body = {name: parts[name] for name in ("about", "value", "comment")}
@@ -103,17 +103,21 @@ def _ask_server(server: ServiceServer, ask: str, parts: Mapping[str, Any]) -> An
 
 
 async def order_service(place: Path | ServiceServer, order: ServiceOrder, comment: str, key: str) -> OrderDone:
-    """Give the service of a state folder, or at a URL, an order.
+    """Give an order to the service of a state folder, or at a URL.
 
     Raises:
-        DriverError: nobody serves there, or it ended before it answered: the same key asks again without harm.
-        OrderRefused: it is not carried out.
+        DriverError: no service answers there, or it ended before it answered; the same key can safely be used again.
+        OrderRefused: the order is not carried out.
     """
     parts = {"kind": order.kind.value, "cluster": order.cluster, "about": order.about, "value": order.value}
     try:
         told = await ask_service(place, "order", **parts, comment=comment, key=key)
     except DriverError as error:
-        again = f"; ask again with --key {key}: what was carried out is not done twice" if error.retriable else ""
+        again = (
+            f"; try again with --key {key}: an order with the same key is not carried out twice"
+            if error.retriable
+            else ""
+        )
         raise DriverError(f"{error}{again}", retriable=error.retriable) from error
     return OrderDone(told["text"], told["proposal"])
 

@@ -1,8 +1,9 @@
 """Orders to the service: judged, made durable, carried out. An order that is refused has changed nothing.
 
-An order with an idempotency key is carried out once. What the store alone carries out (a vote, an intent, the switch)
-is written together with its answer. What the executor carries out is marked as begun before it is handed over, and its key
-goes into the journal with it; if the service dies between, whoever comes with the key again has it looked up there.
+An order with an idempotency key is carried out once. An order that the store alone carries out (a vote, an intent, the
+switch) is written together with its answer. An order for the executor is marked as begun before it is handed over, and
+its key is in the journal with it. If the service dies in between, the next request with the same key looks the order
+up there.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from shunter.views.execution import OPEN_STATES
 ANSWER_WITHIN_S = 10.0
 """How long the caller of an order waits for a cluster's executor."""
 SWITCH_WITHIN_S = 0.8
-"""How long the kill switch waits to say what came of it; it goes on by itself after that."""
+"""How long the answer to the kill switch waits for executors; pausing goes on after that."""
 
 _TURNS = {
     OrderKind.STOP: CommandKind.STOP,
@@ -73,7 +74,7 @@ TAKEN_BACK = {
     OrderKind.UNFREEZE_TOPIC: IntentKind.FREEZE_TOPIC,
     OrderKind.UNFREEZE_BROKER: IntentKind.FREEZE_BROKER,
 }
-"""Orders that take one back; `set-replication` without a value is another."""
+"""Orders that take an intent back; `set-replication` without a value does so too."""
 _BROKERS = (IntentKind.DRAIN, IntentKind.DEMOTE, IntentKind.REPLACE, IntentKind.ADD, IntentKind.FREEZE_BROKER)
 
 
@@ -81,7 +82,7 @@ class OrderDesk:
     """Carries orders out for a fleet."""
 
     def __init__(self, keepers: Mapping[str, ClusterKeeper], records: Records) -> None:
-        """Orders to these clusters."""
+        """Take the clusters' keepers and the store."""
         self._keepers = keepers
         self._records = records
         self.fleet_switch: KillSwitch | None = None
@@ -92,7 +93,7 @@ class OrderDesk:
         """Carry an order out, once.
 
         Raises:
-            OrderRefused: it is not carried out, and nothing was changed.
+            OrderRefused: the order is not carried out, and nothing was changed.
         """
         try:
             return await self._keyed(order, signature)
@@ -110,7 +111,7 @@ class OrderDesk:
         return await asyncio.shield(same)
 
     async def _once(self, order: ServiceOrder, signature: Signature) -> OrderDone:
-        # The kill switch waits for no store: a slow disk must not keep moves going.
+        # The kill switch does not wait for the store, because a slow disk must not keep moves going.
         patience_s = SWITCH_WITHIN_S / 4 if order.kind is OrderKind.PAUSE_ALL else None
         try:
             async with asyncio.timeout(patience_s):
@@ -122,12 +123,12 @@ class OrderDesk:
         if known is None:
             return await self._carry_out(order, signature)
         if known.order != encode_order(order):
-            told = f"the idempotency key {signature.key!r} belongs to another order, {known.order}: take a new one"
+            told = f"the idempotency key {signature.key!r} belongs to another order, {known.order}: use a new key"
             raise OrderRefused(Refusal.KEY_REUSED, told)
         return known.done if known.done is not None else await self._looked_up(order, signature, known)
 
     async def _looked_up(self, order: ServiceOrder, signature: Signature, known: KeyedAnswer) -> OrderDone:
-        """What became of an order that was begun, and nobody was told: the journal has it, or it is carried out now."""
+        """Finish an order that was begun but not answered: the journal has it, or it is carried out now."""
         keeper = self._keepers[order.cluster]
         driving = _driven(keeper)
         try:
@@ -136,12 +137,12 @@ class OrderDesk:
             told = f"{keeper.name}: {error}: ask again with the same key"
             raise OrderRefused(Refusal.UNREACHABLE, told) from error
         if heard.at_ms is None and heard.other_plan:
-            told = f"the executor never heard of this order, and has taken {heard.other_plan} on since"
-            raise OrderRefused(Refusal.ALREADY_DECIDED, f"{told}: look at what moves, and ask again with a new key")
+            told = f"the executor never got this order, and has taken on {heard.other_plan} since"
+            raise OrderRefused(Refusal.ALREADY_DECIDED, f"{told}: look at the moves, and ask again with a new key")
         if heard.at_ms is None:
             return await self._carry_out(order, signature)
         at = f"{datetime.fromtimestamp(heard.at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
-        done = OrderDone(f"the executor took this order at {at}; what came of it is in what moves")
+        done = OrderDone(f"the executor took this order at {at}; the moves show its effect")
         answer = KeyedAnswer(signature.key, known.order, known.at_ms, done)
         await self._write_after(keeper, StoreBatch(answer=answer))
         return done
@@ -154,7 +155,7 @@ class OrderDesk:
             return await self._resume_all(order, signature)
         keeper = self._keepers.get(order.cluster)
         if keeper is None:
-            raise OrderRefused(Refusal.INVALID, f"{kind.value}: of which cluster? Name one")
+            raise OrderRefused(Refusal.INVALID, f"{kind.value}: the order names no cluster: name one")
         if keeper.held_by:
             raise OrderRefused(Refusal.STANDBY, f"this service stands by for {keeper.name}: {keeper.held_by}")
         if kind in (OrderKind.APPROVE, OrderKind.DECLINE):
@@ -182,7 +183,7 @@ class OrderDesk:
                 given = len({each.who for each in decided.votes if each.approves})
                 told = f"{name} is {decided.state.value}"
                 if approves and given < wanted:
-                    told = f"{name} has {given} of {wanted} approvals, and waits for another person's"
+                    told = f"{name} has {given} of {wanted} approvals, and waits for another person's approval"
                 elif approves and decided.held_back:
                     told = f"{told}; it begins once nothing holds it back: {'; '.join(decided.held_back)}"
                 done = OrderDone(told, name)
@@ -190,13 +191,13 @@ class OrderDesk:
                 batch = StoreBatch((decided,), (told_event,), answer=_answer(order, signature, event, done))
                 await self._write(keeper, batch)
         except TimeoutError as error:
-            told = f"{keeper.name} is about to begin a proposal and its cluster is slow to answer: ask again"
+            told = f"{keeper.name} is about to begin a proposal, and its cluster answers slowly: ask again"
             raise OrderRefused(Refusal.UNREACHABLE, told) from error
         keeper.hurry()
         return done
 
     async def _propose(self, keeper: ClusterKeeper, order: ServiceOrder, signature: Signature) -> OrderDone:
-        """Keep a plan that a person asks for; it waits for approval as any other."""
+        """Keep a plan that a person asks for; it waits for approval like any other proposal."""
         made = await keeper.sketch(order.about, order.value, signature.who)
         async with keeper.lock:
             same = next((e.id for e in keeper.proposals.values() if e.scope == made.scope and e.state in UNBEGUN), None)
@@ -212,7 +213,7 @@ class OrderDesk:
         return done
 
     async def _ended(self, keeper: ClusterKeeper, name: str) -> KeptProposal:
-        """A proposal that is over, so that the answer says how it ended."""
+        """A proposal that is over, so that the answer to a vote says how it ended."""
         found = await self._records.read(lambda store: store.proposal(keeper.name, name))
         if found is not None:
             return found
@@ -229,7 +230,9 @@ class OrderDesk:
         if kind in _BROKERS and not about.isdecimal():
             raise OrderRefused(Refusal.INVALID, f"{order.kind.value} {about!r}: a broker's id is wanted")
         if order.kind is OrderKind.REPLACE and order.value is None:
-            raise OrderRefused(Refusal.INVALID, f"replace {about}: by which broker? The value is its id")
+            raise OrderRefused(
+                Refusal.INVALID, f"replace {about}: the new broker's id is missing; it is the order's value"
+            )
         event = keeper.event(order.kind.value, "", about, signature.who, signature.comment)
         if takes_back:
             gone, told = self._taken_back(keeper, kind, about)
@@ -251,7 +254,7 @@ class OrderDesk:
         page = keeper.parts.published.page(keeper.name)
         known = {str(broker.id) for broker in page.brokers}
         up = {broker.id for broker in page.brokers if broker.live}
-        # A broker may be added before it joins, and another one be replaced by it.
+        # Only brokers that are added, or that replace another one, need not have joined yet.
         if intent.kind in _BROKERS and intent.kind is not IntentKind.ADD and known and intent.about not in known:
             told = f"{keeper.name} has no broker {intent.about}; it has {', '.join(sorted(known, key=int))}"
             raise OrderRefused(Refusal.NOT_FOUND, told)
@@ -265,14 +268,14 @@ class OrderDesk:
         promised = {
             IntentKind.DRAIN: f"broker {intent.about} is to hold nothing: the next look plans it",
             IntentKind.DEMOTE: f"broker {intent.about} is to lead nothing: the next look plans it",
-            IntentKind.REPLACE: f"all that broker {intent.about} holds is to go to broker {intent.value}"
-            + (": the next look plans it" if intent.value in up else ", once that one is up"),
+            IntentKind.REPLACE: f"all replicas of broker {intent.about} are to go to broker {intent.value}"
+            + (": the next look plans it" if intent.value in up else ", once that broker is up"),
             IntentKind.ADD: f"broker {intent.about} is to get its share"
             + (": the next look plans it" if intent.about in {str(each) for each in up} else ", once it is up"),
             IntentKind.FREEZE_TOPIC: f"nothing of topic {intent.about} changes from the next plan on",
             IntentKind.FREEZE_BROKER: f"nothing comes to broker {intent.about} or leaves it from the next plan on",
             IntentKind.REPLICATION: f"topic {intent.about} is to have {counted(intent.value or 0, 'replica')}: "
-            + ("once it is not frozen any more" if _is_frozen(keeper, intent.about) else "the next look plans it"),
+            + ("once it is no longer frozen" if _is_frozen(keeper, intent.about) else "the next look plans it"),
         }
         return promised[intent.kind]
 
@@ -292,7 +295,7 @@ class OrderDesk:
             IntentKind.REPLICATION: tuple(intents.replication),
         }
         if about in in_file[kind]:
-            told = f"{kind.value} of {about} stands in the policy file: take it out there"
+            told = f"{kind.value} of {about} is in the policy file: remove it there"
             raise OrderRefused(Refusal.NOT_ALLOWED, told)
         raise OrderRefused(Refusal.NOT_FOUND, f"there is no {kind.value} of {about} in {keeper.name}")
 
@@ -302,7 +305,7 @@ class OrderDesk:
         driving = _driven(keeper)
         command = _command(order, signature)
         if order.kind is OrderKind.RESUME and keeper.switch is not None:
-            told = f"{keeper.name} is paused as a whole by {keeper.switch.who}: `resume --all` lifts that"
+            told = f"{keeper.name} is paused as a whole by {keeper.switch.who}: `resume --all` lifts the pause"
             raise OrderRefused(Refusal.NOT_ALLOWED, told)
         about = ", ".join(order.about) or "all moves"
         event = keeper.event(order.kind.value, "", about, signature.who, signature.comment)
@@ -313,9 +316,11 @@ class OrderDesk:
             async with asyncio.timeout(ANSWER_WITHIN_S):
                 reply = await driving.command(command)
         except TimeoutError:
-            reply = CommandReply(True, f"{keeper.name} does not answer its executor now: this is done once it does")
+            reply = CommandReply(
+                True, f"{keeper.name} does not answer its executor now: the order is done once it does"
+            )
         except DriverError as error:
-            again = "ask again with the same key" if signature.key else "look at what moves before you ask again"
+            again = "ask again with the same key" if signature.key else "look at the moves before you ask again"
             raise OrderRefused(Refusal.UNREACHABLE, f"{keeper.name}: {error}: {again}") from error
         if not reply.accepted:
             await self._write_after(keeper, StoreBatch(answer_gone=signature.key))
@@ -330,10 +335,10 @@ class OrderDesk:
         return done
 
     async def _clear_throttles(self, keeper: ClusterKeeper, order: ServiceOrder, signature: Signature) -> OrderDone:
-        """Remove throttles that no journal knows. Doing it twice does no harm, so its key needs no mark before."""
+        """Remove throttles that no journal knows. To do so twice is harmless, so the key is not marked as begun."""
         moving = [row.partition for row in keeper.parts.published.moves(keeper.name).moves if row.state in OPEN_STATES]
         if moving:
-            told = f"{counted(len(moving), f'partition of {keeper.name} is', f'partitions of {keeper.name} are')} being moved ({moving[0]}): whoever moves them may need them"
+            told = f"{counted(len(moving), f'partition of {keeper.name} is', f'partitions of {keeper.name} are')} being moved ({moving[0]}): these moves may need the throttles"
             raise OrderRefused(Refusal.NOT_ALLOWED, told)
         try:
             done = OrderDone(await keeper.parts.clear_throttles())
@@ -348,7 +353,7 @@ class OrderDesk:
     # ---- the kill switch
 
     async def _pause_all(self, order: ServiceOrder, signature: Signature) -> OrderDone:
-        """Pause a cluster, or all: first it is durable, then each executor hears of it, side by side."""
+        """Pause a cluster, or all: the switch is set in this process, then it is stored while each executor pauses."""
         keepers = [self._keepers[order.cluster]] if order.cluster else list(self._keepers.values())
         now_ms = keepers[0].parts.clock.now_ms()
         thrown: list[tuple[ClusterKeeper, KillSwitch]] = []
@@ -358,11 +363,11 @@ class OrderDesk:
             thrown.append((keeper, KillSwitch(keeper.name, signature.who, now_ms, signature.comment, kept)))
         fleet = KillSwitch("", signature.who, now_ms, signature.comment)
         switches = tuple(switch for _keeper, switch in thrown) + (() if order.cluster else (fleet,))
-        told = f"{order.cluster or 'the fleet'} is paused: nothing begins, and what moves is being paused"
+        told = f"{order.cluster or 'the fleet'} is paused: nothing begins, and moves under way are being paused"
         event = HistoryEvent(
             0, order.cluster, now_ms, "pause-all", f"{signature.who}: {told}", "", signature.who, signature.comment
         )
-        # In force in this process before anything is waited for.
+        # The switch is in force in this process before anything is awaited.
         for keeper, switch in thrown:
             keeper.switch = switch
         self.fleet_switch = self.fleet_switch if order.cluster else fleet
@@ -373,7 +378,7 @@ class OrderDesk:
             batch = StoreBatch(switches=switches, events=(event,), answer=_answer(order, signature, event, done))
             await self._records.write(batch)
         except StoreFailed as error:
-            trouble = f". It is not durable, so throw it again after a restart of the service: {error}"
+            trouble = f". The pause is not durable, so give it again after a restart of the service: {error}"
         await asyncio.wait(pausing, timeout=SWITCH_WITHIN_S)
         said = [task.result() if task.done() else "being paused" for task in pausing]
         keepers[0].parts.tell(event)
@@ -384,14 +389,14 @@ class OrderDesk:
 
     async def _resume_all(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         if order.cluster and self.fleet_switch is not None:
-            told = f"the whole fleet is paused by {self.fleet_switch.who}: resume all of it"
+            told = f"the whole fleet is paused by {self.fleet_switch.who}: resume the whole fleet"
             raise OrderRefused(Refusal.NOT_ALLOWED, told)
         keepers = [self._keepers[order.cluster]] if order.cluster else list(self._keepers.values())
         held = [(keeper, keeper.switch) for keeper in keepers if keeper.switch is not None and not keeper.switch.lifted]
         if not held and self.fleet_switch is None:
             raise OrderRefused(Refusal.ALREADY_DECIDED, f"{order.cluster or 'the fleet'} is not paused")
         lifted = tuple((keeper, switch._replace(lifted=True, who=signature.who)) for keeper, switch in held)
-        told = f"{order.cluster or 'the fleet'} goes on; what was paused by name before stays paused"
+        told = f"{order.cluster or 'the fleet'} goes on; moves that were paused by name stay paused"
         event = HistoryEvent(
             0,
             order.cluster,
@@ -412,7 +417,7 @@ class OrderDesk:
         try:
             await self._records.write(batch)
         except StoreFailed as error:
-            raise OrderRefused(Refusal.STORE, f"{error}: it stays paused") from error
+            raise OrderRefused(Refusal.STORE, f"{error}: the pause stays in force") from error
         self.fleet_switch = self.fleet_switch if order.cluster else None
         keepers[0].parts.tell(event)
         for keeper, switch in lifted:
@@ -425,14 +430,14 @@ class OrderDesk:
     # ---- writing
 
     async def _write(self, keeper: ClusterKeeper, batch: StoreBatch) -> None:
-        """Make it durable before anything follows from it."""
+        """Make a batch durable before its consequences."""
         try:
             await keeper.write(batch)
         except StoreFailed as error:
             raise OrderRefused(Refusal.STORE, f"{error}: nothing was changed") from error
 
     async def _write_after(self, keeper: ClusterKeeper, batch: StoreBatch) -> None:
-        """Write down what is done already: if the store refuses, it is done all the same."""
+        """Keep a record of what is done already. If the store refuses, the order is done all the same."""
         try:
             await keeper.write(batch)
         except StoreFailed:
@@ -446,15 +451,16 @@ class OrderDesk:
 
 
 def _command(order: ServiceOrder, signature: Signature) -> Command:
-    """The executor's order for ours.
+    """The executor's command for an order to the service.
 
     Raises:
-        OrderRefused: a name is no partition, or the limit is none.
+        OrderRefused: a name is not a partition's, or the limit is below 1.
     """
     if order.kind is OrderKind.LIMIT:
         if order.value is not None and order.value < 1:
             raise OrderRefused(
-                Refusal.INVALID, f"limit {order.value}: bytes per second, at least 1, or none to lift it"
+                Refusal.INVALID,
+                f"limit {order.value}: give bytes per second, at least 1, or no value to lift the limit",
             )
         return Command(CommandKind.LIMIT, bytes_per_s=order.value, given_by=signature.who, key=signature.key)
     named = []
@@ -474,11 +480,11 @@ def _driven(keeper: ClusterKeeper) -> Driving:
     """The cluster's executor.
 
     Raises:
-        OrderRefused: it is not driven from here now.
+        OrderRefused: this service does not drive the cluster now.
     """
     if keeper.driving is None:
         why = keeper.health.journal_trouble or keeper.health.trouble or "the executor is just being started"
-        raise OrderRefused(Refusal.UNREACHABLE, f"nothing of {keeper.name} is driven from here now: {why}")
+        raise OrderRefused(Refusal.UNREACHABLE, f"this service does not drive {keeper.name} now: {why}")
     return keeper.driving
 
 
@@ -495,4 +501,4 @@ async def _pause(keeper: ClusterKeeper, switch: KillSwitch) -> str:
     try:
         return f"{keeper.name}: {await keeper.pause_what_moves(switch)}"
     except ShunterError as error:
-        return f"{keeper.name}: {error}; it is paused as soon as it is driven again"
+        return f"{keeper.name}: {error}; it is paused as soon as the service drives it again"

@@ -1,4 +1,4 @@
-"""What the service last published of each cluster, and who waits for news. One event loop, no locks."""
+"""The latest views of each cluster, and the readers that wait for news. One event loop, no locks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shunter.views.service import ClusterHealth, FleetRow, KeptClusterView, Move
 
 
 class News(NamedTuple):
-    """What changed since a version: clusters by name, ascending; "" is what concerns the fleet as a whole."""
+    """The names of clusters that changed since a version, ascending; "": the fleet as a whole."""
 
     version: int
     clusters: tuple[str, ...]
@@ -22,7 +22,7 @@ class Published:
     """The latest views. `version` grows by one with every change; each cluster knows the version that changed it last."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        """Nothing is known of any cluster yet."""
+        """Begin with empty views."""
         self.version = 1
         self._pages = {name: KeptClusterView(1, FleetRow(name, "", ClusterHealth())) for name in names}
         self._moves = {name: MovesView(1, 0, "", why_no_eta="nothing is being moved") for name in self._pages}
@@ -36,15 +36,15 @@ class Published:
         return tuple(self._pages)
 
     def page(self, name: str) -> KeptClusterView:
-        """A cluster; its `version` is that of its last change."""
+        """A cluster's view; its `version` is the version of its last change."""
         return replace(self._pages[name], version=self._changed_at[name])
 
     def moves(self, name: str) -> MovesView:
-        """What moves there."""
+        """A cluster's moves."""
         return replace(self._moves[name], version=self._changed_at[name])
 
     def show(self, name: str, page: KeptClusterView | None = None, moves: MovesView | None = None) -> None:
-        """Publish what is given; wake readers that wait for news if any of it changed."""
+        """Publish the given views; wake readers that wait for news if a view changed."""
         changed = False
         if page is not None and page != self._pages[name]:
             self._pages[name], changed = page, True
@@ -56,14 +56,14 @@ class Published:
             self.tell(name)
 
     def tell(self, name: str = "") -> None:
-        """Something else of a cluster changed (its proposals, its history), or of the fleet ("")."""
+        """Note a change of a cluster other than its views (its proposals, its history), or of the fleet ("")."""
         self.version += 1
         self._changed_at[name] = self.version
         waited, self._changed = self._changed, asyncio.Event()
         waited.set()
 
     async def news(self, since: int, within_s: float) -> News:
-        """Wait until anything changes after a version, or until so much time has passed; then `clusters` is empty."""
+        """Wait until anything changes after a version. If nothing does within `within_s`, `clusters` is empty."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 while self.version <= since:

@@ -1,4 +1,4 @@
-"""The service's store as the service uses it: in a thread of its own, and its trouble told while the rest goes on."""
+"""The service's store, in a thread of its own. Its failures are reported, and the rest of the service goes on."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ Found = TypeVar("Found")
 
 
 class Records:
-    """One store, or none where it can't be used. Calls are carried out one after another, in the order they came."""
+    """One store, or none if it can't be used. Calls are carried out one after another, in the order of requests."""
 
     def __init__(self, store: ServiceStore | None, trouble: str, on_change: Callable[[], None]) -> None:
-        """Take a store that was opened; None: `trouble` says why there is none."""
+        """Take an open store; None: `trouble` says why there is none."""
         self._store = store
         self._on_change = on_change
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
         self.trouble = trouble
-        """What is wrong with the store, and what that means; "": nothing."""
+        """What is wrong with the store, and the consequence; "": nothing is wrong."""
 
     @property
     def lost(self) -> bool:
-        """Whether nothing that was kept can be read: then it is not known what is paused, drained or frozen."""
+        """Whether the store can't be read at all, so that it is unknown what is paused, drained or frozen."""
         return self._store is None
 
     async def write(self, batch: StoreBatch) -> None:
-        """Make a batch durable, all or none.
+        """Make a batch durable, all of it or none.
 
         Raises:
-            StoreFailed: it is not durable.
+            StoreFailed: the batch is not durable.
         """
         await self.read(lambda store: store.write(batch))
         self._tell("")
 
     def lose(self, why: str) -> None:
-        """Use the store no more: what it says can't be trusted."""
+        """Stop using the store, because its contents can't be trusted."""
         self._store = None
         self._tell(why)
 
     async def read(self, work: Callable[[ServiceStore], Found]) -> Found:
-        """Do something with the store.
+        """Call a function with the store, in its thread.
 
         Raises:
-            StoreFailed: it can't be used; nothing was written.
+            StoreFailed: the store can't be used; nothing was written.
         """
         store = self._store
         if store is None:
@@ -56,7 +56,7 @@ class Records:
         try:
             found = await asyncio.get_running_loop().run_in_executor(self._thread, work, store)
         except (StoreFailed, FormatError) as error:
-            self._tell(f"{error}: nothing new is begun until the store can be written; what is under way goes on")
+            self._tell(f"{error}: nothing new begins until the store can be written; moves under way go on")
             raise StoreFailed(str(error), retriable=True) from error
         return found
 
@@ -66,7 +66,7 @@ class Records:
             self._on_change()
 
     async def close(self) -> None:
-        """Let what was begun end, and close the file."""
+        """Wait for running calls, and close the file."""
         store = self._store
         if store is not None:
             await asyncio.get_running_loop().run_in_executor(self._thread, store.close)

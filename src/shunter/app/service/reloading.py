@@ -1,4 +1,4 @@
-"""The policy file while the service runs: read again when it changed or when somebody asks, taken over whole or not at all."""
+"""Reloading of the policy file, after a change or on request. A new policy is applied as a whole, or not at all."""
 
 from __future__ import annotations
 
@@ -16,34 +16,37 @@ from shunter.errors import FormatError, SettingsError
 from shunter.model.service import HistoryEvent, StoreBatch
 
 WATCH_EVERY_S = 1.0
-"""How often the file is looked at. One that has changed is read once it has stood still for so long."""
+"""How often the file is checked. A changed file is read once it has not changed for this long."""
 
 Stamp = tuple[int, int, int] | None
 
 
 class PolicyFile:
-    """Keeps a service to its policy file. A file that is refused changes nothing: the one before stays in force."""
+    """Keeps a service's policy up to date with its file. If a file is refused, the former policy stays in force.
+
+    `file` is the contents that are in force.
+    """
 
     def __init__(self, path: Path, say: Callable[[str], None]) -> None:
-        """Read the file; `say` hears what becomes of each change, in a sentence.
+        """Read the file; `say` gets a sentence about the result of each change.
 
         Raises:
-            FormatError, SettingsError: it can't be used.
+            FormatError, SettingsError: the file can't be used.
         """
         self._path = path
         self._say = say
         self._asked = asyncio.Event()
         self._trouble = ""
-        # Before it is read: what changes meanwhile is noticed.
+        # The stamp is taken before the file is read, so that a change during the read is noticed.
         self._stamp = stamp_of(path)
         self.file = read_service_file(path)
 
     def ask(self) -> None:
-        """Read it again now, whether it changed or not."""
+        """Ask for a reload now, even if the file has not changed."""
         self._asked.set()
 
     def refresh(self) -> None:
-        """Read it again before there is a service: one that stood by for long may have read another file."""
+        """Read the file again before the service starts, because the process may have stood by for long."""
         self._stamp = stamp_of(self._path)
         try:
             self.file = read_service_file(self._path)
@@ -52,7 +55,7 @@ class PolicyFile:
             self._say(self._trouble)
 
     async def watch(self, service: ClusterService, every_s: float = WATCH_EVERY_S) -> None:
-        """Read it again whenever it changed or somebody asks, until cancelled. Pre: the service was made from `file`."""
+        """Reload the file after each change or request, until cancelled. Pre: the service was made from `file`."""
         service.policy_trouble = self._trouble
         seen = self._stamp
         while True:
@@ -67,7 +70,7 @@ class PolicyFile:
                 await self.reload(service)
 
     async def reload(self, service: ClusterService) -> None:
-        """Read it, check it, and keep to it from now on; or say why the one before stays."""
+        """Read and check the file, and apply it; or say why the former policy stays in force."""
         try:
             file = await asyncio.to_thread(read_service_file, self._path)
         except (FormatError, SettingsError) as error:
@@ -109,7 +112,7 @@ class PolicyFile:
 
 
 async def _note(service: ClusterService, kind: str, told: str) -> None:
-    """Keep it in the history, as far as the store takes it; people hear of it all the same."""
+    """Keep an event in the history; if the store refuses it, notifications are sent all the same."""
     keeper = next(iter(service.keepers.values()))
     event = HistoryEvent(0, "", keeper.parts.clock.now_ms(), kind, told)
     with contextlib.suppress(StoreFailed):
@@ -119,7 +122,7 @@ async def _note(service: ClusterService, kind: str, told: str) -> None:
 
 
 def _contradicted(file: ServiceFile, service: ClusterService) -> Iterator[str]:
-    """Intents that somebody gave the service, and that can't stand beside the file."""
+    """Sentences about intents that were given by orders and that contradict the file."""
     for cluster in file.clusters:
         intents = service.keepers[cluster.name].intents
         for intent in intents:
@@ -130,7 +133,7 @@ def _contradicted(file: ServiceFile, service: ClusterService) -> Iterator[str]:
 
 
 def stamp_of(path: Path) -> Stamp:
-    """What tells one state of a file from another; None: it is not there."""
+    """A value that changes with the file; None: the file does not exist."""
     try:
         found = path.stat()
     except OSError:
@@ -139,7 +142,7 @@ def stamp_of(path: Path) -> Stamp:
 
 
 def needs_restart(before: ServiceFile, now: ServiceFile) -> Iterator[str]:
-    """What differs between two files, and can't be taken over by a service that runs."""
+    """Sentences about differences between two files that a running service can't apply."""
     old, new = ({each.name: each.target for each in file.clusters} for file in (before, now))
     for name in sorted(old.keys() ^ new.keys()):
         yield f"cluster.{name} {'came' if name in new else 'went'}, which needs a restart of the service"
@@ -157,7 +160,7 @@ def needs_restart(before: ServiceFile, now: ServiceFile) -> Iterator[str]:
 
 
 def _changed(before: KeptCluster, now: KeptCluster) -> list[str]:
-    """Tables of the file that differ."""
+    """The names of tables that differ between two files."""
     parts = (
         ("conditions", before.policy.watches != now.policy.watches),
         ("limits", before.policy.rails != now.policy.rails),

@@ -1,4 +1,4 @@
-"""What the lake says of a cluster, read when somebody looks."""
+"""The lake's reports about a cluster, read on request."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ NO_LAKE = "the policy file names no lake: `lake` in [service], as `shunter pipel
 
 
 class Reports:
-    """Of one cluster. One reader at a time: many who look must not read large tables side by side."""
+    """The reports of one cluster. They are read one at a time, so that readers don't load large tables together."""
 
     def __init__(self, cluster: KeptCluster, page: Callable[[], KeptClusterView]) -> None:
-        """`page`: the cluster as it was seen last; its id says which folders of the lake are its own."""
+        """`page`: the cluster's last view; its id says which folders of the lake belong to the cluster."""
         self._kept = None if cluster.model is None else KeptReports(cluster.model.lake)
         self._page = page
         self._name = cluster.name
         self._lock = asyncio.Lock()
 
     async def view(self) -> ReportsView:
-        """What there is."""
+        """The load model and the list of reports."""
         why = self._why_not()
         if why or self._kept is None:
             return ReportsView(why)
@@ -47,7 +47,7 @@ class Reports:
         """Rows of one report.
 
         Raises:
-            OrderRefused: there is none of this name, or it can't be read.
+            OrderRefused: there is no report of this name, or it can't be read.
         """
         why = self._why_not()
         if why or self._kept is None:
@@ -57,7 +57,7 @@ class Reports:
             async with self._lock:
                 found = await asyncio.to_thread(self._kept.page, report, cluster_id, search, offset, limit)
         except FormatError as error:
-            raise OrderRefused(Refusal.UNREACHABLE, f"{error}: it may just be replaced, so ask again") from error
+            raise OrderRefused(Refusal.UNREACHABLE, f"{error}: the table may just be replaced, so try again") from error
         if found is None:
             raise OrderRefused(Refusal.NOT_FOUND, f"there is no report {report!r}; there are {', '.join(REPORTS)}")
         return found
@@ -65,4 +65,6 @@ class Reports:
     def _why_not(self) -> str:
         if self._kept is None:
             return NO_LAKE
-        return "" if self._page().row.cluster_id else f"{self._name} was not looked at yet, so its id is not known"
+        return (
+            "" if self._page().row.cluster_id else f"{self._name} was not looked at yet, so its cluster id is unknown"
+        )

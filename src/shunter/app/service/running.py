@@ -1,4 +1,4 @@
-"""The service as a process: waits for its seat, opens its door, serves until it is told to end."""
+"""The service as a process: it waits for its seat, opens its doors, and serves until a signal."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from shunter.drivers.local_door import open_door
 from shunter.drivers.together import run_together
 
 Doors = Callable[[Front], AbstractAsyncContextManager[None]]
-"""Opens another way to the front, as HTTP."""
+"""Opens another way to the front, such as HTTP."""
 
 
 async def serve_until_told(path: Path, folder: Path, say: Callable[[str], None], *doors: Doors) -> None:
-    """Serve until SIGINT or SIGTERM. What is under way then goes on in the clusters, and the next service takes it up.
+    """Serve until SIGINT or SIGTERM. Moves under way then go on in the clusters, and the next service takes them up.
 
     Args:
         path: The policy file. It is read again when it changes, and on SIGHUP.
-        folder: For the state.
-        say: Hears what people in front of the terminal are to know.
+        folder: The folder of the service's state.
+        say: Takes sentences for people at the terminal.
         doors: Other ways to the front.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The service, put together: store, one keeper for each cluster, notifications, and the front that people talk to."""
+"""The service, put together: store, one keeper for each cluster, notifications, and the front."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ from shunter.views.service import ControllersView, FleetView, KeptClusterView, K
 STORE = "service.sqlite"
 SEAT_EVERY_S = 1.0
 NOTHING_KNOWN = (
-    "What was paused, drained or frozen is not known, so nothing is driven and no order is taken: clusters are only looked "
-    "at. Bring the file back, or move it away and give those orders again"
+    "It is unknown what was paused, drained or frozen, so nothing is driven and no order is taken: clusters are only "
+    "looked at. Restore the file, or move it away and give those orders again"
 )
 
 
 class ClusterService:
-    """What stands behind the front: a fleet, its keepers, and what is kept of both."""
+    """The service behind the front: the keepers of a fleet, the published views, and the store."""
 
     def __init__(
         self, keepers: dict[str, ClusterKeeper], published: Published, records: Records, clock: Clocked
@@ -79,14 +79,14 @@ class ClusterService:
         self._reports = {name: Reports(each.cluster, self._page_of(name)) for name, each in keepers.items()}
         self._controllers = {name: Controllers(self._place_of(each), clock.now_ms) for name, each in keepers.items()}
         self.policy_trouble = ""
-        """Why the policy file as it is now is not in force; "": it is."""
+        """Why the current policy file is not in force; "": it is in force."""
         self._clock = clock
         self._instance = f"{socket.gethostname()}, process {os.getpid()}"
 
     async def load(self) -> None:
-        """Read what was kept. If anything of it can't be read, nothing is driven."""
+        """Read the store. If a part of it can't be read, no cluster is driven."""
         if self.records.lost:
-            return  # The store said already why it can't be used.
+            return  # `records.trouble` says why the store can't be used.
         try:
             for keeper in self.keepers.values():
                 await keeper.load()
@@ -97,7 +97,7 @@ class ClusterService:
     async def run(self) -> None:
         """Look at all clusters and drive them, until cancelled."""
         keepers = self.keepers.values()
-        # Without the store it is not known what was paused: what is under way is left to the clusters.
+        # Without the store it is unknown what was paused, so no cluster is driven.
         driving = () if self.records.lost else keepers
         await run_together(*(each.look_forever() for each in keepers), *(each.drive_forever() for each in driving))
 
@@ -110,14 +110,14 @@ class ClusterService:
     def _place_of(self, keeper: ClusterKeeper) -> Callable[[], ControllersPlace | None]:
         return lambda: keeper.cluster.controllers
 
-    # ---- what the front asks
+    # ---- calls of the front
 
     def stories(self, cluster: str) -> Stories:
-        """What the journal of a cluster tells."""
+        """The stories of moves in a cluster's journal."""
         return self._stories[cluster]
 
     def reports(self, cluster: str) -> Reports:
-        """What the lake says of a cluster."""
+        """The lake's reports about a cluster."""
         return self._reports[cluster]
 
     def fleet(self) -> FleetView:
@@ -149,7 +149,7 @@ class ClusterService:
         return KeptProposalView(found, keeper.policy.rails.approvals, _least_ms(found, keeper.cluster))
 
     async def timeline(self, cluster: str, since_ms: int, until_ms: int | None, most: int) -> TimelineView:
-        """What happened in a cluster; "": in all."""
+        """Events of a cluster; "": of all clusters."""
         try:
             found = await self.records.read(lambda store: store.events(cluster, since_ms, until_ms, most + 1))
         except StoreFailed as error:
@@ -157,11 +157,11 @@ class ClusterService:
         return TimelineView(self.published.version, found[-most:], len(found) > most)
 
     async def controllers(self, cluster: str) -> ControllersView:
-        """How Shunter's controllers of a cluster stand."""
+        """The status of Shunter's controllers of a cluster."""
         return await self._controllers[cluster].view()
 
     async def sketch(self, cluster: str, about: tuple[str, ...], replicas: int | None, who: str) -> KeptProposalView:
-        """Plan what a person asks for; nothing is kept."""
+        """Plan as a person asks; no proposal is kept."""
         keeper = self.keepers[cluster]
         made = await keeper.sketch(about, replicas, who)
         return KeptProposalView(made, keeper.policy.rails.approvals, _least_ms(made, keeper.cluster))
@@ -172,7 +172,7 @@ class ClusterService:
 
 
 def _least_ms(proposal: KeptProposal, cluster: KeptCluster) -> int | None:
-    """The least time that the busiest broker takes to receive what is meant for it, at the throttle."""
+    """The least time in which the busiest broker receives its new bytes, at the throttle."""
     throttle = cluster.options.throttle
     if throttle is None:
         return None
@@ -186,13 +186,13 @@ class PlanningFailed(ShunterError):
 
 @dataclass(slots=True)
 class Thinkers:
-    """Processes that think; one that dies (killed for its memory, perhaps) is replaced."""
+    """Processes that judge looks and make plans. A process that dies (perhaps for its memory) is replaced."""
 
     make: Callable[[], Executor]
     pool: Executor | None = None
 
     async def think(self, question: LookQuestion) -> Thought:
-        """Work out what a look comes to, in a process of its own.
+        """Judge a look, in another process.
 
         Raises:
             DriverError: that process died.
@@ -202,10 +202,10 @@ class Thinkers:
         return thought
 
     async def sketch(self, wish: Wish) -> KeptProposal:
-        """Plan what a person asks for, in a process of its own.
+        """Plan as a person asks, in another process.
 
         Raises:
-            OrderRefused: it can't be planned.
+            OrderRefused: there is no such plan.
             DriverError: that process died.
         """
         sketched = await self._elsewhere(answered, await asyncio.to_thread(packed, wish))
@@ -221,7 +221,7 @@ class Thinkers:
         except BrokenExecutor as error:
             if self.pool is pool:
                 self.pool = None
-            raise DriverError("the process that planned died: is there enough memory?", retriable=True) from error
+            raise DriverError("the process that plans died, perhaps for lack of memory", retriable=True) from error
         if not isinstance(found, Failed):
             return found
         if found.refusal is not None:
@@ -229,13 +229,13 @@ class Thinkers:
         raise PlanningFailed(found.text)
 
     def close(self) -> None:
-        """Let them end."""
+        """Shut the processes down."""
         if self.pool is not None:
             self.pool.shutdown(wait=False, cancel_futures=True)
 
 
 def processes() -> Executor:
-    """A process that plans: one, for planning takes all of a core."""
+    """The pool for planning: one process, because planning takes a whole core."""
     return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
 
 
@@ -249,7 +249,7 @@ def _looker(cluster: KeptCluster, readers: Executor) -> Callable[[], Awaitable[S
 
 
 async def take_seat(folder: Path, waiting: Callable[[str], None]) -> ServiceSeat:
-    """Wait for the right to serve from a folder; `waiting` hears once who has it now.
+    """Wait for the right to serve from a folder; `waiting` gets a sentence about the process that has it now.
 
     Raises:
         StoreFailed: the folder can't be used.
@@ -261,13 +261,13 @@ async def take_seat(folder: Path, waiting: Callable[[str], None]) -> ServiceSeat
         except ServiceTaken as error:
             if told != str(error):
                 told = str(error)
-                waiting(f"{error}: this one stands by")
+                waiting(f"{error}: this process stands by")
         await asyncio.sleep(SEAT_EVERY_S)
 
 
 @contextlib.asynccontextmanager
 async def open_service(file: ServiceFile, folder: Path) -> AsyncIterator[tuple[ClusterService, Front]]:
-    """Put the service together from a policy file and a state folder. Pre: the seat of the folder is ours."""
+    """Put the service together from a policy file and a state folder. Pre: this process has the folder's seat."""
     published = Published([cluster.name for cluster in file.clusters])
     clock = SystemClock()
     store, trouble = open_store(folder / STORE)
@@ -308,10 +308,10 @@ async def open_service(file: ServiceFile, folder: Path) -> AsyncIterator[tuple[C
 
 
 def open_store(path: Path) -> tuple[ServiceStore | None, str]:
-    """The store, or why there is none, and what that means."""
+    """The store; or None, with a sentence about the reason and the consequence."""
     try:
         return ServiceStore(path), ""
     except StoreDamaged as error:
         return None, f"{error}. {NOTHING_KNOWN}"
     except StoreFailed as error:
-        return None, f"{error}. Nothing is driven and no order is taken: put it right and restart the service"
+        return None, f"{error}. Nothing is driven and no order is taken: repair the store and restart the service"

@@ -1,4 +1,4 @@
-"""Snapshots for the pipeline: what a look saw anyway, kept on a schedule in the folder that `ingest` reads."""
+"""Snapshots for the pipeline: the inventories of looks, kept on a schedule in the folder that `ingest` reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shunter.core.keeper.sighting import Sighting
 
 
 def snapshots_into(folder: Path | None, every_s: float, clock: Clocked) -> Callable[[Sighting], Awaitable[None]] | None:
-    """What keeps a snapshot of one cluster whenever one is due; None: the policy file names no folder."""
+    """A function that keeps a snapshot of one cluster if one is due; None: the policy file names no folder."""
     if folder is None:
         return None
     kept_ms: int | None = None
@@ -20,8 +20,8 @@ def snapshots_into(folder: Path | None, every_s: float, clock: Clocked) -> Calla
     async def maybe_keep(sighting: Sighting) -> None:
         nonlocal kept_ms
         now_ms = clock.now_ms()
-        if kept_ms is None or abs(now_ms - kept_ms) >= every_s * 1000:  # Clocks are set back.
-            kept_ms = now_ms  # One that can't be kept is told once, and tried again when the next one is due.
+        if kept_ms is None or abs(now_ms - kept_ms) >= every_s * 1000:  # `abs`: the clock may be set back.
+            kept_ms = now_ms  # Set before the write: a failed write is tried again only when the next snapshot is due.
             await asyncio.to_thread(keep_snapshot, sighting.inventory, folder)
 
     return maybe_keep

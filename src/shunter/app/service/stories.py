@@ -1,7 +1,7 @@
-"""What a cluster's journal tells of its moves: executions, their moves, and the story of one move.
+"""Stories from a cluster's journal: executions, their moves, and the story of one move.
 
-The journal is read when somebody asks, in a thread, and then only what is new of it. What was read is forgotten when
-nobody has asked for a while. The executor is not disturbed: it goes on writing meanwhile.
+The journal is read on request, in a thread; only new entries are read. After some time without a request everything
+that was read is forgotten. The executor is not disturbed, and goes on writing meanwhile.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from shunter.views.move_story import (
 )
 
 IDLE_S = 600.0
-"""After so long without a question everything is forgotten."""
+"""After this time without a request everything is forgotten."""
 LEAST_S = 1.0
 SHARE = 20
-"""Time between two readings in multiples of one: a long journal is read less often."""
+"""The pause after a reading, as a multiple of the reading's time: a long journal is read less often."""
 BOOKS = 4
 """Executions whose entries are kept at a time."""
 _SHARED = (PlanAccepted, CommandTaken, LimitChanged)
 
 Load = Callable[[int], Sequence[JournalEntry]]
-"""Reads the entries after a sequence; blocks; raises `ShunterError`."""
+"""Reads the entries after a sequence number; blocks; raises `ShunterError`."""
 
 
 def journal_of(target: Target, cluster_id: Callable[[], str]) -> Load:
-    """How the journal of a cluster is read; `cluster_id` is asked each time, for the cluster tells it when it is seen."""
+    """A function that reads a cluster's journal. `cluster_id` is called each time: the id may be unknown at first."""
 
     def load(after: int) -> Sequence[JournalEntry]:
         named = target.journal is not None or target.journal_topic is not None
@@ -84,7 +84,7 @@ class _Book:
             return
         entries = self.of.setdefault(str(tp), [])
         if isinstance(record, MoveAccepted) and entries and isinstance(entries[-1].record, MoveClosed):
-            entries.clear()  # It was moved, and is moved once more: the executor knows the latest move alone, too.
+            entries.clear()  # The partition is moved again. Like the executor, keep only the latest move.
         entries.append(entry)
 
     def rows(self) -> tuple[PastMove, ...]:
@@ -97,7 +97,7 @@ class Stories:
     """The stories of one cluster. Calls belong on one event loop."""
 
     def __init__(self, load: Load) -> None:
-        """Nothing is read yet."""
+        """Begin without entries."""
         self._load = load
         self._lock = asyncio.Lock()
         self._idle: asyncio.TimerHandle | None = None
@@ -134,7 +134,7 @@ class Stories:
             return await to_its_end(book.rows)
 
     async def story(self, partition: str, number: int | None, live: frozenset[BrokerId] | None) -> MoveStory:
-        """The story of a partition's move in an execution; None: in the latest that named it. `live`: see `tell_story`.
+        """The story of a partition's move in an execution; None: the latest that moved it. `live`: see `tell_story`.
 
         Raises:
             OrderRefused: no execution, or not this one, moved the partition; or the journal can't be read.
@@ -158,7 +158,7 @@ class Stories:
         return (*self._ended, *map(view_execution_gist, last))
 
     async def _read(self) -> None:
-        """Read what is new, unless that was done just now."""
+        """Read new entries, unless that was done a moment ago."""
         self._stay_awake()
         if time.monotonic() < self._due_s:
             return
@@ -179,7 +179,7 @@ class Stories:
             found = self._past.found
             if len(found) > before > 0:
                 self._ended.append(view_execution_gist(found[-2]))
-                found[-2].moves = {}  # Its row is kept; moves are read again if somebody asks for them.
+                found[-2].moves = {}  # The execution's gist is kept; its moves are read again on request.
             if not found:
                 continue
             if isinstance(entry.record, MoveAccepted):
@@ -191,7 +191,7 @@ class Stories:
                 book.take(entry)
 
     async def _book(self, number: int) -> _Book:
-        """The entries of an execution, as far as they were read."""
+        """The entries of an execution, up to the last entry that was read."""
         if not 1 <= number <= len(self._past.found):
             known = f"there are 1 to {len(self._past.found)}" if self._past.found else "nothing was executed yet"
             raise OrderRefused(Refusal.NOT_FOUND, f"there is no execution {number}: {known}")

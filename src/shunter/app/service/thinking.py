@@ -1,4 +1,4 @@
-"""What is worked out of a look, in a process of its own: a great cluster's plan must not keep the kill switch waiting."""
+"""The judgement of a look, in a process of its own, so that planning a large cluster does not delay the kill switch."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from shunter.views.keeper_picture import SeenCluster, others_moves, page_of, saf
 from shunter.views.service import KeptClusterView, MoveView
 
 PIECE = 2_000
-"""So many partitions are packed at a time: some 10 ms."""
+"""How many partitions are packed at a time, which takes about 10 ms."""
 Asked = TypeVar("Asked")
 Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
 class LookQuestion:
-    """What a look saw, and what is known beside it."""
+    """A look, with the policy, the memory and the open proposals by which it is judged."""
 
     name: str
     sighting: Sighting
     policy: KeeperPolicy
-    """With all intents."""
+    """The policy with all intents."""
     quiet: KeeperPolicy
-    """The same without what was declined a short while ago: by this it is proposed."""
+    """The same policy without scopes that were declined lately; proposals are made by it."""
     memory: Memory | None
     kept: tuple[KeptProposal, ...]
     """Proposals that are open."""
@@ -42,7 +42,7 @@ class LookQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """What a look came to."""
+    """The result of a look."""
 
     at_ms: int
     page: KeptClusterView
@@ -51,7 +51,7 @@ class Thought:
     changed: tuple[KeptProposal, ...]
     """Proposals that changed, or are new."""
     others: tuple[MoveView, ...]
-    """Moves that are not ours."""
+    """Moves that the service did not begin."""
     safe: tuple[int, ...]
     """Brokers that are drained or replaced and hold nothing."""
 
@@ -69,10 +69,10 @@ class Wish:
 
 
 def sketch(wish: Wish) -> KeptProposal:
-    """Plan it.
+    """Plan a wish.
 
     Raises:
-        OrderRefused: it can't be planned, or nothing would change.
+        OrderRefused: there is no such plan, or nothing would change.
     """
     return wished(wish.about, wish.replicas, wish.sighting, wish.policy, wish.name, wish.who)
 
@@ -98,7 +98,7 @@ Question = LookQuestion | Wish
 
 
 class PackedQuestion(NamedTuple):
-    """A question on its way to another process. The partitions and log dirs of its look are in pieces of their own."""
+    """A question for another process, pickled. The partitions and log dirs of its look are in separate pieces."""
 
     rest: bytes
     partitions: tuple[bytes, ...]
@@ -106,7 +106,7 @@ class PackedQuestion(NamedTuple):
 
 
 def packed(asked: Question) -> PackedQuestion:
-    """Pack a question piece by piece. While one is packed, no other thread of this process runs: no kill switch either."""
+    """Pickle a question piece by piece. While a piece is pickled no other thread runs, not even for the kill switch."""
     taken = asked.sighting.inventory
     pieces = [taken.partitions[at : at + PIECE] for at in range(0, len(taken.partitions), PIECE)]
     bare = replace(asked.sighting, inventory=taken._replace(partitions=(), disks=()))
@@ -118,8 +118,8 @@ def packed(asked: Question) -> PackedQuestion:
 
 
 def unpacked(given: PackedQuestion) -> Question:
-    """Unpack it, in the other process."""
-    asked: Question = pickle.loads(given.rest)  # noqa: S301 - from our own other process
+    """Unpack a question, in the other process."""
+    asked: Question = pickle.loads(given.rest)  # noqa: S301 - from the service's own process
     partitions = tuple(each for piece in given.partitions for each in pickle.loads(piece))  # noqa: S301 - as above
     disks = tuple(map(pickle.loads, given.disks))
     bare = asked.sighting
@@ -128,20 +128,20 @@ def unpacked(given: PackedQuestion) -> Question:
 
 
 def answered(given: PackedQuestion) -> Thought | KeptProposal:
-    """Answer a question that came packed."""
+    """Answer a packed question."""
     asked = unpacked(given)
     return think(asked) if isinstance(asked, LookQuestion) else sketch(asked)
 
 
 class Failed(NamedTuple):
-    """Why some work was not done, as another process can tell it: not every error of ours survives the way."""
+    """Why some work failed, in a form that can be sent between processes; not every error can be pickled."""
 
     text: str
     refusal: Refusal | None
 
 
 def worked(work: Callable[[Asked], Found], asked: Asked) -> Found | Failed:
-    """Do some work in a process of its own."""
+    """Do some work in the other process; returns `Failed` instead of raising an error."""
     try:
         return work(asked)
     except OrderRefused as refused:

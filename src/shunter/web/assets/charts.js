@@ -1,8 +1,8 @@
-// Charts by uPlot, in the page's own colours, made anew when those change.
+// Charts by uPlot, in the page's own colours, made again when the colours change.
 import { html, useEffect, useRef } from "/assets/vendor/htm-preact.js";
 import uPlot from "/assets/vendor/uPlot.esm.js";
 
-// A canvas knows no variables and no light-dark(): the browser resolves them on an element that nobody sees.
+// A canvas has no CSS variables and no light-dark(), so the browser resolves them on a hidden element.
 const probe = document.createElement("i");
 probe.hidden = true;
 document.body.append(probe);
@@ -50,7 +50,7 @@ const SECOND = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-di
 const MINUTE = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
 
-// The axis of time, in the reader's own zone and on a clock of 24 hours.
+// The time axis, in the reader's time zone and on a 24-hour clock.
 export const times = (more = {}) => axis({
   incrs: [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 172_800, 604_800],
   space: 70,

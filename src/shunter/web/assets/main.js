@@ -1,4 +1,4 @@
-// The frame around every page: where one is, whether it is live, who is signed in, the kill switch.
+// The frame around every page: navigation, the state of the connection, the signed-in person, the kill switch.
 import { Component, html, render, useEffect, useRef, useState } from "/assets/vendor/htm-preact.js";
 import {
   connection, forget, go, loadSession, notes, place, session, signIn, signOut, startEvents, useFleet, useWatched,
@@ -22,7 +22,7 @@ function Theme() {
   const choose = () => {
     if (next === "system") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = next;
-    try { if (next === "system") localStorage.removeItem("shunter-theme"); else localStorage.setItem("shunter-theme", next); } catch { /* Not kept. */ }
+    try { if (next === "system") localStorage.removeItem("shunter-theme"); else localStorage.setItem("shunter-theme", next); } catch { /* The choice is not kept. */ }
     set(next);
     dispatchEvent(new Event("shunter-theme"));
   };
@@ -46,7 +46,7 @@ function Who({ who }) {
 
 function Paused({ paused, where }) {
   if (!paused) return null;
-  return html`<p class="banner watch" role="status"><strong>${where} is paused</strong> by ${paused.who} since <${Moment} at=${paused.at_ms} />${paused.comment && html`: “${paused.comment}”`}. Nothing begins.</p>`;
+  return html`<p class="banner watch" role="status"><strong>${where} is paused</strong> by ${paused.who} since <${Moment} at=${paused.at_ms} />${paused.comment && html`: “${paused.comment}”`}. No move begins.</p>`;
 }
 
 function Header({ who, name, fleet }) {
@@ -77,7 +77,7 @@ function SignIn({ why }) {
     try { await signIn(field.current.value.trim()); } catch (error) { setProblem(error.message); }
   };
   return html`<main id="main" class="narrow" tabindex="-1"><section class="panel"><h1>Sign in</h1>
-    <p>This service asks for a token. Whoever runs it makes one by <code>shunter token add NAME --tokens FILE</code>.</p>
+    <p>This service needs a token. Its operator makes one with <code>shunter token add NAME --tokens FILE</code>.</p>
     ${why && html`<p class="banner watch" role="status">You were signed out: ${why}.</p>`}
     <form onSubmit=${submit}><label class="field">Token <input ref=${field} type="password" autocomplete="off" spellcheck="false" required autofocus /></label>
       ${problem && html`<p class="banner bad" role="alert">${problem}</p>`}
@@ -94,7 +94,7 @@ class Fence extends Component {
   render() {
     if (!this.state.error) return this.props.children;
     return html`<div class="state bad" role="alert"><strong>This page failed.</strong><p>${String(this.state.error.message)}</p>
-      <p>The others go on. The same is told by <code>shunter status</code>.</p></div>`;
+      <p>The other pages still work. <code>shunter status</code> shows the same.</p></div>`;
   }
 }
 

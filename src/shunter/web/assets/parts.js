@@ -14,7 +14,7 @@ export function Link({ to, children, ...rest }) {
 
 const MARKS = { good: "●", watch: "▲", bad: "■", busy: "◆", still: "○" };
 
-// A state is told by a shape and a word, never by colour alone.
+// A state is shown by a shape and a word, never by colour alone.
 export const Chip = ({ kind, children, title }) =>
   html`<span class="chip ${kind}" title=${title}><span aria-hidden="true">${MARKS[kind] || "○"}</span> ${children}</span>`;
 
@@ -36,7 +36,7 @@ export const Moment = ({ at }) => html`<time datetime=${at ? new Date(at).toISOS
 export const Figure = ({ label, value, children, kind = "" }) => html`<div class="figure ${kind}">
   <dt>${label}</dt><dd>${value}${children && html`<small>${children}</small>`}</dd></div>`;
 
-// A component that is drawn again only if something that it shows is another.
+// A component that is drawn again only if one of its properties is another object.
 export function memo(shown) {
   return class extends Component {
     shouldComponentUpdate(next) {
@@ -47,12 +47,12 @@ export function memo(shown) {
   };
 }
 
-// The same for a whole page, which keeps what it knows: what is around it may change without it.
+// Like `memo`, for a whole page: changes in the frame around the page do not draw it again.
 export function apart(Shown) {
   return memo((props) => html`<${Shown} ...${props} />`);
 }
 
-// What is closed is not drawn.
+// A section that opens and closes; its content is drawn only while it is open.
 export function Drawer({ title, kind = "panel", open: opened = false, children }) {
   const [open, setOpen] = useState(opened);
   return html`<details class=${kind} open=${open} onToggle=${(event) => setOpen(event.currentTarget.open)}><summary>${title}</summary>${open && children()}</details>`;
@@ -69,7 +69,7 @@ export const Failed = ({ problem, what }) => html`<div class="state bad" role="a
 
 export const Empty = ({ title, children }) => html`<div class="state"><strong>${title}</strong><p>${children}</p></div>`;
 
-// Shows what a view answered; what was read last stays while the service does not answer.
+// Shows a view's answer; the last answer stays visible while the service does not answer.
 export function Shown({ view, what, children }) {
   if (view.data === undefined) return view.problem ? html`<${Failed} problem=${view.problem} what=${what} />` : html`<${Loading} what=${what} />`;
   return html`${view.problem && html`<p class="banner bad" role="status">${view.problem.message} What you see was read <${Moment} at=${view.at} />.</p>`}
@@ -90,13 +90,13 @@ export function Order({ label, title, kind = "", disabled, why, comment: asks = 
     setProblem("");
     dialog.current.showModal();
   }, [open]);
-  // Told again when what is asked for changes, once nobody types any more; an answer that comes too late is dropped.
+  // Asked again when the order changes, after a pause in typing; an answer for a former order is dropped.
   useEffect(() => {
     let gone = false;
     setTold(null);
     if (!open || !cost) return undefined;
     const tell = (text) => { if (!gone) setTold(text); };
-    const timer = setTimeout(() => cost().then(tell, (error) => tell(`The cost can't be told: ${error.message}`)), costKey === undefined ? 0 : 400);
+    const timer = setTimeout(() => cost().then(tell, (error) => tell(`The cost is unknown: ${error.message}`)), costKey === undefined ? 0 : 400);
     return () => { gone = true; clearTimeout(timer); };
   }, [open, costKey, !cost]);
   const close = () => { dialog.current?.close(); setOpen(false); };
@@ -118,7 +118,7 @@ export function Order({ label, title, kind = "", disabled, why, comment: asks = 
       <form onSubmit=${carryOut}>
         <h2 id="order-title">${title || label}</h2>
         <div class="prose">${children}</div>
-        ${cost && html`<p class="cost" aria-live="polite">${told ?? "Reckoning what it costs…"}</p>`}
+        ${cost && html`<p class="cost" aria-live="polite">${told ?? "Estimating the cost…"}</p>`}
         ${asks && html`<label class="field">Comment <textarea rows="2" maxlength="2000" value=${comment} onInput=${(event) => setComment(event.target.value)}></textarea></label>`}
         ${problem && html`<p class="banner bad" role="alert">${problem}</p>`}
         <div class="actions"><button type="button" onClick=${close}>Cancel</button>
@@ -126,7 +126,7 @@ export function Order({ label, title, kind = "", disabled, why, comment: asks = 
       </form></dialog>`}`;
 }
 
-// ---- a table of any length: rows are read in blocks as they come into sight
+// ---- a table of any length: a block of rows is read when it scrolls into view
 
 const BLOCK = 100;
 const ROW = 44;

@@ -1,4 +1,4 @@
-// What the page knows: who is signed in, what the API answered, and whether events arrive.
+// The state of the page: the signed-in person, the API's answers, and the connection for events.
 import { useEffect, useRef, useState } from "/assets/vendor/htm-preact.js";
 
 // ---- a value that components can watch
@@ -64,10 +64,10 @@ export async function order(cluster, verb, { about = [], value = null, comment =
   try {
     return await change("POST", path, body, key);
   } catch (problem) {
-    // Another tab may have signed in anew, which this one has not heard of.
+    // Another tab may have signed in as somebody else, which this tab does not know yet.
     if (problem.kind === "csrf") await loadSession();
     else if (problem.status !== 0) throw problem;
-    if (session.get()?.name !== name) throw new Problem(403, { detail: `You are ${session.get()?.name || "not signed in"} now, and not ${name} any more: nothing was done.` });
+    if (session.get()?.name !== name) throw new Problem(403, { detail: `You are ${session.get()?.name || "not signed in"} now, no longer ${name}: nothing was done.` });
     return change("POST", path, body, key);
   }
 }
@@ -75,7 +75,7 @@ export async function order(cluster, verb, { about = [], value = null, comment =
 // A dry run: it changes nothing, so it needs no key.
 export const sketch = (cluster, { about, value }) => change("POST", `/clusters/${encodeURIComponent(cluster)}/sketch`, { about, value });
 
-// Why somebody was signed out is told until they have signed in again. The event may come before any answer says why.
+// The reason of a sign-out is shown until the next sign-in. The event may come before an answer gives the reason.
 export async function loadSession() {
   const now = await ask("/session"), before = session.get();
   session.set({ ...now, why: now.role ? "" : before?.why || (before?.role ? "the session or its token has ended" : "") });
@@ -105,7 +105,7 @@ const SILENT_AFTER_MS = 40_000;
 
 let started = false;
 
-// Once for a page, however often somebody signs in on it.
+// Once for a page, however often a person signs in on it.
 export function startEvents() {
   if (started) return;
   started = true;
@@ -137,7 +137,7 @@ export function startEvents() {
       source.onopen = () => { heard = Date.now(); };
       source.onerror = () => {
         status(false);
-        // The browser tries again by itself unless the service answered with an error.
+        // The browser connects again by itself unless the service answered with an error.
         if (source.readyState === EventSource.CLOSED) setTimeout(() => { loadSession().catch(() => {}); open(); }, 3000);
       };
     };
@@ -151,7 +151,7 @@ export function startEvents() {
 
 // ---- views that keep up
 
-// What was read, with the parts of before that are equal: whoever shows such a part then has nothing to do.
+// A new answer, with the former objects where they are equal, so that components that show them are not drawn again.
 export function kept(before, after) {
   if (before === after || typeof before !== "object" || typeof after !== "object" || before === null || after === null) return after;
   if (Array.isArray(before) !== Array.isArray(after)) return after;
@@ -166,7 +166,7 @@ export function kept(before, after) {
 
 const LEAST_MS = 1000;
 
-// What a path of the API answers, read again when an event concerns it: { data, problem, loading, at }. `still`: never again.
+// The API's answer for a path, read again when an event concerns it: { data, problem, loading, at }. `still`: read once.
 export function useView(path, cluster = "", still = false) {
   const [state, set] = useState({ path, data: undefined, problem: null, loading: true, at: 0 });
   const current = useRef({ path, timer: 0, last: 0, busy: false, again: false });
@@ -204,7 +204,7 @@ export function useView(path, cluster = "", still = false) {
   return state.path === path ? state : { path, data: undefined, problem: null, loading: true, at: 0 };
 }
 
-// What a path of the API answers, read every few seconds while somebody looks: for what makes no events.
+// The API's answer for a path, read every few seconds while the page is visible: for data without events.
 export function usePolled(path, everyMs = 5000) {
   const [state, set] = useState({ data: undefined, problem: null, at: 0 });
   useEffect(() => {
@@ -228,7 +228,7 @@ export function usePolled(path, everyMs = 5000) {
   return state;
 }
 
-// The fleet: read once, then kept up by the events themselves, which have the row that changed.
+// The fleet: read once, then updated from events, which carry the changed row.
 export function useFleet() {
   const [state, set] = useState({ data: undefined, problem: null, loading: true, at: 0 });
   useEffect(() => {
@@ -262,7 +262,7 @@ export function useFleet() {
   return state;
 }
 
-// ---- where we are: what is shown is in the address
+// ---- the address, which says what the page shows
 
 export const place = watched(new URL(location.href));
 addEventListener("popstate", () => place.set(new URL(location.href)));
@@ -273,7 +273,7 @@ export function go(path) {
   place.set(new URL(location.href));
 }
 
-// What somebody opens is a step that the browser's way back undoes; what they type, zoom or sort by is not.
+// Query parts that are a step of the browser's history, so that Back closes what was opened. Search and zoom are no steps.
 const STEPS = ["broker", "move", "execution", "past", "plan", "report", "ended"];
 
 // Change parts of the query: a link to this view then reproduces it.

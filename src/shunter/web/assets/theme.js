@@ -1,4 +1,4 @@
-// Before anything is painted, so that nobody who chose dark is dazzled first.
+// Runs before the first paint, so that the page does not flash in the wrong theme.
 try {
   const theme = localStorage.getItem("shunter-theme");
   if (theme === "dark" || theme === "light") document.documentElement.dataset.theme = theme;

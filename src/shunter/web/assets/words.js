@@ -1,4 +1,4 @@
-// Figures as people read them. Times come as milliseconds since 1970 UTC, sizes as bytes.
+// Figures in words. The input is in milliseconds since 1970 UTC for times, in bytes for sizes.
 
 const UNITS = ["B", "kB", "MB", "GB", "TB", "PB"];
 
@@ -34,7 +34,7 @@ export function duration(ms) {
   return `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
-// A short time, in seconds: what an event loop is late by.
+// A short time in seconds, such as the delay of an event loop.
 export function lag(seconds) {
   if (seconds === null || seconds === undefined) return "–";
   return seconds < 1 ? `${(seconds * 1000).toFixed(seconds < 0.01 ? 1 : 0)} ms` : duration(seconds * 1000);

@@ -1,4 +1,4 @@
-// One cluster: what the keeper sees and why it acts or does not, brokers by rack, partitions that are not well.
+// One cluster: the keeper's conditions and why it acts or does not, brokers by rack, partitions that are not healthy.
 import { html, useMemo } from "/assets/vendor/htm-preact.js";
 import { may, order, place, show, useView, useWatched } from "/assets/store.js";
 import { Controllers } from "/assets/pages/controllers.js";
@@ -72,7 +72,7 @@ function Broker({ name, broker, brokers, who }) {
     <dl class="figures small">
       <${Figure} label="Replicas" value=${number(broker.replicas)}>${bytes(broker.replica_bytes)}</${Figure}>
       <${Figure} label="Leads" value=${number(broker.leaders)}>preferred for ${number(broker.preferred)}</${Figure}>
-      <${Figure} label="Disk" value=${percent(used)}>${broker.disk_total ? `${bytes(broker.disk_usable)} free of ${bytes(broker.disk_total)}` : "not told by this broker"}</${Figure}>
+      <${Figure} label="Disk" value=${percent(used)}>${broker.disk_total ? `${bytes(broker.disk_usable)} free of ${bytes(broker.disk_total)}` : "not reported by this broker"}</${Figure}>
       <${Figure} label="Moves" value="↓ ${broker.receives}  ↑ ${broker.gives}" /></dl>
     ${used !== null && html`<${Meter} share=${used} kind=${used >= 0.9 ? "bad" : used >= 0.8 ? "watch" : "plain"} label="Disk of broker ${broker.id}" />`}
     ${old.length > 0 && html`<p class="dim">It takes the place of broker ${old.join(", ")}.</p>`}
@@ -83,17 +83,17 @@ const MODES = { act: "good", propose: "busy", notify: "still", off: "still" };
 
 function Keeper({ view, name }) {
   const { conditions, prospects } = view;
-  if (!view.row.health.looked_at_ms) return html`<section class="panel"><h2>What the keeper sees</h2><${Empty} title="Nothing yet">${name} was not looked at with success so far, so nothing is known of it.</${Empty}></section>`;
+  if (!view.row.health.looked_at_ms) return html`<section class="panel"><h2>What the keeper sees</h2><${Empty} title="Nothing yet">There was no successful look at ${name} yet, so nothing is known about it.</${Empty}></section>`;
   if (!conditions.length && !prospects.length) return html`<section class="panel"><h2>What the keeper sees</h2><${Empty} title="Nothing is wrong">No condition of the policy holds.</${Empty}></section>`;
   return html`<section class="panel"><h2>What the keeper sees</h2><ul class="conditions">${conditions.map(({ condition: each, mode, why_no_action: why }) => html`<li>
       <div><strong>${words(each.condition)}</strong> <${Chip} kind=${MODES[mode]} title="What the policy lets this condition do">${mode}</${Chip}>
-        <span class="dim">${each.since_ms ? html` since <${Moment} at=${each.since_ms} />` : " seen first now"}${each.minutes < each.wanted_minutes ? `, ${each.minutes} of ${each.wanted_minutes} minutes` : ""}</span></div>
+        <span class="dim">${each.since_ms ? html` since <${Moment} at=${each.since_ms} />` : " first seen now"}${each.minutes < each.wanted_minutes ? `, ${each.minutes} of ${each.wanted_minutes} minutes` : ""}</span></div>
       <p>${each.text}</p>${why.length > 0 && html`<p class="dim">Nothing is done now: ${why.join("; ")}.</p>`}</li>`)}</ul>
     ${prospects.length > 0 && html`<h3>What it would do</h3><ul class="conditions">${prospects.map((each) => html`<li><div><strong>${words(each.scope)}</strong>${" "}
-      <span class="dim">${each.partitions ? `${count(each.moves, "replica")} to copy, ${bytes(each.bytes)}; ${count(each.leader_changes, "partition")} with another preferred leader` : each.behind ? `planned once ${words(each.behind)} is done` : `the planner finds nothing that mends ${each.conditions.map(words).join(", ")}`}</span>
+      <span class="dim">${each.partitions ? `${count(each.moves, "replica")} to copy, ${bytes(each.bytes)}; ${count(each.leader_changes, "partition")} with another preferred leader` : each.behind ? `planned once ${words(each.behind)} is done` : `the planner finds no plan that mends ${each.conditions.map(words).join(", ")}`}</span>
       ${each.ready && html` <${Chip} kind="busy">ready</${Chip}>`}</div>
       ${each.held_back.map((why) => html`<p class="dim">Held back: ${why}</p>`)}${each.undone.slice(0, 3).map((why) => html`<p class="dim">Not done: ${why}</p>`)}</li>`)}</ul>
-      ${view.row.proposals_waiting > 0 && html`<p><${Link} to="/clusters/${encodeURIComponent(name)}/proposals">See what waits for approval →</${Link}></p>`}`}</section>`;
+      ${view.row.proposals_waiting > 0 && html`<p><${Link} to="/clusters/${encodeURIComponent(name)}/proposals">See the proposals that wait for approval →</${Link}></p>`}`}</section>`;
 }
 
 function Named({ title, names, all, kind }) {
@@ -103,8 +103,8 @@ function Named({ title, names, all, kind }) {
 
 function Throttles({ view, name, who }) {
   if (!view.throttles_left.length) return null;
-  return html`<section class="panel watch"><div class="head"><h2>Throttles left behind</h2><${Order} label="Remove them" title="Remove throttles that nobody knows" disabled=${!may(who, "operate")} why="You may only look."
-    give=${(comment) => order(name, "clear-throttles", { comment })}>No execution restores these. They slow down replication until somebody removes them. They are removed only while nothing is being moved.</${Order}></div>
+  return html`<section class="panel watch"><div class="head"><h2>Throttles left behind</h2><${Order} label="Remove them" title="Remove throttles that no execution restores" disabled=${!may(who, "operate")} why="You may only look."
+    give=${(comment) => order(name, "clear-throttles", { comment })}>No execution restores these throttles. They slow down replication until they are removed. They are removed only while nothing is being moved.</${Order}></div>
     <ul>${view.throttles_left.map((each) => html`<li><code>${each}</code></li>`)}</ul></section>`;
 }
 

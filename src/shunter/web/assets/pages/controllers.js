@@ -1,17 +1,17 @@
-// Shunter's controllers of a cluster: who leads, its epoch, what waits in its queue, how late it is, what it moves.
+// Shunter's controllers of a cluster: the leader, its epoch, its queue, the delay of its event loop, and its moves.
 import { html } from "/assets/vendor/htm-preact.js";
 import { usePolled } from "/assets/store.js";
 import { Chip, Figure, Link, Shown } from "/assets/parts.js";
 import { count, lag, number } from "/assets/words.js";
 
-// Who leads, in a sentence. That nobody says so is one thing, that somebody does not answer another.
+// The leading controller, in a sentence. If none leads, a controller that does not answer might; that case is separate.
 function leadership(controllers) {
   const leading = controllers.filter((each) => each.status?.active);
   const silent = controllers.filter((each) => !each.status);
   if (leading.length > 1) return { kind: "bad", told: `${leading.length} say that they lead`, why: "Only one of them can be right: brokers obey the one with the greatest epoch." };
   if (leading.length) return { kind: "good", told: `${leading[0].status.broker_id} leads`, leader: leading[0].status };
   if (silent.length) return { kind: "watch", told: "who leads is not known", why: `${count(silent.length, "controller")} of ${controllers.length} ${silent.length === 1 ? "does" : "do"} not answer, and none of the others leads.` };
-  return { kind: "bad", told: "none of them leads", why: "An Apache broker may be the controller, or nobody is." };
+  return { kind: "bad", told: "none of them leads", why: "An Apache broker may be the controller, or the cluster has no controller." };
 }
 
 function Standing({ view }) {
@@ -22,7 +22,7 @@ function Standing({ view }) {
 }
 
 function Figures({ name, leader }) {
-  // What is `dropping` is over, and is listed nowhere: brokers have still to say that they deleted what it dropped.
+  // A move in phase `dropping` has ended and is in no list: brokers have yet to confirm that they deleted replicas.
   const phases = Object.entries(leader.moves).sort();
   const all = phases.reduce((sum, [phase, many]) => sum + (phase === "dropping" ? 0 : many), 0);
   return html`<dl class="figures small"><${Figure} label="Epoch" value=${number(leader.controller_epoch)} />

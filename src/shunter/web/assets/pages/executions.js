@@ -1,4 +1,4 @@
-// What was carried out, and what came of it: each execution of the journal, its moves, and the story of each.
+// Each execution of the journal, its outcome and its moves, and the story of each move.
 import { html, useRef } from "/assets/vendor/htm-preact.js";
 import { show, useView } from "/assets/store.js";
 import { Chip, Empty, Figure, Link, LongTable, Moment, Shown, SortedTable, memo } from "/assets/parts.js";
@@ -14,13 +14,13 @@ const COLUMNS = [
   { label: "Began", value: (each) => each.began_at_ms, show: (each) => html`<${Moment} at=${each.began_at_ms} />` },
   { label: "Took", kind: "number", value: took, show: (each) => (took(each) === null ? "goes on" : duration(took(each))) },
   { label: "Moves", kind: "number", value: (each) => all(each.counts), show: (each) => number(all(each.counts)) },
-  { label: "Came to", value: (each) => JSON.stringify(each.counts), show: (each) => html`<${Counts} counts=${each.counts} />` },
+  { label: "Outcome", value: (each) => JSON.stringify(each.counts), show: (each) => html`<${Counts} counts=${each.counts} />` },
   { label: "Copied", kind: "number", value: (each) => each.copied_bytes, show: (each) => bytes(each.copied_bytes) },
   { label: "Plan", value: (each) => each.plans.join(), show: (each) => each.plans.join(", ") },
   { label: "Turned by", value: (each) => each.turned.join(), show: (each) => each.turned.join("; ") },
 ];
 
-const MOVES = [{ label: "Partition" }, { label: "Came to" }, { label: "From", kind: "wide" }, { label: "At", kind: "wide" }, { label: "Steps", kind: "number" }, { label: "Copied", kind: "number" }, { label: "Took", kind: "number" }, { label: "Why", kind: "wide" }];
+const MOVES = [{ label: "Partition" }, { label: "Outcome" }, { label: "From", kind: "wide" }, { label: "At", kind: "wide" }, { label: "Steps", kind: "number" }, { label: "Copied", kind: "number" }, { label: "Took", kind: "number" }, { label: "Why", kind: "wide" }];
 const Ids = ({ ids, kind }) => html`<span class="replicas">${ids.map((id) => html`<${Replica} key=${id} id=${id} kind=${kind} />`)}</span>`;
 
 const Row = memo(({ move, opened }) => html`<td class="name" title=${move.partition}><button type="button" class="link" aria-expanded=${opened} onClick=${() => show({ move: opened ? "" : move.partition })}>${move.partition}</button></td>
@@ -45,11 +45,11 @@ function Execution({ name, execution, query, at }) {
       row=${(move) => html`<${Row} move=${move} opened=${move.partition === opened} />`} empty=${html`<${Empty} title="No such move">Nothing fits this search.</${Empty}>`} /></section>`;
 }
 
-// Whoever looks for what became of a partition need not know in which execution it was moved.
+// A search for a partition's move, for readers who do not know in which execution it was moved.
 function Find({ opened }) {
   const field = useRef(null);
   const find = (event) => { event.preventDefault(); show({ move: field.current.value.trim() }); };
-  return html`<form class="panel find" onSubmit=${find}><label><span>What became of a partition</span> <input ref=${field} type="search" placeholder="orders-3" value=${opened} required /></label> <button>Show</button></form>`;
+  return html`<form class="panel find" onSubmit=${find}><label><span>Find the move of a partition</span> <input ref=${field} type="search" placeholder="orders-3" value=${opened} required /></label> <button>Show</button></form>`;
 }
 
 export function Executions({ name, query }) {
@@ -64,6 +64,6 @@ export function Executions({ name, query }) {
     return html`<${Find} opened=${opened} />
       ${opened && html`<${Story} name=${name} partition=${opened} />`}
       <section class="panel">${executions.length ? html`<${SortedTable} caption="Executions" columns=${COLUMNS} rows=${executions} initial=${{ label: "Execution", down: true }} keyOf=${(each) => each.number} />`
-      : html`<${Empty} title="Nothing was executed yet">What is carried out is in the journal from its first step on, and stays there.</${Empty}>`}</section>`;
+      : html`<${Empty} title="Nothing was executed yet">The journal has each execution from its first step on, and keeps it.</${Empty}>`}</section>`;
   }}</${Shown}>`;
 }

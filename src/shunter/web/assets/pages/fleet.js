@@ -1,9 +1,9 @@
-// Each cluster with health, balance, disk runway, what moves, what waits for approval.
+// Each cluster with health, balance, disk runway, moves, and proposals that wait for approval.
 import { html } from "/assets/vendor/htm-preact.js";
 import { Ago, Chip, Empty, Figure, Link, Meter, Progress, Shown, memo } from "/assets/parts.js";
 import { count, days, duration, number, percent } from "/assets/words.js";
 
-// The worst thing first: what somebody at 3 a.m. has to know.
+// The worst problem of a cluster, in a few words.
 export function healthOf(row) {
   const { state, trouble } = row.health;
   if (state === "unreachable") return { kind: "bad", told: "does not answer", why: trouble };

@@ -1,4 +1,4 @@
-// What holds from now on until it is taken back: the buttons of a broker, and the list of all that was asked for.
+// Intents, which hold until they are taken back: the buttons of a broker, and the list of all intents.
 import { html, useState } from "/assets/vendor/htm-preact.js";
 import { may, order, sketch } from "/assets/store.js";
 import { Moment, Order } from "/assets/parts.js";
@@ -7,7 +7,7 @@ import { bytes, count, duration, number, words } from "/assets/words.js";
 const WHY = "This needs the role administer.";
 const NUMBER = /^\d+$/;
 
-// What a plan for it would move, by a dry run over the last look. That nothing can be planned now is an answer, too.
+// The cost of a plan for an intent, by a dry run over the last look. If no plan is possible now, the text says why.
 const costOf = (name, about) => async () => {
   let view;
   try {
@@ -19,14 +19,14 @@ const costOf = (name, about) => async () => {
   const { proposal: each } = view;
   const least = view.least_ms ? `, at least ${duration(view.least_ms)} at the policy's throttle` : "";
   const held = each.held_back.length ? ` It would be held back now: ${each.held_back.join("; ")}.` : "";
-  return `By the last look: ${count(each.moves, "replica")} to copy, ${bytes(each.bytes)}${least}; ${count(each.leader_changes, "partition")} with another preferred leader. A rollback copies ${bytes(each.rollback_bytes)} at its dearest point.${held}`;
+  return `By the last look: ${count(each.moves, "replica")} to copy, ${bytes(each.bytes)}${least}; ${count(each.leader_changes, "partition")} with another preferred leader. A rollback copies at most ${bytes(each.rollback_bytes)}.${held}`;
 };
 
 const GIVEN = {
-  drain: { label: "Drain", back: "undrain", undo: "Undrain", scope: "drain", told: "From now on this broker holds nothing: the keeper plans to move its replicas away, and no plan brings any back. It says when it is safe to remove.", undone: "The broker may hold replicas again. What has left it stays where it is." },
+  drain: { label: "Drain", back: "undrain", undo: "Undrain", scope: "drain", told: "From now on this broker holds nothing: the keeper plans to move its replicas away, and no plan brings any back. This page says when the broker is safe to remove.", undone: "The broker may hold replicas again. Replicas that have left it stay where they are." },
   demote: { label: "Demote", back: "promote", undo: "Promote", scope: "demote", told: "From now on this broker leads nothing; its replicas stay.", undone: "The broker may lead again." },
-  "freeze-broker": { label: "Freeze", back: "unfreeze-broker", undo: "Unfreeze", told: "From now on nothing comes to this broker and nothing leaves it.", undone: "Plans may use the broker again." },
-  add: { label: "Add", back: "unadd", undo: "Take back: add", scope: "fill", told: "The broker gets its share of bytes and replicas: the keeper plans it until it has it.", undone: "The broker is not given its share any more. What it has got stays there." },
+  "freeze-broker": { label: "Freeze", back: "unfreeze-broker", undo: "Unfreeze", told: "From now on no replica comes to this broker and none leaves it.", undone: "Plans may use the broker again." },
+  add: { label: "Add", back: "unadd", undo: "Take back: add", scope: "fill", told: "The keeper plans moves until the broker has its share of bytes and replicas.", undone: "The keeper no longer plans moves to give the broker its share. Replicas that it has stay there." },
 };
 
 function Intent({ name, broker, verb, set, who }) {
@@ -40,12 +40,12 @@ function Replace({ name, broker, brokers, who }) {
   const [other, setOther] = useState("");
   const about = [String(broker.id)];
   const common = { disabled: !may(who, "administer"), why: WHY, comment: true };
-  if (broker.replaced_by !== null) return html`<${Order} label="Take back: replace" title="Broker ${broker.id} is not replaced any more" ...${common}
-    give=${(comment) => order(name, "unreplace", { about, comment })}>Broker ${broker.replaced_by} takes nothing more over. What has gone over stays where it is.</${Order}>`;
+  if (broker.replaced_by !== null) return html`<${Order} label="Take back: replace" title="Take back: replace broker ${broker.id}" ...${common}
+    give=${(comment) => order(name, "unreplace", { about, comment })}>Broker ${broker.replaced_by} takes over no more replicas. Replicas that it has taken over stay there.</${Order}>`;
   const known = NUMBER.test(other);
   return html`<${Order} label="Replace…" confirm="Replace" title="Replace broker ${broker.id}" ...${common} cost=${known ? costOf(name, ["replace", `${broker.id}=${other}`]) : undefined} costKey=${other}
     give=${(comment) => order(name, "replace", { about, value: Number(other), comment })}>
-    <p>Another broker takes over all that this one holds, and gets nothing else until it has. It need not have joined yet, and this one may be dead.</p>
+    <p>Another broker takes over all replicas of this broker, and gets no others until that is done. The other broker need not have joined yet, and this broker may be dead.</p>
     <label class="field">By broker <input type="number" min="0" step="1" required list="others" value=${other} onInput=${(event) => setOther(event.target.value)} /></label>
     <datalist id="others">${brokers.filter((each) => each.live && each.id !== broker.id).map((each) => html`<option value=${each.id}>${each.rack ?? ""}</option>`)}</datalist></${Order}>`;
 }
@@ -57,20 +57,20 @@ export const BrokerIntents = ({ name, broker, brokers, who }) => html`<div class
   <${Intent} name=${name} broker=${broker} who=${who} verb="demote" set=${broker.demoted} />
   <${Intent} name=${name} broker=${broker} who=${who} verb="freeze-broker" set=${broker.frozen} /></div>`;
 
-// A broker that has not joined yet is in no rack of the picture, and topics are no brokers: these are asked for by name.
+// Forms with a field for the id or the name: a broker that has not joined yet, and topics, have no card to click.
 function AddBroker({ name, who }) {
   const [id, setId] = useState("");
   const known = NUMBER.test(id);
   return html`<${Order} label="Add a broker…" confirm="Add" title="Add a broker" disabled=${!may(who, "administer")} why=${WHY} comment=${true} cost=${known ? costOf(name, ["fill", id]) : undefined} costKey=${id}
     give=${(comment) => order(name, "add", { about: [id], comment })}>
-    <p>It gets its share of bytes and replicas, once it is up and until it has it. It need not have joined yet.</p>
+    <p>Once the broker is up, the keeper plans moves until it has its share of bytes and replicas. The broker need not have joined yet.</p>
     <label class="field">Broker <input type="number" min="0" step="1" required value=${id} onInput=${(event) => setId(event.target.value)} /></label></${Order}>`;
 }
 
 function FreezeTopic({ name, who }) {
   const [topic, setTopic] = useState("");
   return html`<${Order} label="Freeze topics…" confirm="Freeze" title="Freeze topics" disabled=${!may(who, "administer")} why=${WHY} comment=${true} give=${(comment) => order(name, "freeze-topic", { about: [topic.trim()], comment })}>
-    <p>From the next plan on neither replicas nor their order change.</p>
+    <p>From the next plan on, neither the replicas of these topics nor their order change.</p>
     <label class="field">A topic, or a pattern with * and ? <input type="text" required pattern=".*\\S.*" value=${topic} onInput=${(event) => setTopic(event.target.value)} /></label></${Order}>`;
 }
 
@@ -80,11 +80,11 @@ function Replication({ name, topics, who }) {
   const named = topic.trim();
   const cost = async () => {
     const view = await sketch(name, { about: ["topics", named], value: Number(replicas) });
-    return `By the last look: ${count(view.proposal.moves, "replica")} to copy, ${bytes(view.proposal.bytes)}. A rollback copies ${bytes(view.proposal.rollback_bytes)} at its dearest point.`;
+    return `By the last look: ${count(view.proposal.moves, "replica")} to copy, ${bytes(view.proposal.bytes)}. A rollback copies at most ${bytes(view.proposal.rollback_bytes)}.`;
   };
   return html`<${Order} label="Set a replication factor…" confirm="Set it" title="Set a topic's replication factor" disabled=${!may(who, "administer")} why=${WHY} comment=${true}
     cost=${named && NUMBER.test(replicas) ? cost : undefined} costKey="${named} ${replicas}" give=${(comment) => order(name, "set-replication", { about: [named], value: Number(replicas), comment })}>
-    <p>The topic has exactly so many replicas from now on: the keeper plans it.</p>
+    <p>From now on each partition of the topic is to have exactly this number of replicas. The keeper plans the moves.</p>
     <label class="field">Topic <input type="text" required pattern=".*\\S.*" list="topics" value=${topic} onInput=${(event) => setTopic(event.target.value)} /></label><datalist id="topics">${topics.map((each) => html`<option value=${each.name} />`)}</datalist>
     <label class="field">Replicas <input type="number" min="1" max="99" step="1" required value=${replicas} onInput=${(event) => setReplicas(event.target.value)} /></label></${Order}>`;
 }
@@ -101,7 +101,7 @@ const TOLD = {
 };
 const told = (each) => TOLD[each.kind]?.(each.about, each.value) ?? `${words(each.kind)} ${each.about}`;
 
-// Intents of the policy file, in the form of those that were given to the service.
+// Intents of the policy file, in the form of intents that were given to the service.
 function inFile(policy) {
   const { intents = {}, limits = {} } = policy || {};
   const plain = (kind, all = []) => all.map((about) => ({ kind, about: String(about) }));
@@ -113,12 +113,12 @@ function inFile(policy) {
 export function Intents({ view, name, who }) {
   const file = inFile(view.policy);
   const undo = (each) => html`<${Order} label="Take back" title="Take back: ${told(each)}" disabled=${!may(who, "administer")} why=${WHY} comment=${true} confirm="Take it back"
-    give=${(comment) => order(name, BACK[each.kind], { about: [each.about], comment })}>Plans do not keep to this any more. What was moved for it stays where it is.</${Order}>`;
-  return html`<section class="panel intents" aria-label="Intents"><div class="head"><h2>Intents <small>what every plan keeps to until it is taken back</small></h2><span class="spring"></span>
+    give=${(comment) => order(name, BACK[each.kind], { about: [each.about], comment })}>Plans no longer follow this intent. Replicas that were moved for it stay where they are.</${Order}>`;
+  return html`<section class="panel intents" aria-label="Intents"><div class="head"><h2>Intents <small>every plan follows them until they are taken back</small></h2><span class="spring"></span>
       <${AddBroker} name=${name} who=${who} /><${FreezeTopic} name=${name} who=${who} /><${Replication} name=${name} topics=${view.topics} who=${who} /></div>
     ${view.intents.length + file.length ? html`<ul class="conditions">${view.intents.map((each) => html`<li key="${each.kind} ${each.about}" class="intent"><div><strong>${told(each)}</strong>
         <span class="dim">by ${each.who} since <${Moment} at=${each.at_ms} />${each.comment && html`: “${each.comment}”`}</span><span class="spring"></span>${undo(each)}</div></li>`)}
       ${file.map((each) => html`<li key="file ${each.kind} ${each.about}" class="intent"><div><strong>${told(each)}</strong> <span class="dim">by the policy file</span></div></li>`)}</ul>`
-    : html`<p class="dim">None. A broker's own are on its card: click it above.</p>`}
+    : html`<p class="dim">None. To give one about a broker, click the broker above.</p>`}
     ${view.policy && html`<details><summary>The policy file's table of ${name}, with ${number(Object.keys(view.policy).length)} keys</summary><pre tabindex="0">${JSON.stringify(view.policy, null, 2)}</pre></details>`}</section>`;
 }

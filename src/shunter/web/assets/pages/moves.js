@@ -1,4 +1,4 @@
-// What moves: steps, bytes, rate, ETA; stop, pause, roll back one, a selection, everything; the throttle. And what was moved.
+// Moves with steps, bytes, rate, ETA; orders to one move, a selection or all moves; the throttle. And past moves.
 import { html, useCallback, useEffect, useMemo, useRef, useState } from "/assets/vendor/htm-preact.js";
 import { may, note, order, place, read, show, useView, useWatched } from "/assets/store.js";
 import { Chip, Empty, Figure, Link, LongTable, Meter, Order, Progress, Shown, memo } from "/assets/parts.js";
@@ -12,7 +12,7 @@ const DRAWN_EVERY_S = 5;
 const OPEN = { moving: 1, pending: 1, paused: 1 };
 const LIMITS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000].map((each) => each * MB);
 
-// What there is, with what the target adds and drops: told by marks and words, not by colours alone.
+// The present replicas, and those that the target adds and drops: shown by marks and words, not by colour alone.
 function Replicas({ move }) {
   const every = [...new Set([...move.target, ...move.replicas, ...move.original])];
   return html`<span class="replicas">${every.map((id) => {
@@ -28,7 +28,7 @@ function Throttle({ name, limit, who }) {
   const nearest = limit === null ? LIMITS.length : LIMITS.findIndex((each) => each >= limit);
   const [at, setAt] = useState(null);
   const timer = useRef(0);
-  // What was asked for is shown until the cluster's own figure comes.
+  // The chosen throttle is shown until the cluster's own figure comes.
   useEffect(() => { if (at === null) return undefined; const patience = setTimeout(() => setAt(null), 6000); return () => clearTimeout(patience); }, [at]);
   useEffect(() => setAt(null), [limit]);
   const shown = at ?? (nearest < 0 ? LIMITS.length - 1 : nearest);
@@ -47,7 +47,7 @@ function Throttle({ name, limit, who }) {
     <small class="dim" aria-hidden="true"><span>1 MB/s</span><span>50 MB/s</span><span>no limit</span></small></label>`;
 }
 
-// The rate and the estimate: what the service kept of them, and what came since.
+// Rates and estimates: the points that the service kept, and those that came since.
 function useHistory(name, summary) {
   const kept = useRef({ at: [], rate: [], end: [], low: [], high: [] });
   const drawn = useRef(null);
@@ -72,7 +72,7 @@ function useHistory(name, summary) {
       all.end.push(until(summary.left_ms)); all.low.push(until(summary.low_ms)); all.high.push(until(summary.high_ms));
       for (const each of Object.values(all)) if (each.length > 3600) each.shift();
     }
-    // Painting a chart costs more than all else of an update, and a second more is not seen on a long line.
+    // Drawing a chart is the most expensive part of an update, and one more second is not visible on a long line.
     const last = drawn.current?.at.at(-1) ?? 0;
     const span = at - (all.at[0] ?? at);
     if (!drawn.current || at - last >= Math.max(DRAWN_EVERY_S, span / 200)) {
@@ -93,7 +93,7 @@ function History({ name, summary }) {
   const clock = new Intl.DateTimeFormat("en-GB", { ...far, hour: "2-digit", minute: "2-digit" });
   return html`<div class="pair"><figure><figcaption>Rate</figcaption><${Chart} label="Bytes per second over time" height=${150} data=${rates}
       options=${() => ({ legend: { show: false }, cursor: { y: false }, scales: { ...scales, y: { range: (_plot, _low, high) => [0, (high || 1) * 1.15] } }, axes: [times(), axis({ size: 70, values: (_plot, values) => values.map(rate) })], series: [{}, line("rate", { fill: () => colour("busy-soft") })] })} /></figure>
-    <figure><figcaption>When it was expected to end, and between when (80 %)</figcaption><${Chart} label="Expected end over time" height=${150} data=${ends}
+    <figure><figcaption>Expected end, with its 80 % interval</figcaption><${Chart} label="Expected end over time" height=${150} data=${ends}
       options=${() => ({ legend: { show: false }, cursor: { y: false }, scales: { ...scales, y: { time: false } }, axes: [times(), axis({ size: far.day ? 104 : 56, values: (_plot, values) => values.map((each) => clock.format(each * 1000)) })],
         bands: [{ series: [1, 2], fill: () => colour("busy-soft") }], series: [{}, line("latest", { stroke: "transparent" }), line("earliest", { stroke: "transparent" }), line("end")] })} /></figure></div>`;
 }
@@ -102,19 +102,19 @@ const costOf = (name, partitions) => async () => {
   const query = partitions.map((each) => `partition=${encodeURIComponent(each)}`).join("&");
   const cost = await read(`/clusters/${encodeURIComponent(name)}/rollback-cost?${query}`);
   return cost.bytes
-    ? `This copies ${bytes(cost.bytes)} again at the most, for ${count(cost.partitions, "move")}: originals that were dropped are gone from disk.`
-    : `Nothing has to be copied again: the originals of ${count(cost.partitions, "move")} are all still there.`;
+    ? `This copies at most ${bytes(cost.bytes)} again, for ${count(cost.partitions, "move")}: original replicas that were dropped are deleted from disk.`
+    : `Nothing has to be copied again: all original replicas of ${count(cost.partitions, "move")} are still there.`;
 };
 
 function Turns({ name, who, partitions, what, some }) {
   const off = !may(who, "operate") || !some;
-  const why = some ? "You may only look." : "Nothing of ours is open.";
+  const why = some ? "You may only look." : "No move of this service is open.";
   const give = (verb) => (comment) => order(name, verb, { about: partitions, comment });
   const common = { disabled: off, why, comment: true };
   return html`<div class="actions">
-    <${Order} label="Pause" title="Pause ${what}" ...${common} give=${give("pause")}>No further step begins, and copies stand still. What is copied is kept.</${Order}>
+    <${Order} label="Pause" title="Pause ${what}" ...${common} give=${give("pause")}>No further step begins, and copies stand still. Copied data is kept.</${Order}>
     <${Order} label="Resume" title="Resume ${what}" ...${common} give=${give("resume")}>Paused moves go on where they stood.</${Order}>
-    <${Order} label="Stop" title="Stop ${what}" ...${common} give=${give("stop")}>Moves end where they are: replicas in sync stay, unfinished copies go.</${Order}>
+    <${Order} label="Stop" title="Stop ${what}" ...${common} give=${give("stop")}>Moves end where they are: replicas in sync stay, unfinished copies are deleted.</${Order}>
     <${Order} label="Roll back" kind="danger" title="Roll back ${what}" ...${common} give=${give("rollback")} cost=${costOf(name, partitions)}>The original replicas come back, in their order.</${Order}></div>`;
 }
 
@@ -122,26 +122,26 @@ function Head({ name, summary, counts, who }) {
   const open = (counts.moving || 0) + (counts.pending || 0) + (counts.paused || 0);
   const others = counts["another's"] || 0;
   const interval = summary.low_ms === null ? summary.why_no_eta : `80 % sure: ${duration(summary.low_ms)} to ${duration(summary.high_ms)}`;
-  return html`<section class="panel moving"><div class="head"><h2>${open ? count(open, "move") + " open" : "Nothing of ours is open"}</h2>${others > 0 && html`<span class="dim">${count(others, "move")} of others</span>`}
+  return html`<section class="panel moving"><div class="head"><h2>${open ? count(open, "move") + " open" : "No move of this service is open"}</h2>${others > 0 && html`<span class="dim">${count(others, "move")} of other tools</span>`}
       ${summary.proposal && html`<span class="dim">carries out proposal <${Link} to="/clusters/${encodeURIComponent(name)}/proposals?ended=1#${summary.proposal}">${summary.proposal}</${Link}></span>`}
-      <span class="spring"></span><${Turns} name=${name} who=${who} partitions=${[]} what="everything of ours in ${name}" some=${open > 0} /></div>
+      <span class="spring"></span><${Turns} name=${name} who=${who} partitions=${[]} what="all moves of this service in ${name}" some=${open > 0} /></div>
     ${summary.silent_ms > 0 && html`<p class="banner bad" role="status">The cluster has not answered the executor for ${duration(summary.silent_ms)}. Steps that are under way go on.</p>`}
     ${(open > 0 || summary.total_bytes > 0) && html`<${Progress} share=${summary.share} label="Done" />
     <dl class="figures small"><${Figure} label="Done" value=${percent(summary.share, 1)}>${bytes(summary.copied_bytes)} of ${bytes(summary.total_bytes)}</${Figure}>
       <${Figure} label="Rate" value=${rate(summary.bytes_per_s)} />
       <${Figure} label="Left" value=${summary.left_ms === null ? "not known" : duration(summary.left_ms)}>${interval}</${Figure}>
-      <${Figure} label="A rollback copies" value=${bytes(summary.rollback_bytes)}>at the most</${Figure}></dl>
+      <${Figure} label="A rollback copies" value=${bytes(summary.rollback_bytes)}>at most</${Figure}></dl>
     ${open > 0 && html`<${Throttle} name=${name} limit=${summary.limit} who=${who} />`}`}
     <${History} name=${name} summary=${summary} /></section>`;
 }
 
 const CHOICES = [{ label: "Pause", value: "pause" }, { label: "Resume", value: "resume" }, { label: "Stop", value: "stop" }, { label: "Roll back", value: "rollback", kind: "danger" }];
 
-// One move, in two clicks. What a rollback copies is told before the second one.
+// An order to one move, in two clicks. The bytes that a rollback copies are shown before the second click.
 function TurnOne({ name, who, partition }) {
   return html`<${Order} label="Turn…" kind="quiet" about="Turn ${partition}" title="Turn ${partition}" disabled=${!may(who, "operate")} why="You may only look." comment=${true} choices=${CHOICES}
     cost=${async () => `A rollback: ${(await costOf(name, [partition])()).replace(/^./, (first) => first.toLowerCase())}`} give=${(comment, verb) => order(name, verb, { about: [partition], comment })}>
-    <p>Paused, no further step begins and copies stand still. Stopped, it ends where it is: replicas in sync stay. Rolled back, its original replicas come back.</p></${Order}>`;
+    <p>Pause: no further step begins, and copies stand still. Stop: the move ends where it is, and replicas in sync stay. Roll back: the original replicas come back.</p></${Order}>`;
 }
 
 const COLUMNS = [{ label: "", kind: "check" }, { label: "Partition" }, { label: "State" }, { label: "Replicas", kind: "wide" }, { label: "Copied" }, { label: "Steps", kind: "number" }, { label: "Waits for", kind: "wide" }, { label: "" }];
@@ -152,7 +152,7 @@ const Row = memo(({ name, who, move, chosen, toggle, opened }) => {
     <td class="name" title=${move.partition}>${move.whose === "ours" ? html`<button type="button" class="link" aria-expanded=${opened} onClick=${() => show({ move: opened ? "" : move.partition, execution: "" })}>${move.partition}</button>` : move.partition}</td>
     <td><${Chip} kind=${move.whose === "ours" ? KINDS[move.state] || "still" : "still"}>${move.whose === "ours" ? move.state : "another's"}</${Chip}></td>
     <td class="wide"><${Replicas} move=${move} /></td>
-    <td class="copied">${move.total_bytes === null ? html`<span class="dim">not ours</span>` : html`<${Meter} share=${share} kind="busy" label="Copied of ${move.partition}" /><small>${bytes(move.copied_bytes)} of ${bytes(move.total_bytes)}</small>`}</td>
+    <td class="copied">${move.total_bytes === null ? html`<span class="dim">unknown</span>` : html`<${Meter} share=${share} kind="busy" label="Copied of ${move.partition}" /><small>${bytes(move.copied_bytes)} of ${bytes(move.total_bytes)}</small>`}</td>
     <td class="number">${move.steps || ""}</td><td class="wide ${move.stuck ? "bad" : "dim"}" title=${move.stuck || move.waits}>${move.stuck || move.waits}</td>
     <td class="check">${move.whose === "ours" && move.state in OPEN && html`<${TurnOne} name=${name} who=${who} partition=${move.partition} />`}</td>`;
 });

@@ -1,5 +1,5 @@
-// The wizard: choose what for, see the plan before and after, change it and see it again, propose it. Nothing moves before
-// somebody approves it.
+// The wizard: choose a goal, see the brokers before and after the plan, change the plan and see it again, propose it.
+// Nothing moves before somebody approves the proposal.
 import { html, useState } from "/assets/vendor/htm-preact.js";
 import { go, may, note, order, sketch, useView } from "/assets/store.js";
 import { Shown } from "/assets/parts.js";
@@ -8,34 +8,34 @@ import { words } from "/assets/words.js";
 
 const SCOPES = [
   ["rebalance", "Balance bytes and replicas", "Moves replicas until every broker is within its band.", ""],
-  ["leaders", "Balance leaders", "Changes preferred leaders alone; nothing is copied.", ""],
-  ["fix-racks", "Mend racks", "Replicas of a partition get racks of their own.", ""],
+  ["leaders", "Balance leaders", "Changes only preferred leaders; nothing is copied.", ""],
+  ["fix-racks", "Spread replicas over racks", "Each replica of a partition gets a rack of its own.", ""],
   ["fill", "Fill brokers", "Brings replicas to brokers that were added.", "brokers"],
-  ["drain", "Empty brokers once", "Moves everything away. To keep a broker empty, drain it in the overview.", "brokers"],
-  ["demote", "Take leadership from brokers once", "Others become the preferred leaders.", "brokers"],
-  ["replace", "Replace brokers", "What the old one holds, the new one gets. OLD=NEW, as 3=7; more with spaces between.", "pairs"],
-  ["disks", "Balance log dirs within brokers", "Copies replicas from one log dir of a broker to another one; none chosen: of all brokers that have several.", "some brokers"],
-  ["topics", "Change a topic's replication", "Topics with spaces between, and how many replicas each shall have.", "topics"],
+  ["drain", "Empty brokers once", "Moves all replicas away. To keep a broker empty, drain it in the overview.", "brokers"],
+  ["demote", "Take leadership from brokers once", "Other brokers become the preferred leaders.", "brokers"],
+  ["replace", "Replace brokers", "The new broker gets all replicas of the old one. OLD=NEW, as 3=7; separate several with spaces.", "pairs"],
+  ["disks", "Balance log dirs within brokers", "Copies replicas from one log dir of a broker to another. If you choose no broker: all brokers with several log dirs.", "some brokers"],
+  ["topics", "Change a topic's replication", "Topics, separated by spaces, and the number of replicas that each is to have.", "topics"],
 ];
 
-// Rules stand beside what a plan is about, as words NAME=VALUE; they narrow the policy. `shunter serve propose` takes the same.
+// Rules follow the plan's brokers or topics, as words NAME=VALUE; they narrow the policy. `shunter serve propose` takes the same.
 const RULES = [
   ["band", "Band, %", "How far from its share a broker may be", { type: "number", min: "0.1", max: "100", step: "any" }],
   ["most-moves", "Most replicas to copy", "", { type: "number", min: "1", step: "1" }],
   ["most-gigabytes", "Most gigabytes to copy", "", { type: "number", min: "0", step: "any" }],
-  ["without-brokers", "Without brokers", "Nothing comes to these or leaves them", { type: "text", placeholder: "3,7" }],
+  ["without-brokers", "Without brokers", "No replica comes to these brokers or leaves them", { type: "text", placeholder: "3,7" }],
   ["without-topics", "Without topics", "Names, or patterns with * and ?", { type: "text", placeholder: "logs-*,audit" }],
 ];
 const wordsOf = (rules) => RULES.filter(([rule]) => rules[rule]?.trim()).map(([rule]) => `${rule}=${listed(rules[rule]).join(",")}`);
 
 function Rules({ rules, setRules }) {
-  return html`<fieldset><legend>Rules <small class="dim">empty: as the policy has it; a rule narrows the policy, and never widens it</small></legend><div class="rules">${RULES.map(([rule, label, told, input]) => html`<label class="field" key=${rule}><span>${label}</span>
+  return html`<fieldset><legend>Rules <small class="dim">empty: the policy's value; a rule can only narrow the policy</small></legend><div class="rules">${RULES.map(([rule, label, told, input]) => html`<label class="field" key=${rule}><span>${label}</span>
     <input ...${input} value=${rules[rule] || ""} title=${told} onInput=${(event) => setRules({ ...rules, [rule]: event.target.value })} /></label>`)}</div></fieldset>`;
 }
 
 function Sketch({ view, changed }) {
   const { proposal: each } = view;
-  return html`<section class="panel proposal ${changed ? "old" : ""}" aria-live="polite"><div class="head"><h2>${words(each.scope)} <small>${changed ? "as it was asked for before" : "dry run: nothing is kept yet"}</small></h2></div>
+  return html`<section class="panel proposal ${changed ? "old" : ""}" aria-live="polite"><div class="head"><h2>${words(each.scope)} <small>${changed ? "made before your last change" : "dry run: nothing is kept yet"}</small></h2></div>
     <${Cost} view=${view} />
     ${each.held_back.length > 0 && html`<p class="banner watch">It would be held back now: ${each.held_back.join("; ")}</p>`}
     ${each.undone.length > 0 && html`<details><summary>What the planner could not reach (${each.undone.length})</summary><ul>${each.undone.map((why) => html`<li>${why}</li>`)}</ul></details>`}
@@ -78,17 +78,17 @@ export function Plan({ name, who }) {
     go(`/clusters/${encodeURIComponent(name)}/proposals`);
   });
   return html`<div class="title"><h1>Plan</h1></div><${Shown} view=${view} what=${name}>${(page) => html`<form class="panel plan" onSubmit=${look}>
-    <fieldset><legend>What for</legend><div class="choices">${SCOPES.map(([each, label, told]) => html`<label class="choice"><input type="radio" name="scope" value=${each} checked=${scope === each} onChange=${() => setScope(each)} />
+    <fieldset><legend>Goal</legend><div class="choices">${SCOPES.map(([each, label, told]) => html`<label class="choice"><input type="radio" name="scope" value=${each} checked=${scope === each} onChange=${() => setScope(each)} />
       <span><strong>${label}</strong><small>${told}</small></span></label>`)}</div></fieldset>
     ${ofBrokers && html`<fieldset><legend>Which brokers</legend><div class="brokers">${page.brokers.map((broker) => html`<label><input type="checkbox" checked=${chosen.has(broker.id)} onChange=${() => toggle(broker.id)} /> ${broker.id}<small class="dim">${broker.live ? "" : " down"}</small></label>`)}</div></fieldset>`}
     ${(takes === "pairs" || takes === "topics") && html`<label class="field">${takes === "pairs" ? "OLD=NEW" : "Topics"} <input type="text" value=${text} placeholder=${takes === "pairs" ? "3=7" : "orders payments"} onInput=${(event) => setText(event.target.value)} /></label>`}
     ${takes === "topics" && html`<label class="field">Replicas of each <input type="number" min="1" max="99" value=${replicas} onInput=${(event) => setReplicas(event.target.value)} /></label>`}
     <${Rules} rules=${rules} setRules=${setRules} />
     ${problem && html`<p class="banner bad" role="alert">${problem}</p>`}
-    <div class="actions">${missing && html`<span class="dim">Say about what.</span>`}${!may(who, "operate") && html`<span class="dim">You may only look.</span>`}
+    <div class="actions">${missing && html`<span class="dim">${ofBrokers ? "Choose brokers." : takes === "pairs" ? "Name the brokers." : "Name the topics."}</span>`}${!may(who, "operate") && html`<span class="dim">You may only look.</span>`}
       <button class=${fresh ? "" : "primary"} disabled=${off}>${busy === "look" ? "Planning…" : seen ? "See it again" : "See the plan"}</button></div></form>
     ${seen && html`<${Sketch} key=${seen.at} view=${seen.view} changed=${!fresh} />
       <section class="panel"><label class="field">Comment <textarea rows="2" maxlength="2000" value=${comment} onInput=${(event) => setComment(event.target.value)}></textarea></label>
-      <div class="actions"><span class="dim">It is planned again by the newest look, and nothing moves before somebody approves it.</span>
+      <div class="actions"><span class="dim">The plan is made again by the newest look, and nothing moves before somebody approves it.</span>
       <button type="button" class="primary" disabled=${off || !fresh} onClick=${propose}>${busy === "propose" ? "Planning…" : "Propose it"}</button></div></section>`}`}</${Shown}>`;
 }

@@ -1,4 +1,4 @@
-// What the keeper proposes: reasons, cost, before and after; approve or decline with a comment.
+// Proposals of the keeper: reasons, cost, brokers before and after; approve or decline with a comment.
 import { html, useEffect, useMemo, useRef, useState } from "/assets/vendor/htm-preact.js";
 import { may, order, place, show, useView, useWatched } from "/assets/store.js";
 import { Chip, Drawer, Empty, Figure, Link, LongTable, Moment, Order, Shown } from "/assets/parts.js";
@@ -25,7 +25,7 @@ export function BeforeAfter({ brokers, id }) {
   const spread = (side) => { const all = brokers.map((each) => each[side][figure]); return Math.max(...all) - Math.min(...all); };
   return html`<div class="head"><span class="dim">Each broker before and after</span><div class="tabs" role="group" aria-label="What is compared">${FIGURES.map((label, index) => html`<button type="button" aria-pressed=${index === figure} onClick=${() => setFigure(index)}>${label}</button>`)}</div></div>
     <${Chart} key="${id}-${figure}-${brokers.length}" label="${FIGURES[figure]} of each broker, before and after" options=${options} data=${data} height=${200} />
-    <p class="dim">Between the most and the least: ${told(spread("before"))} before, ${told(spread("after"))} after. Drag to zoom, double click to see all.</p>`;
+    <p class="dim">Difference between the greatest and the least: ${told(spread("before"))} before, ${told(spread("after"))} after. Drag to zoom, double click to see all.</p>`;
 }
 
 function Partitions({ name, id }) {
@@ -37,15 +37,15 @@ function Partitions({ name, id }) {
     empty=${html`<${Empty} title="No such partition">Nothing fits this search.</${Empty}>`} />`;
 }
 
-// How far the plan is from the best there can be: a lower bound that the planner proves.
+// The plan's bytes beside a lower bound, which the planner proves.
 const besideTheBound = (each) => each.least_bytes === null || !each.bytes ? ""
-  : each.bytes < each.least_bytes ? `; to reach everything takes ${bytes(each.least_bytes)} at the least` : `; no plan that reaches this copies less than ${bytes(each.least_bytes)}`;
+  : each.bytes < each.least_bytes ? `; a plan that reaches every goal copies at least ${bytes(each.least_bytes)}` : `; no plan that reaches this copies less than ${bytes(each.least_bytes)}`;
 
 export function Cost({ view }) {
   const { proposal: each } = view;
   const yes = each.votes.filter((vote) => vote.approves);
-  return html`<dl class="figures small"><${Figure} label="To copy" value=${bytes(each.bytes)}>${count(each.moves, "replica")}${besideTheBound(each)}</${Figure}><${Figure} label="At the least" value=${view.least_ms === null ? "not known" : duration(view.least_ms)}>${view.least_ms === null ? "the policy has no throttle" : "at the policy's throttle"}</${Figure}>
-      <${Figure} label="Leaders that change" value=${number(each.leader_changes)} /><${Figure} label="A rollback copies" value=${bytes(each.rollback_bytes)}>at its dearest point</${Figure}>
+  return html`<dl class="figures small"><${Figure} label="To copy" value=${bytes(each.bytes)}>${count(each.moves, "replica")}${besideTheBound(each)}</${Figure}><${Figure} label="Least time" value=${view.least_ms === null ? "not known" : duration(view.least_ms)}>${view.least_ms === null ? "the policy has no throttle" : "at the policy's throttle"}</${Figure}>
+      <${Figure} label="Leaders that change" value=${number(each.leader_changes)} /><${Figure} label="A rollback copies" value=${bytes(each.rollback_bytes)}>at most</${Figure}>
       ${view.wanted_votes > 1 && html`<${Figure} label="Approved by" value="${yes.length} of ${view.wanted_votes}" />`}</dl>`;
 }
 
@@ -60,7 +60,7 @@ function Proposal({ name, view, who, opened, meant }) {
       <span class="dim"><${Moment} at=${each.made_at_ms} /></span><span class="spring"></span>
       ${CARRIED_OUT.has(each.state) && html`<${Link} to="/clusters/${encodeURIComponent(name)}/moves?plan=${encodeURIComponent(each.id)}">Its moves</${Link}>`}
       ${each.state === "waiting" && html`<${Order} label="Approve" kind="primary" title="Approve ${words(each.scope)}" ...${decides} give=${(comment) => order(name, "approve", { about: [each.id], comment })}>
-          ${count(each.moves, "replica")}, ${bytes(each.bytes)}, are copied. It can be paused, stopped and rolled back at any moment.${view.wanted_votes > 1 ? ` ${view.wanted_votes} people have to approve it; ${yes.length} did.` : ""}</${Order}>
+          ${count(each.moves, "replica")}, ${bytes(each.bytes)}, are copied. The plan can be paused, stopped and rolled back at any moment.${view.wanted_votes > 1 ? ` ${view.wanted_votes} people have to approve it; ${yes.length} did.` : ""}</${Order}>
         <${Order} label="Decline" title="Decline ${words(each.scope)}" ...${decides} give=${(comment) => order(name, "decline", { about: [each.id], comment })}>Nothing is moved, and nothing of this kind is proposed for a while.</${Order}>`}</div>
     <ul class="reasons">${each.reasons.map((why) => html`<li>${why}</li>`)}</ul>
     ${each.outcome && html`<p class="banner ${STATES[each.state]}">${each.outcome}</p>`}
@@ -80,5 +80,5 @@ export function Proposals({ name, who }) {
   return html`<div class="title"><h1>Proposals</h1><div class="tabs" role="group" aria-label="Which proposals"><button type="button" aria-pressed=${!ended} onClick=${() => show({ ended: "" })}>Open</button><button type="button" aria-pressed=${ended} onClick=${() => show({ ended: 1 })}>All</button></div></div>
     <${Shown} view=${view} what="the proposals of ${name}">${({ proposals }) => proposals.length
       ? proposals.map((each, index) => html`<${Proposal} key=${each.proposal.id} name=${name} view=${each} who=${who} opened=${meant ? each.proposal.id === meant : index === 0} meant=${each.proposal.id === meant} />`)
-      : html`<section class="panel"><${Empty} title="Nothing is proposed">${ended ? "Nothing was proposed yet." : "No proposal is open."} What the keeper sees is in the <${Link} to="/clusters/${encodeURIComponent(name)}">overview</${Link}>; <${Link} to="/clusters/${encodeURIComponent(name)}/plan">plan something</${Link}> yourself.</${Empty}></section>`}</${Shown}>`;
+      : html`<section class="panel"><${Empty} title="Nothing is proposed">${ended ? "Nothing was proposed yet." : "No proposal is open."} The conditions that the keeper sees are in the <${Link} to="/clusters/${encodeURIComponent(name)}">overview</${Link}>; <${Link} to="/clusters/${encodeURIComponent(name)}/plan">plan something</${Link}> yourself.</${Empty}></section>`}</${Shown}>`;
 }

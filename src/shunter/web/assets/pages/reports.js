@@ -1,4 +1,4 @@
-// What the pipeline's lake says of a cluster: its load model in a few figures, and the tables that were made of it.
+// The pipeline's lake about a cluster: its load model in a few figures, and the tables that were made from it.
 import { html, useEffect, useRef } from "/assets/vendor/htm-preact.js";
 import { place, show, usePolled, useWatched } from "/assets/store.js";
 import { Chip, Empty, Figure, LongTable, Moment, Shown } from "/assets/parts.js";
@@ -7,7 +7,7 @@ import { bytes, count, number, percent, rate } from "/assets/words.js";
 const EVERY_MS = 30_000;
 const MOMENT = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/;
 
-// A value by its column's unit, as the pipeline keeps it beside the data.
+// A value in words, by the unit that the pipeline keeps for its column.
 function told(value, unit) {
   if (value === null) return html`<span class="dim">–</span>`;
   if (typeof value === "boolean") return value ? "yes" : "no";
@@ -22,13 +22,13 @@ function told(value, unit) {
 function Model({ view }) {
   const { model, model_trouble: trouble, unused } = view;
   if (trouble) return html`<section class="panel bad"><h2>Load model</h2><p>${trouble}</p></section>`;
-  if (!model) return html`<section class="panel"><h2>Load model</h2><${Empty} title="None yet">The lake has none of this cluster: <code>shunter pipeline ingest</code> and <code>shunter pipeline model</code> make it.</${Empty}></section>`;
-  return html`<section class="panel ${unused ? "watch" : ""}"><div class="head"><h2>Load model</h2><${Chip} kind=${unused ? "watch" : "good"}>${unused ? "not used" : "the keeper judges by it"}</${Chip}></div>
-    ${unused && html`<p>Nothing is judged or planned by it: ${unused}.</p>`}
+  if (!model) return html`<section class="panel"><h2>Load model</h2><${Empty} title="None yet">The lake has no load model of this cluster: <code>shunter pipeline ingest</code> and <code>shunter pipeline model</code> make one.</${Empty}></section>`;
+  return html`<section class="panel ${unused ? "watch" : ""}"><div class="head"><h2>Load model</h2><${Chip} kind=${unused ? "watch" : "good"}>${unused ? "not used" : "used by the keeper"}</${Chip}></div>
+    ${unused && html`<p>The keeper does not use this model: ${unused}.</p>`}
     <dl class="figures small"><${Figure} label="Made" value=${html`<${Moment} at=${model.written_ms} />`} /><${Figure} label="Newest rates" value=${html`<${Moment} at=${model.rates_until_ms} />`} />
-      <${Figure} label="Replicas with rates" value=${percent(model.replicas ? model.with_rates / model.replicas : null)}>${number(model.with_rates)} of ${number(model.replicas)}; of the others sizes alone</${Figure}>
-      <${Figure} label="Coverage" value=${percent(model.coverage)}>of the time of those that have rates</${Figure}>
-      <${Figure} label="Confidence" value=${percent(model.confidence)}>the mean of all</${Figure}></dl></section>`;
+      <${Figure} label="Replicas with rates" value=${percent(model.replicas ? model.with_rates / model.replicas : null)}>${number(model.with_rates)} of ${number(model.replicas)}; only sizes are known of the others</${Figure}>
+      <${Figure} label="Coverage" value=${percent(model.coverage)}>of the time, for replicas with rates</${Figure}>
+      <${Figure} label="Confidence" value=${percent(model.confidence)}>mean of all replicas</${Figure}></dl></section>`;
 }
 
 // Commands stand between backticks.

@@ -1,4 +1,4 @@
-// What became of one move: each step with its replicas, those to come too; what else happened, as a chart and as a list.
+// The story of one move: each step, past and planned, with its replicas; other events, as a chart and as a list.
 import { html, useEffect, useRef, useState } from "/assets/vendor/htm-preact.js";
 import { show, useView } from "/assets/store.js";
 import { Chip, Figure, Link, Moment, Shown, memo } from "/assets/parts.js";
@@ -9,10 +9,10 @@ export const KINDS = { moving: "busy", pending: "still", paused: "watch", done: 
 const STEP_KINDS = { done: "good", "under way": "busy", "asked for": "busy", dropped: "watch", "to come": "still" };
 const TOLD = { later: "will come", gone: "was dropped", stays: "in sync", comes: "copying", goes: "will go", here: "assigned" };
 
-// Marks and words, not colours alone.
+// Shown by marks and words, not by colour alone.
 export const Replica = ({ id, kind }) => html`<span class="replica ${kind}" title="broker ${id}: ${TOLD[kind]}"><span class="hidden">broker </span>${id}<span class="hidden"> ${TOLD[kind]}</span></span>`;
 
-// Where the partition is with a step: what it adds and drops stands beside what stays.
+// The replicas at a step: those that it adds and drops, beside those that stay.
 function AtStep({ step }) {
   const over = step.state === "done";
   const kindOf = (id) => {
@@ -33,7 +33,7 @@ function change(step) {
 }
 
 const Steps = memo(({ story }) => html`<div class="scroll" tabindex="0" role="region" aria-label="Steps of ${story.partition}"><table class="plain steps"><caption class="hidden">Steps of ${story.partition}</caption>
-  <thead><tr><th scope="col" class="number">Step</th><th scope="col">State</th><th scope="col">Change</th><th scope="col">Replicas</th><th scope="col">Began</th><th scope="col" class="number">Took</th><th scope="col" class="number">Copied</th><th scope="col" class="number" title="What a rollback from the end of this step copies">Rollback copies</th></tr></thead>
+  <thead><tr><th scope="col" class="number">Step</th><th scope="col">State</th><th scope="col">Change</th><th scope="col">Replicas</th><th scope="col">Began</th><th scope="col" class="number">Took</th><th scope="col" class="number">Copied</th><th scope="col" class="number" title="Bytes that a rollback from the end of this step copies">Rollback copies</th></tr></thead>
   <tbody><tr><td class="number">0</td><td><${Chip} kind="still">start</${Chip}></td><td></td><td><span class="replicas">${story.original.map((id) => html`<${Replica} key=${id} id=${id} kind="stays" />`)}</span></td><td><${Moment} at=${story.accepted_at_ms} /></td><td></td><td></td><td class="number">nothing</td></tr>
   ${story.steps.map((step) => html`<tr key=${step.number} class=${step.state === "to come" ? "dim" : ""}><td class="number">${step.number}</td><td><${Chip} kind=${STEP_KINDS[step.state]} title=${step.reason}>${step.state}</${Chip}></td><td>${change(step)}</td><td><${AtStep} step=${step} /></td>
     <td>${step.begun_at_ms ? html`<${Moment} at=${step.begun_at_ms} />` : ""}</td><td class="number">${step.ended_at_ms ? duration(step.ended_at_ms - step.begun_at_ms) : ""}</td>
@@ -60,8 +60,8 @@ function Told({ name, story }) {
   const to = (number) => `/clusters/${encodeURIComponent(name)}/moves?execution=${number}&move=${encodeURIComponent(story.partition)}`;
   const now = story.steps.filter((step) => step.state === "done").at(-1);
   const last = (story.ended_at_ms ?? Math.max(...story.events.map((each) => each.until_ms ?? each.at_ms))) + 60_000;
-  return html`<p class="dim">${story.adopted ? "Somebody else began it, and it was taken over. " : ""}Execution ${story.execution}${story.plan && html`, plan <${Link} to="/clusters/${encodeURIComponent(name)}/proposals?ended=1#${story.plan}">${story.plan}</${Link}>`}, ${words(story.strategy)}.
-      ${story.executions.length > 1 && html` It was moved by ${story.executions.map((number, index) => html`${index ? ", " : ""}${number === story.execution ? `execution ${number}` : html`<${Link} to=${to(number)}>execution ${number}</${Link}>`}`)}.`}
+  return html`<p class="dim">${story.adopted ? "Another tool began this move, and Shunter took it over. " : ""}Execution ${story.execution}${story.plan && html`, plan <${Link} to="/clusters/${encodeURIComponent(name)}/proposals?ended=1#${story.plan}">${story.plan}</${Link}>`}, ${words(story.strategy)}.
+      ${story.executions.length > 1 && html` The partition was moved by ${story.executions.map((number, index) => html`${index ? ", " : ""}${number === story.execution ? `execution ${number}` : html`<${Link} to=${to(number)}>execution ${number}</${Link}>`}`)}.`}
       ${" "}<${Link} to="/clusters/${encodeURIComponent(name)}/timeline?from=${story.accepted_at_ms - 60_000}&to=${last}">The cluster's timeline of this time</${Link}>.</p>
     <dl class="figures small"><${Figure} label="From" value=${story.original.join(", ")} /><${Figure} label=${story.direction === "back" ? "Was to go to" : "To"} value=${story.target.join(", ")} />
       <${Figure} label="Copied" value=${bytes(story.copied_bytes)}>of replicas of ${bytes(story.size_bytes)} each</${Figure}>
@@ -72,7 +72,7 @@ function Told({ name, story }) {
     <${Past} story=${story} key=${`${story.partition} ${story.execution}`} />`;
 }
 
-// `still`: the execution is over, so nothing of it changes any more.
+// `still`: the execution has ended, so the story no longer changes.
 export function Story({ name, partition, execution, still = false }) {
   const view = useView(`/clusters/${encodeURIComponent(name)}/moves/${encodeURIComponent(partition)}${execution ? `?execution=${execution}` : ""}`, name, still);
   const box = useRef(null);

@@ -1,4 +1,4 @@
-// What happened: event, cause, duration, as a chart that can be zoomed and as a list; the address reproduces the view.
+// Events with cause and duration, as a chart that can be zoomed and as a list; the address reproduces the view.
 import { html, useEffect, useMemo, useRef, useState } from "/assets/vendor/htm-preact.js";
 import { place, show, useView, useWatched } from "/assets/store.js";
 import { Empty, Link, Moment, Shown, memo } from "/assets/parts.js";
@@ -90,14 +90,14 @@ function Zoom({ range, onRange }) {
     <button type="button" aria-label="Zoom out" onClick=${() => by(2)}>−</button><button type="button" aria-label="Later" onClick=${() => by(1, 0.5)}>→</button></div></div>`;
 }
 
-// Kinds of events about a proposal that was carried out, so that there are moves of it.
+// Kinds of events about a proposal that was carried out, and therefore has moves.
 const CARRIED_OUT = new Set(["begun", "proposal-running", "proposal-done", "proposal-partly", "proposal-turned"]);
 
 const Event = memo(({ event, chosen, fleet }) => {
   const facts = Object.entries(event.facts || {});
   return html`<li id="event-${event.number}" class=${chosen ? "chosen" : ""}><div class="when"><${Moment} at=${event.at_ms} />${event.until_ms ? html`<small>for ${duration(event.until_ms - event.at_ms)}</small>` : ""}</div>
     <div class="what"><div><button type="button" class="kind" onClick=${() => show({ kind: event.kind })}>${words(event.kind)}</button>${fleet && event.cluster ? html` <${Link} to="/clusters/${encodeURIComponent(event.cluster)}/timeline">${event.cluster}</${Link}>` : ""}
-      ${event.subject && html` <button type="button" class="subject" title="Only what is about this" onClick=${() => show({ about: event.subject })}>${event.subject}</button>`}${event.who && html` <span class="dim">by ${event.who}</span>`}</div>
+      ${event.subject && html` <button type="button" class="subject" title="Only events about this" onClick=${() => show({ about: event.subject })}>${event.subject}</button>`}${event.who && html` <span class="dim">by ${event.who}</span>`}</div>
       <p>${event.text}${CARRIED_OUT.has(event.kind) && html` <${Link} to="/clusters/${encodeURIComponent(event.cluster)}/moves?plan=${encodeURIComponent(event.subject)}">Its moves</${Link}>`}</p>${event.cause && html`<p class="dim">Because: ${event.cause}</p>`}
       ${facts.length > 0 && html`<details open=${chosen}><summary>Facts</summary><dl class="facts">${facts.map(([label, value]) => html`<dt>${words(label)}</dt><dd>${typeof value === "object" ? JSON.stringify(value) : String(value)}</dd>`)}</dl></details>`}</div></li>`;
 });
@@ -121,10 +121,10 @@ export function Timeline({ name }) {
       const shown = events.filter(fits);
       const listed = shown.filter((each) => end(each) >= range[0] && each.at_ms <= range[1]).reverse();
       return html`${(kind || about) && html`<p class="filters">Only ${kind && html`<span class="chip">${words(kind)}</span>`} ${about && html`<span class="chip">${about}</span>`} <button type="button" class="quiet" onClick=${() => show({ kind: "", about: "" })}>Show everything</button></p>`}
-        ${more && html`<p class="banner">There is more than ${number(events.length)} events: zoom in to see the earlier ones.</p>`}
+        ${more && html`<p class="banner">There are more than ${number(events.length)} events: zoom in to see the earlier ones.</p>`}
         ${shown.length > 0 && html`<section class="panel"><${Lanes} events=${shown} range=${range} onRange=${onRange} onPick=${pick} chosen=${chosen} /><p class="dim">Drag to zoom; click an event to find it in the list.</p></section>`}
         ${listed.length ? html`<ol class="events panel">${listed.slice(0, LISTED).map((each) => html`<${Event} key=${each.number} event=${each} chosen=${each.number === chosen} fleet=${!name} />`)}</ol>
           ${listed.length > LISTED && html`<p class="dim">The latest ${LISTED} of ${number(listed.length)}; zoom in to see the others.</p>`}`
-          : html`<section class="panel"><${Empty} title="Nothing happened">No event is between <${Moment} at=${range[0]} /> and <${Moment} at=${range[1]} />.</${Empty}></section>`}`;
+          : html`<section class="panel"><${Empty} title="Nothing happened">There is no event between <${Moment} at=${range[0]} /> and <${Moment} at=${range[1]} />.</${Empty}></section>`}`;
     }}</${Shown}>`;
 }
