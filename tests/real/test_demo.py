@@ -9,11 +9,17 @@ import pytest
 
 from shunter.testbed.process import run_bounded
 
-pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(620)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(620)]
 
 
 @pytest.mark.parametrize(
-    "options", [(), ("--kraft",), ("--secured",), ("--serve",)], ids=["controller", "executor", "secured", "service"]
+    "options",
+    [
+        pytest.param((), id="controller"),
+        pytest.param(("--kraft",), id="executor", marks=pytest.mark.long),
+        pytest.param(("--secured",), id="secured", marks=pytest.mark.long),
+        pytest.param(("--serve",), id="service", marks=pytest.mark.long),
+    ],
 )
 def test_all_that_the_demo_claims_is_true(
     options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from shunter.drivers.admin.inventory import _holders
+import pytest
+
+from shunter.drivers.admin.inventory import _holders, take_inventory
+from shunter.errors import DriverError
 
 SPACE = (None, None, 1)
 BARE = (None, None, 0)
@@ -22,3 +25,9 @@ def test_where_nobody_shows_a_log_dir_everybody_stays():
 
 def test_who_did_not_answer_stays():
     assert _holders([1, 2], {1: SPACE}, {1}) == [1, 2]
+
+
+@pytest.mark.parametrize("servers", ["127.0.0.1:1,127.0.0.1:2", ["127.0.0.1:1", "127.0.0.1:2"]])
+def test_bootstrap_servers_are_a_list_or_a_text_with_commas(servers: str | list[str]) -> None:
+    with pytest.raises(DriverError, match=r"^no broker answers: 127\.0\.0\.1:1 .*; 127\.0\.0\.1:2 "):
+        take_inventory({"bootstrap_servers": servers})

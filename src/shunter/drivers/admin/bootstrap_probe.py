@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from shunter.errors import DriverError
 
@@ -17,6 +18,12 @@ _API_VERSIONS = struct.pack(">ihhih", 12, 18, 0, 1, 2) + b"sh"
 """ApiVersions, version 0, correlation 1, client `sh`, with its length. Brokers since 0.10 answer it without a login."""
 _METADATA = 3
 _HTTP = "speaks HTTP, not Kafka's protocol"
+
+
+def servers_of(configuration: Mapping[str, Any]) -> list[str]:
+    """Return the servers that a configuration names; kafka-python accepts a list, or a text with commas."""
+    named = configuration["bootstrap_servers"]
+    return named.split(",") if isinstance(named, str) else list(named)
 
 
 def probe(servers: Sequence[str], protocol: str) -> list[str]:
