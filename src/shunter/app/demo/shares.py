@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from shunter.model.inventory import Inventory
 from shunter.model.partition import BrokerId
@@ -11,11 +11,17 @@ Shares = Mapping[str, Mapping[BrokerId, float]]
 """By resource, then broker; 1.0 is the mean."""
 
 
-def shares_of(taken: Inventory) -> Shares:
-    """Brokers' shares of the mean: `disk` from their log dirs, `replicas` and `leaders` from metadata."""
+def shares_of(taken: Inventory, topics: Collection[str] | None = None) -> Shares:
+    """Return brokers' shares of the mean: `disk` from their log dirs, `replicas` and `leaders` from metadata.
+
+    Args:
+        topics: Those that count; None: all. A topic that was created after the plan is not balanced by it.
+    """
     brokers = [broker.id for broker in taken.brokers]
     held = {what: dict.fromkeys(brokers, 0.0) for what in ("disk", "replicas", "leaders")}
     for partition in taken.partitions:
+        if topics is not None and partition.topic not in topics:
+            continue
         held["leaders"][partition.leader] += 1
         for broker in partition.replicas:
             held["replicas"][broker] += 1
