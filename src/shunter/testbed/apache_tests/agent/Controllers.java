@@ -110,7 +110,10 @@ public final class Controllers {
 
     /**
      * The broker of the test's own process that stands for the controller: the one with the lowest id; null if there
-     is none. * * <p>Tests place replicas on this broker because they never stop it. They don't need it to decide. */
+     * is none.
+     *
+     * <p>Tests place replicas on this broker because they never stop it. They don't need it to decide.
+     */
     public static Integer stableBroker(Object client) {
         Iterator<Object> ids = ((KafkaZkClient) client).getSortedBrokerList().iterator();
         while (ids.hasNext()) {
@@ -200,9 +203,10 @@ public final class Controllers {
             }
         }
         for (java.util.Map.Entry<String, String> setting : SETTINGS.entrySet()) {
-            Object value = properties.get(setting.getKey()); // The test framework's default is the newest version of
-            all, which is KRaft's. Without the setting Shunter asks the brokers. if (value != null &&
-            !value.toString().startsWith("4.")) {
+            Object value = properties.get(setting.getKey());
+            // The test framework's default is the newest version of all, which is KRaft's. Without the setting Shunter
+            // asks the brokers.
+            if (value != null && !value.toString().startsWith("4.")) {
                 command.addAll(List.of("--set", setting.getValue() + "=" + value));
             }
         }

@@ -9,10 +9,12 @@ import net.bytebuddy.asm.Advice;
 import net.bytebuddy.implementation.bytecode.assign.Assigner;
 
 /**
- * Puts Shunter's controller beside the brokers that Apache's own integration tests start. * * <p>Before the first
- broker of a test starts, {@link Controllers} starts `shunter controller` on the test's ZooKeeper and * waits until it
- has `/controller`, so that no broker becomes the controller. The controller ends together with the test's *
- ZooKeeper. KRaft variants of a test are aborted with either controller, because Shunter has none for KRaft. */
+ * Puts Shunter's controller beside the brokers that Apache's own integration tests start.
+ *
+ * <p>Before the first broker of a test starts, {@link Controllers} starts `shunter controller` on the test's ZooKeeper and
+ * waits until it has `/controller`, so that no broker becomes the controller. The controller ends together with the
+ * test's ZooKeeper. KRaft variants of a test are aborted with either controller, because Shunter has none for KRaft.
+ */
 public final class ShunterAgent {
     private ShunterAgent() {}
 
