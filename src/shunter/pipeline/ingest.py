@@ -58,7 +58,7 @@ class IngestOutcome:
     examples: tuple[tuple[str, str], ...] = ()
     """One row of each rule: what is wrong with it, its replica, and the file that it came in."""
     skipped: tuple[str, ...] = ()
-    """Files whose contents are in the manifest already."""
+    """Files whose contents are in the log already."""
     broker_rows: int = 0
     """Rows in `broker_samples`."""
     snapshots: int = 0
@@ -112,7 +112,7 @@ def ingest_files(
     aside then are replaced.
 
     Args:
-        kind: Names the reader in the manifest.
+        kind: Names the reader in the log.
         now: UTC.
         dated: For files without times in them: the time of all rows, or `modified` for each file's own. The same contents
             at another time are another input.

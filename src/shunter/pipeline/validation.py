@@ -86,7 +86,7 @@ def judge_sequence(
     """Judge each replica's good rows against one another and against windows of earlier batches.
 
     Grain: as `judge`; rows of one cluster and bucket come out of one task (one output file each and day), a replica's together.
-    Good rows lose `file`: the batch's manifest has its files, and carrying a path through the shuffle for each row of
+    Good rows lose `file`: the batch's commit has its files, and carrying a path through the shuffle for each row of
     a year costs more than all else.
 
     A window that comes twice is found here. A window that begins before the window ahead of it has ended is only marked
