@@ -201,3 +201,40 @@ def test_how_far_apart_the_windows_of_batches_may_be():
     assert not may_span([batch(0, 3), batch(5, 8.9), Commit("empty", "json")], fortnight)
     assert may_span([batch(0, 3), batch(5, 9)], fortnight)
     assert may_span([batch(0, 3), Commit("older", "json", good=1)], fortnight), "it does not say of when it is"
+
+
+class Losing(LocalStore):
+    """A store whose checkpoints are deleted behind whoever lists them."""
+
+    def names(self, folder):
+        found = super().names(folder)
+        for name in found if folder == "checkpoints" else ():
+            self.delete(f"checkpoints/{name}")
+        return found
+
+
+def test_a_log_without_its_checkpoint_is_read_from_its_first_commit(tmp_path):
+    append_all(tmp_path, "a", EVERY)
+    state = CommitLog(Losing(tmp_path), str(tmp_path)).state()
+    assert [commit.version for commit in state.commits] == list(range(1, EVERY + 1))
+
+
+@pytest.mark.parametrize("store", [Losing, LocalStore])
+def test_a_log_without_checkpoint_and_first_commits_is_refused(tmp_path, store):
+    append_all(tmp_path, "a", EVERY + 1)
+    if store is LocalStore:
+        (tmp_path / "checkpoints" / f"{EVERY:020d}.json").unlink()
+    for number in range(1, EVERY + 1):
+        (tmp_path / f"{number:020d}.json").unlink()
+    with pytest.raises(FormatError, match=f"begins with commit {EVERY + 1}, and no checkpoint is left"):
+        CommitLog(store(tmp_path), str(tmp_path)).state()
+
+
+def test_a_checkpoint_that_is_listed_and_never_read_is_refused(tmp_path):
+    class Blind(LocalStore):
+        def read(self, name):
+            return None if name.startswith("checkpoints") else super().read(name)
+
+    append_all(tmp_path, "a", EVERY)
+    with pytest.raises(FormatError, match="is listed, but can't be read"):
+        CommitLog(Blind(tmp_path), str(tmp_path)).state()
