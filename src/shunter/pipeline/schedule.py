@@ -17,6 +17,7 @@ from shunter.pipeline.account_schemas import (
     SCHEDULE_MOVES,
     SCHEDULES,
 )
+from shunter.pipeline.caching import cached
 from shunter.pipeline.lake import Lake
 from shunter.pipeline.outlook_schemas import BROKER_WEEKS
 from shunter.pipeline.schedule_worker import RESULT, RESULT_DDL, ScheduleOptions, schedule_cluster
@@ -100,16 +101,14 @@ def schedule_lake(
     of_plan = F.col("plan_id") == plan_id
     moves, loads = lake.read(spark, PLAN_MOVES).where(of_plan), lake.read(spark, PLAN_LOADS).where(of_plan)
     _, replicas = latest_snapshot(spark, lake)
-    scheduled = schedule_fleet(schedule_rows(moves, replicas, lake.read(spark, LOAD_MODEL), loads), options).persist()
-    try:
+    rows = schedule_rows(moves, replicas, lake.read(spark, LOAD_MODEL), loads)
+    with cached(schedule_fleet(rows, options)) as scheduled:
         for table, frame in schedule_tables(scheduled):
             lake.write(frame, table)
         sums = scheduled.select(
             "cluster_id", "scenario", "seconds_low", "seconds", "seconds_high", "bytes", "rests_on", "warning", "quiet"
         )
         return tuple(ScheduleOutcome(*row) for row in sums.orderBy("cluster_id", "scenario").collect())
-    finally:
-        scheduled.unpersist()
 
 
 def schedule_tables(scheduled: DataFrame) -> Iterator[tuple[Table, DataFrame]]:
