@@ -21,11 +21,14 @@ from typing import Any
 import orjson
 
 from shunter.errors import FormatError
+from shunter.pipeline.schemas import SNAPSHOTS
 from shunter.pipeline.stores import Store
 
 VERSION = 1
 COMPACTION, RETENTION, CLEAN = "compaction", "retention", "clean"
-_MORE_THAN_SAMPLES = ("snapshots", "cruise-control")
+MORE_THAN_SAMPLES = (SNAPSHOTS, "cruise-control")
+"""Kinds whose batches may bring rows of other tables even without a good sample. (A batch of another kind that brings
+samples of brokers names `broker_samples` among its tables.)"""
 _OF_BROKERS = "broker_samples"
 """The table whose windows' times are not in a commit."""
 EVERY = 32
@@ -248,7 +251,7 @@ def conflicts(mine: Commit, theirs: Commit, known: Collection[str]) -> bool:
     if theirs.kind == RETENTION:
         return True
     both_of_brokers = _OF_BROKERS in mine.tables and _OF_BROKERS in theirs.tables
-    return both_of_brokers or (mine.kind == theirs.kind and mine.kind in _MORE_THAN_SAMPLES) or touch(mine, theirs)
+    return both_of_brokers or (mine.kind == theirs.kind and mine.kind in MORE_THAN_SAMPLES) or touch(mine, theirs)
 
 
 def touch(one: Commit, other: Commit) -> bool:

@@ -17,6 +17,11 @@ DERIVED = ("snapshots", "log_dirs")
 """Sources whose amounts are derived from sizes and offsets seen far apart. All other sources counted the amounts."""
 
 
+def id_of_name() -> Column:
+    """The id of a row whose source does not know ids, from the row's column `topic`."""
+    return F.concat(F.lit(NAMED), F.col("topic"))
+
+
 def one_series(samples: DataFrame, replicas: DataFrame) -> DataFrame:
     """Give samples their topics' ids, and let what was measured win over what was derived of the same time.
 
