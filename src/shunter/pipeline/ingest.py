@@ -156,7 +156,7 @@ def _lost_files(rejects: DataFrame) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((str(row[0]), str(row[1])) for row in rows.collect()))
 
 
-def took_nothing(commit: Commit) -> bool:
+def may_be_ingested_again(commit: Commit) -> bool:
     """Whether a batch brought nothing at all, so that its files may be ingested again.
 
     A merged batch names only files that brought rows, even if these rows are deleted by now.
@@ -172,7 +172,7 @@ def begin_batch(state: LogState, attempt: str, kind: str, new: Sequence[InputFil
     former = [
         commit.ingest_id
         for commit in state.live
-        if took_nothing(commit) and commit.files and {file.fingerprint for file in commit.files} <= coming
+        if may_be_ingested_again(commit) and commit.files and {file.fingerprint for file in commit.files} <= coming
     ]
     return Commit(attempt, kind, tuple(new), supersedes=tuple(former))
 
