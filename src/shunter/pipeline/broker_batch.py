@@ -189,5 +189,5 @@ def _as_rejects(judged: DataFrame) -> DataFrame:
     """Broken broker samples in the columns of `validation.RAW`: they have no partition, and their amounts are null."""
     kept = ("cluster_id", "broker_id", "window_start", "window_seconds", "size_bytes", "source", "file")
     given = {name: F.col(name) for name in kept}
-    told = {"reader_rule": F.col("rule"), "reader_detail": F.concat(F.lit("a broker sample: "), "detail")}
-    return as_raw(judged.where(F.col("rule").isNotNull()), given | told)
+    why = {"reader_rule": F.col("rule"), "reader_detail": F.concat(F.lit("a broker sample: "), "detail")}
+    return as_raw(judged.where(F.col("rule").isNotNull()), given | why)
