@@ -1,11 +1,20 @@
 """An account of moves from a journal: bytes, seconds, stalls with their causes, rates, and the plan's own word."""
 
 import json
+import sys
+from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "core" / "executor"))
+from apache_yard import Rig, Yard
+
+from shunter.formats.journal import encode_line
+from shunter.model.execution import CommandKind
+from shunter.model.partition import TopicPartition
 from shunter.pipeline.account import moves_of, plans_of, rates_of, read_journals, stalls_of, steps_of
 from shunter.pipeline.account_schemas import PLAN_LOADS, SCHEDULES
+from shunter.views.move_story import tell_story
 
 pytestmark = pytest.mark.spark
 
@@ -119,3 +128,135 @@ def test_plans_against_truth(spark, journal):
     assert plan["bytes_per_imbalance"] == 120.0
     running = plans_of(moves_of(journal), schedules, loads).collect()[0]
     assert (running["moves"], running["seconds"], running["eta_error"]) == (3, None, None)
+
+
+def read(spark, path, lines):
+    path.write_text("\n".join(lines) + "\n")
+    return read_journals(spark, [str(path)])
+
+
+def stalls(journal):
+    return [(row["cause"], row["seconds"]) for row in stalls_of(journal).orderBy("began_at").collect()]
+
+
+def paused_twice(resumed, **fields):
+    """A move that is paused before its first step and between two steps."""
+    journal = Journal()
+    journal.add(0, "move-accepted", tp="t-0", original=[1], target=[2], size_bytes=10)
+    journal.add(4, "move-paused", tp="t-0", paused=True)
+    journal.add(14, resumed, tp="t-0", **fields)
+    journal.add(20, "step-begun", tp="t-0", number=1, before=[1], after=[1, 2], reason="add 2")
+    journal.add(50, "step-finished", tp="t-0", number=1, replicas=[1, 2], isr=[1, 2], copied_bytes=10)
+    journal.add(52, "move-paused", tp="t-0", paused=True)
+    journal.add(55, resumed, tp="t-0", **fields)
+    journal.add(60, "step-begun", tp="t-0", number=2, before=[1, 2], after=[1], reason="drop 2")
+    journal.add(70, "step-finished", tp="t-0", number=2, replicas=[1], isr=[1])
+    journal.add(70, "move-closed", tp="t-0", outcome="rolled-back", reason="", replicas=[1], copied_bytes=10)
+    return journal
+
+
+@pytest.mark.parametrize(
+    ("resumed", "fields"), [("move-paused", {"paused": False}), ("direction-changed", {"direction": "back"})]
+)
+def test_a_pause_ends_when_the_move_goes_on_or_is_turned(spark, tmp_path, resumed, fields):
+    journal = read(spark, tmp_path / "j.jsonl", paused_twice(resumed, **fields).lines)
+    assert stalls(journal) == [
+        ("waiting for its turn", 4.0),
+        ("paused", 10.0),
+        ("waiting for its turn", 6.0),
+        ("between steps", 2.0),
+        ("paused", 3.0),
+        ("between steps", 5.0),
+    ]
+    (move,) = moves_of(journal).collect()
+    assert (move["seconds"], move["stalled_seconds"]) == (50.0, 10.0), "both count from the first step on"
+
+
+def test_an_entry_in_between_does_not_cut_a_stall(spark, tmp_path):
+    journal = Journal()
+    journal.add(0, "move-accepted", tp="t-0", original=[1], target=[2], size_bytes=10)
+    journal.add(0, "step-begun", tp="t-0", number=1, before=[1], after=[1, 2], reason="add 2")
+    journal.add(10, "step-finished", tp="t-0", number=1, replicas=[1, 2], isr=[1, 2], copied_bytes=10)
+    journal.add(15, "direction-changed", tp="t-0", direction="back")
+    journal.add(20, "step-begun", tp="t-0", number=2, before=[1, 2], after=[1], reason="drop 2")
+    assert stalls(read(spark, tmp_path / "j.jsonl", journal.lines)) == [("between steps", 10.0)]
+
+
+def test_a_step_goes_on_while_another_plan_takes_its_move(spark, tmp_path):
+    journal = Journal()
+    journal.add(0, "move-accepted", tp="t-0", original=[1], target=[2], size_bytes=10)
+    journal.add(0, "step-begun", tp="t-0", number=1, before=[1], after=[1, 2], reason="add 2")
+    journal.add(10, "move-accepted", tp="t-0", original=[1], target=[3], size_bytes=10)
+    journal.add(40, "step-finished", tp="t-0", number=1, replicas=[1, 2], isr=[1, 2], copied_bytes=10)
+    assert stalls(read(spark, tmp_path / "j.jsonl", journal.lines)) == []
+
+
+def stories() -> dict[str, Rig]:
+    """Executions of one move, each with its journal."""
+    orders: dict[str, tuple[CommandKind, ...]] = {
+        "under way": (),
+        "done": (),
+        "paused": (CommandKind.PAUSE,),
+        "resumed": (CommandKind.PAUSE, CommandKind.RESUME),
+        "paused and rolled back": (CommandKind.PAUSE, CommandKind.ROLL_BACK),
+        "paused and stopped": (CommandKind.PAUSE, CommandKind.STOP),
+        "left": (CommandKind.LEAVE,),
+    }
+    made: dict[str, Rig] = {}
+    for name, given in orders.items():
+        rig = made[name] = Rig(Yard({"t": [(1, 2, 3)]}))
+        rig.submit(("t", 0, (4, 5, 3)))
+        rig.settle(catching_up=False, rounds=12)
+        for kind in given:
+            rig.now_ms += 60_000
+            rig.command(kind)
+        if name not in ("under way", "paused"):
+            rig.now_ms += 60_000
+            rig.settle()
+    return made
+
+
+def told_by_the_page(rig: Rig) -> tuple[list[object], list[object]]:
+    """Steps and pauses of the move's story."""
+    of_move = [entry for entry in rig.journal if getattr(entry.record, "tp", None) == TopicPartition("t", 0)]
+    shared = [entry for entry in rig.journal if getattr(entry.record, "tp", None) is None]
+    story = tell_story(1, (1,), of_move, shared, None)
+    finished = {"done": True, "dropped": False}
+    steps = [
+        (step.number, finished.get(step.state), step.begun_at_ms, step.ended_at_ms, step.reason)
+        for step in story.steps
+        if step.begun_at_ms is not None
+    ]
+    pauses = [(event.at_ms, event.until_ms) for event in story.events if event.kind == "paused"]
+    return list(steps), [pause for pause in pauses if pause[1] is not None]
+
+
+def test_the_account_and_the_page_tell_the_same_story(spark, tmp_path):
+    rigs = stories()
+    lines = [
+        json.dumps({**json.loads(encode_line(entry).body), "cluster_id": "c1", "journal": name, "sequence": entry.sequence})
+        for name, rig in rigs.items()
+        for entry in rig.journal
+    ]  # fmt: skip
+    journal = read(spark, tmp_path / "j.jsonl", lines).cache()
+    steps: dict[str, list[object]] = {name: [] for name in rigs}
+    pauses: dict[str, list[object]] = {name: [] for name in rigs}
+    begun, began, ended = (f"unix_millis({name}_at)" for name in ("begun", "began", "ended"))
+    found = steps_of(journal).orderBy("begun_sequence")
+    for name, *step in found.selectExpr("journal", "number", "finished", begun, ended, "reason").collect():
+        steps[name].append(tuple(step))
+    found = stalls_of(journal).where("cause = 'paused'").orderBy("began_at")
+    for name, *pause in found.selectExpr("journal", began, ended).collect():
+        pauses[name].append(tuple(pause))
+    told = {name: told_by_the_page(rig) for name, rig in rigs.items()}
+    assert steps == {name: page[0] for name, page in told.items()}
+    assert pauses == {name: page[1] for name, page in told.items()}
+    assert {name for name, found in pauses.items() if found} == {
+        "resumed",
+        "paused and rolled back",
+        "paused and stopped",
+    }
+    endings = {name: [step[1] for step in found] for name, found in steps.items()}
+    assert endings["under way"] == [None]
+    assert endings["left"] == [False]
+    assert False in endings["paused and rolled back"]

@@ -11,7 +11,7 @@ from shunter.formats.inventory_files import decode_inventory, encode_inventory
 from shunter.formats.plan_files import write_reassignment
 from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
 from shunter.pipeline.account_schemas import PLAN_LOADS, PLANS
-from shunter.pipeline.identity import topics_of, with_topic_ids
+from shunter.pipeline.identity import ids_over_time, with_topic_ids
 from shunter.pipeline.plan_batch import latest_plan
 from shunter.pipeline.schemas import LOAD_MODEL, REPLICAS, SAMPLES
 from shunter.pipeline.snapshot_batch import latest_snapshot
@@ -169,7 +169,7 @@ def test_names_belong_to_the_topic_that_had_them_then(spark):
         + [("c", "id-x", "t", T0), ("d", "name:t", "t", T0)],
         "cluster_id string, topic_id string, topic string, at bigint",
     ).withColumn("window_start", F.timestamp_seconds("at"))
-    found = with_topic_ids(rows, topics_of(replicas)).orderBy("cluster_id", "topic_id", "at").collect()
+    found = with_topic_ids(rows, ids_over_time(replicas)).orderBy("cluster_id", "topic_id", "at").collect()
     named = {
         (row["at"] - T0) // 60: row["topic_id"]
         for row in found

@@ -16,7 +16,10 @@ from shunter.core.planning.what_if import ClusterChange
 from shunter.errors import SettingsError
 from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
 from shunter.pipeline.outlook_schemas import RUNWAY, WHAT_IF, WHAT_IF_FILLS
-from shunter.pipeline.what_if import grown
+from shunter.pipeline.plan_batch import FleetPlan, plan_lake
+from shunter.pipeline.what_if import FleetQuestion, ask_lake, grown
+
+pytestmark = pytest.mark.spark
 
 GB = 10**9
 
@@ -75,6 +78,20 @@ def test_a_later_day_a_lost_rack_and_the_fewest_brokers_for_it(spark, seen, tmp_
 def test_a_day_that_is_not_ahead_is_refused(spark, seen):
     with pytest.raises(SettingsError, match="2025-01-22 is not ahead: the newest sizes are those of 2025-02-06"):
         what_if(spark, seen, WhatIfOptions(until=FIRST))
+
+
+def test_an_error_leaves_nothing_cached(spark, seen, now):
+    def cached():
+        return set(spark.sparkContext._jsc.getPersistentRDDs().keySet())
+
+    before, without_zone = cached(), FleetPlan("p", now=now.replace(tzinfo=None))
+    for work in (
+        lambda: plan_lake(spark, seen, without_zone),
+        lambda: ask_lake(spark, seen, FleetQuestion("q", basis=without_zone)),
+    ):
+        with pytest.raises(TypeError, match="naive"):
+            work()
+        assert cached() == before
 
 
 def test_sizes_grow_as_their_topics_do(spark):

@@ -195,9 +195,11 @@ def _read_jks(
         chain = tuple(_jks_certificate(reader, version, place) for _ in range(reader.number(4)))
         if key_password is not None:
             keys.append(KeyPair(_unprotected(protected, key_password, place), chain))
-    digest = hashlib.sha1(_java_characters(password) + _JKS_WHITENER + reader.read, usedforsecurity=False).digest()
-    if password is not None and not hmac.compare_digest(digest, reader.take(_DIGEST)):
-        raise FormatError(place, "was changed, or its password is another one")
+    if password is not None:
+        content = _java_characters(password) + _JKS_WHITENER + reader.read
+        digest = hashlib.sha1(content, usedforsecurity=False).digest()
+        if not hmac.compare_digest(digest, reader.take(_DIGEST)):
+            raise FormatError(place, "was changed, or its password is another one")
     return keys, trusted
 
 
@@ -238,5 +240,5 @@ def _unprotected(protected: bytes, password: Secret, place: str) -> PrivateKeyTy
     return load_der_private_key(plain, None)
 
 
-def _java_characters(password: Secret | None) -> bytes:
-    return b"" if password is None else password.reveal().encode("utf-16-be")
+def _java_characters(password: Secret) -> bytes:
+    return password.reveal().encode("utf-16-be")

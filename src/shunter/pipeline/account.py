@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from shunter.pipeline.account_schemas import (
@@ -48,15 +48,21 @@ def read_journals(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 def steps_of(journal: DataFrame) -> DataFrame:
     """Grain: one row per step that was begun; columns of `account_steps`.
 
-    `source` is the preferred leader, because the journal does not say which replica really led.
+    A step is dropped if the next step or the move's end comes before its own end (as in `views.move_story`). `source` is
+    the preferred leader, because the journal does not say which replica really led.
     """
-    kinds = ("step-begun", "step-finished", "step-dropped")
+    kinds = ("step-begun", "step-finished", "step-dropped", "move-closed")
     of_steps = journal.where(F.col("kind").isin(*kinds))
-    same_step = Window.partitionBy("cluster_id", "journal", "topic", "partition").orderBy("sequence")
-    ahead = {name: F.lead(name).over(same_step) for name in ("kind", "number", "at", "bytes", "reason")}
+    ahead = {name: F.lead(name).over(_same_partition()) for name in ("kind", "number", "at", "bytes", "reason")}
     paired = of_steps.withColumns({f"next_{name}": ahead_of for name, ahead_of in ahead.items()})
-    ended = (F.col("next_kind") != "step-begun") & (F.col("next_number") == F.col("number"))
-    finished = F.when(ended, F.col("next_kind") == "step-finished")
+    next_kind = F.col("next_kind")
+    own = F.col("next_number") == F.col("number")
+    why_dropped = (
+        F.when(next_kind == "step-begun", F.lit("another step took its place"))
+        .when(next_kind == "move-closed", F.lit("the move was ended"))
+        .when(own & (next_kind == "step-dropped"), F.coalesce("next_reason", F.lit("")))
+    )
+    finished = F.when(why_dropped.isNotNull(), F.lit(False)).when(own & (next_kind == "step-finished"), F.lit(True))
     copied = F.when(finished & (F.col("next_bytes") > 0), F.col("next_bytes"))
     return paired.where(F.col("kind") == "step-begun").select(
         "cluster_id", "journal", F.col("sequence").alias("begun_sequence"), "topic", "partition", "number",
@@ -64,40 +70,23 @@ def steps_of(journal: DataFrame) -> DataFrame:
         F.array_except("after", "before").alias("added"),
         F.array_except("before", "after").alias("removed"),
         F.col("at").alias("begun_at"),
-        F.when(ended, F.col("next_at")).alias("ended_at"),
+        F.when(finished.isNotNull(), F.col("next_at")).alias("ended_at"),
         finished.alias("finished"),
-        F.when(ended, _between("at", "next_at")).alias("seconds"),
+        F.when(finished.isNotNull(), _between("at", "next_at")).alias("seconds"),
         copied.alias("copied_bytes"),
-        F.coalesce(F.when(finished == F.lit(False), F.col("next_reason")), F.col("reason")).alias("reason"),
+        F.coalesce(why_dropped, "reason").alias("reason"),
     ).select(*ACCOUNT_STEPS.columns)  # fmt: skip
 
 
 def stalls_of(journal: DataFrame) -> DataFrame:
     """Grain: one row per stretch of a second or more in which a move stood still; columns of `account_stalls`."""
-    turns = _with_moves(journal)
-    in_order = Window.partitionBy(*_SAME_MOVE).orderBy("sequence")
-    paused = F.coalesce(F.last("paused", ignorenulls=True).over(in_order), F.lit(False))
-    stretches = turns.withColumns(
-        {"until": F.lead("at").over(in_order), "next_kind": F.lead("kind").over(in_order), "is_paused": paused}
-    )
-    cause = (
-        F.when(F.col("is_paused"), F.lit("paused"))
-        .when(F.col("kind") == "move-accepted", F.lit("waiting for its turn"))
-        .when(F.col("kind") == "step-finished", F.lit("between steps"))
-        .when(F.col("kind") == "step-dropped", F.concat(F.lit("step dropped: "), F.coalesce("reason", F.lit(""))))
-    )
-    stood = stretches.withColumns({"cause": cause, "seconds": _between("at", "until")})
-    still = (F.col("kind") != "move-closed") & F.col("cause").isNotNull() & (F.col("seconds") >= _SHORTEST_STALL)
-    return stood.where(still).select(
-        "cluster_id", "journal", "topic", "partition", F.col("at").alias("began_at"), F.col("until").alias("ended_at"),
-        "seconds", "cause",
-    ).select(*ACCOUNT_STALLS.columns)  # fmt: skip
+    stretches = _standstills(_with_moves(journal))
+    return stretches.withColumnsRenamed({"at": "began_at", "until": "ended_at"}).select(*ACCOUNT_STALLS.columns)
 
 
 def moves_of(journal: DataFrame) -> DataFrame:
     """Grain: one row per move; columns of `account_moves`. A move that still runs has no end and no outcome."""
     entries = _with_moves(journal)
-    paused = _stalled(entries)
     whole = entries.groupBy(*_SAME_MOVE).agg(
         F.max("plan_id").alias("plan_id"),
         F.max("topic").alias("topic"),
@@ -114,7 +103,7 @@ def moves_of(journal: DataFrame) -> DataFrame:
         F.sum(F.when(F.col("kind") == "step-finished", F.col("bytes"))).alias("copied"),
         _of("move-closed", "bytes").alias("closed_bytes"),
     )
-    with_stalls = whole.join(paused, on=list(_SAME_MOVE), how="left")
+    with_stalls = whole.join(_stalled(entries), on=list(_SAME_MOVE), how="left")
     copied = F.greatest(F.coalesce("closed_bytes", F.lit(0)), F.coalesce("copied", F.lit(0)))
     return with_stalls.select(
         *_SAME_MOVE, "plan_id", "topic", "partition", "original", "target", "accepted_at", "started_at", "ended_at",
@@ -190,6 +179,10 @@ def imbalance_removed(loads: DataFrame) -> DataFrame:
     )
 
 
+def _same_partition() -> WindowSpec:
+    return Window.partitionBy("cluster_id", "journal", "topic", "partition").orderBy("sequence")
+
+
 def _with_moves(journal: DataFrame) -> DataFrame:
     """Add to each entry of a partition the acceptance of its move; entries before the first acceptance are dropped."""
     kinds = (
@@ -199,23 +192,55 @@ def _with_moves(journal: DataFrame) -> DataFrame:
         "step-finished",
         "step-dropped",
         "move-paused",
+        "direction-changed",
         "move-closed",
     )
-    same_partition = Window.partitionBy("cluster_id", "journal", "topic", "partition").orderBy("sequence")
     accepted = F.when(F.col("kind") == "move-accepted", F.col("sequence"))
     entries = journal.where(F.col("kind").isin(*kinds) & F.col("topic").isNotNull())
-    with_move = entries.withColumn("accepted_sequence", F.last(accepted, ignorenulls=True).over(same_partition))
+    with_move = entries.withColumn("accepted_sequence", F.last(accepted, ignorenulls=True).over(_same_partition()))
     return with_move.where(F.col("accepted_sequence").isNotNull())
 
 
+def _standstills(entries: DataFrame) -> DataFrame:
+    """Stretches of a second or more in which a move stood still, by the entries of `_with_moves`.
+
+    Grain: one row per stretch and cause, with the entry that began it; `until`, `seconds`, `cause`, and `started_at` of
+    the move. A stretch that lasts still is left out.
+    """
+    kind = F.col("kind")
+    of_move = Window.partitionBy(*_SAME_MOVE)
+    in_order = of_move.orderBy("sequence")
+    # A stop or a rollback ends a pause without an entry of its own.
+    told = F.when(kind == "direction-changed", F.lit(False)).otherwise(F.col("paused"))
+    paused = F.coalesce(F.last(told, ignorenulls=True).over(in_order), F.lit(False))
+    # Another plan may accept the move anew while a step is under way: the step goes on.
+    ends_step = kind.isin("step-finished", "step-dropped", "move-closed")
+    begun_or_ended = F.when(kind == "step-begun", F.lit(True)).when(ends_step, F.lit(False))
+    steps = F.coalesce(F.last(begun_or_ended, ignorenulls=True).over(_same_partition()), F.lit(False))
+    waits = (
+        F.when(kind == "move-accepted", F.lit("waiting for its turn"))
+        .when(kind == "step-finished", F.lit("between steps"))
+        .when(kind == "step-dropped", F.concat(F.lit("step dropped: "), F.coalesce("reason", F.lit(""))))
+    )
+    cause = (
+        F.when(kind == "move-closed", F.lit(None).cast("string"))
+        .when(paused, F.lit("paused"))
+        .when(~steps, F.last(waits, ignorenulls=True).over(in_order))
+    )
+    started = F.min(F.when(kind == "step-begun", F.col("at"))).over(of_move)
+    with_causes = entries.withColumns({"cause": cause, "started_at": started})
+    with_causes = with_causes.withColumn("cause_before", F.lag("cause").over(in_order))
+    turns = with_causes.where(~F.col("cause").eqNullSafe(F.col("cause_before")))
+    stretches = turns.withColumn("until", F.lead("at").over(in_order)).withColumn("seconds", _between("at", "until"))
+    return stretches.where(F.col("cause").isNotNull() & (F.col("seconds") >= _SHORTEST_STALL))
+
+
 def _stalled(entries: DataFrame) -> DataFrame:
-    """Seconds in which a move was paused, or between two of its steps. Grain: one row per move."""
-    in_order = Window.partitionBy(*_SAME_MOVE).orderBy("sequence")
-    paused = F.coalesce(F.last("paused", ignorenulls=True).over(in_order), F.lit(False))
-    still = paused | F.col("kind").isin("step-finished", "step-dropped")
-    ahead = entries.withColumns({"until": F.lead("at").over(in_order), "still": still})
-    lasting = F.when(F.col("still") & (F.col("kind") != "move-closed"), _between("at", "until"))
-    return ahead.groupBy(*_SAME_MOVE).agg(F.sum(lasting).alias("stalled"))
+    """Seconds in which a move stood still, from its first step on. Grain: one row per move that did."""
+    since = F.greatest("at", "started_at")
+    counted = _standstills(entries).withColumn("since", since).where(F.col("until") > F.col("since"))
+    counted = counted.where(F.col("started_at").isNotNull())
+    return counted.groupBy(*_SAME_MOVE).agg(F.sum(_between("since", "until")).alias("stalled"))
 
 
 def _of(kind: str, name: str) -> Column:

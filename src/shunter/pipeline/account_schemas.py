@@ -304,7 +304,12 @@ ACCOUNT_MOVES = Table(
             column("planned_bytes", LongType(), "size of the partition × number of replicas to copy", unit="bytes"),
             column("copied_bytes", LongType(), "bytes that were copied", unit="bytes", nullable=True),
             column("seconds", DoubleType(), "duration from the first step to the end", unit="s", nullable=True),
-            column("stalled_seconds", DoubleType(), "time in which the move was paused or between two steps", unit="s"),
+            column(
+                "stalled_seconds",
+                DoubleType(),
+                "how much of the time since the first step the move stood still, by its stretches in `account_stalls`; at most `seconds`",
+                unit="s",
+            ),
         ]
     ),
     ("cluster_id", "journal"),
@@ -325,11 +330,17 @@ ACCOUNT_STEPS = Table(
             column("added", ArrayType(IntegerType()), "brokers that the step adds"),
             column("removed", ArrayType(IntegerType()), "brokers that the step removes"),
             column("begun_at", TimestampType(), "when the step was asked for", unit="UTC"),
-            column("ended_at", TimestampType(), "when the step was finished or dropped", unit="UTC", nullable=True),
+            column(
+                "ended_at",
+                TimestampType(),
+                "when the step was finished or dropped; null: it still runs",
+                unit="UTC",
+                nullable=True,
+            ),
             column(
                 "finished",
                 BooleanType(),
-                "true: finished; false: dropped; null: neither, as it still runs, or the next step or the move's end came first",
+                "true: finished; false: dropped, or the next step or the move's end came first; null: it still runs",
                 nullable=True,
             ),
             column("seconds", DoubleType(), "how long the step took", unit="s", nullable=True),
@@ -348,7 +359,7 @@ ACCOUNT_STEPS = Table(
 
 ACCOUNT_STALLS = Table(
     "account_stalls",
-    "one stretch in which a move stood still",
+    "one stretch of a second or more in which a move stood still, before its first step too",
     ("cluster_id", "journal", "topic", "partition", "began_at"),
     StructType(
         [

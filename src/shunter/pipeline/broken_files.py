@@ -11,11 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from shunter.pipeline.commit_log import InputFile
-from shunter.pipeline.validation import RAW
+from shunter.pipeline.validation import as_raw
 
 Made = TypeVar("Made")
-_TEXTS = ("cluster_id", "topic_id", "topic", "role", "source", "file", "reader_rule", "reader_detail")
-_INTS = ("partition", "broker_id", "window_seconds")
 _MOST_CAUSES = 10
 
 FILE_RULE = "file_not_readable"
@@ -59,15 +57,15 @@ def taking_what_can_be_read(
 def put_broken_aside(spark: SparkSession, broken: Sequence[BrokenFile], source: str) -> DataFrame:
     """A row for each broken file. Columns of `validation.RAW`."""
     given = spark.createDataFrame([tuple(one) for one in broken], "path string, why string")
-    kinds = dict.fromkeys(_TEXTS, "string") | dict.fromkeys(_INTS, "int") | {"window_start": "timestamp"}
-    columns = {name: F.lit(None).cast(kinds.get(name, "bigint")) for name in RAW}
-    columns |= {
-        "source": F.lit(source),
-        "file": F.col("path"),
-        "reader_rule": F.lit(FILE_RULE),
-        "reader_detail": F.concat(F.lit("the file can't be read to its end: "), F.col("why")),
-    }
-    return given.select(*(columns[name].alias(name) for name in RAW))
+    return as_raw(
+        given,
+        {
+            "source": F.lit(source),
+            "file": F.col("path"),
+            "reader_rule": F.lit(FILE_RULE),
+            "reader_detail": F.concat(F.lit("the file can't be read to its end: "), F.col("why")),
+        },
+    )
 
 
 def _flaw(path: str, read: Callable[[Sequence[str]], DataFrame]) -> BrokenFile | None:

@@ -20,7 +20,7 @@ from shunter.pipeline.schemas import BROKER_SAMPLES, SCHEMA_VERSION
 from shunter.pipeline.sources.cruise_control import WINDOW_SECONDS, broker_samples, partition_samples, read_records
 from shunter.pipeline.sources.prometheus import read_prometheus
 from shunter.pipeline.sources.prometheus_brokers import prometheus_brokers
-from shunter.pipeline.validation import RAW, Limits, first_broken, refuse, time_rules, told
+from shunter.pipeline.validation import Limits, as_raw, first_broken, refuse, time_rules, told
 
 CRUISE_CONTROL, PROMETHEUS = "cruise-control", "prometheus"
 _MOST_CPU = 2.0
@@ -188,10 +188,6 @@ def _refuse_known(committed: DataFrame, judged: DataFrame) -> DataFrame:
 def _as_rejects(judged: DataFrame) -> DataFrame:
     """Broken broker samples in the columns of `validation.RAW`: they have no partition, and their amounts are null."""
     kept = ("cluster_id", "broker_id", "window_start", "window_seconds", "size_bytes", "source", "file")
-    text, number = F.lit(None).cast("string"), F.lit(None).cast("bigint")
-    columns = {
-        "topic_id": text, "topic": text, "partition": F.lit(None).cast("int"), "role": text, "bytes_in": number,
-        "bytes_out": number, "messages_in": number, "reader_rule": F.col("rule"),
-        "reader_detail": F.concat(F.lit("a broker sample: "), "detail"), **{name: F.col(name) for name in kept},
-    }  # fmt: skip
-    return judged.where(F.col("rule").isNotNull()).select(*(columns[name].alias(name) for name in RAW))
+    given = {name: F.col(name) for name in kept}
+    why = {"reader_rule": F.col("rule"), "reader_detail": F.concat(F.lit("a broker sample: "), "detail")}
+    return as_raw(judged.where(F.col("rule").isNotNull()), given | why)

@@ -21,11 +21,14 @@ from typing import Any
 import orjson
 
 from shunter.errors import FormatError
+from shunter.pipeline.schemas import SNAPSHOTS
 from shunter.pipeline.stores import Store
 
 VERSION = 1
 COMPACTION, RETENTION, CLEAN = "compaction", "retention", "clean"
-_MORE_THAN_SAMPLES = ("snapshots", "cruise-control")
+MORE_THAN_SAMPLES = (SNAPSHOTS, "cruise-control")
+"""Kinds whose batches may bring rows of other tables even without a good sample. (A batch of another kind that brings
+samples of brokers names `broker_samples` among its tables.)"""
 _OF_BROKERS = "broker_samples"
 """The table whose windows' times are not in a commit."""
 EVERY = 32
@@ -130,7 +133,7 @@ class CommitLog:
         """All that is committed now.
 
         Raises:
-            FormatError: a commit of a newer version of Shunter, or one that can't be read.
+            FormatError: a commit of a newer version of Shunter, or one that can't be read; or commits are missing.
         """
         known = self._known()
         while True:
@@ -138,10 +141,9 @@ class CommitLog:
             raw = self._store.read(_name(following))
             if raw is None:
                 # Entries below a checkpoint may be deleted. In that case a checkpoint is newer than the known state.
-                newest = self._newest_checkpoint()
-                if newest <= known.version:
+                if self._newest_checkpoint() <= known.version:
                     break
-                known = self._of_checkpoint(newest)
+                known = self._begun()
                 continue
             known = known.after(_decode(raw, self._place, following))
         self._read = known
@@ -185,9 +187,23 @@ class CommitLog:
             last = known.commits[-1].ingest_id if known.commits else ""
             if raw is not None and _decode(raw, self._place, known.version).ingest_id == last:
                 return known
-        newest = self._newest_checkpoint()
-        if newest:
-            return self._of_checkpoint(newest)
+        return self._begun()
+
+    def _begun(self) -> LogState:
+        """The state to begin with: the newest checkpoint's, or that before the first commit if there is no checkpoint."""
+        looked_for = -1
+        while newest := self._newest_checkpoint():
+            found = self._of_checkpoint(newest)
+            if found is not None:
+                return found
+            if newest == looked_for:
+                place = f"{self._place}/{_CHECKPOINTS}/{_name(newest)}"
+                raise FormatError(place, "is listed, but can't be read: bring it back from a backup")
+            looked_for = newest  # It was deleted after it was listed: newer ones are there.
+        numbers = {number for name in self._store.names("") if (number := _number(name)) is not None}
+        if numbers and 1 not in numbers:
+            rule = f"begins with commit {min(numbers)}, and no checkpoint is left"
+            raise FormatError(self._place, f"{rule}: bring {_CHECKPOINTS} back from a backup")
         return LogState(0, tuple(self._older()) if self._older is not None else ())
 
     def _checkpoint(self, state: LogState) -> None:
@@ -199,11 +215,11 @@ class CommitLog:
     def _newest_checkpoint(self) -> int:
         return max((_number(name) or 0 for name in self._store.names(_CHECKPOINTS)), default=0)
 
-    def _of_checkpoint(self, version: int) -> LogState:
+    def _of_checkpoint(self, version: int) -> LogState | None:
         name = f"{_CHECKPOINTS}/{_name(version)}"
         raw = self._store.read(name)
         if raw is None:
-            return self._of_checkpoint(self._newest_checkpoint())
+            return None
         with _reading(f"{self._place}/{name}"):
             document = _understood(orjson.loads(raw), f"{self._place}/{name}")
             return LogState(version, tuple(_commit(one) for one in document["commits"]))
@@ -235,7 +251,7 @@ def conflicts(mine: Commit, theirs: Commit, known: Collection[str]) -> bool:
     if theirs.kind == RETENTION:
         return True
     both_of_brokers = _OF_BROKERS in mine.tables and _OF_BROKERS in theirs.tables
-    return both_of_brokers or (mine.kind == theirs.kind and mine.kind in _MORE_THAN_SAMPLES) or touch(mine, theirs)
+    return both_of_brokers or (mine.kind == theirs.kind and mine.kind in MORE_THAN_SAMPLES) or touch(mine, theirs)
 
 
 def touch(one: Commit, other: Commit) -> bool:

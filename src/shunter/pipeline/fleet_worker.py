@@ -33,6 +33,7 @@ from shunter.core.planning.moves import BalancedPlan
 from shunter.core.planning.request import PlanRequest
 from shunter.core.wording import counted
 from shunter.errors import FormatError, ShunterError
+from shunter.pipeline.runs import runs_of
 
 PLANNED, FAILED, TIMED_OUT = "planned", "failed", "timed_out"
 _NO_RACKS = "no broker has a rack: all are taken for one, and a partition's replicas may end in one place"
@@ -280,22 +281,8 @@ def _child(pipe: Connection, work: Callable[[], dict[str, Any]]) -> None:
 
 def clusters_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]]:
     """Cut a task's rows into clusters; those of one cluster follow one another."""
-    current: str | None = None
-    held: list[pa.RecordBatch] = []
-    for batch in batches:
-        if batch.num_rows == 0:
-            continue
-        encoded = pc.run_end_encode(batch.column("cluster_id"))
-        start = 0
-        for end, name in zip(encoded.run_ends.to_pylist(), encoded.values.to_pylist(), strict=True):
-            if name != current and held:
-                yield str(current), pa.Table.from_batches(held)
-                held = []
-            current = name
-            held.append(batch.slice(start, end - start))
-            start = end
-    if held:
-        yield str(current), pa.Table.from_batches(held)
+    for name, held in runs_of(batches, "cluster_id"):
+        yield str(name), pa.Table.from_batches(held)
 
 
 def _with_dead(broker_rows: pa.Table, dead: Sequence[int]) -> pa.Table:

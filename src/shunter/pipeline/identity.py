@@ -17,6 +17,11 @@ DERIVED = ("snapshots", "log_dirs")
 """Sources whose amounts are derived from sizes and offsets seen far apart. All other sources counted the amounts."""
 
 
+def id_of_name() -> Column:
+    """The id of a row whose source does not know ids, from the row's column `topic`."""
+    return F.concat(F.lit(NAMED), F.col("topic"))
+
+
 def one_series(samples: DataFrame, replicas: DataFrame) -> DataFrame:
     """Give samples their topics' ids, and let what was measured win over what was derived of the same time.
 
@@ -26,20 +31,20 @@ def one_series(samples: DataFrame, replicas: DataFrame) -> DataFrame:
         samples: Columns of `samples`, or of a roll-up (then all counts as measured).
         replicas: Columns of `replicas`, of all snapshots.
     """
-    named = with_topic_ids(samples, topics_of(replicas))
+    named = with_topic_ids(samples, ids_over_time(replicas))
     return prefer_measured(named) if "source" in samples.columns else named
 
 
-def topics_of(replicas: DataFrame) -> DataFrame:
+def ids_over_time(replicas: DataFrame) -> DataFrame:
     """The ids that each topic's name had over time.
 
-    Grain: one row per cluster and topic; `lives`, by time: first, last (s since 1970), topic_id.
+    Grain: one row per cluster and topic; `ids`, by time: first, last (s since 1970), topic_id.
     """
-    lives = replicas.groupBy("cluster_id", "topic", "topic_id").agg(
+    seen = replicas.groupBy("cluster_id", "topic", "topic_id").agg(
         F.min(F.unix_seconds("taken_at")).alias("first"), F.max(F.unix_seconds("taken_at")).alias("last")
     )
-    life = F.struct("first", "last", "topic_id")
-    return lives.groupBy("cluster_id", "topic").agg(F.sort_array(F.collect_list(life)).alias("lives"))
+    each = F.struct("first", "last", "topic_id")
+    return seen.groupBy("cluster_id", "topic").agg(F.sort_array(F.collect_list(each)).alias("ids"))
 
 
 def with_topic_ids(samples: DataFrame, topics: DataFrame) -> DataFrame:
@@ -50,10 +55,10 @@ def with_topic_ids(samples: DataFrame, topics: DataFrame) -> DataFrame:
     belongs to.
     """
     start = F.unix_seconds("window_start")
-    lives = F.col("lives")
-    begun = F.filter(lives, lambda life: life["first"] <= start)
-    current = F.coalesce(F.element_at(F.when(F.size(begun) > 0, begun), -1), F.get(lives, F.lit(0)))
-    is_newest = F.size(begun) == F.size(lives)
+    ids = F.col("ids")
+    begun = F.filter(ids, lambda each: each["first"] <= start)
+    current = F.coalesce(F.element_at(F.when(F.size(begun) > 0, begun), -1), F.get(ids, F.lit(0)))
+    is_newest = F.size(begun) == F.size(ids)
     holds = (F.size(begun) == 0) | is_newest | (start <= current["last"])
     found = F.when(holds, current["topic_id"])
     named = F.col("topic_id").startswith(NAMED)

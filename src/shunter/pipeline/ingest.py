@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from shunter.pipeline.broken_files import FILE_RULE, BrokenFile, put_broken_aside, taking_what_can_be_read
-from shunter.pipeline.commit_log import COMPACTION, RETENTION, Commit, InputFile, LogState, touch
+from shunter.pipeline.commit_log import COMPACTION, MORE_THAN_SAMPLES, RETENTION, Commit, InputFile, LogState, touch
 from shunter.pipeline.lake import Lake, batch_id, list_inputs
-from shunter.pipeline.schemas import BROKER_SAMPLES, REJECTS, SAMPLE_KEY, SAMPLES, SNAPSHOTS
+from shunter.pipeline.schemas import BROKER_SAMPLES, REJECTS, SAMPLE_KEY, SAMPLES
 from shunter.pipeline.sources.tables import LAST_SECOND
 from shunter.pipeline.validation import NO_NAME, UNSURE, Limits, judge, judge_sequence, refuse
 
@@ -29,9 +29,6 @@ ROW_RULES = (
 )  # fmt: skip
 MOST_WINDOW_SECONDS = Limits().window_seconds
 ROWS_PER_FILE = 1_000_000
-_MORE_THAN_SAMPLES = (SNAPSHOTS, "cruise-control")
-"""Kinds whose batches may bring rows of other tables even without a good sample. (A batch of another kind that brings
-samples of brokers names `broker_samples` among its tables.)"""
 RULES = (*ROW_RULES, *SEQUENCE_RULES)
 """Every rule by which a row can be put aside."""
 
@@ -58,7 +55,7 @@ class IngestOutcome:
     examples: tuple[tuple[str, str], ...] = ()
     """One row of each rule: what is wrong with it, its replica, and the file that it came in."""
     skipped: tuple[str, ...] = ()
-    """Files whose contents are in the manifest already."""
+    """Files whose contents are in the log already."""
     broker_rows: int = 0
     """Rows in `broker_samples`."""
     snapshots: int = 0
@@ -112,7 +109,7 @@ def ingest_files(
     aside then are replaced.
 
     Args:
-        kind: Names the reader in the manifest.
+        kind: Names the reader in the log.
         now: UTC.
         dated: For files without times in them: the time of all rows, or `modified` for each file's own. The same contents
             at another time are another input.
@@ -159,12 +156,12 @@ def _lost_files(rejects: DataFrame) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((str(row[0]), str(row[1])) for row in rows.collect()))
 
 
-def took_nothing(commit: Commit) -> bool:
+def may_be_ingested_again(commit: Commit) -> bool:
     """Whether a batch brought nothing at all, so that its files may be ingested again.
 
     A merged batch names only files that brought rows, even if these rows are deleted by now.
     """
-    kinds = (*_MORE_THAN_SAMPLES, COMPACTION, RETENTION)
+    kinds = (*MORE_THAN_SAMPLES, COMPACTION, RETENTION)
     took_others = commit.kind in kinds or BROKER_SAMPLES.name in commit.tables
     return not took_others and nothing_taken(commit.good, commit.rejected, commit.rules)
 
@@ -175,7 +172,7 @@ def begin_batch(state: LogState, attempt: str, kind: str, new: Sequence[InputFil
     former = [
         commit.ingest_id
         for commit in state.live
-        if took_nothing(commit) and commit.files and {file.fingerprint for file in commit.files} <= coming
+        if may_be_ingested_again(commit) and commit.files and {file.fingerprint for file in commit.files} <= coming
     ]
     return Commit(attempt, kind, tuple(new), supersedes=tuple(former))
 
@@ -186,7 +183,7 @@ def new_inputs(state: LogState, found: Sequence[InputFile], kind: str) -> tuple[
         commit
         for commit in state.commits
         if not nothing_taken(commit.good, commit.rejected, commit.rules)
-        or (commit.kind == kind and kind in _MORE_THAN_SAMPLES)
+        or (commit.kind == kind and kind in MORE_THAN_SAMPLES)
         or commit.kind in (COMPACTION, RETENTION)
         or BROKER_SAMPLES.name in commit.tables
     ]

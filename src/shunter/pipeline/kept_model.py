@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from shunter.errors import FormatError
 from shunter.model.load_model import LoadModel, PartitionRates, ProcessorModel
+from shunter.pipeline.kept_files import Stamp, cluster_folder, in_utc, stamp_of
 
 MODEL, PROCESSORS = "load_model", "processor_model"
 PEAK, SHARE = "p95", 0.95
@@ -21,8 +20,6 @@ _AMOUNTS = ("bytes_in", "bytes_out")
 _COSTS = ("broker_id", "power", "idling", "received_cost", "led_cost", "sent_cost", "usable")
 _MB = 1e6
 _NOTHING = PartitionRates(None, None)
-
-Stamp = tuple[tuple[str, int, int], ...]
 
 
 class KeptModels:
@@ -39,31 +36,13 @@ class KeptModels:
         Raises:
             FormatError: the model can't be read, perhaps because it is being replaced.
         """
-        folders = [self._folder(table, cluster_id) for table in (MODEL, PROCESSORS)]
-        stamp = tuple(each for folder in folders for each in _stamp(folder))
+        folders = [cluster_folder(self._root, table, cluster_id) for table in (MODEL, PROCESSORS)]
+        stamp = tuple(each for folder in folders for each in stamp_of(folder))
         known = self._read.get(cluster_id)
         if known is None or known[0] != stamp:
             known = (stamp, _read_model(*folders))
             self._read[cluster_id] = known
         return known[1]
-
-    def _folder(self, table: str, cluster_id: str) -> Path:
-        folder = self._root / table
-        if (folder / "_delta_log").exists():
-            raise FormatError(str(folder), "is a Delta table: the service reads Parquet alone")
-        return folder / f"cluster_id={quote(cluster_id, safe='')}"
-
-
-def _stamp(folder: Path) -> Stamp:
-    """Names, times and sizes of a table's files, by which a change is seen. A file that goes meanwhile is an error."""
-    found: list[tuple[str, int, int]] = []
-    try:
-        for path in sorted(folder.glob("*.parquet")):
-            status = path.stat()
-            found.append((str(path), status.st_mtime_ns, status.st_size))
-    except OSError as error:
-        raise FormatError(str(folder), f"can't be read: {error.strerror}") from error
-    return tuple(found)
 
 
 def _read_model(model: Path, processors: Path) -> LoadModel:
@@ -78,7 +57,7 @@ def _read_model(model: Path, processors: Path) -> LoadModel:
             told, before = (in_turns(shown, f"{name}_{PEAK}") for name in _AMOUNTS), rates.get(key, _NOTHING)
             rates[key] = PartitionRates(*(old if new is None else new for old, new in zip(before, told, strict=True)))
     newest = [row["last_window"] for row in rows if row["windows"]]
-    until_ms = round(_utc(max(newest)).timestamp() * 1000) if newest else None
+    until_ms = round(in_utc(max(newest)).timestamp() * 1000) if newest else None
     usable = [row for row in _rows(processors, _COSTS) if row["usable"]]
     return LoadModel({key: told for key, told in rates.items() if told != _NOTHING}, until_ms, _processors(usable))
 
@@ -123,8 +102,3 @@ def _rows(folder: Path, columns: tuple[str, ...]) -> list[dict[str, Any]]:
     except (OSError, pa.ArrowException) as error:
         raise FormatError(str(folder), f"can't be read: {error}") from error
     return rows
-
-
-def _utc(moment: datetime) -> datetime:
-    """Spark writes times without a zone, and means UTC."""
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -9,9 +9,9 @@ from datetime import UTC, date, datetime
 from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 from shunter.errors import FormatError
+from shunter.pipeline.kept_files import Stamp, cluster_folder, in_utc, stamp_of
 from shunter.pipeline.kept_model import MODEL
 from shunter.views.reports import Cell, ModelGist, ReportColumn, ReportGist, ReportPage
 
@@ -65,7 +65,7 @@ REPORTS: Mapping[str, Report] = {
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    stamp: tuple[tuple[str, int, int], ...]
+    stamp: Stamp
     table: Any
 
 
@@ -120,17 +120,9 @@ class KeptReports:
         except FormatError as error:
             return replace(gist, trouble=str(error))
 
-    def _files(self, table: str, cluster_id: str) -> tuple[Path, tuple[tuple[str, int, int], ...]]:
-        folder = self._root / table
-        if (folder / "_delta_log").exists():
-            raise FormatError(str(folder), "is a Delta table: the service reads Parquet alone")
-        folder = folder / f"cluster_id={quote(cluster_id, safe='')}"
-        try:
-            paths = sorted(folder.rglob("*.parquet"))
-            found = tuple((str(path), status.st_mtime_ns, status.st_size) for path in paths for status in [path.stat()])
-        except OSError as error:
-            raise FormatError(str(folder), f"can't be read: {error.strerror}") from error
-        return folder, found
+    def _files(self, table: str, cluster_id: str) -> tuple[Path, Stamp]:
+        folder = cluster_folder(self._root, table, cluster_id)
+        return folder, stamp_of(folder, "**/*.parquet")  # Some tables have folders of days or months below.
 
     def _table(self, folder: Path, columns: tuple[str, ...] | None = None) -> Any:
         def work() -> Any:
@@ -167,7 +159,7 @@ def _reading(folder: Path, work: Callable[[], Any]) -> Any:
         raise FormatError(str(folder), f"can't be read: {str(error).splitlines()[0]}") from error
 
 
-def _newest(stamp: tuple[tuple[str, int, int], ...]) -> int:
+def _newest(stamp: Stamp) -> int:
     return max(each[1] for each in stamp) // 1_000_000
 
 
@@ -180,7 +172,7 @@ def _summed_up(table: Any, written_ms: int) -> ModelGist:
         written_ms=written_ms,
         replicas=table.num_rows,
         with_rates=rated.num_rows,
-        rates_until_ms=None if until is None else round(_utc(until).timestamp() * 1000),
+        rates_until_ms=None if until is None else round(in_utc(until).timestamp() * 1000),
         coverage=compute.mean(rated["coverage"]).as_py(),
         confidence=compute.mean(table["confidence"]).as_py() or 0.0,
     )
@@ -227,12 +219,7 @@ def _cell(value: Any) -> Cell:
     if isinstance(value, float):
         return value if abs(value) < float("inf") else None
     if isinstance(value, datetime):
-        return f"{_utc(value).astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        return f"{in_utc(value).astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
     if isinstance(value, date):
         return value.isoformat()
     return str(value)[:MOST_TEXT]
-
-
-def _utc(moment: datetime) -> datetime:
-    """Spark writes times without a zone, and means UTC."""
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -9,14 +9,14 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from shunter.pipeline.identity import NAMED
+from shunter.core.planning.week import HOURS
+from shunter.pipeline.identity import NAMED, id_of_name
 from shunter.pipeline.schemas import AMOUNTS, LOAD_MODEL, REPLICA_KEY, SCHEMA_VERSION, SHAPES
 
 PERCENTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
 GROWTH_SECONDS = 6 * 3_600
 """Below this span a slope says more about segment rolls and retention than about growth."""
 SHAPE_SECONDS = 14 * 86_400
-HOURS_OF_WEEK = 168
 DAY = 86_400
 
 
@@ -32,7 +32,7 @@ def load_model(samples: DataFrame, *, tasks: int | None = None) -> DataFrame:
         tasks: Into how many tasks the work is cut (about a million rows each); None leaves it to Spark.
     """
     # The id of a topic without one repeats its name, so the name need not go through the shuffle beside the id.
-    own_name = F.when(F.col("topic_id") != F.concat(F.lit(NAMED), "topic"), F.col("topic")).alias("topic")
+    own_name = F.when(F.col("topic_id") != id_of_name(), F.col("topic")).alias("topic")
     keyed = samples.select(*REPLICA_KEY, own_name, "window_start", "window_seconds", *AMOUNTS, "size_bytes")
     # Shuffled before it is grouped: one replica's windows then meet in one task, and the lists below are made once.
     spread = keyed.repartition(tasks, *REPLICA_KEY) if tasks else keyed.repartition(*REPLICA_KEY)
@@ -66,7 +66,7 @@ def load_shape(samples: DataFrame) -> DataFrame:
     """
     start = F.unix_seconds("window_start")
     # 1970-01-05 was a Monday: four days after the epoch.
-    hour_of_week = F.pmod((start - 4 * DAY) / 3_600, F.lit(HOURS_OF_WEEK)).cast("int")
+    hour_of_week = F.pmod((start - 4 * DAY) / 3_600, F.lit(HOURS)).cast("int")
     by_hour = samples.groupBy(*REPLICA_KEY, hour_of_week.alias("hour")).agg(
         F.max("topic").alias("topic"),
         *(F.sum(name).alias(name) for name in AMOUNTS[:2]),
@@ -141,6 +141,6 @@ def _entry(name: str) -> Column:
 
 
 def _week(name: str) -> Column:
-    hours = F.sequence(F.lit(0), F.lit(HOURS_OF_WEEK - 1))
+    hours = F.sequence(F.lit(0), F.lit(HOURS - 1))
     mean = F.when(F.col(f"{name}_mean") > 0, F.col(f"{name}_mean"))
     return F.transform(hours, lambda hour: F.col(f"{name}_hours")[hour] / mean)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from operator import itemgetter
@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from shunter.core.planning.request import PlanRequest
 from shunter.pipeline.account_schemas import PLAN_ASSIGNMENTS, PLAN_LOADS, PLAN_MOVES, PLAN_UNDONE, PLANS
+from shunter.pipeline.caching import cached
 from shunter.pipeline.fleet import WEEK, fleet_rows, plan_fleet
 from shunter.pipeline.fleet_worker import FAILED, RESULT, RESULT_DDL, ClusterLimit
 from shunter.pipeline.lake import Lake
@@ -97,8 +98,24 @@ def plan_lake(spark: SparkSession, lake: Lake, asked: FleetPlan) -> tuple[Cluste
     )
     if asked.clusters:
         rows = rows.where(F.col("cluster_id").isin(*asked.clusters))
-    rows = rows.persist()
-    bases = {basis.cluster_id: basis for basis in bases_of(rows, model, brokers)}
+    with cached(rows) as known:
+        bases = {basis.cluster_id: basis for basis in bases_of(known, model, brokers)}
+        with cached(_planned(spark, known, brokers, bases, asked)) as planned:
+            for table, frame in plan_tables(planned, asked.plan_id):
+                lake.write(frame, table)
+            outcomes = planned.select(
+                "cluster_id", "status", "message", "seconds", F.coalesce(F.size("moves"), F.lit(0)).alias("moves"),
+                "bytes_moved", "bytes_percent", "bound_percent", "joint_bound_percent",
+                F.coalesce(F.size("undone"), F.lit(0)).alias("undone"),
+            )  # fmt: skip
+            found = sorted(outcomes.collect(), key=itemgetter("cluster_id"))
+    return tuple(ClusterOutcome(*row)._replace(basis=bases.get(row["cluster_id"])) for row in found)
+
+
+def _planned(
+    spark: SparkSession, rows: DataFrame, brokers: DataFrame, bases: Mapping[str, Basis], asked: FleetPlan
+) -> DataFrame:
+    """A plan of each cluster, or why it is not planned, with what its plan rests on."""
     refused = [_empty(name, why) for name, why in refusals(bases.values(), asked)]
     fresh = rows.where(~F.col("cluster_id").isin([row["cluster_id"] for row in refused])) if refused else rows
     planned = plan_fleet(fresh, asked.request, asked.limit, tasks=asked.tasks)
@@ -108,20 +125,7 @@ def plan_lake(spark: SparkSession, lake: Lake, asked: FleetPlan) -> tuple[Cluste
     told = _as_frame(spark, bases.values(), asked, _with_snapshots(brokers) if unseen else ())
     planned = planned.join(told, on="cluster_id", how="left")
     message = F.concat_ws("; ", "message", "warning")
-    planned = planned.withColumn("message", F.nullif(message, F.lit(""))).drop("warning").persist()
-    try:
-        for table, frame in plan_tables(planned, asked.plan_id):
-            lake.write(frame, table)
-        outcomes = planned.select(
-            "cluster_id", "status", "message", "seconds", F.coalesce(F.size("moves"), F.lit(0)).alias("moves"),
-            "bytes_moved", "bytes_percent", "bound_percent", "joint_bound_percent",
-            F.coalesce(F.size("undone"), F.lit(0)).alias("undone"),
-        )  # fmt: skip
-        found = sorted(outcomes.collect(), key=itemgetter("cluster_id"))
-        return tuple(ClusterOutcome(*row)._replace(basis=bases.get(row["cluster_id"])) for row in found)
-    finally:
-        planned.unpersist()
-        rows.unpersist()
+    return planned.withColumn("message", F.nullif(message, F.lit(""))).drop("warning")
 
 
 def model_for(spark: SparkSession, lake: Lake, peak: str) -> DataFrame:

@@ -27,7 +27,7 @@ body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(
   padding: 0 1rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; } h3 { font-size: 1rem; }
 svg { width: 100%; height: auto; font: 11px system-ui, sans-serif; } svg text { fill: var(--ink); }
-.before { fill: var(--before); } .after, .step { fill: var(--after); } .stall, .failed { fill: var(--stall); }
+.before { fill: var(--before); } .after, .step { fill: var(--after); } .stall { fill: var(--stall); }
 .planned { fill: var(--planned); } .wait { fill: var(--wait); } .grid { stroke: var(--line); } .mean { stroke: var(--ink); stroke-dasharray: 4 4; }
 .flow { fill: none; stroke: var(--flow); opacity: .35; } .flow:hover { opacity: .8; }
 table { border-collapse: collapse; width: 100%; font-size: .9em; } th, td { text-align: left; padding: .25rem .6rem .25rem 0;
@@ -44,7 +44,6 @@ class Listing(NamedTuple):
     names: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     more: int = 0
-    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +136,7 @@ def _listing(listing: Listing) -> str:
         + "</tr>"
         for row in listing.rows
     )
-    note = f"<p>{escape(listing.note)}</p>" if listing.note else ""
-    return (
-        f"<h2>{escape(listing.title)}</h2>{note}<table><tr>{head}</tr>{lines}</table>{_left_out(listing.more, 'rows')}"
-    )
+    return f"<h2>{escape(listing.title)}</h2><table><tr>{head}</tr>{lines}</table>{_left_out(listing.more, 'rows')}"
 
 
 def _is_figure(value: str) -> bool:

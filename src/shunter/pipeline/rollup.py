@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from shunter.pipeline.commit_log import CLEAN, COMPACTION, RETENTION, Commit, LogState, StreamMark
 from shunter.pipeline.identity import one_series
-from shunter.pipeline.ingest import MOST_WINDOW_SECONDS, ROWS_PER_FILE, counted, took_nothing
+from shunter.pipeline.ingest import MOST_WINDOW_SECONDS, ROWS_PER_FILE, counted, may_be_ingested_again
 from shunter.pipeline.lake import Lake
 from shunter.pipeline.modelling import last_size
 from shunter.pipeline.schemas import (
@@ -210,7 +210,7 @@ def merge(
     begun = Commit(
         attempt,
         RETENTION if keep_from is not None else COMPACTION,
-        tuple(file for commit in live if not took_nothing(commit) for file in commit.files),
+        tuple(file for commit in live if not may_be_ingested_again(commit) for file in commit.files),
         watermark=max((commit.watermark for commit in live if commit.watermark is not None), default=None),
         keep_from=max(let_go, default=None),
         supersedes=tuple(commit.ingest_id for commit in live),

@@ -17,6 +17,7 @@ from shunter.pipeline.account_schemas import (
     SCHEDULE_MOVES,
     SCHEDULES,
 )
+from shunter.pipeline.caching import cached
 from shunter.pipeline.lake import Lake
 from shunter.pipeline.outlook_schemas import BROKER_WEEKS
 from shunter.pipeline.schedule_worker import RESULT, RESULT_DDL, ScheduleOptions, schedule_cluster
@@ -58,7 +59,8 @@ class ScheduleOutcome(NamedTuple):
 def schedule_rows(moves: DataFrame, replicas: DataFrame, model: DataFrame, loads: DataFrame) -> DataFrame:
     """Add to each copy where its bytes come from, how fast its partition grows, what its brokers carry already.
 
-    Grain: one row per copied replica; columns of `SCHEDULE_ROWS`. Without a snapshot, sources are null.
+    Grain: one row per copied replica; columns of `SCHEDULE_ROWS`. Without a snapshot, sources are null, and growth is that
+    of the topic's name. With one it is that of the topic which has the name now: a deleted topic may have had it before.
 
     Args:
         moves: Columns of `plan_moves`.
@@ -68,10 +70,15 @@ def schedule_rows(moves: DataFrame, replicas: DataFrame, model: DataFrame, loads
     """
     key = ["cluster_id", "topic", "partition"]
     leads = replicas.groupBy(*key).agg(
+        F.max("topic_id").alias("live_id"),
         F.max(F.when(F.col("is_leader"), F.col("broker_id"))).alias("leader"),
         F.max(F.when(~F.col("is_leader") & F.col("in_sync"), F.col("broker_id"))).alias("other"),
     )
-    growth = model.groupBy(*key).agg(F.max(F.when(F.col("role") == LEADER, F.col("bytes_in_mean"))).alias("growth"))
+    leading = model.where(F.col("role") == LEADER).select(*key, "topic_id", "bytes_in_mean")
+    of_live = leading.join(leads.select(*key, "live_id"), on=key, how="left").where(
+        F.coalesce(F.col("topic_id") == F.col("live_id"), F.lit(True))
+    )
+    growth = of_live.groupBy(*key).agg(F.max("bytes_in_mean").alias("growth"))
     joined = moves.drop("source", "reason").join(leads, on=key, how="left").join(growth, on=key, how="left")
     for name, resource, broker in (("traffic_in", "bytes in", "target"), ("traffic_out", "bytes out", "leader")):
         carried = loads.where(F.col("resource") == resource).select(
@@ -100,16 +107,14 @@ def schedule_lake(
     of_plan = F.col("plan_id") == plan_id
     moves, loads = lake.read(spark, PLAN_MOVES).where(of_plan), lake.read(spark, PLAN_LOADS).where(of_plan)
     _, replicas = latest_snapshot(spark, lake)
-    scheduled = schedule_fleet(schedule_rows(moves, replicas, lake.read(spark, LOAD_MODEL), loads), options).persist()
-    try:
+    rows = schedule_rows(moves, replicas, lake.read(spark, LOAD_MODEL), loads)
+    with cached(schedule_fleet(rows, options)) as scheduled:
         for table, frame in schedule_tables(scheduled):
             lake.write(frame, table)
         sums = scheduled.select(
             "cluster_id", "scenario", "seconds_low", "seconds", "seconds_high", "bytes", "rests_on", "warning", "quiet"
         )
         return tuple(ScheduleOutcome(*row) for row in sums.orderBy("cluster_id", "scenario").collect())
-    finally:
-        scheduled.unpersist()
 
 
 def schedule_tables(scheduled: DataFrame) -> Iterator[tuple[Table, DataFrame]]:

@@ -93,7 +93,7 @@ SAMPLES = Table(
             column("file", StringType(), "the file that the row came from, or topic-partition@offset", nullable=True),
             _VERSION,
             _DATE,
-            column("ingest_id", StringType(), "the batch that brought the row, see `manifest`"),
+            column("ingest_id", StringType(), "the batch that brought the row, see `log`"),
         ]
     ),
     ("cluster_id", "date", "ingest_id"),
@@ -157,9 +157,26 @@ def _rollup(name: str, grain: str) -> Table:
 HOURLY = _rollup("hourly", "one replica in one hour")
 DAILY = _rollup("daily", "one replica in one day")
 
-MANIFEST = Table(
-    "manifest",
-    "one commit, a file `log/NUMBER.json`. A row of a table with an `ingest_id` counts only if that batch is committed here",
+
+def _listed(name: str, meaning: str, *fields: StructField) -> StructField:
+    return column(name, ArrayType(StructType(list(fields)) if fields else StringType(), False), meaning)
+
+
+_PATH, _FINGERPRINT = StructField("path", StringType(), False), StructField("fingerprint", StringType(), False)
+_BATCH = (
+    column("clusters", ArrayType(StringType(), False), "clusters of the good rows"),
+    column("first_date", DateType(), "first day of the good rows", nullable=True),
+    column("last_date", DateType(), "last day of the good rows", nullable=True),
+)
+_WATERMARK = column(
+    "watermark", TimestampType(), "newest window start seen by a stream so far", unit="UTC", nullable=True
+)
+_KEEP_FROM = column("keep_from", DateType(), "raw rows of days before this one were deleted", nullable=True)
+_SUPERSEDES = _listed("supersedes", "batches whose rows this batch replaces")
+
+LOG = Table(
+    "log",
+    "one commit, the object `commit` of a file `log/NUMBER.json`. A row of a table with an `ingest_id` counts only if that batch is committed here",
     ("ingest_id",),
     StructType(
         [
@@ -169,73 +186,71 @@ MANIFEST = Table(
                 "the batch: a hash of its inputs, a stream's query and number, or the name of the maintenance; then a random mark of the attempt",
             ),
             column("kind", StringType(), "the name of the reader, or `stream`, `compaction`, `retention`, `clean`"),
-            column(
+            _listed(
                 "files",
-                ArrayType(
-                    StructType(
-                        [
-                            StructField("path", StringType(), False),
-                            StructField("fingerprint", StringType(), False),
-                            StructField("bytes", LongType(), False),
-                        ]
-                    ),
-                    False,
-                ),
-                "inputs, each with a hash of its contents, or its length and time if the contents can't be read locally",
+                "inputs, each with a hash of its contents, or its length and time if the contents can't be read locally; `length` in bytes",
+                _PATH,
+                _FINGERPRINT,
+                StructField("length", LongType(), False),
             ),
             column("good", LongType(), "rows in `samples`"),
             column("rejected", LongType(), "rows in `rejects`"),
             column(
                 "rules",
-                ArrayType(
-                    StructType([StructField("rule", StringType(), False), StructField("rows", LongType(), False)]),
-                    False,
-                ),
-                "rejected rows by rule",
+                ArrayType(ArrayType(StringType(), False), False),
+                "rejected rows by rule: pairs of the rule's name and a number",
             ),
-            column("clusters", ArrayType(StringType(), False), "clusters of the good rows"),
-            column("first_date", DateType(), "first day of the good rows", nullable=True),
-            column("last_date", DateType(), "last day of the good rows", nullable=True),
+            *_BATCH,
             column("since", TimestampType(), "start of the first window of the good rows", unit="UTC", nullable=True),
             column("until", TimestampType(), "end of the last window of the good rows", unit="UTC", nullable=True),
-            column("longest", IntegerType(), "the longest window of the good rows", unit="s", nullable=True),
-            column("watermark", TimestampType(), "newest window start seen by a stream so far", nullable=True),
-            column("keep_from", DateType(), "raw rows of days before this one were deleted", nullable=True),
-            column("supersedes", ArrayType(StringType(), False), "batches whose rows this batch replaces"),
-            column("tables", ArrayType(StringType(), False), "tables in which the batch has a folder", nullable=True),
-            column(
+            column("longest", IntegerType(), "the longest window of the good rows; 0: there are none", unit="s"),
+            _WATERMARK,
+            _KEEP_FROM,
+            _SUPERSEDES,
+            _listed("tables", "tables in which the batch has a folder; none for `clean`, and for a batch of an older `manifest`"),
+            _listed(
                 "streams",
-                ArrayType(
-                    StructType(
-                        [
-                            StructField("query", StringType(), False),
-                            StructField("number", LongType(), False),
-                            StructField("watermark", TimestampType(), True),
-                        ]
-                    ),
-                    False,
-                ),
                 "each stream in the batch: its query, the number of its newest micro-batch, and the watermark after that",
-                nullable=True,
+                StructField("query", StringType(), False),
+                StructField("number", LongType(), False),
+                StructField("watermark", TimestampType(), True),
             ),
-            column("level", IntegerType(), "how many merges the rows went through", nullable=True),
-            column(
-                "forgets", ArrayType(StringType(), False), "replaced batches whose files are deleted", nullable=True
+            column("level", IntegerType(), "how many merges the rows went through"),
+            _listed("forgets", "replaced batches whose files are deleted, and old commits of kind `clean`"),
+            _listed("forfeits", "attempts whose files are deleted, so that they can't be committed"),
+            column("committed_at", TimestampType(), "when it was committed", unit="UTC", nullable=True),
+            column("version", LongType(), "the commit's number, as in the file's name; 0 if it comes from an older `manifest`"),
+            column("rolled_to", LongType(), "the commit up to which all rows are in `hourly` and `daily`; 0: not known"),
+        ]
+    ),
+)  # fmt: skip
+
+MANIFEST = Table(
+    "manifest",
+    "one batch that a version without a log committed, a JSON file below `manifest`. It is read and never written: its batches count before the first commit of `log`",
+    ("ingest_id",),
+    StructType(
+        [
+            column("ingest_id", StringType(), "the batch: a hash of its inputs, or a stream's query and number"),
+            column("kind", StringType(), "the name of the reader, or `stream`, `compaction`, `retention`"),
+            _listed("files", "inputs, each with a hash of its contents", _PATH, _FINGERPRINT, StructField("bytes", LongType(), False)),
+            column("good", LongType(), "rows in `samples`"),
+            column("rejected", LongType(), "rows in `rejects`"),
+            _listed(
+                "rules",
+                "rejected rows by rule",
+                StructField("rule", StringType(), False),
+                StructField("rows", LongType(), False),
             ),
-            column(
-                "forfeits",
-                ArrayType(StringType(), False),
-                "attempts whose files are deleted, so that they can't be committed",
-                nullable=True,
-            ),
-            column(
-                "rolled_to", LongType(), "the commit up to which all rows are in `hourly` and `daily`", nullable=True
-            ),
+            *_BATCH,
+            _WATERMARK,
+            _KEEP_FROM,
+            _SUPERSEDES,
             column("committed_at", TimestampType(), "when it was committed", unit="UTC"),
             _VERSION,
         ]
     ),
-)
+)  # fmt: skip
 
 REPLICAS = Table(
     "replicas",
@@ -257,7 +272,7 @@ REPLICAS = Table(
             column("end_offset", LongType(), "end offset of the leader's log", unit="records", nullable=True),
             column("min_insync", IntegerType(), "min.insync.replicas of the topic", nullable=True),
             column("date", DateType(), "day of the snapshot", unit="UTC"),
-            column("ingest_id", StringType(), "the batch that brought the row, see `manifest`"),
+            column("ingest_id", StringType(), "the batch that brought the row, see `log`"),
         ]
     ),
     ("cluster_id", "date", "ingest_id"),
@@ -279,7 +294,7 @@ BROKERS = Table(
             ),
             column("disk_usable_bytes", LongType(), "free space on these disks (KIP-827)", unit="bytes", nullable=True),
             column("date", DateType(), "day of the snapshot", unit="UTC"),
-            column("ingest_id", StringType(), "the batch that brought the row, see `manifest`"),
+            column("ingest_id", StringType(), "the batch that brought the row, see `log`"),
         ]
     ),
     ("cluster_id", "date", "ingest_id"),
@@ -328,7 +343,7 @@ BROKER_SAMPLES = Table(
             column("source", StringType(), "the reader that made the row"),
             _VERSION,
             _DATE,
-            column("ingest_id", StringType(), "the batch that brought the row, see `manifest`"),
+            column("ingest_id", StringType(), "the batch that brought the row, see `log`"),
         ]
     ),
     ("cluster_id", "date", "ingest_id"),

@@ -10,6 +10,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from shunter.pipeline.runs import runs_of
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -71,7 +73,7 @@ def judge_batches(
     """
     import pyarrow as pa  # noqa: PLC0415  on the executor
 
-    for series in _series(batches):
+    for _, series in runs_of(batches, "series"):
         rows = pa.Table.from_batches(series)
         columns = {
             name: rows[name].to_pylist() for name in (*key, "start", "window_seconds", "known_by", "rule", "detail")
@@ -99,22 +101,3 @@ _WORDS = {
     OVERLAP: "it overlaps another window of its replica",
     KNOWN: "this window came with an earlier batch",
 }
-
-
-def _series(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    held: list[pa.RecordBatch] = []
-    current: int | None = None
-    for batch in batches:
-        start = 0
-        numbers = batch.column("series").to_pylist()
-        for at, number in enumerate(numbers):
-            if number != current:
-                if at > start:
-                    held.append(batch.slice(start, at - start))
-                if held:
-                    yield held
-                held, start, current = [], at, number
-        if len(numbers) > start:
-            held.append(batch.slice(start))
-    if held:
-        yield held

@@ -5,7 +5,7 @@ A row keeps the first rule that it breaks; nothing is dropped. Rows come in the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column, DataFrame, SparkSession, Window, WindowSpec
 from pyspark.sql import functions as F
 
+from shunter.pipeline.identity import id_of_name
 from shunter.pipeline.schemas import AMOUNTS, MEASURES, REJECTS, REPLICA_KEY, ROLES, SCHEMA_VERSION
 from shunter.pipeline.sequence import DUPLICATE, KNOWN, judge_batches
 from shunter.pipeline.spreading import numbers_of_tasks
@@ -26,6 +27,13 @@ RAW = (
     *MEASURES, "source", "file", "reader_rule", "reader_detail",
 )  # fmt: skip
 """The columns that readers return: typed values, and the rule and detail of a value that can't be read (else null)."""
+_TEXTS = ("cluster_id", "topic_id", "topic", "role", "source", "file", "reader_rule", "reader_detail")
+_RAW_KINDS = {
+    **dict.fromkeys(_TEXTS, "string"),
+    **dict.fromkeys(("partition", "broker_id", "window_seconds"), "int"),
+    "window_start": "timestamp",
+    **dict.fromkeys(MEASURES, "bigint"),
+}
 UNSURE = "unsure"
 """Marks a window that begins before the window ahead of it has ended, until it is decided which of the two is kept. No
 committed batch has this mark."""
@@ -43,6 +51,12 @@ class Limits:
     window_seconds: int = 7 * 86_400
     earliest: datetime = datetime(2010, 1, 1, tzinfo=UTC)
     future_seconds: int = 300
+
+
+def as_raw(rows: DataFrame, given: Mapping[str, Column]) -> DataFrame:
+    """Rows in the columns of `RAW`: those that are given; all others are null. Grain: as `rows`, none dropped."""
+    columns = {name: F.lit(None).cast(_RAW_KINDS[name]) for name in RAW} | dict(given)
+    return rows.select(*(columns[name].alias(name) for name in RAW))
 
 
 def judge(rows: DataFrame, *, now: datetime, limits: Limits | None = None, cluster: str | None = None) -> DataFrame:
@@ -65,7 +79,7 @@ def judge(rows: DataFrame, *, now: datetime, limits: Limits | None = None, clust
         # Null, an empty name and Hive's name for null are one folder, into which Spark would write one file three
         # times.
         F.when(~_nameless("cluster_id"), F.col("cluster_id")).alias("cluster_id"),
-        F.coalesce("topic_id", _id_of_name()).alias("topic_id"),
+        F.coalesce("topic_id", id_of_name()).alias("topic_id"),
         "topic", "partition", "broker_id", "role", "window_start", "window_seconds", *MEASURES, "source", "file",
         F.lit(SCHEMA_VERSION).alias("schema_version"),
         F.to_date("window_start").alias("date"),
@@ -86,7 +100,7 @@ def judge_sequence(
     """Judge each replica's good rows against one another and against windows of earlier batches.
 
     Grain: as `judge`; rows of one cluster and bucket come out of one task (one output file each and day), a replica's together.
-    Good rows lose `file`: the batch's manifest has its files, and carrying a path through the shuffle for each row of
+    Good rows lose `file`: the batch's commit has its files, and carrying a path through the shuffle for each row of
     a year costs more than all else.
 
     A window that comes twice is found here. A window that begins before the window ahead of it has ended is only marked
@@ -165,7 +179,7 @@ def _spread(rows: DataFrame, known: DataFrame | None, kept: list[str], tasks: in
     good = F.col("row_rule").isNull()
     replica = F.xxhash64(*REPLICA_KEY)
     # The id of a topic without one repeats the topic's name, so it need not go through the shuffle beside the name.
-    own_id = F.nullif(F.col("topic_id"), _id_of_name()).alias("topic_id")
+    own_id = F.nullif(F.col("topic_id"), id_of_name()).alias("topic_id")
     # Values that hardly any row has share one column.
     aside = F.struct(F.when(~good, F.col("file")).alias("file"), "row_rule", "row_detail", "known_by")
     return mine.select(
@@ -201,15 +215,11 @@ def _unpacked(rows: DataFrame) -> DataFrame:
     """Restore the columns that did not go through the shuffle and the sort."""
     return rows.withColumns(
         {
-            "topic_id": F.coalesce("topic_id", _id_of_name()),
+            "topic_id": F.coalesce("topic_id", id_of_name()),
             "date": F.to_date("window_start"),
             **{name: F.col(f"aside.{name}") for name in ("file", "row_rule", "row_detail", "known_by")},
         }
     )
-
-
-def _id_of_name() -> Column:
-    return F.concat(F.lit("name:"), F.col("topic"))
 
 
 def _one_by_one(ordered: DataFrame, kept: list[str], tolerance: int) -> DataFrame:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from shunter.pipeline.caching import cached
 from shunter.pipeline.filling import TOPIC
 from shunter.pipeline.fleet import fleet_rows, fleet_tasks
 from shunter.pipeline.lake import Lake
@@ -109,29 +110,24 @@ def ask_lake(spark: SparkSession, lake: Lake, asked: FleetQuestion) -> tuple[Tol
         rows = rows.where(F.col("cluster_id").isin(*basis.clusters))
     unknown = rows.withColumn("grows", F.lit(False))
     ahead = unknown if asked.until is None else grown(rows, lake.read(spark, RUNWAY), asked.until, asked.growth)
-    rows = ahead.persist()
-    known = {
-        row["cluster_id"]: (row["grows"], row["partitions"])
-        for row in rows.where(F.col("topic").isNotNull())
-        .groupBy("cluster_id")
-        .agg(F.count_if("grows").alias("grows"), F.count("*").alias("partitions"))
-        .collect()
-    }
-    refused = dict(refusals(bases_of(rows, model, brokers), basis))
-    fresh = rows.where(~F.col("cluster_id").isin(*refused)) if refused else rows
-    found = answer_fleet(fresh.drop("grows"), asked.asked, tasks=basis.tasks).persist()
-    try:
-        named = found.withColumn("question_id", F.lit(asked.question_id))
-        lake.write(named, WHAT_IF)
-        each = named.select("cluster_id", "question_id", F.explode("fills").alias("one"))
-        lake.write(each.select("cluster_id", "question_id", "one.*"), WHAT_IF_FILLS)
-        told = [_told(row, known) for row in found.drop("assignments", "undone", "seconds").collect()]
-        nothing = (None,) * 10
-        told += [ToldAnswer(name, "failed", why, *nothing, *known[name]) for name, why in refused.items()]
-        return tuple(sorted(told, key=itemgetter(0)))
-    finally:
-        found.unpersist()
-        rows.unpersist()
+    with cached(ahead) as rows:
+        counts = (
+            rows.where(F.col("topic").isNotNull())
+            .groupBy("cluster_id")
+            .agg(F.count_if("grows").alias("grows"), F.count("*").alias("partitions"))
+        )
+        known = {row["cluster_id"]: (row["grows"], row["partitions"]) for row in counts.collect()}
+        refused = dict(refusals(bases_of(rows, model, brokers), basis))
+        fresh = rows.where(~F.col("cluster_id").isin(*refused)) if refused else rows
+        with cached(answer_fleet(fresh.drop("grows"), asked.asked, tasks=basis.tasks)) as found:
+            named = found.withColumn("question_id", F.lit(asked.question_id))
+            lake.write(named, WHAT_IF)
+            each = named.select("cluster_id", "question_id", F.explode("fills").alias("one"))
+            lake.write(each.select("cluster_id", "question_id", "one.*"), WHAT_IF_FILLS)
+            told = [_told(row, known) for row in found.drop("assignments", "undone", "seconds").collect()]
+    nothing = (None,) * 10
+    told += [ToldAnswer(name, "failed", why, *nothing, *known[name]) for name, why in refused.items()]
+    return tuple(sorted(told, key=itemgetter(0)))
 
 
 def targets_of(spark: SparkSession, lake: Lake, question_id: str) -> Iterator[tuple[str, PlannedTarget]]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from shunter.core.executor.debts import told_debts
 from shunter.core.executor.ending import Ending, when_it_ends
@@ -75,7 +75,14 @@ class ExecutionView:
 
 
 _VIEW = tuple(field.name for field in fields(ExecutionView))
+_VIEW_KINDS: Mapping[str, type] = {"at_ms": int, "counts": dict, "moves": list, "brokers_down": list}
 _ROW = tuple(field.name for field in fields(MoveRow))
+_ROW_KINDS: Mapping[str, type | tuple[type, ...]] = {
+    "original": list,
+    "current": list,
+    "target": list,
+    "step": (list, type(None)),
+}
 OPEN_STATES = ("pending", "moving", "paused")
 
 
@@ -168,14 +175,24 @@ def view_to_json(view: ExecutionView, *, most_moves: int | None = None) -> dict[
     return document
 
 
-def view_from_json(document: dict[str, Any]) -> ExecutionView | None:
+def view_from_json(document: object) -> ExecutionView | None:
     """A view that another process left; None: it is not a view, or another version of this program wrote it."""
-    names = {"counts": dict, "moves": list, "brokers_down": list}
-    if not set(_VIEW) <= document.keys() or any(not isinstance(document[name], names[name]) for name in names):
+    if not _has(document, _VIEW, _VIEW_KINDS):
+        return None
+    rows = tuple(_row_from_json(row) for row in document["moves"] if _has(row, _ROW, _ROW_KINDS))
+    if len(rows) < len(document["moves"]):
         return None
     found = {name: document[name] for name in _VIEW}
-    rows = tuple(_row_from_json(row) for row in found["moves"] if set(_ROW) <= row.keys())
     return ExecutionView(**found | {"brokers_down": tuple(found["brokers_down"]), "moves": rows})
+
+
+def _has(
+    document: object, names: Collection[str], kinds: Mapping[str, type | tuple[type, ...]]
+) -> TypeGuard[dict[str, Any]]:
+    """Whether a JSON value is an object with all these members, and some of them are of these kinds."""
+    if not isinstance(document, dict) or not set(names) <= document.keys():
+        return False
+    return all(isinstance(document[name], kind) for name, kind in kinds.items())
 
 
 def _row_from_json(document: dict[str, Any]) -> MoveRow:

@@ -312,7 +312,8 @@ def _add_event(found: list[StoryEvent], begun: dict[str, StoryEvent], entry: Jou
         case MoveAccepted():
             how = "taken over from another tool" if record.adopted else "taken on"
             found.append(StoryEvent(0, at_ms, "accepted", f"{how}: {_path(record.original, record.target)}", cause))
-            begun.setdefault("waited", StoryEvent(0, at_ms, "waited", "no step was under way"))
+            if "step" not in begun:  # Another plan may take on a move whose step goes on.
+                begun.setdefault("waited", StoryEvent(0, at_ms, "waited", "no step was under way"))
         case StepBegun():
             _end(found, begun, "waited", at_ms)
             _end(found, begun, "step", at_ms, "; another step took its place")

@@ -148,14 +148,14 @@ class Selection:
         brokers, question = set(facts.get("brokers", ())), self.question
         if question.broker is not None:
             wanted = brokers & {question.broker}
-            told = bool(wanted) and (facts.get("n") == self._n or facts.get("full", False))
+            chosen = bool(wanted) and (facts.get("n") == self._n or facts.get("full", False))
         else:
             wanted = brokers if facts.get("api") == "UpdateMetadata" else brokers & self._replicas
             if "partitions" in facts:
-                told, wanted = self._listed(facts), brokers
+                chosen, wanted = self._listed(facts), brokers
             else:
-                told = facts.get("n") == self._n or facts.get("full", False)
-        if not told or not wanted:
+                chosen = facts.get("n") == self._n or facts.get("full", False)
+        if not chosen or not wanted:
             return False
         self._requests[facts["request"]] = wanted
         return True

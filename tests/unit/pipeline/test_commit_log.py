@@ -1,11 +1,13 @@
 """The lake's log: a number is created once, even by concurrent writers; commits that came in between are checked."""
 
+import json
 import multiprocessing
 import random
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
+from pyspark.sql.types import ArrayType, StructType
 
 from shunter.errors import FormatError
 from shunter.pipeline.commit_log import (
@@ -18,6 +20,7 @@ from shunter.pipeline.commit_log import (
     conflicts,
     may_span,
 )
+from shunter.pipeline.schemas import LOG
 from shunter.pipeline.stores import LocalStore
 
 NOW = datetime(2025, 3, 1, 12, tzinfo=UTC)
@@ -59,12 +62,35 @@ def test_each_number_is_made_once_by_threads_and_by_processes(tmp_path):
     assert not [name for name in (entry.name for entry in tmp_path.iterdir()) if name.startswith(".")]
 
 
-def test_a_commit_comes_back_as_it_was_written(tmp_path):
-    commit = Commit(
+def full_commit():
+    return Commit(
         "i", "stream", (InputFile("/a b", "sha256:1", 3),), 5, 2, (("late", 2),), ("c1", "yard"), date(2025, 1, 1),
         date(2025, 1, 2), NOW, NOW + timedelta(hours=1), 60, NOW, date(2024, 1, 1), ("x",), ("samples",),
         (StreamMark("q", 7, NOW), StreamMark("r", 0, None)), 2, ("y",), ("z",), NOW, 1, 4,
     )  # fmt: skip
+
+
+def shape(kind):
+    """Names of the fields of a documented type, at each level."""
+    if isinstance(kind, StructType):
+        return {field.name: shape(field.dataType) for field in kind.fields}
+    return [shape(kind.elementType)] if isinstance(kind, ArrayType) else None
+
+
+def written_shape(value):
+    if isinstance(value, dict):
+        return {name: written_shape(each) for name, each in value.items()}
+    return [written_shape(value[0])] if isinstance(value, list) else None
+
+
+def test_a_commits_file_is_as_documented(tmp_path):
+    assert log_in(tmp_path).append(LogState(0), full_commit()) is not None
+    written = json.loads((tmp_path / f"{1:020d}.json").read_text())
+    assert written_shape(written) == {"version": None, "commit": shape(LOG.schema)}
+
+
+def test_a_commit_comes_back_as_it_was_written(tmp_path):
+    commit = full_commit()
     assert log_in(tmp_path).append(LogState(0), commit) is not None
     assert log_in(tmp_path).state() == LogState(1, (commit,))
 
@@ -175,3 +201,40 @@ def test_how_far_apart_the_windows_of_batches_may_be():
     assert not may_span([batch(0, 3), batch(5, 8.9), Commit("empty", "json")], fortnight)
     assert may_span([batch(0, 3), batch(5, 9)], fortnight)
     assert may_span([batch(0, 3), Commit("older", "json", good=1)], fortnight), "it does not say of when it is"
+
+
+class Losing(LocalStore):
+    """A store whose checkpoints are deleted behind whoever lists them."""
+
+    def names(self, folder):
+        found = super().names(folder)
+        for name in found if folder == "checkpoints" else ():
+            self.delete(f"checkpoints/{name}")
+        return found
+
+
+def test_a_log_without_its_checkpoint_is_read_from_its_first_commit(tmp_path):
+    append_all(tmp_path, "a", EVERY)
+    state = CommitLog(Losing(tmp_path), str(tmp_path)).state()
+    assert [commit.version for commit in state.commits] == list(range(1, EVERY + 1))
+
+
+@pytest.mark.parametrize("store", [Losing, LocalStore])
+def test_a_log_without_checkpoint_and_first_commits_is_refused(tmp_path, store):
+    append_all(tmp_path, "a", EVERY + 1)
+    if store is LocalStore:
+        (tmp_path / "checkpoints" / f"{EVERY:020d}.json").unlink()
+    for number in range(1, EVERY + 1):
+        (tmp_path / f"{number:020d}.json").unlink()
+    with pytest.raises(FormatError, match=f"begins with commit {EVERY + 1}, and no checkpoint is left"):
+        CommitLog(store(tmp_path), str(tmp_path)).state()
+
+
+def test_a_checkpoint_that_is_listed_and_never_read_is_refused(tmp_path):
+    class Blind(LocalStore):
+        def read(self, name):
+            return None if name.startswith("checkpoints") else super().read(name)
+
+    append_all(tmp_path, "a", EVERY)
+    with pytest.raises(FormatError, match="is listed, but can't be read"):
+        CommitLog(Blind(tmp_path), str(tmp_path)).state()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import orjson
+import pytest
 
 from shunter.core.executor.rates import Meter
 from shunter.core.executor.state import ExecutorState, Move, Throttle
@@ -40,3 +41,32 @@ def test_another_process_reads_the_same() -> None:
     again = view_from_json(orjson.loads(orjson.dumps(view_to_json(view))))
     assert again is not None
     assert (again.held, again.owed, again.moves[0].stuck) == (view.held, view.owed, view.moves[0].stuck)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"moves": ["t-0"]},
+        {"moves": [{}]},
+        {"moves": None},
+        {"at_ms": "now"},
+        {"counts": []},
+        {"brokers_down": 5},
+    ],
+)
+def test_what_is_no_view_is_none(changed: dict[str, object]) -> None:
+    document = orjson.loads(orjson.dumps(view_to_json(view_execution(waiting_for_a_dead_broker(), Meter(), 5, 1_000))))
+    assert view_from_json(document) is not None
+    assert view_from_json(document | changed) is None
+
+
+@pytest.mark.parametrize("changed", [{"original": 1}, {"current": None}, {"target": "1"}, {"step": 7}])
+def test_a_view_whose_move_has_other_replicas_than_a_list_is_none(changed: dict[str, object]) -> None:
+    document = orjson.loads(orjson.dumps(view_to_json(view_execution(waiting_for_a_dead_broker(), Meter(), 5, 1_000))))
+    document["moves"][0] |= changed
+    assert view_from_json(document) is None
+
+
+@pytest.mark.parametrize("document", [None, [], "view", 5])
+def test_json_that_is_no_object_is_no_view(document: object) -> None:
+    assert view_from_json(document) is None

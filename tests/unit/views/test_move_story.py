@@ -127,3 +127,13 @@ def test_rows_agree_with_the_execution() -> None:
     )
     assert move.outcome is Outcome.DONE
     assert state_of(move) == "done"
+
+
+def test_a_move_that_another_plan_takes_does_not_wait_while_its_step_runs() -> None:
+    rig = begun()
+    rig.now_ms += 60_000
+    rig.submit(("t", 0, (4, 6, 3)))
+    rig.settle(catching_up=False, rounds=3)
+    story = told(rig)
+    assert [event.kind for event in story.events] == ["accepted", "step", "accepted"]
+    assert story.steps[0].state == "under way"

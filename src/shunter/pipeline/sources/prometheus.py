@@ -29,7 +29,7 @@ from pyspark.sql.window import WindowSpec
 from shunter.pipeline.broken_files import FILE_RULE
 from shunter.pipeline.schemas import AMOUNTS, FOLLOWER, LEADER, UNKNOWN_ROLE
 from shunter.pipeline.sources.tables import LAST_SECOND
-from shunter.pipeline.validation import RAW
+from shunter.pipeline.validation import RAW, as_raw
 
 _SERIES = StructType(
     [
@@ -326,16 +326,10 @@ def _share(taking: WindowSpec) -> Column:
 
 
 def _unusable(series: DataFrame) -> DataFrame:
-    rule = F.substring_index("flaw", "/", 1)
-    known = {
-        "cluster_id": "cluster_id", "topic": "topic", "partition": "partition", "broker_id": "broker_id", "file": "file",
-    }  # fmt: skip
-    kinds = {"window_start": "timestamp", "window_seconds": "int", "topic_id": "string", "role": "string"}
-    columns = {
-        **{name: F.lit(None).cast(kinds.get(name, "bigint")) for name in RAW},
-        **{name: F.col(name) for name in known},
+    known = {name: F.col(name) for name in ("cluster_id", "topic", "partition", "broker_id", "file")}
+    told = {
         "source": F.lit("prometheus"),
-        "reader_rule": rule,
+        "reader_rule": F.substring_index("flaw", "/", 1),
         "reader_detail": F.expr("substring(flaw, instr(flaw, '/') + 1)"),
     }
-    return series.where(F.col("flaw").isNotNull()).select(*(columns[name].alias(name) for name in RAW))
+    return as_raw(series.where(F.col("flaw").isNotNull()), known | told)

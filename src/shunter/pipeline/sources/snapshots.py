@@ -16,9 +16,10 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 
 from shunter.core.wording import counted
 from shunter.formats.inventory_files import VERSION
-from shunter.pipeline.schemas import BROKERS, FOLLOWER, LEADER, REPLICAS
+from shunter.pipeline.identity import id_of_name
+from shunter.pipeline.schemas import BROKERS, FOLLOWER, LEADER, REPLICAS, SNAPSHOTS
 from shunter.pipeline.sources.tables import no_object
-from shunter.pipeline.validation import NO_NAME, RAW, Limits
+from shunter.pipeline.validation import NO_NAME, RAW, Limits, as_raw
 
 _LINE = """
     kind string, version int, cluster_id string, taken_at_ms bigint,
@@ -154,7 +155,7 @@ def replicas_of(lines: DataFrame) -> DataFrame:
     sizes = F.map_from_entries(F.coalesce("sizes", F.array()))
     return each.select(
         "cluster_id", "taken_at",
-        F.coalesce("topic_id", F.concat(F.lit("name:"), "topic")).alias("topic_id"),
+        F.coalesce("topic_id", id_of_name()).alias("topic_id"),
         "topic", "partition", "broker_id", "position",
         (F.col("leader") == F.col("broker_id")).alias("is_leader"),
         F.array_contains("isr", F.col("broker_id")).alias("in_sync"),
@@ -167,25 +168,18 @@ def broken_lines(lines: DataFrame) -> DataFrame:
     """Lines that can't be used. Grain: one row per such line, in the columns of `validation.RAW`."""
     broken = lines.where(F.col("flaw").isNotNull())
     kept = {name: F.col(name) for name in ("cluster_id", "topic", "partition", "file")}
-    return _raw(broken, {**kept, "reader_rule": F.lit("not_readable"), "reader_detail": F.col("flaw")})
-
-
-def _raw(rows: DataFrame, given: dict[str, Column]) -> DataFrame:
-    texts = ("cluster_id", "topic_id", "topic", "role", "source", "file", "reader_rule", "reader_detail")
-    kinds = dict.fromkeys(texts, "string") | dict.fromkeys(("partition", "broker_id", "window_seconds"), "int")
-    kinds["window_start"] = "timestamp"
-    columns = {name: F.lit(None).cast(kinds.get(name, "bigint")) for name in RAW}
-    columns |= {"source": F.lit("snapshots"), **given}
-    return rows.select(*(columns[name].alias(name) for name in RAW))
+    given = {**kept, "source": F.lit(SNAPSHOTS), "reader_rule": F.lit("not_readable"), "reader_detail": F.col("flaw")}
+    return as_raw(broken, given)
 
 
 def put_aside(spark: SparkSession, refused: Sequence[tuple[SeenSnapshot, str, str]]) -> DataFrame:
     """A row for each snapshot that is not taken: (snapshot, rule, why). Columns of `validation.RAW`."""
     rows = [(one.cluster_id, one.taken_at_ms, one.file, rule, why) for one, rule, why in refused]
     given = spark.createDataFrame(rows, "cluster_id string, at bigint, file string, rule string, why string")
-    return _raw(
+    return as_raw(
         given,
         {
+            "source": F.lit(SNAPSHOTS),
             "cluster_id": F.col("cluster_id"),
             "window_start": F.timestamp_millis("at"),
             "file": F.col("file"),
@@ -229,7 +223,7 @@ def samples_of(replicas: DataFrame) -> DataFrame:
         "bytes_out": F.lit(None).cast("bigint"),
         "messages_in": F.when(messages >= 0, messages),
         "size_bytes": F.col("size_bytes"),
-        "source": F.lit("snapshots"),
+        "source": F.lit(SNAPSHOTS),
         "file": F.col("file") if "file" in replicas.columns else F.lit(None).cast("string"),
         "reader_rule": F.lit(None).cast("string"), "reader_detail": F.lit(None).cast("string"),
     }  # fmt: skip
