@@ -6,8 +6,11 @@ import uuid
 import pytest
 from yard import TOPICS, plan_of
 
+from shunter.drivers.admin.inventory import take_inventory
 from shunter.formats import znodes
+from shunter.model.broker import CONTROLLERS_LOG_DIR
 from shunter.model.partition import TopicPartition
+from shunter.testbed.tools import LOG_DIRS
 from shunter.testbed.waiting import wait_until
 
 # kafka-python leaves its socket to the garbage collector when a broker dies.
@@ -66,6 +69,21 @@ def test_reassign_partitions_command(yard, topic):
         assert verified.returncode == 0, verified.stdout + verified.stderr
         assert f"Reassignment of partition {topic}-0 is completed." in verified.stdout
         assert "Clearing broker-level throttles on brokers 1,2,3,4,1000" in verified.stdout
+
+
+def test_log_dirs_command(yard, topic):
+    """Asked of all nodes, the tool shows every broker, and the controller as a node without replicas."""
+    yard.create(topic, (1, 2))
+    at = ("--bootstrap-server", yard.bootstrap)
+    shown = yard.cluster.kafka_tool(LOG_DIRS, *at, "--describe", "--topic-list", topic)
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    [described] = [json.loads(line) for line in shown.stdout.splitlines() if line.startswith("{")]
+    found = {broker["broker"]: broker["logDirs"] for broker in described["brokers"]}
+    assert found[1000] == [{"partitions": [], "error": None, "logDir": CONTROLLERS_LOG_DIR}]
+    held = {broker for broker, dirs in found.items() if any(log_dir["partitions"] for log_dir in dirs)}
+    assert held == {1, 2}
+    taken = take_inventory({"bootstrap_servers": yard.bootstrap})
+    assert 1000 not in {broker.id for broker in taken.brokers}, "the controller is no place for replicas"
 
 
 def test_refusals_name_the_partition(yard, topic):

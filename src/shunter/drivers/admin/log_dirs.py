@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from shunter.drivers.admin.answers import code_of
 from shunter.errors import ErrorCode
+from shunter.model.broker import CONTROLLERS_LOG_DIR
 from shunter.model.execution import LogDirSpace, ReplicaSize
 from shunter.model.partition import BrokerId, TopicPartition
 
@@ -69,15 +70,17 @@ def take_log_dirs(seen: LogDirsSeen, broker: BrokerId, log_dirs: Iterable[Mappin
 def describe_log_dirs(
     client: Any, broker: BrokerId, partitions: Iterable[TopicPartition] | None
 ) -> list[dict[str, Any]]:
-    """Ask one broker for its log dirs, and for some partitions (None: all) in them. Blocks."""
+    """Ask one broker for its log dirs, and for some partitions (None: all) in them. Blocks.
+
+    A Shunter controller has none.
+    """
     topics: dict[str, list[int]] | None = None
     if partitions is not None:
         topics = {}
         for tp in partitions:
             topics.setdefault(tp.topic, []).append(tp.partition)
     answered = client.describe_log_dirs(topics, brokers=[broker])
-    found: list[dict[str, Any]] = answered[0]["log_dirs"]
-    return found
+    return [found for found in answered[0]["log_dirs"] if found["log_dir"] != CONTROLLERS_LOG_DIR]
 
 
 def move_replicas(

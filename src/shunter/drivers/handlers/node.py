@@ -8,6 +8,7 @@ from typing import Any
 from shunter.drivers.handlers.context import Call
 from shunter.errors import DriverError, ErrorCode
 from shunter.model.acl import CLUSTER, AclResource, Operation, ResourceType
+from shunter.model.broker import CONTROLLERS_LOG_DIR
 
 _KEYS_SINCE = 4
 _COORDINATED = {
@@ -34,8 +35,9 @@ async def sasl_authenticate(_request: Any, call: Call) -> Any:
 
 
 async def describe_log_dirs(_request: Any, call: Call) -> Any:
-    """Answer DescribeLogDirs: this node has no log dirs."""
-    return call.answer(error_code=ErrorCode.NONE, results=())
+    """Answer DescribeLogDirs: this node has one log dir in name only, with no replica in it."""
+    shown = {"error_code": ErrorCode.NONE, "log_dir": CONTROLLERS_LOG_DIR, "topics": ()}
+    return call.answer(error_code=ErrorCode.NONE, results=[shown])
 
 
 async def alter_replica_log_dirs(request: Any, call: Call) -> Any:

@@ -105,6 +105,7 @@ CLASSES = (
     "org.apache.kafka.tiered.storage.integration.ReassignReplicaShrinkTest",
     "org.apache.kafka.tools.FeatureCommandTest",
     "org.apache.kafka.tools.LeaderElectionCommandTest",
+    "org.apache.kafka.tools.LogDirsCommandTest",
     "org.apache.kafka.tools.TopicCommandIntegrationTest",
     "org.apache.kafka.tools.reassign.ReassignPartitionsCommandTest",
 )
