@@ -81,7 +81,10 @@ def test_a_bound_that_is_none_is_refused(bounds: tuple[tuple[str, int], ...]) ->
         (ExecutionOptions(max_out=1), "waits for its turn: broker 1 sends 1 copy, the bound is 1"),
         (ExecutionOptions(max_in=1), "waits for its turn: broker 4 receives 1 copy, the bound is 1"),
         (ExecutionOptions(max_per_rack=1), "waits for its turn: rack r receives 1 copy, the bound is 1"),
-        (ExecutionOptions(max_per_log_dir=1), "waits for its turn: log dir /d1 of broker 4 receives 1"),
+        (
+            ExecutionOptions(max_per_log_dir=1),
+            "waits for its turn: log dir /d1 of broker 4 receives 1 copy, the bound is 1",
+        ),
     ],
 )
 def test_every_bound_holds_a_move_back_and_says_which(options: ExecutionOptions, told: str) -> None:
@@ -348,3 +351,31 @@ def test_a_step_that_copies_twice_counts_twice() -> None:
     assert len(rig.asked) == 1, "three copies would go to rack b at once"
     rig.settle()
     assert rig.outcomes() == {T0: Outcome.DONE, TopicPartition("t", 1): Outcome.DONE}
+
+
+def all_at_once(**bounds: int) -> ExecutionOptions:
+    return ExecutionOptions(strategy=Strategy.ALL_AT_ONCE, **bounds)
+
+
+def test_the_bound_of_the_cluster_counts_copies_and_not_steps() -> None:
+    rig = Rig(Yard({"t": [(1, 2), (1, 2)]}))
+    rig.submit(("t", 0, (3, 4)), ("t", 1, (5, 6)), options=all_at_once(max_concurrent=3))
+    until_quiet(rig)
+    assert len(rig.asked) == 1, "four copies would run at once"
+    told = {move.waits for move in rig.core.state.moves.values() if move.step is None}
+    assert told == {"waits for its turn: 2 copies run, this step adds 2, the bound is 3"}
+    rig.settle()
+    assert set(rig.outcomes().values()) == {Outcome.DONE}
+
+
+@pytest.mark.parametrize("bound", ["max_concurrent", "max_out", "max_per_rack"])
+def test_a_step_with_more_copies_than_the_bound_runs_alone(bound: str) -> None:
+    yard = Yard({"t": [(1, 2), (1, 2)]})
+    yard.racks = dict.fromkeys(range(1, 7), "r")
+    rig = Rig(yard)
+    rig.submit(("t", 0, (3, 4, 5)), ("t", 1, (3, 4, 6)), options=all_at_once(**{bound: 2}))
+    until_quiet(rig)
+    assert len(rig.asked) == 1
+    assert len(yard.partitions[rig.asked[0][0]].adding) == 3
+    rig.settle()
+    assert set(rig.outcomes().values()) == {Outcome.DONE}
