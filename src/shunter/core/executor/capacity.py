@@ -11,11 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from shunter.core.executor.state import ExecutorState, Move, ObservedCluster
+from shunter.core.executor.waits import Wait, WaitKind
 from shunter.core.wording import counted
 from shunter.model.execution import ExecutionOptions, Order
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
-
-FOR_DISK = "waits for disk"
 
 
 @dataclass(slots=True)
@@ -63,7 +62,7 @@ class Capacity:
         """Whether not even a step with a single copy may begin, wherever it is."""
         return 0 < self.options.max_concurrent <= self.total
 
-    def refusal(self, move: Move, adding: Replicas) -> str | None:
+    def refusal(self, move: Move, adding: Replicas) -> Wait | None:
         """The reason why a step that copies `adding` may not begin now; None if it may.
 
         A step that exceeds a bound by itself begins when no other step counts towards that bound, because otherwise it
@@ -80,12 +79,12 @@ class Capacity:
         if _passes(self.outgoing[leader], more, options.max_out):
             return _turn(f"broker {leader} sends {_copies(self.outgoing[leader])}", more, options.max_out)
         for broker in adding:
-            told = self._refusal_of(move, broker, adding)
-            if told is not None:
-                return told
+            refused = self._refusal_of(move, broker, adding)
+            if refused is not None:
+                return refused
         return None
 
-    def _refusal_of(self, move: Move, broker: BrokerId, adding: Replicas) -> str | None:
+    def _refusal_of(self, move: Move, broker: BrokerId, adding: Replicas) -> Wait | None:
         options = self.options
         received = self.incoming[broker]
         if _passes(received, 1, options.max_in):
@@ -102,7 +101,7 @@ class Capacity:
             )
         return self._disk_refusal(move, broker)
 
-    def _disk_refusal(self, move: Move, broker: BrokerId) -> str | None:
+    def _disk_refusal(self, move: Move, broker: BrokerId) -> Wait | None:
         if self.options.disk_share >= 1.0:
             return None
         total = used = 0
@@ -115,9 +114,8 @@ class Capacity:
         would = (used + self.reserved[broker] + self._bytes_of(move)) / total
         if would <= self.options.disk_share:
             return None
-        return (
-            f"{FOR_DISK}: with it broker {broker} would be {would:.1%} full, {self.options.disk_share:.1%} may be used"
-        )
+        told = f"broker {broker} would be {would:.1%} full, {self.options.disk_share:.1%} may be used"
+        return Wait(WaitKind.DISK, f"waits for disk: with it {told}")
 
     def _bytes_of(self, move: Move) -> int:
         """Bytes of the partition: the leader's last report, or the size at acceptance if no report is newer."""
@@ -136,10 +134,10 @@ def _passes(count: int, more: int, bound: int) -> bool:
     return bound > 0 and count > 0 and count + more > bound
 
 
-def _turn(running: str, more: int, bound: int) -> str:
+def _turn(running: str, more: int, bound: int) -> Wait:
     """Say which copies a step waits for. `more`: the step's own copies that count towards the bound."""
-    added = f", this step adds {more}" if more > 1 else ""
-    return f"waits for its turn: {running}{added}, the bound is {bound}"
+    added = f", {more} would be added" if more > 1 else ""
+    return Wait(WaitKind.TURN, f"waits for its turn: {running}{added}, the bound is {bound}")
 
 
 def _copies(count: int) -> str:

@@ -28,6 +28,7 @@ from shunter.core.executor.throttles import (
     look,
     send_settings,
 )
+from shunter.core.executor.waits import Wait, WaitKind
 from shunter.core.throttles import LOG_DIR_RATE
 from shunter.core.wording import counted
 from shunter.errors import ErrorCode, InvariantViolation
@@ -295,12 +296,12 @@ class Executor:
             return
         why = f"{code.name}: {told}"
         if code not in _RETRIABLE:
-            move.waits = told_refusal(step, why)
+            move.waits = Wait(WaitKind.OURSELVES, told_refusal(step, why))
         if code in (*_RETRIABLE, *_GONE):
             self._retry_later(move)  # Metadata will show whether the partition is gone.
             return
         self._retry_later(move, refused=why)
-        out.notices.append(Notice("step-refused", str(move.tp), move.waits))
+        out.notices.append(Notice("step-refused", str(move.tp), move.waits.text))
 
     def _retry_later(self, move: Move, *, refused: str = "") -> None:
         wait_ms = min(RETRY_MAX_MS, RETRY_MS << min(move.status.requests, 10))

@@ -46,7 +46,7 @@ def test_one_paused_copy_is_held_at_its_own_broker_and_the_other_runs_as_fast_as
     assert rig.yard.settings[rate(4)] == "5000000"
     assert rig.yard.settings[rate(1, LEADER_RATE)] == "5000000", "whoever sends to both is not slowed down"
     assert rig.yard.partitions[T0].adding == (3,), "what is copied is kept"
-    told = {str(move.tp): move.waits for move in rig.core.state.open_moves()}
+    told = {str(move.tp): move.waits.text for move in rig.core.state.open_moves()}
     assert told == {"t-0": "is paused: next to nothing is copied to broker 3", "t-1": "broker 4 catches up"}
     rig.command(CommandKind.RESUME, T0)
     rig.settle(catching_up=False, rounds=20)
@@ -127,7 +127,7 @@ def test_a_paused_copy_that_can_not_be_cancelled_stays_held() -> None:
     rig.settle(catching_up=False, rounds=60)
     assert rig.yard.partitions[T0].adding == (3,)
     assert rig.yard.settings[rate(3)] == NEXT_TO_NOTHING
-    assert "it is paused" in rig.core.state.moves[T0].waits
+    assert "it is paused" in rig.core.state.moves[T0].waits.text
 
 
 @pytest.mark.parametrize("options", [THROTTLED, ExecutionOptions(max_in=1)])

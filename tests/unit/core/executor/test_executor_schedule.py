@@ -96,9 +96,9 @@ def test_every_bound_holds_a_move_back_and_says_which(options: ExecutionOptions,
     until_quiet(rig)
     assert len(rig.asked) == 1
     waiting = next(move for move in rig.core.state.moves.values() if move.step is None)
-    assert waiting.waits in (told, "waits for its turn")
+    assert waiting.waits.text in (told, "waits for its turn")
     if options.max_concurrent == 0:
-        assert waiting.waits == told
+        assert waiting.waits.text == told
 
 
 def test_orders_are_chained() -> None:
@@ -188,7 +188,7 @@ def test_log_dirs_are_asked_for_and_seen_through() -> None:
     yard.catch_up(T0)
     until_quiet(rig)
     assert rig.outcomes() == {T0: None}
-    assert rig.core.state.moves[T0].waits == "waits for its log dirs"
+    assert rig.core.state.moves[T0].waits.text == "waits for its log dirs"
     yard.log_dirs[4, T0] = "/fast"
     rig.settle(rounds=200)
     assert rig.outcomes() == {T0: Outcome.DONE}
@@ -362,8 +362,8 @@ def test_the_bound_of_the_cluster_counts_copies_and_not_steps() -> None:
     rig.submit(("t", 0, (3, 4)), ("t", 1, (5, 6)), options=all_at_once(max_concurrent=3))
     until_quiet(rig)
     assert len(rig.asked) == 1, "four copies would run at once"
-    told = {move.waits for move in rig.core.state.moves.values() if move.step is None}
-    assert told == {"waits for its turn: 2 copies run, this step adds 2, the bound is 3"}
+    told = {move.waits.text for move in rig.core.state.moves.values() if move.step is None}
+    assert told == {"waits for its turn: 2 copies run, 2 would be added, the bound is 3"}
     rig.settle()
     assert set(rig.outcomes().values()) == {Outcome.DONE}
 
