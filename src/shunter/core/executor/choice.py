@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 from shunter.core.executor.state import Move
-from shunter.core.reassignment import Situation, Waiting, describe_waiting, next_step, roll_back
+from shunter.core.reassignment import Situation, Waiting, WaitReason, describe_waiting, next_step, roll_back
 from shunter.errors import InvariantViolation
 from shunter.model.execution import Direction, ObservedPartition
 from shunter.model.partition import NO_LEADER, BrokerId, ReplicaAssignment, Replicas
@@ -34,9 +34,11 @@ class Reached(NamedTuple):
 
 
 class Waits(NamedTuple):
-    """Nothing can be done now, for this reason."""
+    """Nothing can be done now, for this reason, until `missing` of `brokers` are live and in sync."""
 
     reason: str
+    brokers: Replicas
+    missing: int
 
 
 Choice: TypeAlias = Begin | Reached | Waits
@@ -69,10 +71,10 @@ def choose(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_i
     if decided is None:
         return Reached(seen.replicas)
     if isinstance(decided, Waiting):
-        return Waits(describe_waiting(decided))
+        return Waits(describe_waiting(decided), decided.brokers, _missing(decided))
     after = completable(move, folded(decided.replicas, move.goal), seen, live, min_isr)
     if after == seen.replicas:
-        return Waits(_waits_for_health(seen, live))
+        return _waits_for_health(seen, live)
     return Begin(seen.replicas, after, _reason(move, seen.replicas, after))
 
 
@@ -165,9 +167,12 @@ def undo(
         # again.
         return None
     if len(healthy) < need:
+        sick = tuple(broker for broker in step.before if broker not in healthy)
         return Waits(
             f"waits: only {len(healthy)} of the replicas {list(step.before)} are live and in sync and {need} must be; "
-            "the additions stay until then"
+            "the additions stay until then",
+            sick,
+            need - len(healthy),
         )
     return Begin(step.before, step.before, "put off: paused" if put_off else _turned(move), cancels=True)
 
@@ -227,9 +232,10 @@ def _all_at_once(move: Move, seen: ObservedPartition, live: frozenset[BrokerId])
     """KIP-455: one request to the target; the controller keeps the old replicas to the end."""
     dead = tuple(broker for broker in move.target if broker not in live and broker not in seen.replicas)
     if dead:
-        return Waits(f"waits for {_brokers(dead)} to come back: not live, and part of the target")
+        told = f"waits for {_brokers(dead)} to come back: not live, and part of the target"
+        return Waits(told, dead, len(dead))
     if not any(_healthy(broker, seen, live) for broker in seen.replicas):
-        return Waits("waits for a leader: no replica is live and in sync")
+        return Waits("waits for a leader: no replica is live and in sync", seen.isr or seen.replicas, 1)
     return Begin(seen.replicas, move.target, _reason(move, seen.replicas, move.target))
 
 
@@ -250,9 +256,16 @@ def _turned(move: Move) -> str:
     return {Direction.STOP: "stop", Direction.BACK: "roll back"}[move.direction]
 
 
-def _waits_for_health(seen: ObservedPartition, live: frozenset[BrokerId]) -> str:
+def _missing(waiting: Waiting) -> int:
+    """How many of the brokers that a wait names have to be live and in sync before the move goes on."""
+    if waiting.reason in (WaitReason.FLOOR, WaitReason.ORIGINALS):
+        return max(1, waiting.need - waiting.have)
+    return 1 if waiting.reason is WaitReason.NO_LEADER else len(waiting.brokers)
+
+
+def _waits_for_health(seen: ObservedPartition, live: frozenset[BrokerId]) -> Waits:
     sick = tuple(broker for broker in seen.replicas if not _healthy(broker, seen, live))
-    return f"waits for {_brokers(sick)} to be live and in sync"
+    return Waits(f"waits for {_brokers(sick)} to be live and in sync", sick, len(sick))
 
 
 def _brokers(brokers: Replicas) -> str:
