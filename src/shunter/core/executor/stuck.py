@@ -1,4 +1,4 @@
-"""Moves that can't end as things are: what each move waits for, and the way out.
+"""Moves that can't end now: what each move waits for, and the way out.
 
 Replies to orders that promise an end (stop, roll back, relax) and every view of an execution name these moves.
 Otherwise the execution would wait silently for a broker that never comes back.
@@ -74,7 +74,7 @@ def told_stuck(state: ExecutorState, moves: list[Move], *, direction: Direction 
     if not told:
         return ""
     first, why = told[0]
-    return f"{len(told)} of them can't end as things are: {first.tp}: {why}; {way_out(first)}"
+    return f"{len(told)} of them can't end now: {first.tp}: {why}; {way_out(first)}"
 
 
 def _turned(move: Move, direction: Direction) -> Move:
