@@ -53,6 +53,22 @@ def test_one_paused_copy_is_held_at_its_own_broker_and_the_other_runs_as_fast_as
     assert rig.yard.settings[rate(3)] == "5000000"
 
 
+def test_a_pause_tells_what_it_pauses_and_what_was_paused_already() -> None:
+    rig = copying((3, 1), (4, 1), (5, 1), options=THROTTLED)
+    assert answer(rig, rig.command(CommandKind.PAUSE, T0)).startswith("1 move paused. No step begins; ")
+    assert answer(rig, rig.command(CommandKind.PAUSE)).startswith(
+        "2 moves paused; 1 was paused already. No step begins; "
+    )
+    assert answer(rig, rig.command(CommandKind.PAUSE)).startswith("3 moves were paused already. No step begins; ")
+
+
+def test_relaxing_tells_what_it_relaxes_and_what_was_relaxed_already() -> None:
+    rig = copying((3, 1), (4, 1), (5, 1), options=THROTTLED)
+    assert answer(rig, rig.command(CommandKind.RELAX, T0)) == "the floor of 1 move is relaxed"
+    assert answer(rig, rig.command(CommandKind.RELAX)) == "the floor of 2 moves is relaxed; 1 was relaxed already"
+    assert answer(rig, rig.command(CommandKind.RELAX)) == "3 moves were relaxed already"
+
+
 def test_without_a_limit_the_list_of_replicas_holds_what_is_paused_alone() -> None:
     rig = copying((3, 1), (3, 2), options=ExecutionOptions())
     assert "cancelled" not in answer(rig, rig.command(CommandKind.PAUSE, T1))
