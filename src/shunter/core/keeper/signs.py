@@ -97,7 +97,7 @@ def _log_dirs(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Subj
             text = f"{counted(len(lost), 'replica')} of broker {live.id}, which is up, are on failed log dirs"
             yield Sign(Subject(Condition.LOG_DIR_FAILED, f"broker {live.id}"), text, (live.id,), lost)
     for broker in sighting.check_up.brokers:
-        for log_dir in broker.log_dirs:
+        for log_dir in () if broker.broker in policy.rails.frozen_brokers else broker.log_dirs:
             subject = Subject(Condition.LOG_DIR_FULL, f"broker {broker.broker} {log_dir.path}")
             used = 1 - log_dir.usable / log_dir.total if log_dir.total > 0 and not log_dir.error else 0.0
             if _beyond(used, subject, policy, holding):
