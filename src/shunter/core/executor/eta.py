@@ -300,7 +300,9 @@ GUESSED_BANDWIDTH = 50_000_000
 
 
 def forecast(moves: Iterable[Move], *, bandwidth: int, learnt: Mapping[BrokerId, list[int]]) -> Forecast:
-    """The least time that a plan takes: the bytes of the busiest broker, or of the longest move, over the bandwidth.
+    """The least time that a plan takes: the bytes of the broker that sends or receives most, over the bandwidth.
+
+    No single move takes longer: one broker sends all its copies.
 
     Args:
         moves: As accepted; `size_bytes` of each.
@@ -312,7 +314,7 @@ def forecast(moves: Iterable[Move], *, bandwidth: int, learnt: Mapping[BrokerId,
     speed = bandwidth or (known[len(known) // 2] if known else GUESSED_BANDWIDTH)
     incoming: dict[BrokerId, int] = {}
     outgoing: dict[BrokerId, int] = {}
-    longest = total = 0
+    total = 0
     for move in moves:
         new = [broker for broker in move.goal if broker not in move.current]
         for broker in new:
@@ -320,6 +322,5 @@ def forecast(moves: Iterable[Move], *, bandwidth: int, learnt: Mapping[BrokerId,
         source = move.current[0]
         outgoing[source] = outgoing.get(source, 0) + move.size_bytes * len(new)
         total += move.size_bytes * len(new)
-        longest = max(longest, move.size_bytes * len(new))
-    busiest = max([longest, *incoming.values(), *outgoing.values()])
+    busiest = max((*incoming.values(), *outgoing.values()), default=0)
     return Forecast(total, busiest / speed, speed, guessed)

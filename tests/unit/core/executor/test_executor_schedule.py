@@ -329,10 +329,10 @@ def test_what_came_through_throttles_is_learnt_from_the_journal() -> None:
     assert found.left_ms == pytest.approx(1_000_000 / 7 - 8_000, rel=0.1)
 
 
-def test_a_forecast_is_each_brokers_bytes_or_the_longest_chain() -> None:
+def test_a_forecast_is_the_bytes_of_the_busiest_broker() -> None:
     state = moving(((1,), (4,), 600), ((1,), (5,), 600), ((2, 3), (6, 7), 1_000))
     moves = list(state.moves.values())
-    assert forecast(moves, bandwidth=100, learnt={}).seconds == 20  # 2 x 1000 one after the other
+    assert forecast(moves, bandwidth=100, learnt={}).seconds == 20  # broker 2 sends 2 x 1000
     wide = forecast(moves[:2], bandwidth=100, learnt={})
     assert (wide.seconds, wide.total_bytes, wide.guessed) == (12, 1_200, False)  # both leave broker 1
     assert forecast(moves, bandwidth=0, learnt={1: [100, 300, 200]}).bandwidth == 200
