@@ -263,8 +263,7 @@ class Executor:
         self.polls.on_log_dirs(self._now_ms, event.cost_ms)
         if self._submissions and self._submissions[0].sizes_asked:
             self._submissions[0].sizes_known = True
-        others = {key: int(value) for key, value in self.book.told_lower.items()}
-        self.meter.sample(self.state, event.asked_at_ms, set(event.sizes), others)
+        self.meter.sample(self.state, event.asked_at_ms, set(event.sizes), self.book.lower_in_force)
 
     def _on_settings(self, event: ev.SettingsRead) -> None:
         self.book.on_read(self.state, dict(event.own), dict(event.effective), self._now_ms)
