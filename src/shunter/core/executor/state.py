@@ -12,6 +12,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from shunter.core.executor.step_status import StepStatus, StepTrigger, status_after
+from shunter.core.executor.waits import NO_WAIT, Wait
 from shunter.core.throttles import is_theirs
 from shunter.model.execution import (
     Direction,
@@ -151,7 +152,7 @@ class Move:
     # Soft from here on.
     status: StepStatus = field(default_factory=StepStatus)
     """How far its step has got, or that it has none. `note` alone writes it."""
-    waits: str = ""
+    waits: Wait = NO_WAIT
     blocked_since_ms: int | None = None
     log_dir_status: LogDirStatus = field(default_factory=LogDirStatus)
     heard_of_end_at_ms: int = 0

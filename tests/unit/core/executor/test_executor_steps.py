@@ -175,7 +175,7 @@ def test_a_broker_that_dies_as_its_step_is_asked_for_is_waited_for() -> None:
     rig.deliver(rig.pending.index(asked))
     go_on(rig, 200)
     assert rig.outcomes() == {T0: None}
-    assert rig.core.state.moves[T0].waits.startswith("waits: broker 3 ")
+    assert rig.core.state.moves[T0].waits.text.startswith("waits: broker 3 ")
     rig.yard.refuse.clear()
     rig.yard.revive(3)
     rig.settle()
