@@ -390,6 +390,18 @@ class ZooKeeperAccess:
 PLAIN_ZOOKEEPER_ACCESS: Final = ZooKeeperAccess()
 
 
+def split_connect_string(text: str) -> tuple[str, str]:
+    """Split `host:port,host:port/chroot` into servers and chroot (empty, or beginning with a slash).
+
+    Raises:
+        SettingsError: no server, or a chroot that can't be a path.
+    """
+    servers, slash, chroot = text.partition("/")
+    if not servers or "//" in text or not all(servers.split(",")):
+        raise SettingsError(f"zookeeper {text!r} is not of the form host:port,host:port/chroot")
+    return servers, (slash + chroot).rstrip("/")
+
+
 def not_let_in(connect_string: str, why: str) -> str:
     """Make the message that ZooKeeper will not let this client in, however long it waits."""
     return f"ZooKeeper at {connect_string} does not let us in: {why}"
