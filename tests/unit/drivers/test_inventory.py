@@ -1,8 +1,11 @@
-"""A snapshot has only brokers that can hold replicas."""
+"""A snapshot has only brokers that can hold replicas. It is taken from brokers that answer."""
 
 from __future__ import annotations
 
-from shunter.drivers.admin.inventory import _holders
+import pytest
+
+from shunter.drivers.admin.inventory import _holders, take_inventory
+from shunter.errors import DriverError
 
 SPACE = (None, None, 1)
 BARE = (None, None, 0)
@@ -22,3 +25,12 @@ def test_where_nobody_shows_a_log_dir_everybody_stays():
 
 def test_who_did_not_answer_stays():
     assert _holders([1, 2], {1: SPACE}, {1}) == [1, 2]
+
+
+@pytest.mark.parametrize("form", [",".join, ", ".join, list])
+def test_bootstrap_servers_are_a_list_or_a_text_with_commas(form, free_port):
+    servers = [f"127.0.0.1:{free_port}", f"localhost:{free_port}"]
+    with pytest.raises(DriverError) as refused:
+        take_inventory({"bootstrap_servers": form(servers)})
+    told = "; ".join(f"{server} refuses connections: nothing listens there" for server in servers)
+    assert str(refused.value) == f"no broker answers: {told}"

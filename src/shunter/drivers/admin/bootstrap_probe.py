@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from shunter.errors import DriverError
 
@@ -17,6 +18,17 @@ _API_VERSIONS = struct.pack(">ihhih", 12, 18, 0, 1, 2) + b"sh"
 """ApiVersions, version 0, correlation 1, client `sh`, with its length. Brokers since 0.10 answer it without a login."""
 _METADATA = 3
 _HTTP = "speaks HTTP, not Kafka's protocol"
+
+
+def servers_of(configuration: Mapping[str, Any]) -> list[str]:
+    """Return the bootstrap servers of kafka-python's configuration, which are a list, or a text with commas."""
+    named = configuration["bootstrap_servers"]
+    return [server.strip() for server in named.split(",")] if isinstance(named, str) else list(named)
+
+
+def protocol_of(configuration: Mapping[str, Any]) -> str:
+    """Return the security protocol of kafka-python's configuration."""
+    return str(configuration.get("security_protocol", "PLAINTEXT"))
 
 
 def probe(servers: Sequence[str], protocol: str) -> list[str]:

@@ -18,7 +18,7 @@ from kafka import TopicPartition as KafkaTopicPartition
 from kafka import errors as kafka_errors
 
 from shunter.drivers.admin.answers import SettingsSeen, TopicsSeen, code_of, translated
-from shunter.drivers.admin.bootstrap_probe import look_at, probe
+from shunter.drivers.admin.bootstrap_probe import look_at, probe, protocol_of, servers_of
 from shunter.drivers.admin.client import connected, is_shunters, known_addresses
 from shunter.drivers.admin.log_dirs import (
     LogDirsSeen,
@@ -106,7 +106,7 @@ class KafkaPythonAdmin:
         Raises:
             DriverError: no broker answers (raised within seconds), or the login is refused.
         """
-        answering = await asyncio.to_thread(probe, _servers(configuration), _protocol(configuration))
+        answering = await asyncio.to_thread(probe, servers_of(configuration), protocol_of(configuration))
         made = await asyncio.to_thread(cls, configuration, answering)
         made.patient = patient
         return made
@@ -145,8 +145,8 @@ class KafkaPythonAdmin:
 
     async def _told_servers(self) -> str:
         """Say which brokers answer now, and what is wrong with the others."""
-        servers = list(dict.fromkeys([*_servers(self._everybody()), *known_addresses(self._client)]))
-        found = await asyncio.to_thread(look_at, servers, _protocol(self._configuration))
+        servers = list(dict.fromkeys([*servers_of(self._everybody()), *known_addresses(self._client)]))
+        found = await asyncio.to_thread(look_at, servers, protocol_of(self._configuration))
         told = [f"{server} {reason or 'answers'}" for server, reason in found.items()]
         return f"of the brokers that are known, {', '.join(told)}"
 
@@ -193,7 +193,7 @@ class KafkaPythonAdmin:
 
     def _everybody(self) -> dict[str, Any]:
         """Return the configuration with the named servers and all brokers seen since: the named ones may have died."""
-        servers = dict.fromkeys([*_servers(self._configuration), *self._observer.addresses])
+        servers = dict.fromkeys([*servers_of(self._configuration), *self._observer.addresses])
         return self._configuration | {"bootstrap_servers": list(servers)}
 
     async def _in_thread(self, work: Callable[[], Answer]) -> Answer:
@@ -481,16 +481,6 @@ def _was_not_sent(error: DriverError) -> bool:
     cause = error.__cause__
     refused = isinstance(cause, kafka_errors.KafkaConnectionError) and "ECONNREFUSED" in str(cause)
     return refused or isinstance(cause, kafka_errors.NodeNotReadyError)
-
-
-def _protocol(configuration: Mapping[str, Any]) -> str:
-    return str(configuration.get("security_protocol", "PLAINTEXT"))
-
-
-def _servers(configuration: Mapping[str, Any]) -> list[str]:
-    """Return the servers to connect to; kafka-python accepts a list, or a text with commas."""
-    named = configuration["bootstrap_servers"]
-    return named.split(",") if isinstance(named, str) else list(named)
 
 
 def _code(outcome: Exception | None) -> tuple[ErrorCode, str]:
