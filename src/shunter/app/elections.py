@@ -15,7 +15,7 @@ async def elect_first(target: Target, partitions: Collection[TopicPartition]) ->
         Which partitions have another leader still, and why.
 
     Raises:
-        DriverError: the cluster does not answer, or does not let us.
+        DriverError: the cluster does not answer, or refuses access.
     """
     admin = await connect(target)
     try:
