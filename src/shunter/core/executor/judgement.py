@@ -121,7 +121,8 @@ def _may_be_late(step: CurrentStep, seen: ObservedPartition, status: StepStatus)
     """Whether metadata that seem to show a cancel's outcome may be from before the cancel.
 
     - If another process got the answer, it is not known which of the next two holds.
-    - If there was nothing to cancel, the former step is done. Metadata that do not show its end may be late.
+    - If there was nothing to cancel, the former step is done, or an earlier request whose answer was lost cancelled it.
+      A step that is done has all its new replicas in sync. Metadata that do not show its end may be late.
     - If there was something to cancel, the former step did not end. Its replicas are shown while it runs, so metadata
       that show them may be late.
     - Apache writes a target before the replicas to be removed, and a cancel leaves that order. (Shunter's controller
@@ -130,7 +131,8 @@ def _may_be_late(step: CurrentStep, seen: ObservedPartition, status: StepStatus)
     if step.cancels and step.read_at_ms is not None and status.requests == 0:
         return seen.replicas in (step.after, *step.redirected_from, *step.perhaps_ended)
     if status.nothing_left:
-        return seen.replicas not in step.redirected_from[-1:]
+        ended = all(broker in seen.isr for broker in seen.replicas if broker not in step.before)
+        return not ended or seen.replicas not in step.redirected_from[-1:]
     if seen.replicas != step.after:
         return step.cancels and seen.replicas in step.redirected_from + step.perhaps_ended
     if not step.cancels or step.moved or seen.replicas != step.before:
