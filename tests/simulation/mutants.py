@@ -325,7 +325,7 @@ def former_steps_forgotten(original, move, assignment):
 # ---- queues
 
 
-@mutant(Submissions, "_cancel", within=20)
+@mutant(Submissions, "_intervene", within=20)
 def cancel_forgets_unsliced_work(original, self, draft, item, *, before):
     """A cancel leaves what waits of its partition in the queue."""
     return original(self, draft, item, before=replace(before, submissions=()))
@@ -344,9 +344,9 @@ def cancel_leaves_what_is_not_adopted(original, self, event):
 @mutant(Submissions, "_submit", within=60)
 def pause_forgets_unsliced_work(original, self, draft, change, *, submission):
     """What was paused while it waited begins when its turn comes."""
-    if submission.aside(draft, change.tp) is Intervention.PAUSE:
-        submission.set_aside.pop(change.tp, None)
-        draft.set_aside.pop((submission.number, change.tp), None)
+    if submission.intervention(draft, change.tp) is Intervention.PAUSE:
+        submission.interventions.pop(change.tp, None)
+        draft.interventions.pop((submission.number, change.tp), None)
     return original(self, draft, change, submission=submission)
 
 

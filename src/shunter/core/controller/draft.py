@@ -131,10 +131,10 @@ class Draft:
         default_factory=dict[TopicPartition, tuple[Waiting, int] | None]
     )
     """By partition: what its move waits for from now on, and since when, ms; None: for nothing."""
-    set_aside: dict[tuple[int, TopicPartition], Intervention | None] = field(
+    interventions: dict[tuple[int, TopicPartition], Intervention | None] = field(
         default_factory=dict[tuple[int, TopicPartition], Intervention | None]
     )
-    """By submission's number and partition whose turn has not come: the cancel or pause that it got; None: a resume."""
+    """By submission's number and partition whose turn has not come: its cancel or pause; None: it was resumed."""
     configs_read: int = field(init=False)
     """The state's `configs_read` when this draft was begun."""
     load: Load | None = None

@@ -301,7 +301,7 @@ class Intake:
         stop = (event.request_id, event.broker) in self.outbox.stops
         if self.outbox.awaits(event.request_id, event.broker):
             notices += self.answers.on_answered(event, stop=stop, now_ms=now_ms)
-        self.outbox.note_created(event.request_id, event.broker, event.error, self.answers.told_again(event))
+        self.outbox.note_created(event.request_id, event.broker, event.error, self.answers.refused_replicas(event))
         asked = self.outbox.answered(event.request_id, event.broker)
         self.deletions.on_acknowledged(event, asked)
         failed = [tp for tp, error in event.partition_errors.items() if error is ErrorCode.KAFKA_STORAGE_ERROR]
@@ -328,7 +328,7 @@ class Intake:
         yield 0, (requests, [], [])
         for count, found in self.liveness.tell_again(everything, now_ms) if everything else ():
             yield count, (found, [], [])
-        self.answers.told()
+        self.answers.handed_out()
 
     def on_configs_read(self, event: ConfigsRead) -> None:
         """Dynamic configuration changed; elections that became possible are tried."""
@@ -354,7 +354,7 @@ class Intake:
         waiting = sorted(self.state.waiting)
         if waiting:
             self.next_check_ms = now_ms + CHECK_EVERY_MS
-            self.reviews.mark(Reason.OVERDUE, waiting)
+            self.reviews.mark(Reason.STILL_WAITS, waiting)
 
     def read_again(self, now_ms: int) -> list[Read]:
         """Read state znodes that can't be read again every ten seconds, because nothing watches them."""

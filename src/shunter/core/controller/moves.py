@@ -236,7 +236,7 @@ class Moves:
 
     # ---- ending early
 
-    def cancel(self, draft: Draft, tp: TopicPartition, mode: Intervention | None) -> MoveResult:
+    def intervene(self, draft: Draft, tp: TopicPartition, mode: Intervention | None) -> MoveResult:
         """Stop a move, roll it back, pause or resume it. A stop or rollback may come in any phase, and repeatedly."""
         known, partition = draft.unfinished(tp), draft.partition(tp)
         if partition is None or tp.topic in draft.state.deleting:
@@ -530,7 +530,7 @@ class Moves:
         if bound and draft.now_ms - since_ms >= bound:
             told = f"{describe_waiting(waiting)}, for {draft.now_ms - since_ms} ms: it is rolled back"
             draft.notices.append(Notice("rolled-back-overdue", str(tp), told))
-            self.cancel(draft, tp, Intervention.ROLL_BACK)
+            self.intervene(draft, tp, Intervention.ROLL_BACK)
 
 
 def _unreadable(draft: Draft, tp: TopicPartition) -> tuple[ErrorCode, str] | None:

@@ -59,7 +59,7 @@ class Reason(Enum):
     DELETED = "everything that its move dropped is deleted"
     NOT_DELETED = "a broker died, or refused, before it acknowledged a deletion (marks the replica)"
     OLDER_GONE = "a broker has deleted its replica of an older topic of that name"
-    OVERDUE = "its move waits, and a second has passed"
+    STILL_WAITS = "its move waits, and a second has passed"
 
 
 class Part(Enum):
@@ -116,7 +116,7 @@ LOOKS: Mapping[Reason, Look] = MappingProxyType(
         Reason.DELETED: Look(Priority.CLEANUP, (Part.FINISH, Part.REPLACE)),
         Reason.NOT_DELETED: Look(Priority.CLEANUP, (Part.OWE, Part.REPLACE)),
         Reason.OLDER_GONE: Look(Priority.CLEANUP, (Part.ELECT,)),
-        Reason.OVERDUE: Look(Priority.CLEANUP, (Part.RECONCILE, Part.RELAX, Part.REPLACE)),
+        Reason.STILL_WAITS: Look(Priority.CLEANUP, (Part.RECONCILE, Part.RELAX, Part.REPLACE)),
     }
 )
 """Reason → the urgency of the review, and the parts of it that are done."""

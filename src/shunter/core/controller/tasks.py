@@ -228,7 +228,7 @@ class Task:
             self.results[index] = None if self.refuse is None else self.refuse(self.items[index], error, message)
         return self.commit()
 
-    def set_aside(self) -> Task | None:
+    def split_off(self) -> Task | None:
         """Make a task of drafted items that can't be written now; None if a caller waits: it is refused instead."""
         if self.refuse is not None:
             return None
