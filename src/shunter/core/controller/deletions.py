@@ -222,8 +222,7 @@ class Deletions:
         failed = [tp for tp in asked if tp in event.partition_errors]
         self._note_deleted(event.broker, gone)
         self.reviews.mark(Reason.DELETED, self.moves.note_deleted(event.broker, gone))
-        owed = self.state.owed_deletions.get(event.broker)
-        settled = tuple(tp for tp in gone if owed is not None and any(tp == known for known, _ in owed.partitions))
+        settled = tuple(tp for tp in gone if self.state.owes(event.broker, tp))
         if settled:
             self.queue.add(Task(Priority.CLEANUP, ((event.broker, settled),), _settle))
             self.reviews.mark(Reason.OLDER_GONE, settled)
@@ -293,7 +292,7 @@ class Deletions:
                     self.moves.undeleted.setdefault(tp, set()).add(broker)
                     if tp.topic in self.remaining:
                         self.remaining[tp.topic].add((tp, broker))
-                elif broker not in self.state.brokers and not self._owes(broker, tp):
+                elif broker not in self.state.brokers and not self.state.owes(broker, tp):
                     dead.append((tp, broker))
         # These brokers may have died before they were told, and the former controller before it noted the debt.
         self.reviews.mark(Reason.NOT_DELETED, dead)
@@ -318,10 +317,6 @@ class Deletions:
         for broker in sorted(self.state.controllers & self.state.owed_deletions.keys()):
             owed = tuple(tp for tp, _ in self.state.owed_deletions[broker].partitions)
             self.queue.add(Task(Priority.CLEANUP, ((broker, owed),), _settle))
-
-    def _owes(self, broker: BrokerId, tp: TopicPartition) -> bool:
-        owed = self.state.owed_deletions.get(broker)
-        return owed is not None and any(tp == known for known, _ in owed.partitions)
 
     def _ask_owed(
         self,

@@ -408,8 +408,7 @@ class Draft:
         """A replica is wanted again: neither delete it nor owe its deletion."""
         if tp in self.dropped:
             self.dropped[tp].discard(broker)
-        known = self.state.owed_deletions.get(broker)
-        if broker in self.owed or (known is not None and any(owed == tp for owed, _ in known.partitions)):
+        if broker in self.owed or self.state.owes(broker, tp):
             owed = self._owed_list(broker)
             if owed.get(tp) != EPOCH_DURING_DELETE:  # A replica of an older topic of that name still has to go.
                 owed.pop(tp, None)
