@@ -46,13 +46,13 @@ class Place(NamedTuple):
 
     def __str__(self) -> str:
         """The place in words for people."""
-        led = "never led" if self.leader is None else f"leader {self.leader}, in sync {_listed(sorted(self.isr))}"
+        led = "never led" if self.leader is None else f"leader {self.leader}, in sync {listed(sorted(self.isr))}"
         moving = "".join(
-            f", {word} {_listed(sorted(brokers))}"
+            f", {word} {listed(sorted(brokers))}"
             for word, brokers in (("adding", self.adding), ("removing", self.removing))
             if brokers
         )
-        return f"replicas {_listed(self.replicas)}{moving}, {led}"
+        return f"replicas {listed(self.replicas)}{moving}, {led}"
 
 
 def place_of(assignment: ReplicaAssignment, leadership: LeaderAndIsr | None) -> Place:
@@ -210,5 +210,6 @@ def _elected(found: Inferred, tp: TopicPartition, ours: Place, shown: Place) -> 
     return True
 
 
-def _listed(brokers: Collection[BrokerId]) -> str:
+def listed(brokers: Collection[BrokerId]) -> str:
+    """Brokers as a sentence of an observer names them."""
     return " ".join(map(str, brokers)) or "nobody"
