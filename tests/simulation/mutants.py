@@ -247,12 +247,12 @@ def rollback_in_another_order(real, situation, *, original):
 
 
 @mutant(Moves, "_change_target", within=20)
-def original_is_overwritten(original, self, draft, tp, known, target, strategy, *, forced):
+def original_is_overwritten(original, self, draft, tp, known, changed):
     """A second reassignment takes what is there now for the original."""
     partition = draft.partition(tp)
     if partition is not None:
-        known = known._replace(original=partition.assignment.replicas)
-    return original(self, draft, tp, known, target, strategy, forced=forced)
+        changed = changed._replace(original=partition.assignment.replicas)
+    return original(self, draft, tp, known, changed)
 
 
 # ---- records, deletions, failover
