@@ -16,10 +16,9 @@ from shunter.core.controller.events import (
     Event,
     PartitionsRead,
     ReassignmentChange,
-    RequestAnswered,
+    ReplicasFailed,
 )
 from shunter.core.controller.state import ControllerState
-from shunter.errors import ErrorCode
 from shunter.model.partition import (
     NO_LEADER,
     BrokerId,
@@ -32,7 +31,7 @@ from shunter.model.partition import (
 from shunter.model.reassignment import Intervention, Strategy
 
 NOBODY_ASKED = 0
-"""The reply token, and the request id, of a request that no caller here has sent."""
+"""The reply token of a request that no caller here has sent."""
 
 
 class Place(NamedTuple):
@@ -173,8 +172,9 @@ def _left(found: Inferred, tp: TopicPartition, ours: Place, shown: Place) -> boo
         if registered is None:
             continue
         if broker in found.failed_dirs:
-            failed = RequestAnswered(NOBODY_ASKED, broker, partition_errors={tp: ErrorCode.KAFKA_STORAGE_ERROR})
-            found.tell(failed, f"a log dir of broker {broker} failed", "replicas on failed log dirs")
+            found.tell(
+                ReplicasFailed(broker, (tp,)), f"a log dir of broker {broker} failed", "replicas on failed log dirs"
+            )
             taken = True
         elif found.has_left(broker):
             if broker not in found.relieved:

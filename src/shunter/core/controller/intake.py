@@ -36,6 +36,7 @@ from shunter.core.controller.events import (
     ProducerIdsRequested,
     ReassignmentRequestsFound,
     ReassignmentsSubmitted,
+    ReplicasFailed,
     ReplyToken,
     RequestAnswered,
     TimePassed,
@@ -61,6 +62,7 @@ from shunter.core.wording import counted
 from shunter.errors import ErrorCode
 from shunter.model.broker import Broker
 from shunter.model.notice import Notice
+from shunter.model.partition import BrokerId, TopicPartition
 from shunter.model.reassignment import Phase
 from shunter.model.records import (
     PutDeletionMark,
@@ -187,6 +189,8 @@ class Intake:
                 return self.on_topics_read(event, now_ms)
             case PartitionsRead():
                 return self.on_partitions_read(event, now_ms)
+            case ReplicasFailed(broker, partitions):
+                return [], [], self._replicas_failed(broker, list(partitions))
             case RequestAnswered():
                 return self.on_request_answered(event, now_ms)
             case ConnectionChanged():
@@ -296,20 +300,27 @@ class Intake:
         return self.announce(changes, now_ms), [], []
 
     def on_request_answered(self, event: RequestAnswered, now_ms: int) -> Effects:
-        """A broker answered: the barrier may open, deletions may be done, a log dir may turn out to have failed."""
-        notices: list[Notice] = []
+        """A broker answered: the barrier may open, deletions may be done, a log dir may turn out to have failed.
+
+        A late answer, from before the broker's restart, has no consequence: the broker was told everything again, and
+        its log dirs may have been mended. Source: docs/decisions/0030-errors-in-answers.md.
+        """
+        if not self.outbox.awaits(event.request_id, event.broker):
+            return [], [], []
         stop = (event.request_id, event.broker) in self.outbox.stops
-        if self.outbox.awaits(event.request_id, event.broker):
-            notices += self.answers.on_answered(event, stop=stop, now_ms=now_ms)
+        notices = self.answers.on_answered(event, stop=stop, now_ms=now_ms)
         self.outbox.note_created(event.request_id, event.broker, event.error, self.answers.refused_replicas(event))
         asked = self.outbox.answered(event.request_id, event.broker)
         self.deletions.on_acknowledged(event, asked)
         failed = [tp for tp, error in event.partition_errors.items() if error is ErrorCode.KAFKA_STORAGE_ERROR]
         if failed:
-            self.liveness.on_replicas_failed(event.broker, failed)
-            told = f"{counted(len(failed), 'replica is', 'replicas are')} on a failed log dir, {failed[0]} for one"
-            notices.append(Notice("log-dir-failed", f"broker {event.broker}", told))
+            notices += self._replicas_failed(event.broker, failed)
         return self.outbox.maybe_metadata(now_ms), [], notices
+
+    def _replicas_failed(self, broker: BrokerId, failed: list[TopicPartition]) -> list[Notice]:
+        self.liveness.on_replicas_failed(broker, failed)
+        told = f"{counted(len(failed), 'replica is', 'replicas are')} on a failed log dir, {failed[0]} for one"
+        return [Notice("log-dir-failed", f"broker {broker}", told)]
 
     def on_connection_changed(self, event: ConnectionChanged) -> list[Notice]:
         """A broker can't be reached, or can be reached again. Nothing waits for an unreachable broker's answers."""

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 from harness import Harness
 
-from shunter.core.controller.events import PartitionsRead, RequestAnswered, SettingsChanged
+from shunter.core.controller.events import PartitionsRead, SettingsChanged
 from shunter.core.reassignment import WaitReason
-from shunter.errors import ErrorCode
 from shunter.model.partition import NO_LEADER, TopicPartition
 
 TP = TopicPartition("t", 0)
@@ -17,7 +16,7 @@ def test_a_move_does_not_wait_for_a_failed_log_dir():
     world = Harness(roll_back_after_ms=10_000).start()
     world.create("t", [(1, 2)])
     world.reassign({TP: (1, 3)})
-    world.feed(RequestAnswered(1, 3, ErrorCode.NONE, {TP: ErrorCode.KAFKA_STORAGE_ERROR}))
+    world.fail_log_dir(3, TP)
     assert world.machine.state.waiting[TP][0].reason is WaitReason.DEAD
     world.pass_time(11_000)
     world.pass_time(2_000)
@@ -29,7 +28,7 @@ def test_a_move_goes_on_without_a_replica_on_a_failed_log_dir_where_it_can():
     world.create("t", [(1, 2)])
     world.reassign({TP: (3, 4)})
     assert world.replicas(TP) == (1, 2, 3)
-    world.feed(RequestAnswered(1, 3, ErrorCode.NONE, {TP: ErrorCode.KAFKA_STORAGE_ERROR}))
+    world.fail_log_dir(3, TP)
     assert world.replicas(TP) == (1, 2, 3, 4)
 
 
