@@ -308,10 +308,16 @@ class ControllerMachine:
         self.late_replies = []
 
     def _resign(self, reason: str, bundle: Bundle) -> None:
+        """Stop being the controller: nothing more is sent or answered (`SessionExpired`).
+
+        That goes for replies of this turn too, of held events that were taken in before. The driver answers every
+        caller that still waits with NOT_CONTROLLER: the caller asks the next controller, which knows what is durable.
+        """
         self._start_over()
         self.loading = False
         bundle.notices.append(Notice("resigned", "controller", reason))
         bundle.requests.clear()
+        bundle.replies.clear()
         bundle.resigned = reason or "unknown"
 
     # ---- outcomes of writes
