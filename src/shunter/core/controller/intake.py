@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 
 from shunter.core.controller import changes as applied
 from shunter.core.controller import owed_replicas, pauses, topic_ids
@@ -92,6 +91,8 @@ class Intake:
     next_check_ms: int | None = None
     read_again_ms: int | None = None
     moves_due_ms: int | None = None
+    moves_unread: list[TopicPartition] = field(default_factory=list[TopicPartition])
+    """Partitions that moved when `look_at_moves` began its round, and that it has not read since."""
     moves: Moves = field(init=False)
     adoption: Adoption = field(init=False)
     reviews: Reviews = field(init=False)
@@ -382,7 +383,7 @@ class Intake:
         """Read the states of moving partitions every second, if brokers write ISRs themselves (before 2.7).
 
         A broker whose protocol is older than 2.7-IV2 announces what it wrote after five to sixty seconds. Apache's
-        controller watches the states of moving partitions.
+        controller watches the states of moving partitions. If more move than are read at once, each is read in its turn.
         """
         if self.state.topic_ids is not False or not self.state.reassignments:
             self.moves_due_ms = None
@@ -391,11 +392,15 @@ class Intake:
             self.moves_due_ms = self.moves_due_ms or now_ms + MOVES_READ_EVERY_MS
             return []
         self.moves_due_ms = now_ms + MOVES_READ_EVERY_MS
-        going = (
-            tp for tp, move in self.state.reassignments.items() if move.phase in {Phase.MOVING, Phase.ROLLING_BACK}
-        )
-        moving = tuple(islice(going, MOVES_READ_AT_ONCE))
+        self.moves_unread = self.moves_unread or [tp for tp in self.state.reassignments if self._moves(tp)]
+        turn, self.moves_unread = self.moves_unread[:MOVES_READ_AT_ONCE], self.moves_unread[MOVES_READ_AT_ONCE:]
+        moving = tuple(tp for tp in turn if self._moves(tp))
         return [ReadPartitions(moving)] if moving else []
+
+    def _moves(self, tp: TopicPartition) -> bool:
+        """Whether steps of a partition's move are being taken."""
+        move = self.state.reassignments.get(tp)
+        return move is not None and move.phase in {Phase.MOVING, Phase.ROLLING_BACK}
 
     # ---- after a write
 

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from harness import Harness
 
-from shunter.core.controller.events import PartitionsRead, SettingsChanged
+from shunter.core.controller.events import PartitionsRead, SettingsChanged, TopicIdsAgreed
+from shunter.core.controller.intake import MOVES_READ_AT_ONCE, MOVES_READ_EVERY_MS
 from shunter.core.reassignment import WaitReason
 from shunter.model.partition import NO_LEADER, TopicPartition
 
@@ -66,3 +67,19 @@ def test_a_state_that_somebody_wrote_with_a_dead_follower_in_sync_is_mended():
     world.store.states[TP] = told._replace(isr=(1, 2, 3), partition_epoch=told.partition_epoch + 1)
     world.feed(PartitionsRead({TP: world.store.states[TP]}))
     assert world.leadership(TP).isr == (1, 2)
+
+
+def test_each_of_many_moves_is_read_in_its_turn_while_brokers_write_isrs_themselves():
+    """The first 500 moves were read each second. They were stuck, so no other move was ever read."""
+    count = MOVES_READ_AT_ONCE + 100
+    world = Harness().start()
+    world.create("t", [(1, 2)] * count)
+    world.feed(TopicIdsAgreed(False))
+    world.reassign({TopicPartition("t", number): (1, 2, 3) for number in range(count)})
+    assert len(world.machine.state.reassignments) == count
+    last = TopicPartition("t", count - 1)
+    told = world.leadership(last)
+    world.store.states[last] = told._replace(isr=(1, 2, 3), partition_epoch=told.partition_epoch + 1)
+    for _ in range(3):
+        world.pass_time(MOVES_READ_EVERY_MS)
+    assert last not in world.machine.state.reassignments
