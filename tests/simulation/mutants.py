@@ -176,11 +176,11 @@ def unclean_election(original, replicas, isr, live, *, unclean_allowed):
 
 
 @mutant(elections, "shrink_isr", within=20)
-def isr_without_its_leader(original, draft, tp, broker):
+def isr_without_its_leader(original, draft, tp, brokers):
     """Whoever has died leaves the ISR, the leader too."""
     partition = draft.partition(tp)
     if partition is not None and partition.leadership is not None:
-        isr = tuple(member for member in partition.leadership.isr if member != broker)
+        isr = tuple(member for member in partition.leadership.isr if member not in brokers)
         draft.lead(tp, partition.leadership._replace(isr=isr, leader_epoch=partition.leadership.leader_epoch + 1))
 
 
