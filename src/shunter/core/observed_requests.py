@@ -17,8 +17,11 @@ from shunter.core.controller.events import (
     PartitionsRead,
     ReassignmentChange,
     ReplicasFailed,
+    RequestAnswered,
 )
+from shunter.core.controller.ready import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata
 from shunter.core.controller.state import ControllerState
+from shunter.errors import ErrorCode
 from shunter.model.partition import (
     NO_LEADER,
     BrokerId,
@@ -32,6 +35,22 @@ from shunter.model.reassignment import Intervention, Strategy
 
 NOBODY_ASKED = 0
 """The reply token of a request that no caller here has sent."""
+
+
+def answer_of(
+    view: ControllerState, request: SendLeaderAndIsr | SendStopReplica | SendUpdateMetadata, broker: BrokerId
+) -> RequestAnswered:
+    """The answer that a broker would give to the machine's request, which nobody sends: it has done what it is told.
+
+    A replica on a failed log dir stays offline until the broker is restarted, and refuses (Apache 3.9,
+    `HostedPartition.Offline`).
+    """
+    failed = {tp for tp, brokers in view.offline_replicas.items() if broker in brokers}
+    if not failed or not isinstance(request, SendLeaderAndIsr):
+        return RequestAnswered(request.request_id, broker)
+    named = (TopicPartition(topic.name, number) for topic in request.topics for number, _ in topic.partitions)
+    errors = {tp: ErrorCode.KAFKA_STORAGE_ERROR for tp in named if tp in failed}
+    return RequestAnswered(request.request_id, broker, partition_errors=errors)
 
 
 class Place(NamedTuple):

@@ -110,6 +110,22 @@ class Answers:
         errors = event.partition_errors.items()
         return {tp: error for tp, error in errors if of_replica(error) is Consequence.TELL_AGAIN}
 
+    def served_again(self, event: RequestAnswered) -> list[TopicPartition]:
+        """Replicas on failed log dirs, as the state has them, that the answer to a LeaderAndIsr accepts.
+
+        Source: Apache 3.9, `KafkaController.processLeaderAndIsrResponseReceived`: a partition without an error leaves
+        `replicasOnOfflineDirs`. One with another error than KAFKA_STORAGE_ERROR neither leaves it nor enters it. (A
+        broker of 3.9 accepts such a replica only after a restart, `HostedPartition.Offline`.)
+        """
+        topics = self.outbox.roles.get((event.request_id, event.broker), ())
+        if event.error is not ErrorCode.NONE or not topics:
+            return []
+        failed = {tp for tp, brokers in self.state.offline_replicas.items() if event.broker in brokers}
+        if not failed:
+            return []
+        named = {TopicPartition(topic.name, number) for topic in topics for number, _ in topic.partitions}
+        return sorted(failed.intersection(named).difference(event.partition_errors))
+
     def due(self, now_ms: int) -> bool:
         """Whether a broker has to be told again now."""
         moment = self.due_ms

@@ -311,6 +311,7 @@ class Intake:
         stop = (event.request_id, event.broker) in self.outbox.stops
         notices = self.answers.on_answered(event, stop=stop, now_ms=now_ms)
         self.outbox.note_created(event.request_id, event.broker, event.error, self.answers.refused_replicas(event))
+        self.liveness.on_replicas_served(event.broker, self.answers.served_again(event))
         asked = self.outbox.answered(event.request_id, event.broker)
         self.deletions.on_acknowledged(event, asked)
         failed = [tp for tp, error in event.partition_errors.items() if error is ErrorCode.KAFKA_STORAGE_ERROR]

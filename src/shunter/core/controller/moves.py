@@ -316,7 +316,8 @@ class Moves:
 
     def _follow(self, draft: Draft, tp: TopicPartition, move: Reassignment, outcome: Step | Waiting | None) -> None:
         if isinstance(outcome, Waiting):
-            draft.wait(tp, outcome)
+            failed = draft.state.offline_replicas.get(tp, ())
+            draft.wait(tp, outcome._replace(failed=tuple(broker for broker in outcome.brokers if broker in failed)))
             return
         draft.wait_no_more(tp)
         if outcome is None:
