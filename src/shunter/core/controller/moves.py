@@ -38,7 +38,7 @@ from shunter.model.partition import (
     Replicas,
     TopicPartition,
 )
-from shunter.model.reassignment import Intervention, Phase, Reassignment
+from shunter.model.reassignment import Intervention, Phase, Reassignment, Strategy
 from shunter.model.settings import ControllerSettings
 
 MoveResult = tuple[TopicPartition, ErrorCode, str | None]
@@ -117,18 +117,8 @@ class Moves:
             if known is not None:
                 self._owe_undeleted(draft, tp, known, partition)
             original = legacy_original or partition.assignment.original
-            accepted = Reassignment(
-                topic_id=draft.state.topics[tp.topic].topic_id,
-                original=original,
-                target=target,
-                strategy=strategy,
-                phase=Phase.PENDING,
-                written=partition.assignment,
-                accepted_at_ms=draft.now_ms,
-                top=len(original),
-                legacy=legacy_original is not None,
-                forced=change.forced,
-                requested=requested,
+            accepted = _new_move(draft, tp, partition, target, original, strategy)._replace(
+                legacy=legacy_original is not None, forced=change.forced, requested=requested
             )
         if paused:
             return tp, *pauses.stand_still(draft, tp, accepted, Trigger.ACCEPTED_PAUSED)
@@ -527,6 +517,27 @@ class Moves:
             told = f"{describe_waiting(waiting)}, for {draft.now_ms - since_ms} ms: it is rolled back"
             draft.notices.append(Notice("rolled-back-overdue", str(tp), told))
             self.intervene(draft, tp, Intervention.ROLL_BACK)
+
+
+def _new_move(
+    draft: Draft,
+    tp: TopicPartition,
+    partition: PartitionState,
+    target: Replicas,
+    original: Replicas,
+    strategy: Strategy,
+) -> Reassignment:
+    """The record of a move that has not begun."""
+    return Reassignment(
+        topic_id=draft.state.topics[tp.topic].topic_id,
+        original=original,
+        target=target,
+        strategy=strategy,
+        phase=Phase.PENDING,
+        written=partition.assignment,
+        accepted_at_ms=draft.now_ms,
+        top=len(original),
+    )
 
 
 def _unreadable(draft: Draft, tp: TopicPartition) -> tuple[ErrorCode, str] | None:
