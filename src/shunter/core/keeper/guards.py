@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from shunter.core.keeper.memory import MINUTE_MS
 from shunter.core.keeper.sighting import PastExecution, Sighting
-from shunter.core.keeper.signs import named, under_min_isr
+from shunter.core.keeper.signs import under_min_isr
 from shunter.core.planning.request import ORDER_ALONE, Scope
 from shunter.core.time_windows import is_within
-from shunter.core.wording import counted, told_bytes
+from shunter.core.wording import counted, named, told_bytes
 from shunter.model.keeper import DAY_MINUTES, GuardRails, KeeperPolicy
 
 _WITH_DEAD = (Scope.OFFLINE, Scope.DRAIN, Scope.REPLACE, Scope.DEMOTE, Scope.LEADERS)

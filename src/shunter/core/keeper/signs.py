@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 
@@ -14,13 +14,11 @@ from shunter.core.keeper.sighting import Sighting, frozen_topics
 from shunter.core.keeper.sign import Sign
 from shunter.core.planning.aims import Targets, targets
 from shunter.core.planning.cluster import ROUNDING, Floats, Resource, broker_loads
-from shunter.core.wording import counted
+from shunter.core.wording import counted, named
 from shunter.model.inventory import InventoryPartition, OfflineReplica, TopicWish
 from shunter.model.keeper import DEFAULTS, Condition, KeeperPolicy, Mode, Subject
 from shunter.model.partition import BrokerId, TopicPartition
 
-NAMED = 3
-"""How many partitions a sentence names; the others are counted."""
 RATES = (Resource.BYTES_IN, Resource.BYTES_OUT, Resource.PROCESSORS)
 Goals = Callable[[float], Targets]
 """Targets by their band."""
@@ -349,11 +347,4 @@ def _tp(partition: InventoryPartition) -> TopicPartition:
     return TopicPartition(partition.topic, partition.partition)
 
 
-def named(names: Iterable[object]) -> str:
-    """The first few names, and how many more there are."""
-    listed = [str(name) for name in names]
-    more = f" and {len(listed) - NAMED:,} more" if len(listed) > NAMED else ""
-    return ", ".join(listed[:NAMED]) + more
-
-
-__all__ = ["named", "signs", "under_min_isr"]
+__all__ = ["signs", "under_min_isr"]
