@@ -120,7 +120,7 @@ def test_who_stored_wrote_read_and_carried_what(seen, tmp_path):
     logs = told["2025-02-01", "logs-x"]
     assert (logs["owner"], logs["prefix"], logs["idle"], logs["read_bytes"], logs["cross_rack_bytes"]) == (None, "logs", True, None, 0)  # fmt: skip
     (tmp_path / "owners.json").write_text("[1]")
-    with pytest.raises(FormatError, match="no JSON object of patterns and owners"):
+    with pytest.raises(FormatError, match="is not a JSON object of patterns and owners"):
         read_owners(tmp_path / "owners.json")
 
 
@@ -172,7 +172,7 @@ def test_the_page_reads_what_spark_wrote_with_its_units(seen, tmp_path):
     assert page.rows[0][:2] == ("broker", "2"), "the one that is full first"
     assert [dict(zip(names, row, strict=True))["full_at"] for row in page.rows if row[1] == "1"] == ["2025-03-19"]
     units = {each.name: (each.unit, each.told) for each in page.columns}
-    assert units["size_bytes"] == ("bytes", "size of its logs on the newest day")
+    assert units["size_bytes"] == ("bytes", "size of the broker's or topic's logs on the newest day")
     months = reports.page("showback", "yard", "PAY", 0, 10)
     place = [each.name for each in months.columns].index("month")
     assert [row[place] for row in months.rows] == ["2025-02-01", "2025-01-01"]
