@@ -61,7 +61,7 @@ def create_topic(
     return TopicResult(
         new.name,
         ErrorCode.NONE,
-        topic_id=topic_id,
+        topic_id=None if validate_only else topic_id,
         partition_count=len(placed),
         replication_factor=len(assignments[0]),
         configs=_effective(new.configs, releases, settings, cluster),
