@@ -37,6 +37,10 @@ STAGES = {
     "report": "report --cluster $SHUNTER_CLUSTER --out $SHUNTER_PLANS/report.html",
 }
 
+RETRIED = RetryPolicy(max_retries=2, delay=300, backoff=Backoff.LINEAR)
+# A cluster that can't be planned today can't be planned in five minutes.
+NOT_RETRIED = ("plan", "schedule", "report")
+
 
 def stage(name: str) -> OpDefinition:
     """An op for one command of `shunter pipeline`. It runs after the ops that it is given."""
@@ -44,7 +48,7 @@ def stage(name: str) -> OpDefinition:
     @op(
         name=name,
         ins={"after": In(Nothing)},
-        retry_policy=RetryPolicy(max_retries=2, delay=300, backoff=Backoff.LINEAR),
+        retry_policy=None if name in NOT_RETRIED else RETRIED,
     )
     def run(context: OpExecutionContext) -> None:
         given = {"SHUNTER": "shunter", "SHUNTER_OPTIONS": "", **os.environ}

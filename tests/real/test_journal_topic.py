@@ -13,7 +13,7 @@ from executor_process import Shunter
 from executor_scenarios import TARGET, Yard
 
 from shunter.app.exit_codes import ExitCode
-from shunter.drivers.journal_topic import TopicJournal, topic_exists
+from shunter.drivers.journal_topic import ANSWERS_KEPT_MS, TopicJournal, topic_exists
 from shunter.drivers.journals import LEASE_MS, JournalFenced, JournalHeld
 from shunter.model.execution import ExecutionOptions, JournalEntry, PlanAccepted, RateObserved
 from shunter.testbed.kraft import KRaftCluster
@@ -81,7 +81,11 @@ def test_orders_reach_the_driver_and_are_answered(configuration: dict[str, Any],
         driver.answer(number, "done")
         # Readers see a transaction a moment after its commit was answered.
         wait_until(lambda: shell.answer_to(number) == "done", what="the answer is seen", timeout_s=10)
+        wait_until(lambda: driver.answer_to(number) == "done", what="the driver sees its answer", timeout_s=10)
         assert driver.orders() == ()
+        driver.renew(NOW)
+        driver.renew(NOW + ANSWERS_KEPT_MS)
+        wait_until(lambda: shell.answer_to(number) is None, what="the answer is deleted", timeout_s=10)
         driver.release()
         wait_until(lambda: shell.holder(NOW) is None, what="the release is seen", timeout_s=10)
 

@@ -425,6 +425,25 @@ class TestWrites:
             closed = await write(seat, CloseOwedDeletion(4, 0), PutLegacyReassignments(None, 1))
             assert closed == BatchWritten(1, (-1, -1), (0, 0))
 
+    async def test_a_deleted_folder_is_created_anew_while_others_read_below_the_chroot(self, zookeeper, place):
+        """A foreign cluster at the root is never seen, also while the folders are created below the chroot."""
+        async with outsider(zookeeper.connect_string) as foreigner:
+            await foreigner.create_if_absent(znodes.CONTROLLER, b"foreign")
+            try:
+                async with loaded_seat(place) as (seat, events):
+                    await seat.client.multi((Remove(znodes.REASSIGNMENTS),))
+                    tp = TopicPartition("orders", 0)
+                    writing = asyncio.create_task(write(seat, PutReassignment(tp, move())))
+                    found = []
+                    while not writing.done():
+                        found.append(await seat.client.get(znodes.CONTROLLER))
+                    assert isinstance(await writing, BatchWritten)
+                    assert {broker_znodes.decode_controller(each.data).broker for each in found} == {100}
+                    assert await seat.client.exists(znodes.REASSIGNMENTS) is not None
+                    assert not events.of(SessionExpired)
+            finally:
+                await foreigner.multi((Remove(znodes.CONTROLLER),))
+
     async def test_a_version_that_moved_refuses_all_and_says_what_stands_there(self, place):
         async with loaded_seat(place) as (seat, _), outsider(place) as other:
             tp = TopicPartition("t", 0)

@@ -176,11 +176,11 @@ def unclean_election(original, replicas, isr, live, *, unclean_allowed):
 
 
 @mutant(elections, "shrink_isr", within=20)
-def isr_without_its_leader(original, draft, tp, broker):
+def isr_without_its_leader(original, draft, tp, brokers):
     """Every dead broker leaves the ISR, even the leader."""
     partition = draft.partition(tp)
     if partition is not None and partition.leadership is not None:
-        isr = tuple(member for member in partition.leadership.isr if member != broker)
+        isr = tuple(member for member in partition.leadership.isr if member not in brokers)
         draft.lead(tp, partition.leadership._replace(isr=isr, leader_epoch=partition.leadership.leader_epoch + 1))
 
 
@@ -247,12 +247,12 @@ def rollback_in_another_order(real, situation, *, original):
 
 
 @mutant(Moves, "_change_target", within=20)
-def original_is_overwritten(original, self, draft, tp, known, target, strategy, *, forced):
+def original_is_overwritten(original, self, draft, tp, known, changed):
     """A second reassignment takes the current replicas for the original."""
     partition = draft.partition(tp)
     if partition is not None:
-        known = known._replace(original=partition.assignment.replicas)
-    return original(self, draft, tp, known, target, strategy, forced=forced)
+        changed = changed._replace(original=partition.assignment.replicas)
+    return original(self, draft, tp, known, changed)
 
 
 # ---- records, deletions, failover
@@ -325,7 +325,7 @@ def former_steps_forgotten(original, move, assignment):
 # ---- queues
 
 
-@mutant(Submissions, "_cancel", within=20)
+@mutant(Submissions, "_intervene", within=20)
 def cancel_forgets_unsliced_work(original, self, draft, item, *, before):
     """A cancel does not remove waiting submissions for its partition from the queue."""
     return original(self, draft, item, before=replace(before, submissions=()))
@@ -344,9 +344,9 @@ def cancel_leaves_what_is_not_adopted(original, self, event):
 @mutant(Submissions, "_submit", within=60)
 def pause_forgets_unsliced_work(original, self, draft, change, *, submission):
     """A move that was paused while it waited begins when its turn comes."""
-    if submission.aside(draft, change.tp) is Intervention.PAUSE:
-        submission.set_aside.pop(change.tp, None)
-        draft.set_aside.pop((submission.number, change.tp), None)
+    if submission.intervention(draft, change.tp) is Intervention.PAUSE:
+        submission.interventions.pop(change.tp, None)
+        draft.interventions.pop((submission.number, change.tp), None)
     return original(self, draft, change, submission=submission)
 
 

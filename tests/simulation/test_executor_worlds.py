@@ -56,6 +56,9 @@ def test_executor_worlds_keep_every_rule_for_hours(record_property):
 @pytest.mark.parametrize(
     "seed",
     [
+        98202598,  # A new process did not know that a cancel had found nothing to cancel, and believed a late broker.
+        98202900,  # A write waited for its thread and counted as old, so an old look at the lease was believed after it.
+        98202865,  # News of a replica back in sync came between a request and its sending, and a rule used the news.
         91000494,  # The journal was damaged after it was read, and before the reading process got the result.
         97334777,  # A setting was asked for while the cluster was unreachable, and a rule ignored the client's timeout.
         97518585,  # A lost step was repeated although it dropped a replica that a new target has; its broker was down.

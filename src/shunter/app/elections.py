@@ -15,7 +15,7 @@ async def elect_first(target: Target, partitions: Collection[TopicPartition]) ->
         The partitions that still have another leader, and why.
 
     Raises:
-        DriverError: the cluster does not answer, or does not permit it.
+        DriverError: the cluster does not answer, or refuses access.
     """
     admin = await connect(target)
     try:

@@ -138,8 +138,8 @@ class Session:
     def view(self) -> ExecutionView:
         """The view of the execution now."""
         core = self.core
-        others = {key: int(value) for key, value in core.book.told_lower.items()}
-        return view_execution(core.state, core.meter, core.state.limit, self.driver.clock.now_ms(), others)
+        now_ms = self.driver.clock.now_ms()
+        return view_execution(core.state, core.meter, core.state.limit, now_ms, core.book.lower_in_force)
 
     async def command(self, command: Command) -> CommandReply:
         """Hand in an order; answered once it is durable."""

@@ -45,7 +45,7 @@ ROWS = (
         lambda view: [((state,), count) for state, count in sorted(view.counts.items())],
         ("state",),
     ),
-    _one("stuck_moves", "Moves that can't end as things are.", lambda view: sum(bool(row.stuck) for row in view.moves)),
+    _one("stuck_moves", "Moves that can't end now.", lambda view: sum(bool(row.stuck) for row in view.moves)),
     _one("total_bytes", "Bytes that the execution copies in all.", lambda view: view.total_bytes),
     _one("copied_bytes", "Bytes of these that are copied.", lambda view: view.copied_bytes),
     _one("done_share", "How much is done, 0 to 1.", lambda view: view.share),

@@ -12,7 +12,8 @@ from shunter.app.executor import Target, connect, is_named, journal_place, journ
 from shunter.app.journals import JournalPlace
 from shunter.core.doers import Wanted
 from shunter.drivers.clock import SystemClock
-from shunter.drivers.order_taker import ANSWER_WITHIN_S, ORDERS_EVERY_S
+from shunter.drivers.journals import ANSWER_WITHIN_S
+from shunter.drivers.order_taker import ORDERS_EVERY_S
 from shunter.drivers.whole_calls import to_its_end
 from shunter.errors import DriverError, ShunterError
 from shunter.formats.journal import command_to_json, options_to_json

@@ -15,7 +15,7 @@ class ExitCode(IntEnum):
     USAGE = 2
     """The command line, a setting or the properties file can't be used."""
     CLUSTER = 3
-    """The cluster does not answer, or denies access."""
+    """The cluster does not answer, or refuses access."""
     HELD = 4
     """Another executor drives the journal, or the cluster."""
     JOURNAL = 5

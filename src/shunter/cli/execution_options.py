@@ -41,13 +41,20 @@ def parse_rate(text: str) -> int:
     return rate
 
 
+_DAY_MINUTES = 24 * 60
+
+
 def parse_window(text: str) -> tuple[int, int]:
     """`22:00-06:00` as minutes of the local day."""
     found = re.fullmatch(r"(\d{1,2}):(\d{2})-(\d{1,2}):(\d{2})", text.strip())
     numbers = [int(part) for part in found.groups()] if found else []
-    if not numbers or numbers[0] > 24 or numbers[2] > 24 or numbers[1] > 59 or numbers[3] > 59:
+    if not numbers or numbers[1] > 59 or numbers[3] > 59:
         raise click.BadParameter(f"{text!r} is not a time window: write 22:00-06:00")
     first, after = numbers[0] * 60 + numbers[1], numbers[2] * 60 + numbers[3]
+    if first >= _DAY_MINUTES or after > _DAY_MINUTES:
+        raise click.BadParameter(
+            f"{text!r} leaves the day: a window begins before 24:00 and ends at 24:00 at the latest"
+        )
     if first == after:
         raise click.BadParameter(f"{text!r} is empty: it begins when it ends")
     return first, after

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from shunter.core.wording import counted
+from shunter.core.wording import counted, named
 from shunter.model.check_up import CheckedJournal, CheckedTopic, CheckUp, Finding, Level
 from shunter.model.partition import TopicPartition
 
-NAMED = 3
-"""The most things of a kind that are named; the others are counted."""
 FULL = 0.85
 VERY_FULL = 0.95
 SKEW_MS = 5_000
@@ -52,12 +50,6 @@ _FINE = {
     "throttles": "no throttle was left behind",
     "rights": "every command is allowed",
 }
-
-
-def _named(names: Iterable[object]) -> str:
-    listed = [str(name) for name in names]
-    more = f" and {len(listed) - NAMED} more" if len(listed) > NAMED else ""
-    return ", ".join(listed[:NAMED]) + more
 
 
 def _unread(seen: CheckUp) -> list[Finding]:
@@ -149,7 +141,7 @@ def _partitions(seen: CheckUp) -> list[Finding]:
         (late, Level.WARNING, "replicas out of sync", "see which brokers are down, slow or throttled"),
     )
     return [
-        Finding(level, "partitions", f"{counted(len(tps), 'partition')} with {told} ({_named(tps)})", advice)
+        Finding(level, "partitions", f"{counted(len(tps), 'partition')} with {told} ({named(tps)})", advice)
         for tps, level, told, advice in kinds
         if tps
     ]
@@ -174,7 +166,7 @@ def _min_isr(seen: CheckUp) -> list[Finding]:
     )
     advice = "raise their replication, or lower min.insync.replicas"
     return [
-        Finding(level, "min.insync.replicas", f"{counted(len(names), 'topic')} {told} ({_named(names)})", advice)
+        Finding(level, "min.insync.replicas", f"{counted(len(names), 'topic')} {told} ({named(names)})", advice)
         for names, level, told in kinds
         if names
     ]
@@ -213,12 +205,12 @@ def _moves(seen: CheckUp, journal: CheckedJournal) -> list[Finding]:
         told = f"an executor drives the cluster: {journal.holder}, {counted(len(ours), 'move')} open"
         found.append(Finding(Level.NOTE, "moves", told, "`shunter status` tells how they stand"))
     elif ours:
-        told = f"nobody drives {counted(len(ours), 'open move')} of journal {journal.place} ({_named(sorted(ours))})"
+        told = f"nobody drives {counted(len(ours), 'open move')} of journal {journal.place} ({named(sorted(ours))})"
         advice = "`shunter resume` goes on, `shunter rollback` restores, `shunter stop` ends them where they are"
         found.append(Finding(Level.WARNING, "moves", told, advice))
     others = sorted(tp for tp in seen.ongoing if tp not in ours)
     if others:
-        told = f"somebody else moves {counted(len(others), 'partition')} ({_named(others)})"
+        told = f"somebody else moves {counted(len(others), 'partition')} ({named(others)})"
         advice = "wait for their end, or adopt them by `shunter execute --take-over`"
         found.append(Finding(Level.NOTE, "moves", told, advice))
     return found
@@ -230,7 +222,7 @@ def _throttles(seen: CheckUp, journal: CheckedJournal) -> list[Finding]:
         told = f"throttles are owed to {journal.owed_to}"
         found.append(Finding(Level.WARNING, "throttles", told, "`shunter status` says how they are given back"))
     if seen.throttles:
-        listed = _named(f"{key.kind} {key.name} {key.setting} = {value}" for key, value in seen.throttles)
+        listed = named(f"{key.kind} {key.name} {key.setting} = {value}" for key, value in seen.throttles)
         if journal.claimant:
             told = f"{counted(len(seen.throttles), 'throttle')} that this journal does not know: {listed}"
             advice = "who drives the cluster under another journal restores its own; look again when that has ended"
@@ -275,7 +267,7 @@ def _rights(seen: CheckUp) -> list[Finding]:
         missing = [f"{name} on Cluster" for name in sorted(cluster - seen.operations)]
         for name in sorted(topic):
             lacking = [each.name for each in seen.topics if each.operations is not None and name not in each.operations]
-            missing += [f"{name} on Topic {_named(lacking)}"] if lacking else []
+            missing += [f"{name} on Topic {named(lacking)}"] if lacking else []
         if seen.claim_operations is not None:
             missing += [f"{name} on Group shunter-executor" for name in sorted(group - seen.claim_operations)]
         if missing:

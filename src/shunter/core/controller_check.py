@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
-from shunter.core.wording import counted
+from shunter.core.wording import counted, named
 from shunter.model.partition import BrokerId
 from shunter.model.settings import ControllerSettings
 
@@ -32,6 +32,8 @@ COMPARED: Final = tuple(_DEFAULTS)
 ASKED: Final = (CONTROL_PLANE, INTER_BROKER, INTER_BROKER_SECURITY, PROTOCOL, POLICY, AUTHORIZER, *COMPARED)
 ZNODE_LIMIT: Final = 1_048_575
 """The default of `jute.maxbuffer`: bytes of one request or answer."""
+BROKERS_NAMED: Final = 8
+"""The most brokers that a finding names; the others are counted."""
 _LOOPBACK: Final = ("localhost", "127.", "::1")
 
 
@@ -366,5 +368,4 @@ def _ownership(facts: Facts) -> Iterator[ControllerFinding]:
 
 
 def _listed(brokers: Iterable[BrokerId]) -> str:
-    listed = [str(broker) for broker in sorted(brokers)]
-    return ", ".join(listed) if len(listed) <= 8 else f"{', '.join(listed[:8])} and {len(listed) - 8} more"
+    return named(sorted(brokers), BROKERS_NAMED)

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from enum import Enum
 from typing import NamedTuple
 
-from shunter.core.wording import counted
+from shunter.core.wording import counted, named
 from shunter.errors import ShunterError
 from shunter.model.partition import TopicPartition
 
@@ -103,7 +103,7 @@ def who_turns(ground: Ground, wanted: Wanted) -> Choice:
     mine, theirs = wanted.of(ground.journalled), wanted.of(ground.controlled)
     if mine and theirs and wanted.partitions:
         raise DoerRefused(
-            f"{_told(mine)} {'is' if len(mine) == 1 else 'are'} moved by the executor, {_told(theirs)} by the controller:"
+            f"{named(sorted(mine))} {'is' if len(mine) == 1 else 'are'} moved by the executor, {named(sorted(theirs))} by the controller:"
             " name the ones, and then the others"
         )
     if mine:
@@ -122,16 +122,10 @@ def foreign_to_controller(ground: Ground, wanted: Wanted) -> list[TopicPartition
     Raises:
         DoerRefused: such a partition was named.
     """
-    named = sorted(ground.journalled.intersection(wanted.partitions))
-    if named:
-        raise DoerRefused(f"{_told(named)}: moved by the executor, whose step it is: --by executor turns it")
+    journalled = sorted(ground.journalled.intersection(wanted.partitions))
+    if journalled:
+        raise DoerRefused(f"{named(journalled)}: moved by the executor, whose step it is: --by executor turns it")
     return wanted.of(ground.journalled)
-
-
-def _told(moves: Collection[TopicPartition], shown: int = 3) -> str:
-    names = sorted(moves)
-    more = f" and {len(names) - shown} more" if len(names) > shown else ""
-    return ", ".join(map(str, names[:shown])) + more
 
 
 __all__ = [

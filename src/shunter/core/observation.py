@@ -28,7 +28,7 @@ from shunter.core.controller.events import (
     TopicsRead,
 )
 from shunter.core.controller.state import ControllerState
-from shunter.core.observed_requests import Inferred, Place, infer, isr_news, place_of, request_behind
+from shunter.core.observed_requests import Inferred, Place, infer, isr_news, listed, place_of, request_behind
 from shunter.model.partition import LeaderAndIsr, TopicPartition
 from shunter.model.records import DeleteTopic, PutPartition, PutTopic, Record
 from shunter.model.topic import Topic, TopicSnapshot
@@ -175,7 +175,7 @@ class Observation:
         for name in event.gone:
             self.topics.pop(name, None)
         for change in changes:
-            what = "a cancel" if change.replicas is None else f"a move to {_listed(change.replicas)}"
+            what = "a cancel" if change.replicas is None else f"a move to {listed(change.replicas)}"
             self.tally.inferred["requests to move or to cancel"] += 1
             told.append((ReassignmentsSubmitted((change,)), f"{what} was asked for"))
         return told
@@ -296,7 +296,3 @@ class Observation:
         words = {True: "it is there", False: "it is deleted"}
         explained = DELETED_IN_MOTION if moving else ""
         return DecisionDifference(str(about), words[bool(ours)], words[bool(shown)], cause, explained)
-
-
-def _listed(replicas: Iterable[int]) -> str:
-    return " ".join(map(str, replicas))

@@ -16,8 +16,10 @@ from shunter.core.controller.events import (
     Event,
     PartitionsRead,
     ReassignmentChange,
+    ReplicasFailed,
     RequestAnswered,
 )
+from shunter.core.controller.ready import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata
 from shunter.core.controller.state import ControllerState
 from shunter.errors import ErrorCode
 from shunter.model.partition import (
@@ -32,7 +34,23 @@ from shunter.model.partition import (
 from shunter.model.reassignment import Intervention, Strategy
 
 NOBODY_ASKED = 0
-"""The reply token, and the request id, of a request that no caller here has sent."""
+"""The reply token of a request that no caller here has sent."""
+
+
+def answer_of(
+    view: ControllerState, request: SendLeaderAndIsr | SendStopReplica | SendUpdateMetadata, broker: BrokerId
+) -> RequestAnswered:
+    """The answer that a broker would give to the machine's request, which nobody sends: it has done what it is told.
+
+    A replica on a failed log dir stays offline until the broker is restarted, and refuses (Apache 3.9,
+    `HostedPartition.Offline`).
+    """
+    failed = {tp for tp, brokers in view.offline_replicas.items() if broker in brokers}
+    if not failed or not isinstance(request, SendLeaderAndIsr):
+        return RequestAnswered(request.request_id, broker)
+    named = (TopicPartition(topic.name, number) for topic in request.topics for number, _ in topic.partitions)
+    errors = {tp: ErrorCode.KAFKA_STORAGE_ERROR for tp in named if tp in failed}
+    return RequestAnswered(request.request_id, broker, partition_errors=errors)
 
 
 class Place(NamedTuple):
@@ -46,13 +64,13 @@ class Place(NamedTuple):
 
     def __str__(self) -> str:
         """The place in words for people."""
-        led = "never led" if self.leader is None else f"leader {self.leader}, in sync {_listed(sorted(self.isr))}"
+        led = "never led" if self.leader is None else f"leader {self.leader}, in sync {listed(sorted(self.isr))}"
         moving = "".join(
-            f", {word} {_listed(sorted(brokers))}"
+            f", {word} {listed(sorted(brokers))}"
             for word, brokers in (("adding", self.adding), ("removing", self.removing))
             if brokers
         )
-        return f"replicas {_listed(self.replicas)}{moving}, {led}"
+        return f"replicas {listed(self.replicas)}{moving}, {led}"
 
 
 def place_of(assignment: ReplicaAssignment, leadership: LeaderAndIsr | None) -> Place:
@@ -173,8 +191,9 @@ def _left(found: Inferred, tp: TopicPartition, ours: Place, shown: Place) -> boo
         if registered is None:
             continue
         if broker in found.failed_dirs:
-            failed = RequestAnswered(NOBODY_ASKED, broker, partition_errors={tp: ErrorCode.KAFKA_STORAGE_ERROR})
-            found.tell(failed, f"a log dir of broker {broker} failed", "replicas on failed log dirs")
+            found.tell(
+                ReplicasFailed(broker, (tp,)), f"a log dir of broker {broker} failed", "replicas on failed log dirs"
+            )
             taken = True
         elif found.has_left(broker):
             if broker not in found.relieved:
@@ -210,5 +229,6 @@ def _elected(found: Inferred, tp: TopicPartition, ours: Place, shown: Place) -> 
     return True
 
 
-def _listed(brokers: Collection[BrokerId]) -> str:
+def listed(brokers: Collection[BrokerId]) -> str:
+    """Brokers as a sentence of an observer names them."""
     return " ".join(map(str, brokers)) or "nobody"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
+from shunter.core.throttles import FOLLOWER_REPLICAS, LEADER_REPLICAS
 from shunter.errors import ErrorCode, RequestRejected
 
 Release: TypeAlias = tuple[int, int]
@@ -89,8 +90,6 @@ GZIP_LEVEL: Final = "compression.gzip.level"
 REMOTE: Final = "remote.storage.enable"
 COPY_DISABLE: Final = "remote.log.copy.disable"
 DELETE_ON_DISABLE: Final = "remote.log.delete.on.disable"
-LEADER_THROTTLE: Final = "leader.replication.throttled.replicas"
-FOLLOWER_THROTTLE: Final = "follower.replication.throttled.replicas"
 
 _KEYS: Final = (
     ConfigKey("segment.bytes", ConfigType.INT, "1073741824", "log.segment.bytes", 14),
@@ -149,8 +148,8 @@ _KEYS: Final = (
         0,
         since=(3, 6),
     ),
-    ConfigKey(LEADER_THROTTLE, ConfigType.LIST, "", None),
-    ConfigKey(FOLLOWER_THROTTLE, ConfigType.LIST, "", None),
+    ConfigKey(LEADER_REPLICAS, ConfigType.LIST, "", None),
+    ConfigKey(FOLLOWER_REPLICAS, ConfigType.LIST, "", None),
     ConfigKey("message.downconversion.enable", ConfigType.BOOLEAN, "true", "log.message.downconversion.enable"),
     ConfigKey(REMOTE, ConfigType.BOOLEAN, "false", None, since=(3, 0)),
     ConfigKey("local.retention.ms", ConfigType.LONG, "-2", "log.local.retention.ms", -2, since=(3, 0)),

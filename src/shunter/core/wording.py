@@ -1,7 +1,11 @@
-"""Figures as people read them: a number with its noun, bytes in one family of units."""
+"""Figures and names as people read them: a number with its noun, bytes in one family of units, the first few names."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+NAMED = 3
+"""The most things of a kind that are named; the others are counted."""
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
@@ -25,4 +29,11 @@ def told_rate(bytes_per_s: float) -> str:
     return f"{told_bytes(bytes_per_s)}/s"
 
 
-__all__ = ["counted", "told_bytes", "told_rate"]
+def named(names: Iterable[object], at_most: int = NAMED) -> str:
+    """The first few names, in the given order, and how many more there are: `a, b, c and 4 more`."""
+    listed = [str(name) for name in names]
+    more = f" and {len(listed) - at_most:,} more" if len(listed) > at_most else ""
+    return ", ".join(listed[:at_most]) + more
+
+
+__all__ = ["counted", "named", "told_bytes", "told_rate"]

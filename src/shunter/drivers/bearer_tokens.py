@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import orjson
 
+from shunter.drivers.http_client import HttpAnswer, HttpRequest, ask_http
 from shunter.errors import DriverError
 from shunter.formats.bearer_login import PROVIDER, shown
 from shunter.formats.text_files import without_mark
@@ -143,9 +144,8 @@ def _error_in(answer: bytes) -> str:
     return f": {error}" if error in _ERRORS else ""
 
 
-def _posted(source: ClientCredentials) -> tuple[int, bytes]:
+def _posted(source: ClientCredentials) -> HttpAnswer:
     """Ask the endpoint directly: no proxy gets the secret, and no redirection is followed."""
-    url = urlsplit(source.endpoint)
     body = {"grant_type": "client_credentials"} | ({} if source.scope is None else {"scope": source.scope})
     secret = base64.b64encode(f"{source.client_id}:{source.client_secret.reveal()}".encode()).decode()
     headers = {
@@ -153,19 +153,9 @@ def _posted(source: ClientCredentials) -> tuple[int, bytes]:
         "Authorization": f"Basic {secret}",
         "Content-Type": "application/x-www-form-urlencoded",
     }
-    kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
-    try:
-        connection = kind(url.hostname or "", url.port, timeout=WITHIN_S)
-        try:
-            connection.request("POST", f"{url.path or '/'}{url.query and '?'}{url.query}", urlencode(body), headers)
-            answered = connection.getresponse()
-            return answered.status, answered.read(LARGEST_ANSWER)
-        finally:
-            connection.close()
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        told = f"no token: {shown(source.endpoint)}: {type(error).__name__}"
-        reason = f": {error}" if isinstance(error, OSError) else ""
-        raise DriverError(told + reason, retriable=True) from None
+    asked = HttpRequest("POST", body=urlencode(body), headers=headers)
+    place = f"no token: {shown(source.endpoint)}"
+    return ask_http(place, source.endpoint, asked, within_s=WITHIN_S, most_bytes=LARGEST_ANSWER)
 
 
 def _ends_at(token: str) -> float:

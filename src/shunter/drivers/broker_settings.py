@@ -9,8 +9,9 @@ from kio.schema.describe_configs.v1.response import DescribeConfigsResourceResul
 from kio.serial import entity_reader
 from kio.static.primitive import i8
 
+from shunter.drivers.broker_access import decoded_answer
 from shunter.drivers.broker_connection import BrokerConnection
-from shunter.errors import DriverError
+from shunter.errors import DriverError, FormatError
 from shunter.model.partition import BrokerId
 from shunter.wire.requests import encode_message
 
@@ -50,9 +51,9 @@ async def settings_of(
     body = encode_message(DescribeConfigsRequest(resources=(resource,), include_synonyms=at_its_start))
     told_body = await connection.ask(DESCRIBE_CONFIGS, _VERSION, body)
     try:
-        answer, _ = _read(told_body, 0)
-    except Exception as error:  # kio raises errors of many kinds for bytes that it can't read
-        raise DriverError(f"broker {broker}: DescribeConfigs: unreadable: {error}", retriable=False) from error
+        answer = decoded_answer(_read, told_body, f"broker {broker}: DescribeConfigs")
+    except FormatError as error:
+        raise DriverError(str(error), retriable=False) from error
     if len(answer.results) != 1 or answer.results[0].error_code:
         told = [(int(each.error_code), each.error_message) for each in answer.results]
         raise DriverError(f"broker {broker}: DescribeConfigs: refused: {told}", retriable=False)

@@ -177,8 +177,10 @@ class ClusterClaim:
 
     async def _claim_again(self) -> None:
         """Claim again after the group removed this member: it stood still, or another executor took over."""
-        for member in await self._coordinated(self._member.members):
-            raise ClusterClaimed(f"the claim was lost: {_told(_claimant(member), member)}", retriable=False)
+        others = await self._coordinated(self._member.members)
+        if others:
+            told = _told(_claimant(others[0]), others[0])
+            raise ClusterClaimed(f"the claim was lost: {told}", retriable=False)
         self._member.member_id = ""
         await self._join()
 

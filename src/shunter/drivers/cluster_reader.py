@@ -475,6 +475,10 @@ class ClusterReader:
         block = unreadable.attempt(decode_producer_id_block, znode.data)
         return None if block is None else (block.last + 1, znode.version)
 
+    async def znode(self, path: str) -> Znode | None:
+        """Read one znode; None if it does not exist."""
+        return await self._client.get(path)
+
     async def children_with_data(self, parent: str) -> list[tuple[str, Znode]]:
         """Read a znode's children with their data, by name; those that are deleted meanwhile are left out."""
         listed = await self._client.children(parent)

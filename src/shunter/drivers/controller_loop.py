@@ -125,7 +125,7 @@ class ControllerLoop:
                 LOG.exception("invariant violated while handling %s (%s)", type(event).__name__, cause)
             self.crash = self._crash_of(event, cause, bug)
             raise
-        if isinstance(event, ClusterLoaded) or self.machine.view.active > was_active:
+        if isinstance(event, ClusterLoaded) or (self.machine.view.active and not was_active):
             # Objects of the start-up live long and have no cycles: the collector need not examine them again.
             gc.freeze()
         self.stats.handled(type(event).__name__, loop.time() - started, len(self._events))

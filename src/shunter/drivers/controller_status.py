@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import http.client
-import ssl
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
+from shunter.drivers.http_client import HttpRequest, ask_http
 from shunter.errors import DriverError, FormatError
 from shunter.views.controller_status import ControllerStatus, decode_status
 
@@ -37,33 +36,16 @@ def ask_controller(url: str, place: ControllersPlace) -> ControllerStatus:
         FormatError: the answer is not that of a controller of Shunter, or a file can't be read.
     """
     headers = {} if place.token_file is None else {"Authorization": f"Bearer {_token(place.token_file)}"}
-    connection = _connection(url, place.ca_file)
-    try:
-        connection.request("GET", "/status", headers=headers)
-        answer = connection.getresponse()
-        raw = answer.read(MOST_BYTES + 1)
-    except (OSError, http.client.HTTPException) as error:
-        raise DriverError(f"{url} does not answer: {error or type(error).__name__}", retriable=True) from error
-    finally:
-        connection.close()
-    if answer.status != http.client.OK:
-        way = WAYS.get(answer.status, "is it `metrics_port` of a controller?")
-        raise DriverError(f"{url} answers {answer.status}: {way}", retriable=False)
+    asked = HttpRequest(target="/status", headers=headers)
+    status, raw = ask_http(
+        f"{url} does not answer", url, asked, within_s=WITHIN_S, most_bytes=MOST_BYTES + 1, ca_file=place.ca_file
+    )
+    if status != http.client.OK:
+        way = WAYS.get(status, "is it `metrics_port` of a controller?")
+        raise DriverError(f"{url} answers {status}: {way}", retriable=False)
     if len(raw) > MOST_BYTES:
         raise FormatError(url, f"answers with more than {MOST_BYTES} bytes: is it `metrics_port` of a controller?")
     return decode_status(raw, url)
-
-
-def _connection(url: str, ca_file: Path | None) -> http.client.HTTPConnection:
-    parts = urlsplit(url)
-    assert parts.hostname is not None, "the policy file was checked"
-    if parts.scheme == "http":
-        return http.client.HTTPConnection(parts.hostname, parts.port, timeout=WITHIN_S)
-    try:
-        context = ssl.create_default_context(cafile=ca_file)
-    except (OSError, ssl.SSLError) as error:
-        raise FormatError(str(ca_file), f"can't be used as certificates: {error}") from error
-    return http.client.HTTPSConnection(parts.hostname, parts.port, timeout=WITHIN_S, context=context)
 
 
 def _token(path: Path) -> str:

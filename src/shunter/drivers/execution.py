@@ -131,7 +131,7 @@ class ExecutionDriver:
         return len(self._tasks)
 
     def lease_seen_ms(self) -> int:
-        """Return when the last successful check of the lease began, by this process's clock; 0: never."""
+        """Return when the last successful look at the lease began, by this process's clock; 0: never."""
         return self._held_ms
 
     def unanswered(self) -> int:
@@ -236,10 +236,18 @@ class ExecutionDriver:
         return ev.JournalWritten(batch.batch_id)
 
     async def _hold(self, work: Callable[[], None]) -> None:
-        """Do something that fails if another executor has the lease, and remember when this executor had it."""
-        began_ms = self.clock.now_ms()
-        await self.with_journal(work)
-        self._held_ms = began_ms
+        """Do something that fails if another executor has the lease, and remember when this executor had it.
+
+        The time is taken in the thread, when the work itself begins. The wait for the journal before it says nothing
+        about the lease, and would make a look that is quick count as one that takes long.
+        """
+
+        def look() -> int:
+            began_ms = self.clock.now_ms()
+            work()
+            return began_ms
+
+        self._held_ms = await self.with_journal(look)
 
     async def _check(self, *, written: bool) -> ev.JournalRefused | None:
         """Check the lease before requests are sent; `written`: a write of this turn has shown that it is held."""

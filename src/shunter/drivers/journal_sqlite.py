@@ -13,7 +13,7 @@ import contextlib
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import orjson
@@ -274,23 +274,31 @@ class SqliteJournal:
             return
         if self.path.exists() and not _is_replaceable(self.path, self._rows()):
             raise JournalFenced(f"{self.path}: another journal has its name now", retriable=False)
-        beside = self.path.with_name(f"{self.path.name}.again")
+
+        def copy(whole: sqlite3.Connection) -> None:
+            self._connection.backup(whole)
+            whole.execute("PRAGMA journal_mode=DELETE")  # So that all of it is in this one file.
+
         with self._guarded():
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                beside.unlink(missing_ok=True)
-                with contextlib.closing(_open_file(beside)) as whole:
-                    self._connection.backup(whole)
-                    whole.execute("PRAGMA journal_mode=DELETE")  # So that all of it is in this one file.
-                for suffix in ("-wal", "-shm"):
-                    self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
-                beside.replace(self.path)
-                _sync_folder(self.path.parent)
+                self._replace(copy)
             except OSError as error:
                 told = f"{self.path} was deleted, and can't be written again: {error}"
                 raise JournalUnusable(told, retriable=False) from error
-        self._reopen()
         raise JournalRestored(f"{self.path} was deleted while we drove it: it was written again, whole", retriable=True)
+
+    def _replace(self, write: Callable[[sqlite3.Connection], None]) -> None:
+        """Write a new file, give it the journal's name, and go on with it."""
+        beside = self.path.with_name(f"{self.path.name}.again")
+        beside.unlink(missing_ok=True)
+        with contextlib.closing(_open_file(beside)) as whole:
+            write(whole)
+        for suffix in ("-wal", "-shm"):
+            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+        beside.replace(self.path)
+        _sync_folder(self.path.parent)
+        self._reopen()
 
     def _reopen(self) -> None:
         """Go on with the file that has the journal's name now."""
@@ -324,18 +332,10 @@ class SqliteJournal:
         rows = self._remembered()
         if rows is None:
             raise JournalUnusable(f"{told}, and the copy beside it is not whole", retriable=False)
-        beside = self.path.with_name(f"{self.path.name}.again")
         try:
-            beside.unlink(missing_ok=True)
-            with contextlib.closing(_open_file(beside)) as whole:
-                self._write_anew(whole, rows)
-            for suffix in ("-wal", "-shm"):
-                self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
-            beside.replace(self.path)
-            _sync_folder(self.path.parent)
+            self._replace(lambda whole: self._write_anew(whole, rows))
         except (OSError, sqlite3.DatabaseError) as error:
             raise JournalUnusable(f"{told}, and can't be written again: {error}", retriable=False) from error
-        self._reopen()
         raise JournalRestored(f"{told}: it was written again, whole", retriable=True)
 
     def _reads_whole(self) -> bool:
@@ -363,14 +363,11 @@ class SqliteJournal:
 
     def _write_anew(self, database: sqlite3.Connection, rows: Sequence[JournalRow]) -> None:
         """Write a journal with these entries and this executor's lease. Orders are lost."""
-        database.execute("BEGIN IMMEDIATE")
-        for statement in _SCHEMA.split(";\n"):
-            if statement.strip():
-                database.execute(statement)
-        database.execute("INSERT INTO about VALUES ('version', ?)", (str(VERSION),))
-        database.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
-        database.execute("INSERT INTO lease VALUES (1, ?, ?, ?, ?)", self._lease)
-        database.execute("COMMIT")
+        with whole_batch(database):
+            make_tables(database, _SCHEMA)
+            database.execute("INSERT INTO about VALUES ('version', ?)", (str(VERSION),))
+            database.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
+            database.execute("INSERT INTO lease VALUES (1, ?, ?, ?, ?)", self._lease)
 
     def _renew(self, now_ms: int) -> None:
         self._lease = self._lease._replace(expires_at_ms=now_ms + LEASE_MS)

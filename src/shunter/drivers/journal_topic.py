@@ -1,7 +1,8 @@
 """The journal in the cluster itself, for executions that must outlive the executor's host: one compacted topic.
 
 Keys: `entry-N` (an entry, with its checksum), `lease` (the executor that drives it), `order-ID` (orders of other
-shells) and `answer-N`. The topic has one partition, so its records have one order. Every batch is a transaction under
+shells) and `answer-N`. The executor deletes an order when it answers it, and an answer when no shell waits for it any
+more. The topic has one partition, so its records have one order. Every batch is a transaction under
 one transactional id: an executor that takes the lease fences the former executor's producer, whose transaction then
 fails as a whole. Readers see only committed transactions.
 """
@@ -12,6 +13,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 import orjson
@@ -20,7 +22,15 @@ from kafka import errors as kafka_errors
 from kafka.admin import NewTopic
 
 from shunter.drivers.admin.client import connected
-from shunter.drivers.journals import JournalDamaged, JournalFenced, JournalHeld, OrderRow, Presence, this_process
+from shunter.drivers.journals import (
+    ANSWER_WITHIN_S,
+    JournalDamaged,
+    JournalFenced,
+    JournalHeld,
+    OrderRow,
+    Presence,
+    this_process,
+)
 from shunter.errors import DriverError, FormatError
 from shunter.formats.journal import VERSION, JournalRow, decode_line, encode_line
 from shunter.model.execution import JournalEntry, LeaseHolder
@@ -33,6 +43,11 @@ ANSWERED_WITHIN_S = 20.0
 POLL_MS = 500
 ATTEMPTS = 60
 """Polls in a row without a record after which reading fails."""
+
+ANSWERS_KEPT_MS = 4 * int(ANSWER_WITHIN_S * 1000)
+"""An answer is deleted after so long: four times as long as a shell waits, because the shell's clock may be slower."""
+DELETED_AT_ONCE = 500
+"""Answers that one transaction deletes at most: an older version deleted none."""
 
 _FENCED = (
     kafka_errors.ProducerFencedError,
@@ -58,6 +73,7 @@ class _Seen:
     lease: LeaseHolder | None = None
     orders: dict[int, OrderRow] = field(default_factory=dict[int, OrderRow])
     order_keys: dict[int, str] = field(default_factory=dict[int, str])
+    """Orders that are not deleted yet, answered ones included."""
     answers: dict[int, str] = field(default_factory=dict[int, str])
 
 
@@ -103,6 +119,8 @@ class TopicJournal:
         self._orders_producer: Any = None
         self._partition = TopicPartition(topic, 0)
         self._seen = _Seen()
+        self._answered_ms: dict[int, int] = {}
+        """When this executor first saw each answer: the clocks of other hosts may differ."""
         self._place = f"topic {topic}"
         self._guarded("opening", self._make)
         self._consumer: Any = self._guarded("opening", self._open_consumer)
@@ -168,6 +186,7 @@ class TopicJournal:
         elif kind == "order" and value is None:
             for number in [number for number, named in seen.order_keys.items() if named == key]:
                 seen.orders.pop(number, None)
+                seen.order_keys.pop(number, None)
         elif kind == "order" and value is not None:
             document = orjson.loads(value)
             seen.orders[offset] = OrderRow(offset, at_ms, document["kind"], document["body"], None)
@@ -175,6 +194,8 @@ class TopicJournal:
         elif kind == "answer" and value is not None:
             seen.answers[int(rest)] = value.decode()
             seen.orders.pop(int(rest), None)
+        elif kind == "answer":
+            seen.answers.pop(int(rest), None)
 
     def load(self, after: int = 0) -> tuple[JournalEntry, ...]:
         """Read all entries after the one of this sequence.
@@ -205,7 +226,7 @@ class TopicJournal:
         for entry in entries:
             row = encode_line(entry)
             values.append((f"entry-{row.sequence}", f"{row.body}\n{row.checksum}".encode()))
-        self._guarded("writing to", lambda: self._write([*values, self._lease(now_ms)]))
+        self._write_with_lease(values, now_ms)
 
     def _lease(self, now_ms: int) -> tuple[str, bytes | None]:
         return LEASE_KEY, orjson.dumps(self._presence.lease(self.owner, now_ms)._asdict())
@@ -252,7 +273,24 @@ class TopicJournal:
         Raises:
             JournalFenced: another executor took the journal over.
         """
-        self._guarded("writing to", lambda: self._write([self._lease(now_ms)]))
+        self._write_with_lease([], now_ms)
+
+    def _write_with_lease(self, values: Sequence[tuple[str, bytes | None]], now_ms: int) -> None:
+        outdated = self._outdated(now_ms)
+        keys = [f"answer-{number}" for number in outdated]
+        keys += [key for number in outdated if (key := self._seen.order_keys.get(number)) is not None]
+        deleted: list[tuple[str, bytes | None]] = [(key, None) for key in keys]
+        self._guarded("writing to", lambda: self._write([*values, *deleted, self._lease(now_ms)]))
+        for number in outdated:
+            self._seen.answers.pop(number, None)
+            del self._answered_ms[number]
+
+    def _outdated(self, now_ms: int) -> list[int]:
+        """Return the orders whose answers no shell waits for any more."""
+        known = self._answered_ms
+        self._answered_ms = {number: min(known.get(number, now_ms), now_ms) for number in self._seen.answers}
+        old = (number for number, seen_ms in self._answered_ms.items() if now_ms - seen_ms >= ANSWERS_KEPT_MS)
+        return list(islice(old, DELETED_AT_ONCE))
 
     def check(self) -> None:
         """Check that this executor still has the lease, without a transaction.
@@ -281,14 +319,14 @@ class TopicJournal:
         """Send an order to the executor that drives the journal; return the order's number, which is its offset."""
         value = orjson.dumps({"kind": kind, "body": orjson.dumps(document).decode(), "at_ms": now_ms})
 
-        def send() -> int:
-            if self._orders_producer is None:
-                producer = self._clients.producer
-                self._orders_producer = producer(**_known(producer, self._configuration), acks="all")
-            sent = self._orders_producer.send(self.topic, key=f"order-{uuid.uuid4().hex}".encode(), value=value)
-            return int(sent.get(ANSWERED_WITHIN_S).offset)
+        return self._guarded("ordering through", lambda: self._send_order(f"order-{uuid.uuid4().hex}", value))
 
-        return self._guarded("ordering through", send)
+    def _send_order(self, key: str, value: bytes | None) -> int:
+        if self._orders_producer is None:
+            producer = self._clients.producer
+            self._orders_producer = producer(**_known(producer, self._configuration), acks="all")
+        sent = self._orders_producer.send(self.topic, key=key.encode(), value=value)
+        return int(sent.get(ANSWERED_WITHIN_S).offset)
 
     def orders(self) -> tuple[OrderRow, ...]:
         """Return the orders without an answer, oldest first."""
@@ -298,11 +336,12 @@ class TopicJournal:
     def answer(self, number: int, text: str) -> None:
         """Answer an order; compaction then removes the order."""
         values: list[tuple[str, bytes | None]] = [(f"answer-{number}", text.encode())]
-        key = self._seen.order_keys.pop(number, None)
+        key = self._seen.order_keys.get(number)
         if key is not None:
             values.append((key, None))
         self._guarded("answering through", lambda: self._write(values))
         self._seen.orders.pop(number, None)
+        self._seen.order_keys.pop(number, None)
 
     def answer_to(self, number: int) -> str | None:
         """Return the answer to an order; None if there is none yet."""
@@ -314,13 +353,11 @@ class TopicJournal:
 
         Kafka has no compare-and-set: an executor that takes the journal at the same moment may still see the order.
         """
+        held = self.holder(now_ms) is not None  # This reads the topic too.
         key = self._seen.order_keys.get(number)
-        if self.holder(now_ms) is not None or key is None or number not in self._seen.orders:
+        if held or key is None or number not in self._seen.orders:
             return False
-        self._guarded(
-            "ordering through",
-            lambda: self._orders_producer.send(self.topic, key=key.encode(), value=None).get(ANSWERED_WITHIN_S),
-        )
+        self._guarded("ordering through", lambda: self._send_order(key, None))
         return True
 
     def close(self) -> None:

@@ -13,6 +13,8 @@ from shunter.model.execution import JournalEntry, LeaseHolder
 
 LEASE_MS = 15_000
 """Another executor may take a lease that was not renewed for so long."""
+ANSWER_WITHIN_S = 30.0
+"""How long a shell waits for the answer to its order."""
 
 
 class JournalDamaged(FormatError):

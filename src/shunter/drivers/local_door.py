@@ -38,13 +38,15 @@ async def open_door(path: Path, answering: Answering) -> AsyncIterator[None]:
     """
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, TimeoutError, ValueError, asyncio.LimitOverrunError):
-            async with asyncio.timeout(ASKED_WITHIN_S):
-                line = await reader.readline()
-            if line:
-                writer.write(orjson.dumps(await answering(orjson.loads(line), _user(writer))) + b"\n")
-                await writer.drain()
-        writer.close()
+        try:
+            with contextlib.suppress(OSError, TimeoutError, ValueError, asyncio.LimitOverrunError):
+                async with asyncio.timeout(ASKED_WITHIN_S):
+                    line = await reader.readline()
+                if line:
+                    writer.write(orjson.dumps(await answering(orjson.loads(line), _user(writer))) + b"\n")
+                    await writer.drain()
+        finally:
+            writer.close()
 
     if len(os.fsencode(path)) > MOST_PATH:
         rule = f"a socket's path has at most {MOST_PATH} bytes: name a shorter --state-dir"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import os
-import ssl
 import subprocess
 from datetime import UTC, datetime
 from typing import Any
@@ -12,6 +11,7 @@ from urllib.parse import quote, urlsplit
 
 import orjson
 
+from shunter.drivers.http_client import HttpRequest, ask_http
 from shunter.errors import DriverError
 from shunter.model.service import HistoryEvent, Notifier, NotifierKind
 
@@ -70,22 +70,11 @@ def _post(url: str, document: Any) -> None:
     host, port = parts.hostname or "", parts.port
     # Errors do not show the whole URL: the parts before and after the host often contain a secret.
     place = f"{parts.scheme}://{host}" + ("" if port is None else f":{port}")
-    link: http.client.HTTPConnection
-    if parts.scheme == "https":
-        link = http.client.HTTPSConnection(host, port, timeout=WITHIN_S, context=ssl.create_default_context())
-    else:
-        link = http.client.HTTPConnection(host, port, timeout=WITHIN_S)
-    try:
-        link.request("POST", path, orjson.dumps(document), {"Content-Type": "application/json"})
-        answer = link.getresponse()
-        answer.read(4096)
-    except (OSError, http.client.HTTPException) as error:
-        raise DriverError(f"{place}: {error}", retriable=True) from error
-    finally:
-        link.close()
-    if answer.status >= http.client.MULTIPLE_CHOICES:
-        again = answer.status >= http.client.INTERNAL_SERVER_ERROR or answer.status == http.client.TOO_MANY_REQUESTS
-        raise DriverError(f"{place}: answered {answer.status}", retriable=again)
+    asked = HttpRequest("POST", path, orjson.dumps(document), {"Content-Type": "application/json"})
+    status, _ = ask_http(place, url, asked, within_s=WITHIN_S, most_bytes=4096)
+    if status >= http.client.MULTIPLE_CHOICES:
+        again = status >= http.client.INTERNAL_SERVER_ERROR or status == http.client.TOO_MANY_REQUESTS
+        raise DriverError(f"{place}: answered {status}", retriable=again)
 
 
 def _run(receiver: Notifier, event: HistoryEvent, left_out: int) -> None:

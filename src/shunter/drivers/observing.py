@@ -14,11 +14,11 @@ from shunter.core.controller.events import (
     ClusterLoaded,
     Event,
     PartitionsRead,
-    RequestAnswered,
 )
 from shunter.core.controller.machine import ControllerMachine
 from shunter.core.controller.ready import ConnectBrokers, LoadCluster, Read, Request, SendUpdateMetadata, WriteBatch
 from shunter.core.observation import Observation
+from shunter.core.observed_requests import answer_of
 from shunter.drivers import zookeeper_requests as wire
 from shunter.drivers.cluster_reader import ClusterReader, Seen
 from shunter.drivers.watches import ClusterWatches
@@ -151,4 +151,4 @@ class UnsentRequests:
         brokers = request.brokers if isinstance(request, SendUpdateMetadata) else (request.broker,)
         for broker in brokers:
             self.count += 1
-            self._post(RequestAnswered(request.request_id, broker), self._machine.intake.queue.cause)
+            self._post(answer_of(self._machine.state, request, broker), self._machine.intake.queue.cause)

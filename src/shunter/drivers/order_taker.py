@@ -13,14 +13,12 @@ import orjson
 from shunter.core.executor.ready import Reply
 from shunter.core.wording import counted
 from shunter.drivers.execution import ExecutionDriver, ExecutorEnded
-from shunter.drivers.journals import LeasedJournal, OrderRow
+from shunter.drivers.journals import ANSWER_WITHIN_S, LeasedJournal, OrderRow
 from shunter.errors import ShunterError
 from shunter.formats.journal import command_from_json, options_from_json
 from shunter.formats.reassignment_json import decode_plan
 
 ORDERS_EVERY_S = 0.25
-ANSWER_WITHIN_S = 30.0
-"""How long a shell waits for the answer to its order."""
 
 
 async def take_orders(driver: ExecutionDriver, journal: LeasedJournal) -> None:

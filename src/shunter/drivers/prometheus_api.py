@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from urllib.parse import urlencode, urlsplit
 
 import orjson
 
+from shunter.drivers.http_client import HttpAnswer, HttpRequest, ask_http, is_http_url
 from shunter.errors import DriverError, FormatError
 from shunter.formats.text_files import without_mark
 
@@ -76,38 +76,14 @@ def _refused(server: PrometheusServer, status: int, told: dict[str, Any], raw: b
     return DriverError(f"{server.url} answers {status}: {words}{way}", retriable=retriable)
 
 
-def _posted(server: PrometheusServer, form: dict[str, str]) -> tuple[int, bytes]:
-    try:
-        url = urlsplit(server.url)
-        port = url.port
-    except ValueError as error:
-        raise FormatError(server.url, f"is no URL: {error}") from error
-    if url.scheme not in ("http", "https") or not url.hostname:
+def _posted(server: PrometheusServer, form: dict[str, str]) -> HttpAnswer:
+    if not is_http_url(server.url):
         raise FormatError(server.url, "is no http or https URL of a Prometheus server")
     headers = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"}
     if server.token_file is not None:
         headers["Authorization"] = f"Bearer {_text_of(server.token_file)}"
-    connection: http.client.HTTPConnection
-    if url.scheme == "https":
-        context = _trusting(server.ca_file)
-        connection = http.client.HTTPSConnection(url.hostname, port, timeout=server.timeout_s, context=context)
-    else:
-        connection = http.client.HTTPConnection(url.hostname, port, timeout=server.timeout_s)
-    try:
-        connection.request("POST", url.path.rstrip("/") + PATH, urlencode(form), headers)
-        answered = connection.getresponse()
-        return answered.status, answered.read()
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        raise DriverError(f"{server.url}: {type(error).__name__}: {error}", retriable=True) from error
-    finally:
-        connection.close()
-
-
-def _trusting(ca_file: Path | None) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
-    except (OSError, ssl.SSLError) as error:
-        raise FormatError(str(ca_file), f"can't be used as certificates: {error}") from error
+    asked = HttpRequest("POST", urlsplit(server.url).path.rstrip("/") + PATH, urlencode(form), headers)
+    return ask_http(server.url, server.url, asked, within_s=server.timeout_s, ca_file=server.ca_file)
 
 
 def _text_of(path: Path) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
+from typing import TypeVar
 
 from shunter.errors import DriverError, ErrorCode, FormatError
 from shunter.wire.framing import (
@@ -26,6 +28,8 @@ from shunter.wire.reassignments import (
     encode_list_request,
 )
 
+Answer = TypeVar("Answer")
+
 ANSWER_BYTES_AT_MOST = 104_857_600
 CLIENT_ID = "shunter"
 
@@ -36,11 +40,10 @@ def alter_reassignments(
     """Send RPC 45 to the controller at `host`:`port`.
 
     Raises:
-        DriverError: it can't be reached, did not answer within `timeout_s`, or its answer's header can't be read.
-        FormatError: its answer's body can't be read.
+        DriverError: it can't be reached, did not answer within `timeout_s`, or its answer can't be read.
     """
-    answer = _ask(host, port, ALTER_PARTITION_REASSIGNMENTS, encode_alter_request(request), timeout_s)
-    return decode_alter_response(answer)
+    asked = encode_alter_request(request)
+    return _ask(host, port, ALTER_PARTITION_REASSIGNMENTS, asked, timeout_s, decode_alter_response)
 
 
 def list_reassignments(host: str, port: int, *, timeout_s: float = 30.0) -> ListReassignmentsResult:
@@ -48,17 +51,17 @@ def list_reassignments(host: str, port: int, *, timeout_s: float = 30.0) -> List
 
     Raises:
         DriverError: as `alter_reassignments`, or the controller answered with an error.
-        FormatError: as `alter_reassignments`.
     """
     everything = encode_list_request(ListReassignmentsRequest(None, detailed=True))
-    answer = _ask(host, port, LIST_PARTITION_REASSIGNMENTS, everything, timeout_s)
-    result = decode_list_response(answer)
+    result = _ask(host, port, LIST_PARTITION_REASSIGNMENTS, everything, timeout_s, decode_list_response)
     if result.error is not ErrorCode.NONE:
         raise DriverError(f"{host}:{port} refuses to list moves: {result.error!r} {result.message}", retriable=True)
     return result
 
 
-def _ask(host: str, port: int, api_key: int, body: bytes, timeout_s: float) -> Cursor:
+def _ask(
+    host: str, port: int, api_key: int, body: bytes, timeout_s: float, decode: Callable[[Cursor], Answer]
+) -> Answer:
     place = f"{host}:{port}"
     try:
         with socket.create_connection((host, port), timeout_s) as connection:
@@ -67,9 +70,11 @@ def _ask(host: str, port: int, api_key: int, body: bytes, timeout_s: float) -> C
             payload = _receive(connection, size)
         header_version = response_header_version(api_key, 0) or 0
         _, offset = read_response_head(payload, header_version, place)
-    except (OSError, FormatError) as error:
+        return decode(Cursor(payload, place=place, offset=offset))
+    except OSError as error:
         raise DriverError(f"{place} did not answer: {error}", retriable=True) from error
-    return Cursor(payload, place=place, offset=offset)
+    except FormatError as error:
+        raise DriverError(f"the answer can't be read: {error}", retriable=True) from error
 
 
 def _receive(connection: socket.socket, size: int) -> bytes:

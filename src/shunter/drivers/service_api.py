@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from shunter.drivers.http_client import HttpRequest, ask_http, is_http_url
 from shunter.errors import DriverError, FormatError, SettingsError
 from shunter.formats.text_files import text_of
 from shunter.model.service import OrderRefused, Refusal
@@ -33,33 +33,19 @@ def call_service(server: ServiceServer, method: str, path: str, body: object = N
     Raises:
         OrderRefused: the service refuses; the message is the service's.
         DriverError: the server does not answer, refuses the token, or is not a service of Shunter.
-        SettingsError, FormatError: the URL is malformed; the token file can't be read.
-        OSError: the CA file can't be read.
+        SettingsError: the URL is malformed.
+        FormatError: the token file or the CA file can't be read.
     """
-    parts = urlsplit(server.url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if not is_http_url(server.url):
         raise SettingsError(f"--server {server.url}: http://HOST:PORT or https://HOST:PORT is wanted")
     headers = {"Accept": "application/json", "Content-Type": "application/json"}
     if key:
         headers["Idempotency-Key"] = key
     if server.token_file is not None:
         headers["Authorization"] = f"Bearer {_read(server.token_file)}"
-    link: http.client.HTTPConnection
-    if parts.scheme == "https":
-        context = ssl.create_default_context(cafile=server.ca_file)
-        link = http.client.HTTPSConnection(parts.hostname, parts.port, timeout=WITHIN_S, context=context)
-    else:
-        link = http.client.HTTPConnection(parts.hostname, parts.port, timeout=WITHIN_S)
-    try:
-        raw = None if body is None else orjson.dumps(body)
-        link.request(method, f"{parts.path.rstrip('/')}/api/v1{path}", raw, headers)
-        answer = link.getresponse()
-        told = answer.read()
-    except (OSError, http.client.HTTPException) as error:
-        raise DriverError(f"{server.url}: {error}", retriable=True) from error
-    finally:
-        link.close()
-    return _answered(server, answer.status, told)
+    raw = None if body is None else orjson.dumps(body)
+    asked = HttpRequest(method, f"{urlsplit(server.url).path.rstrip('/')}/api/v1{path}", raw, headers)
+    return _answered(server, *ask_http(server.url, server.url, asked, within_s=WITHIN_S, ca_file=server.ca_file))
 
 
 def _answered(server: ServiceServer, status: int, raw: bytes) -> Any:

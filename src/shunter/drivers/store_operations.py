@@ -370,10 +370,15 @@ def _put_producer_id_block(planned: MultiPlan, record: PutProducerIdBlock) -> No
     planned.write(znodes.PRODUCER_ID_BLOCK, data, record.version)
 
 
+def _is_of_a_former_topic(planned: MultiPlan, entry: str, topic: str) -> bool:
+    """Whether the topic of this name was created after the entry, by their transactions: the entry has only a name."""
+    return planned.made.get(entry, 0) < planned.made.get(topic, 0)
+
+
 def _delete_queue_entry(planned: MultiPlan, record: DeleteQueueEntry) -> None:
     """Remove an entry. It stays if a topic of its name exists now, and the entry was created after that topic."""
     entry, topic = _queue_entry(record), znodes.topic(record.name) if record.name else ""
-    if not planned.present.get(topic, False) or planned.made.get(topic, 0) > planned.made.get(entry, 0):
+    if not planned.present.get(topic, False) or _is_of_a_former_topic(planned, entry, topic):
         planned.remove(entry)
     elif planned.present.get(entry, False):
         planned.kept.add(record.name)

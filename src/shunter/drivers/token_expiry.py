@@ -41,23 +41,28 @@ class TokenExpiry:
         try:
             for token, znode in await self._reader.children_with_data(TOKENS):
                 if _expired(token, znode, now_ms):
-                    await self._delete(token, znode)
+                    await self._delete(token, now_ms)
         except RequestRejected:
             return  # Another process is the controller now.
         except DriverError as failure:
             _LOG.warning("expired delegation tokens are not deleted yet: %s", failure)
         self._looked = (controller_epoch, now_ms)
 
-    async def _delete(self, token: str, znode: Znode) -> None:
+    async def _delete(self, token: str, now_ms: int) -> None:
         """Delete a token and announce the deletion, unless a broker has renewed the token meanwhile."""
+        path = f"{TOKENS}/{token}"
         announced = Create(TOKEN_CHANGE_PREFIX, encode_token_change(token), sequential=True)
-        attempts: list[list[Operation]] = [[Remove(f"{TOKENS}/{token}", znode.version), announced]]
+        renewed = False
 
         async def decide() -> list[Operation]:
-            return attempts.pop() if attempts else []
+            nonlocal renewed
+            znode = await self._reader.znode(path)
+            renewed = znode is not None and not _expired(token, znode, now_ms)
+            return [] if znode is None or renewed else [Remove(path, znode.version), announced]
 
         await self._store.amend(decide)
-        _LOG.info("delegation token %s has expired", token)
+        if not renewed:
+            _LOG.info("delegation token %s has expired", token)
 
 
 def _expired(token: str, znode: Znode, now_ms: int) -> bool:

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import jwt
 
+from shunter.drivers.http_client import HttpRequest, ask_http
 from shunter.errors import DriverError
 from shunter.formats.bearer_login import shown
 from shunter.model.security import Secret, TokenRules
@@ -128,9 +129,12 @@ class TokenValidator:
         try:
             text = await asyncio.to_thread(_content, self._rules.jwks_url)
             keys = jwt.PyJWKSet.from_json(text).keys
-        except (OSError, ValueError, http.client.HTTPException, jwt.PyJWTError) as error:
+        except DriverError as error:
+            _LOG.warning("no keys of tokens: %s", error)
+            return
+        except (OSError, ValueError, jwt.PyJWTError) as error:
             told = f": {error}" if isinstance(error, OSError) else ""
-            _LOG.warning("keys of tokens can't be had from %s: %s%s", place, type(error).__name__, told)
+            _LOG.warning("no keys of tokens: %s: %s%s", place, type(error).__name__, told)
             return
         self._keys = {each.key_id or "": each for each in keys}
         self._fetched_at = now
@@ -142,13 +146,7 @@ def _content(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme == "file":
         return Path(parts.path).read_text(encoding="utf-8")
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.hostname or "", parts.port, timeout=WITHIN_S)
-    try:
-        connection.request("GET", f"{parts.path or '/'}{parts.query and '?'}{parts.query}")
-        answered = connection.getresponse()
-        if answered.status != http.client.OK:
-            raise OSError(f"it answers {answered.status}")
-        return answered.read(LARGEST_KEYS).decode("utf-8")
-    finally:
-        connection.close()
+    status, body = ask_http(shown(url), url, HttpRequest(), within_s=WITHIN_S, most_bytes=LARGEST_KEYS)
+    if status != http.client.OK:
+        raise DriverError(f"{shown(url)} answers {status}", retriable=True)
+    return body.decode("utf-8")

@@ -13,7 +13,7 @@ from shunter.model.acl import Operation, topic
 TURN_SECONDS = 0.002
 """How long names are checked before other tasks have a turn."""
 REQUESTERS = 64
-"""Number of requesters whose answers are remembered. If there are more, the one remembered first is dropped."""
+"""Number of requesters whose answers are remembered: those that asked last."""
 
 
 class VisibleTopics:
@@ -57,4 +57,6 @@ class VisibleTopics:
             known = self._known[requester] = {}
             if len(self._known) > REQUESTERS:
                 self._known.popitem(last=False)
+        else:
+            self._known.move_to_end(requester)
         return known

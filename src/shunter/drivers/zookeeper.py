@@ -28,7 +28,13 @@ from kazoo.retry import KazooRetry
 
 from shunter.drivers import zookeeper_requests as wire
 from shunter.drivers.supervision import Supervise
-from shunter.drivers.zookeeper_access import PLAIN_ZOOKEEPER_ACCESS, ZooKeeperAccess, no_answer, not_let_in
+from shunter.drivers.zookeeper_access import (
+    PLAIN_ZOOKEEPER_ACCESS,
+    ZooKeeperAccess,
+    no_answer,
+    not_let_in,
+    split_connect_string,
+)
 from shunter.drivers.zookeeper_requests import (
     Committed,
     ConnectionLost,
@@ -40,7 +46,7 @@ from shunter.drivers.zookeeper_requests import (
     ZooKeeperRefused,
     ZooKeeperRequest,
 )
-from shunter.errors import DriverError, SettingsError
+from shunter.errors import DriverError
 from shunter.formats import broker_znodes, znodes
 from shunter.formats.znode_json import WITHHELD
 
@@ -94,18 +100,6 @@ class ZooKeeperAnswer(NamedTuple):
     def zxid(self) -> int:
         """The last transaction that the server had applied."""
         return wire.decode_zxid(self.buffer)
-
-
-def split_connect_string(text: str) -> tuple[str, str]:
-    """Split `host:port,host:port/chroot` into servers and chroot (empty, or beginning with a slash).
-
-    Raises:
-        SettingsError: no server, or a chroot that can't be a path.
-    """
-    servers, slash, chroot = text.partition("/")
-    if not servers or "//" in text or not all(servers.split(",")):
-        raise SettingsError(f"zookeeper {text!r} is not of the form host:port,host:port/chroot")
-    return servers, (slash + chroot).rstrip("/")
 
 
 def chunks(items: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:
@@ -428,7 +422,10 @@ class ZooKeeperClient:
             SessionLost: as above, and the session is over.
             RequestTooGreat: the request is larger than a server accepts; the caller has to send fewer operations.
         """
-        request = wire.multi_request(operations, self.access.acl_of, self._chroot)
+        return await self._multi(operations, self._chroot)
+
+    async def _multi(self, operations: Sequence[Operation], chroot: str) -> Committed:
+        request = wire.multi_request(operations, self.access.acl_of, chroot)
         if len(request.body) > wire.JUTE_LIMIT:
             raise RequestTooGreat(len(request.body), len(operations))
         answer = await self._ask(request)
@@ -436,9 +433,12 @@ class ZooKeeperClient:
 
     async def create_if_absent(self, path: str, data: bytes | None) -> bool:
         """Create a persistent znode; False if it exists already. Repeated after a lost connection."""
+        return await self._create_if_absent(path, data, self._chroot)
+
+    async def _create_if_absent(self, path: str, data: bytes | None, chroot: str) -> bool:
         while True:
             try:
-                await self.multi((Create(path, data),))
+                await self._multi((Create(path, data),), chroot)
             except ConnectionLost:
                 continue
             except ZooKeeperRefused as refusal:
@@ -449,23 +449,23 @@ class ZooKeeperClient:
 
     async def ensure(self, paths: Iterable[str]) -> None:
         """Create those of some persistent znodes, and of their parents, that are absent; without data."""
-        wanted: dict[str, None] = {}
-        for path in paths:
-            names = path.strip("/").split("/")
-            wanted.update(dict.fromkeys("/" + "/".join(names[:depth]) for depth in range(1, len(names) + 1)))
         if self._chroot:
             await self._ensure_chroot()
-        found, _ = await self.get_many(tuple(wanted))
+        wanted = znodes.with_parents(paths)
+        found, _ = await self.get_many(wanted)
         for path, znode in zip(wanted, found, strict=True):
             if znode is None:
                 await self.create_if_absent(path, None)
 
     async def _ensure_chroot(self) -> None:
-        chroot, self._chroot = self._chroot, ""
-        try:
-            await self.ensure((chroot,))
-        finally:
-            self._chroot = chroot
+        for path in znodes.with_parents((self._chroot,)):
+            try:
+                await self._read(wire.get_request(path, watch=False))
+            except ZooKeeperRefused as refusal:
+                if refusal.code == wire.NO_NODE:
+                    await self._create_if_absent(path, None, chroot="")
+                elif refusal.code != wire.NO_AUTH:
+                    raise
 
     # Internals
 

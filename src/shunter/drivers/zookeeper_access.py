@@ -38,7 +38,7 @@ _LOG: Final = logging.getLogger("kazoo.connection")
 # Below this level kazoo logs its requests, and a request of the digest scheme contains the password.
 _LOG.setLevel(logging.WARNING)
 
-_AUTH_FAILED, _SASL_REQUIRED = -115, -124
+_AUTH_FAILED = -115
 _BROKEN_LOGINS: Final = 3
 """So many connections in a row that break during a login are a refusal: servers up to 3.5 refuse a login like this."""
 _POLL_SECONDS: Final = 0.02
@@ -204,7 +204,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
     def _asked(self, token: bytes, xid: int, user: str, timeout: float) -> bytes:
         self._submit(SASL(token), timeout, xid)
         header, buffer, offset = self._read_header(timeout)
-        if header.err in {_AUTH_FAILED, _SASL_REQUIRED}:
+        if header.err in {_AUTH_FAILED, wire.SASL_REQUIRED}:
             raise AuthFailedError(_refused_login(user))
         if header.err or header.xid != xid:
             raise ConnectionDropped(f"the login was answered with code {header.err}")
@@ -388,6 +388,18 @@ class ZooKeeperAccess:
 
 
 PLAIN_ZOOKEEPER_ACCESS: Final = ZooKeeperAccess()
+
+
+def split_connect_string(text: str) -> tuple[str, str]:
+    """Split `host:port,host:port/chroot` into servers and chroot (empty, or beginning with a slash).
+
+    Raises:
+        SettingsError: no server, or a chroot that can't be a path.
+    """
+    servers, slash, chroot = text.partition("/")
+    if not servers or "//" in text or not all(servers.split(",")):
+        raise SettingsError(f"zookeeper {text!r} is not of the form host:port,host:port/chroot")
+    return servers, (slash + chroot).rstrip("/")
 
 
 def not_let_in(connect_string: str, why: str) -> str:

@@ -32,10 +32,10 @@ THROTTLED = -127
 ANY_VERSION = -1
 
 _EXISTS, _GET_DATA, _SET_DATA, _GET_ACL, _SYNC, _CREATE, _DELETE = 3, 4, 5, 6, 9, 1, 2
-_GET_CHILDREN, _GET_CHILDREN_2, _CHECK, _MULTI, _CREATE_2, _MULTI_READ, _SET_WATCHES = 8, 12, 13, 14, 15, 22, 101
+_GET_CHILDREN, _GET_CHILDREN_2, _CHECK, _MULTI, _MULTI_READ, _SET_WATCHES = 8, 12, 13, 14, 22, 101
 READING = frozenset({_EXISTS, _GET_DATA, _GET_ACL, _SYNC, _GET_CHILDREN, _GET_CHILDREN_2, _MULTI_READ, _SET_WATCHES})
 """Types of the requests that change nothing."""
-_ALL_RIGHTS = 31
+_READ, _ALL_RIGHTS = 1, 31
 _ERROR = -1
 _NOT_TRIED = -2
 _INT = struct.Struct("!i")
@@ -175,15 +175,15 @@ class ZooKeeperRequest:
 
 def open_acl() -> Acl:
     """Make an ACL that lets every client do anything."""
-    return _INT.pack(1) + _INT.pack(31) + _text("world") + _text("anyone")
+    return _INT.pack(1) + _INT.pack(_ALL_RIGHTS) + _text("world") + _text("anyone")
 
 
 def creator_acl(*, readable: bool) -> Acl:
     """Make an ACL that lets the creator do anything, and all other clients only read (`readable`) or nothing."""
-    creator = _INT.pack(31) + _text("auth") + _INT.pack(0)
+    creator = _INT.pack(_ALL_RIGHTS) + _text("auth") + _INT.pack(0)
     if not readable:
         return _INT.pack(1) + creator
-    return _INT.pack(2) + creator + _INT.pack(1) + _text("world") + _text("anyone")
+    return _INT.pack(2) + creator + _INT.pack(_READ) + _text("world") + _text("anyone")
 
 
 def exists_request(path: str, *, watch: bool) -> ZooKeeperRequest:

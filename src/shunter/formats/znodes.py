@@ -5,6 +5,8 @@ Source: Apache Kafka 3.9, `kafka.zk.ZkData`; KIP-236 for `/admin/reassignments`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from shunter.model.partition import BrokerId, TopicPartition
 
 CONTROLLER = "/controller"
@@ -59,6 +61,15 @@ PERSISTENT = (
     CONTROLLERS,
 )
 """Paths that must exist before a controller works: Apache's persistent paths, then Shunter's own."""
+
+
+def with_parents(paths: Iterable[str]) -> tuple[str, ...]:
+    """Return paths and all their parents, without doubles; each parent before its children."""
+    wanted: dict[str, None] = {}
+    for path in paths:
+        names = path.strip("/").split("/")
+        wanted.update(dict.fromkeys("/" + "/".join(names[:depth]) for depth in range(1, len(names) + 1)))
+    return tuple(wanted)
 
 
 def broker(broker_id: BrokerId) -> str:

@@ -95,7 +95,9 @@ class Command(NamedTuple):
 class ExecutionOptions:
     """The options of an execution. 0 means no bound where a bound is meant; times are milliseconds.
 
-    `max_in` and `max_out` bound the replicas that one broker receives and the partitions whose leader sends;
+    Bounds count copies, so a step of three new replicas counts three times. A step that exceeds a bound by itself begins
+    when nothing else counts towards that bound. `max_concurrent` is of the whole cluster, `max_in` and `max_out` are of
+    what one broker receives and sends.
     `window` is (first minute of the day, first minute after), local time, in which steps may begin.
     `disk_share` is the greatest share of a log dir that may be in use while moves are under way (1.0: all).
     `bandwidth` is bytes per second that a broker can carry for moves; 0: learnt.

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
+
+SHUNTER_FEATURE: Final = "shunter"
+"""The feature that Shunter's controller lists in its answer to ApiVersions. Shunter's tools recognize it by that: any
+other controller would ignore the tagged fields of the tools' requests."""
 
 Protocol: TypeAlias = tuple[int, int, int]
 """An `inter.broker.protocol.version`: 3.9-IV0 is (3, 9, 0); a name without a suffix ends in a large number."""

@@ -117,6 +117,9 @@ class SimulatedBroker:
 
     def _forget_everything(self) -> None:
         self.replicas: dict[TopicPartition, Replica] = {}
+        self.offline: set[TopicPartition] = set()
+        """Replicas on a failed log dir, or that could not be made because of one. They stay offline until this process
+        ends. Source: Apache 3.9, `HostedPartition.Offline`, `ReplicaManager.markPartitionOffline`."""
         self.controller_epoch = -1
         self.controller: str | None = None
         self.alive: frozenset[BrokerId] = frozenset()
@@ -348,7 +351,7 @@ class SimulatedBroker:
                     self.answered_error = True
                     return ErrorCode.UNKNOWN_SERVER_ERROR, _NO_ERRORS
                 new = tp in request.new
-                if self.failed_directories and not new and tp not in self.disk:
+                if self.failed_directories and not new and tp not in self.disk and tp not in self.offline:
                     self.world.edge_rules.refused_as_not_new(self, tp, topic.topic_id, request.controller_epoch)
                 error = self._change_role(tp, topic.topic_id, state, state.leadership, new=new)
                 if error is not ErrorCode.NONE:
@@ -358,10 +361,10 @@ class SimulatedBroker:
     def _change_role(
         self, tp: TopicPartition, topic_id: Any, state: PartitionState, leadership: LeaderAndIsr, *, new: bool
     ) -> ErrorCode:
+        if tp in self.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
         replica = self.replicas.get(tp)
         if replica is not None:
-            if replica.log.directory in self.failed_directories:
-                return ErrorCode.KAFKA_STORAGE_ERROR
             if replica.log.topic_id is not None and topic_id is not None and replica.log.topic_id != topic_id:
                 return ErrorCode.UNKNOWN_SERVER_ERROR
             if leadership.leader_epoch <= replica.leader_epoch:
@@ -371,6 +374,8 @@ class SimulatedBroker:
         if replica is None:
             log = self._log_for(tp, topic_id, new=new)
             if isinstance(log, ErrorCode):
+                if log is ErrorCode.KAFKA_STORAGE_ERROR:
+                    self.offline.add(tp)
                 return log
             replica = self.replicas[tp] = Replica(tp, log)
         elif replica.log.topic_id is None:
@@ -404,10 +409,10 @@ class SimulatedBroker:
         return log
 
     def _stop_replica(self, stop: StopPartition, sender: str) -> ErrorCode:
+        if stop.tp in self.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
         replica = self.replicas.get(stop.tp)
         if replica is not None:
-            if replica.log.directory in self.failed_directories:
-                return ErrorCode.KAFKA_STORAGE_ERROR
             if stop.leader_epoch not in {EPOCH_DURING_DELETE, NO_EPOCH} and stop.leader_epoch < replica.leader_epoch:
                 self.world.coverage.count("broker", "stale StopReplica refused")
                 return ErrorCode.FENCED_LEADER_EPOCH
@@ -563,6 +568,7 @@ class SimulatedBroker:
         self.failed_directories.add(number)
         for replica in self.replicas.values():
             if replica.log.directory == number:
+                self.offline.add(replica.tp)
                 replica.role = Role.IDLE
                 replica.waiting.clear()
         if len(self.failed_directories) == DIRECTORIES:

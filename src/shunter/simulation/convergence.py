@@ -275,6 +275,9 @@ def _remembered(process: ShunterProcess) -> list[str]:
         "offline": (tp for tp in state.offline_replicas if state.partition(tp) is None),
         "unreadable": (tp for tp in state.unreadable if state.partition(tp) is None),
         "metadata": outbox.pending_metadata | outbox.returned,
+        "roles": (
+            TopicPartition(t.name, n) for topics in outbox.roles.values() for t in topics for n, _ in t.partitions
+        ),
         "deletions": (tp for partitions in outbox.deletions.values() for tp in partitions),
     }
     told = [

@@ -222,7 +222,7 @@ def _row(state: ExecutorState, meter: Meter, move: Move) -> MoveRow:
         target=move.target,
         step=None if move.step is None else move.step.after,
         steps=move.steps,
-        waits=move.waits if move.open else move.reason,
+        waits=move.waits.text if move.open else move.reason,
         stuck="" if (why := stuck(state, move)) is None else f"{why}; {way_out(move)}",
         total_bytes=total,
         copied_bytes=max(0, total - left) if move.open else total,

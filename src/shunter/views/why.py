@@ -246,6 +246,7 @@ CAUSES: Mapping[str, str] = {
     "ExtraReassignmentsFound": "/admin/reassign_partitions_extra was written",
     "LegacyReassignmentsFound": "/admin/reassign_partitions was written",
     "LogDirsFailed": "a broker announced that a log dir failed",
+    "ReplicasFailed": "replicas were seen to be on a failed log dir",
     "PartitionsRead": "states of partitions were read again",
     "PartitionsSubmitted": "somebody asked for more partitions",
     "ReassignmentRequestsFound": "/admin/reassignment_requests was written",

@@ -313,19 +313,23 @@ class FragmentCache:
 
 def encode_metadata_topic(topic: TopicStates, offline: OfflineReplicas, layout: Layout) -> bytes:
     """Encode a topic of an UpdateMetadata and keep nothing."""
+    return b"".join(_metadata_parts(topic, offline, layout))
+
+
+def _metadata_parts(topic: TopicStates, offline: OfflineReplicas, layout: Layout) -> list[bytes]:
+    """Encode a topic of an UpdateMetadata: the head, a fragment for each partition, and the tags."""
     fragments = metadata_states(topic.partitions, offline, flexible=layout.flexible)
     head = topic_head(topic.name, topic.topic_id, len(fragments) - fragments.count(b""), layout)
-    return b"".join((head, *fragments, NO_TAGS if layout.flexible else b""))
+    return [head, *fragments, NO_TAGS if layout.flexible else b""]
 
 
 def _write(piece: _Piece, topic: TopicStates, offline: OfflineReplicas, layout: Layout) -> None:
     """Encode all partitions of a piece."""
-    fragments = metadata_states(topic.partitions, offline, flexible=layout.flexible)
-    head = topic_head(topic.name, topic.topic_id, len(fragments) - fragments.count(b""), layout)
+    parts = _metadata_parts(topic, offline, layout)
     piece.offline = offline
-    piece.sizes = array("I", map(len, fragments))
-    piece.head_size = len(head)
-    piece.body = b"".join((head, *fragments, NO_TAGS if layout.flexible else b""))
+    piece.sizes = array("I", map(len, parts[1:-1]))
+    piece.head_size = len(parts[0])
+    piece.body = b"".join(parts)
 
 
 def _mend(

@@ -156,18 +156,18 @@ def _fixed_step(size: int) -> _Step:
 
 
 def _string_step(*, flexible: bool, nullable: bool) -> _Step:
-    def step(walk: _Walk) -> None:
-        length = walk.varint() - 1 if flexible else walk.int16()
-        if length == -1 and nullable:
-            return
-        walk.skip(length)
-
-    return step
+    return _counted_step(_Walk.int16, flexible=flexible, nullable=nullable)
 
 
 def _bytes_step(*, flexible: bool, nullable: bool) -> _Step:
+    return _counted_step(_Walk.int32, flexible=flexible, nullable=nullable)
+
+
+def _counted_step(fixed_length: Callable[[_Walk], int], *, flexible: bool, nullable: bool) -> _Step:
+    """Make the step over bytes behind their length. `fixed_length` reads the length in versions without compact forms."""
+
     def step(walk: _Walk) -> None:
-        length = walk.varint() - 1 if flexible else walk.int32()
+        length = walk.varint() - 1 if flexible else fixed_length(walk)
         if length == -1 and nullable:
             return
         walk.skip(length)

@@ -19,6 +19,7 @@ from kio.serial.errors import SerialError
 from kio.static.constants import EntityType
 
 from shunter.errors import ErrorCode, FormatError, InvariantViolation, RequestRejected
+from shunter.model.features import SHUNTER_FEATURE
 from shunter.model.settings import WireLimits
 from shunter.wire.alter_partition import (
     ALTER_PARTITION,
@@ -101,9 +102,8 @@ _OURS: Final[Mapping[int, Callable[[Cursor, int], Any]]] = {
 }
 """Decoders of the APIs that kio does not decode."""
 
-FEATURE: Final = "shunter"
 FEATURE_VERSIONS: Final = (1, 1)
-"""Shunter's tools recognize Shunter's controller by this feature: others would ignore the tools' tagged fields."""
+"""Lowest and highest version of `SHUNTER_FEATURE`."""
 
 _READ_ERRORS: Final = (SerialError, ValueError, KeyError, TypeError, OverflowError)
 
@@ -270,7 +270,9 @@ def api_versions_message(version: int, ranges: Mapping[int, tuple[int, int]], er
         fields["throttle_time"] = timedelta()
     if version >= 3:
         lowest, highest = FEATURE_VERSIONS
-        fields["supported_features"] = (of.SupportedFeatureKey(name=FEATURE, min_version=lowest, max_version=highest),)
+        fields["supported_features"] = (
+            of.SupportedFeatureKey(name=SHUNTER_FEATURE, min_version=lowest, max_version=highest),
+        )
     return of.ApiVersionsResponse(**fields)
 
 

@@ -16,7 +16,7 @@ from shunter.app.keeper_policy import read_service_file
 from shunter.app.service.local import SOCKET, answering, ask_service, order_service
 from shunter.app.service.service import STORE, Thinkers, open_service, processes, take_seat
 from shunter.app.service.thinking import PIECE, LookQuestion, Wish, packed, unpacked
-from shunter.drivers.local_door import ask_at_door, open_door
+from shunter.drivers.local_door import Answering, ask_at_door, open_door
 from shunter.drivers.service_store import ServiceStore
 from shunter.errors import DriverError
 from shunter.model.keeper import Mode
@@ -35,6 +35,22 @@ def test_a_folder_whose_path_is_too_long_for_a_socket_is_told_with_the_rule(tmp_
 
     with pytest.raises(DriverError, match="a socket's path has at most 107 bytes: name a shorter --state-dir"):
         asyncio.run(scenario())
+
+
+async def broken(_request: object, _user: str) -> object:
+    raise RuntimeError("a mistake of ours")
+
+
+async def cancelled(_request: object, _user: str) -> object:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("failing", [broken, cancelled])
+async def test_a_command_does_not_wait_for_an_answer_that_will_not_come(tmp_path: Path, failing: Answering) -> None:
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+    async with open_door(tmp_path / SOCKET, failing):
+        with pytest.raises(DriverError, match="the service ended before it answered"):
+            await ask_at_door(tmp_path / SOCKET, {"ask": "fleet"}, within_s=10)
 
 
 def test_what_is_asked_at_the_door(tmp_path: Path) -> None:

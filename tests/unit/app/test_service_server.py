@@ -57,11 +57,21 @@ def test_what_is_asked_over_http(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_url_that_is_none_and_a_server_that_is_not_there() -> None:
-    async def scenario() -> None:
-        with pytest.raises(SettingsError, match="http://HOST:PORT"):
-            await ask_service(ServiceServer("kafka1:8080"), "fleet")
-        with pytest.raises(DriverError, match="refused"):
-            await ask_service(ServiceServer("http://127.0.0.1:1"), "fleet")
+@pytest.mark.parametrize("url", ["kafka1:8080", "http://", "ftp://kafka1", "http://kafka1:99999", "http://[::1"])
+async def test_what_is_no_url_of_a_service_is_refused(url: str) -> None:
+    with pytest.raises(SettingsError, match="http://HOST:PORT"):
+        await ask_service(ServiceServer(url), "fleet")
 
-    asyncio.run(scenario())
+
+async def test_a_server_that_is_not_there() -> None:
+    with pytest.raises(DriverError, match="refused"):
+        await ask_service(ServiceServer("http://127.0.0.1:1"), "fleet")
+
+
+@pytest.mark.parametrize("content", [None, "no certificate"])
+async def test_a_ca_file_that_can_t_be_used_is_named(tmp_path: Path, content: str | None) -> None:
+    path = tmp_path / "ca.pem"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(FormatError, match=r"ca\.pem: can't be used as certificates"):
+        await ask_service(ServiceServer("https://127.0.0.1:1", ca_file=path), "fleet")

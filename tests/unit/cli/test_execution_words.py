@@ -54,6 +54,8 @@ def test_a_long_name_is_cut_in_the_middle() -> None:
     [
         (("execute", __file__, "--throttle", "5X"), "'--throttle': '5X' is not a rate"),
         (("execute", __file__, "--only-between", "9-10"), "'--only-between': '9-10' is not a time window"),
+        (("execute", __file__, "--only-between", "24:00-00:00"), "'24:00-00:00' leaves the day"),
+        (("execute", __file__, "--only-between", "22:00-24:59"), "'22:00-24:59' leaves the day"),
         (("pause", "orders"), "'[PARTITIONS]...': 'orders' is not a partition"),
         (("limit", "5X"), "'[RATE]': '5X' is not a rate"),
     ],

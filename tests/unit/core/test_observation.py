@@ -15,7 +15,6 @@ from shunter.core.controller.events import (
     Envelope,
     LogDirsFailed,
     PartitionsRead,
-    RequestAnswered,
     TimePassed,
     TopicDeletionsFound,
     TopicsRead,
@@ -23,6 +22,7 @@ from shunter.core.controller.events import (
 from shunter.core.controller.machine import ControllerMachine
 from shunter.core.controller.ready import ConnectBrokers, LoadCluster, SendUpdateMetadata
 from shunter.core.observation import DELETED_IN_MOTION, EXACT_ORDER, Observation
+from shunter.core.observed_requests import answer_of
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from shunter.model.settings import ControllerSettings
@@ -77,7 +77,7 @@ class Beside:
         for request in ready.requests:
             if not isinstance(request, ConnectBrokers):
                 for id_ in request.brokers if isinstance(request, SendUpdateMetadata) else (request.broker,):
-                    self._handle(RequestAnswered(request.request_id, id_))
+                    self._handle(answer_of(self.machine.state, request, id_))
         for read in ready.reads:
             assert isinstance(read, LoadCluster)
             self._post(ClusterLoaded(self._snapshot()))
@@ -302,6 +302,7 @@ def test_single_replicas_on_a_failed_log_dir():
     beside.state(T0, 2, (2,))
     beside.agreed()
     assert beside.machine.state.partition(TopicPartition("t", 1)).leadership.leader == 1
+    assert beside.machine.state.offline_replicas == {T0: {1}}, "its broker was not restarted"
 
 
 def test_preferred_leaders_that_apache_gives_back():

@@ -245,6 +245,24 @@ def test_a_new_replica_is_not_in_sync_whatever_the_isr_says():
         (Waiting(WaitReason.CATCHING_UP, (3,)), "waits for broker 3 to catch up"),
         (Waiting(WaitReason.DEAD, (3, 4)), "waits for brokers 3, 4 to come back: dead, and part of the target"),
         (
+            Waiting(WaitReason.DEAD, (3,), failed=(3,)),
+            "waits for broker 3 to be restarted: its log dir failed, and it is part of the target",
+        ),
+        (
+            Waiting(WaitReason.DEAD, (3, 4, 5), failed=(4, 5)),
+            (
+                "waits for broker 3 to come back: dead, and part of the target; and for brokers 4, 5 to be restarted: their"
+                " log dirs failed, and they are part of the target"
+            ),
+        ),
+        (
+            Waiting(WaitReason.NO_LEADER, (0, 1), failed=(1,)),
+            (
+                "waits for brokers 0, 1 to come back: no live replica is in sync, nobody can lead; the log dir on broker 1"
+                " failed"
+            ),
+        ),
+        (
             Waiting(WaitReason.FLOOR, (1,), have=2, need=3),
             (
                 "waits for broker 1 to be live and in sync: the next drop would leave 2 of the 3 live in-sync replicas that"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shunter.core.wording import counted, told_bytes, told_rate
+from shunter.core.wording import counted, named, told_bytes, told_rate
 
 
 def test_one_is_singular_and_everything_else_is_not() -> None:
@@ -33,3 +33,10 @@ def test_one_is_singular_and_everything_else_is_not() -> None:
 def test_bytes_are_told_in_powers_of_ten(number: float, told: str) -> None:
     assert told_bytes(number) == told
     assert told_rate(number) == f"{told}/s"
+
+
+def test_the_first_names_are_told_and_the_others_counted() -> None:
+    assert named(()) == ""
+    assert named("abc") == "a, b, c"
+    assert named("abcd") == "a, b, c and 1 more"
+    assert named(range(2_010), 8) == "0, 1, 2, 3, 4, 5, 6, 7 and 2,002 more"

@@ -56,11 +56,11 @@ class Cluster(KafkaPythonAdmin):
         self.silent = silent
 
     async def _call(
-        self, what: str, permission: str, work: Callable[[], Answer], *, within_s: float = READ_WITHIN_S
+        self, what: str, permission: str, work: Callable[[Any], Answer], *, within_s: float = READ_WITHIN_S
     ) -> Answer:
         if what in self.silent:
             raise DriverError(f"{what} was not answered within {within_s:.0f} s", retriable=True)
-        return work()
+        return work(self._client)
 
 
 async def test_every_part_of_a_cluster_is_read() -> None:

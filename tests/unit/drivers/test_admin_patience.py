@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from kafka.errors import KafkaConnectionError, NodeNotReadyError, RequestTimedOutError
@@ -130,3 +133,51 @@ async def test_a_tool_that_gives_up_says_which_brokers_it_knows_and_what_is_wron
     told = f"known, 127.0.0.1:{free_port} refuses connections: nothing listens there"
     with pytest.raises(DriverError, match=told):
         await broken.topic_names()
+
+
+class Stuck:
+    """The library's client for a dead broker: every request waits until the client is closed, and then fails."""
+
+    def __init__(self) -> None:
+        self._closed = threading.Event()
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def list_topics(self) -> list[str]:
+        self._closed.wait()
+        raise KafkaConnectionError("closed")
+
+    describe_cluster = list_topics
+
+
+class Alive:
+    """The library's client for a broker that answers."""
+
+    def list_topics(self) -> list[str]:
+        return ["t"]
+
+    def describe_cluster(self) -> dict[str, Any]:
+        return {"cluster_id": "yard", "brokers": [{"broker_id": 1, "rack": None}]}
+
+
+@pytest.mark.parametrize(
+    ("ask", "answer"),
+    [
+        (KafkaPythonAdmin.topic_names, ["t"]),
+        (KafkaPythonAdmin.cluster_id, "yard"),
+        (KafkaPythonAdmin.brokers, {1: None}),
+    ],
+)
+async def test_a_request_is_repeated_with_the_client_that_replaced_the_stuck_one(
+    monkeypatch: pytest.MonkeyPatch, ask: Callable[[KafkaPythonAdmin], Awaitable[Any]], answer: Any
+) -> None:
+    monkeypatch.setattr(cluster, "UNSENT_FOR_S", 1.0)
+    clients: list[Any] = [Stuck(), Alive()]
+    monkeypatch.setattr(cluster, "connected", lambda _configuration: clients.pop(0))
+    admin = KafkaPythonAdmin({"bootstrap_servers": "127.0.0.1:1"})
+    admin.patient = True
+    asking = asyncio.ensure_future(ask(admin))
+    with pytest.raises(DriverError, match="was not answered within 0 s"):
+        await admin.ask("Metadata", "", lambda client: client.list_topics(), within_s=0.05)
+    assert await asking == answer

@@ -16,7 +16,7 @@ from shunter.drivers.admin.answers import SettingsSeen, TopicsSeen
 from shunter.drivers.admin.log_dirs import LogDirsSeen
 from shunter.drivers.admin.protocol import StillOurs, always
 from shunter.drivers.clock import SystemClock
-from shunter.drivers.execution import ExecutionDriver
+from shunter.drivers.execution import HELD_MS, ExecutionDriver
 from shunter.drivers.journals import JournalBusy, JournalFenced
 from shunter.errors import DriverError, ErrorCode
 from shunter.model.execution import (
@@ -241,6 +241,43 @@ async def test_a_journal_at_which_each_look_takes_seconds_is_believed_all_the_sa
     world.cluster.alter_settings = alter  # type: ignore[method-assign]
     finish = (await world.run(options=ExecutionOptions(throttle=1_000)))[1]
     assert "somebody else drives it" in str(finish.fatal)
+    assert asked
+
+
+async def test_a_look_at_the_lease_is_as_old_as_the_look_itself(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by simulation (seed 98202900): a write had waited three seconds for its thread.
+
+    So the write counted as three seconds old, and the next look was believed when it was three seconds old, too.
+    Another executor had taken the lease meanwhile.
+    """
+    monkeypatch.setattr("shunter.drivers.execution.BUSY_S", 0.01)
+    clock, check = world.driver.clock, world.journal.check
+    now_ms, later_ms = clock.now_ms, [0]
+    monkeypatch.setattr(clock, "now_ms", lambda: now_ms() + later_ms[0])
+    looks: list[int] = []
+    asked: list[ThrottleKey] = []
+
+    def look() -> None:
+        looks.append(clock.now_ms())
+        if len(looks) == 1:
+            later_ms[0] += 5_000
+            raise JournalBusy("locked", retriable=True)
+        check()
+        if len(looks) > 2:
+            later_ms[0] += 4_000
+            world.journal.fenced = True
+
+    async def alter(settings: Any, still_ours: StillOurs = always) -> dict[ThrottleKey, str]:
+        world.journal.check = look  # type: ignore[method-assign]
+        await still_ours()
+        asked.extend(key for key, _value in settings if clock.now_ms() - looks[-1] < HELD_MS)
+        world.journal.check = check  # type: ignore[method-assign]
+        world.journal.fenced = True
+        return {}
+
+    world.cluster.alter_settings = alter  # type: ignore[method-assign]
+    await world.run(options=ExecutionOptions(throttle=1_000))
+    assert len(looks) == 2, "one look found the journal locked, and the next one was fresh"
     assert asked
 
 

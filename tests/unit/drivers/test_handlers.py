@@ -36,6 +36,7 @@ from shunter.drivers.handlers.messages import filled
 from shunter.drivers.handlers.reassignments import whole_move
 from shunter.drivers.handlers.topics import LISTED_AT_MOST, releases_of
 from shunter.errors import ErrorCode
+from shunter.model.broker import CONTROLLERS_LOG_DIR
 from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from shunter.model.reassignment import Intervention, Phase, Reassignment, Strategy
 from shunter.model.snapshot import LeftOut
@@ -706,7 +707,8 @@ async def test_a_block_of_producer_ids_that_is_refused_begins_at_0_as_in_apache(
 async def test_what_is_asked_of_a_node_and_is_nothing_for_ours():
     async with rpc_world() as w:
         for version in range(5):
-            assert (await w.ask(35, version, topics=None)).results == ()
+            [log_dir] = (await w.ask(35, version, topics=None)).results
+            assert (log_dir.log_dir, int(log_dir.error_code), log_dir.topics) == (CONTROLLERS_LOG_DIR, 0, ())
         for version in range(6):
             assert (await w.ask(16, version)).groups == ()
         dirs = [{"path": "/d", "topics": [{"name": "t", "partitions": [0]}]}]

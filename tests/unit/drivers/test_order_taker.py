@@ -13,7 +13,8 @@ from test_execution_driver import World
 
 from shunter.drivers import order_taker
 from shunter.drivers.journal_sqlite import SqliteJournal
-from shunter.drivers.order_taker import ANSWER_WITHIN_S, take_orders
+from shunter.drivers.journals import ANSWER_WITHIN_S
+from shunter.drivers.order_taker import take_orders
 from shunter.errors import DriverError
 from shunter.formats.journal import options_to_json
 from shunter.model.execution import ExecutionOptions

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import logging
 
 import pytest
+from kazoo.exceptions import ConnectionLoss
 from test_controller_seat import Place
 
 from shunter.drivers.token_expiry import TokenExpiry
 from shunter.drivers.zookeeper_requests import Create, Put
 from shunter.formats.token_znodes import TOKEN_CHANGES, TOKENS
+from shunter.simulation.zookeeper_wire import MULTI
 
 NOW = 1_000_000
 
@@ -18,6 +21,9 @@ def token(expiry=NOW + 1, latest=NOW + 5, version=3):
     return json.dumps(
         {"version": version, "expiryTimestamp": expiry, "maxTimestamp": latest, "owner": "User%3Aa"}
     ).encode()
+
+
+OUTDATED = token(expiry=NOW - 1)
 
 
 @pytest.fixture
@@ -78,15 +84,38 @@ def test_a_clock_that_was_set_back_does_not_keep_tokens(place):
     assert look(place, now=NOW - 50) == []
 
 
-def test_a_token_that_was_renewed_meanwhile_stays(place):
+class Lossy:
+    """Right before the first multi something happens, or the connection breaks."""
+
+    def __init__(self, place, happens):
+        self._call = place.kazoo._call
+        self._happens = happens
+        place.kazoo._call = self.call
+
+    def call(self, request, waiter):
+        if request.type == MULTI and self._happens is not None:
+            happens, self._happens = self._happens, None
+            if happens() == "lost":
+                waiter.set_exception(ConnectionLoss())
+                return
+        self._call(request, waiter)
+
+
+def test_a_token_that_was_renewed_meanwhile_stays_and_is_not_said_to_have_expired(place, caplog):
+    caplog.set_level(logging.INFO)
     add(place, t=token(expiry=NOW - 1))
-    reader, read = place.seat.reader, place.seat.reader.children_with_data
-
-    async def children_with_data(parent):
-        found = await read(parent)
-        place.act(Put(f"{TOKENS}/t", token()))
-        return found
-
-    reader.children_with_data = children_with_data
+    Lossy(place, lambda: place.act(Put(f"{TOKENS}/t", token())))
     assert look(place) == ["t"]
     assert announced(place) == []
+    assert "has expired" not in caplog.text
+
+
+@pytest.mark.parametrize("written", [lambda _place: "lost", lambda place: place.act(Put(f"{TOKENS}/t", OUTDATED))])
+def test_a_token_that_is_still_there_and_has_expired_is_deleted_in_the_same_check(place, caplog, written):
+    """The multi was lost with the connection; or a broker wrote the token, which has expired all the same."""
+    caplog.set_level(logging.INFO)
+    add(place, t=OUTDATED)
+    Lossy(place, lambda: written(place))
+    assert look(place) == []
+    assert announced(place) == [b"t"]
+    assert caplog.messages.count("delegation token t has expired") == 1

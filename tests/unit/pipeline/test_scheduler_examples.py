@@ -6,6 +6,7 @@ import ast
 import shlex
 from pathlib import Path
 from string import Template
+from typing import Any
 
 import click
 import pytest
@@ -19,13 +20,24 @@ ENVIRONMENT = {
 }  # fmt: skip
 
 
+def constant_of_dagster(name: str) -> Any:
+    """A constant of the file."""
+    tree = ast.parse((EXAMPLES / "dagster_shunter.py").read_text())
+    (value,) = (
+        node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name
+    )
+    return ast.literal_eval(value)
+
+
 def of_dagster() -> dict[str, str]:
     """The table of stages in the file."""
-    tree = ast.parse((EXAMPLES / "dagster_shunter.py").read_text())
-    (table,) = (
-        node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "STAGES"
-    )
-    found: dict[str, str] = ast.literal_eval(table)
+    found: dict[str, str] = constant_of_dagster("STAGES")
+    return found
+
+
+def not_retried_by_dagster() -> tuple[str, ...]:
+    """The stages without a retry policy."""
+    found: tuple[str, ...] = constant_of_dagster("NOT_RETRIED")
     return found
 
 
@@ -39,6 +51,18 @@ def of_airflow() -> dict[str, str]:
 def test_both_run_the_same_commands() -> None:
     assert of_dagster() == of_airflow()
     assert len(of_dagster()) == 8
+
+
+def test_both_try_the_same_commands_once_alone() -> None:
+    tree = ast.parse((EXAMPLES / "airflow_shunter.py").read_text())
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "stage"]
+    retries = {
+        ast.literal_eval(call.args[0]): ast.literal_eval(given.value)
+        for call in calls
+        for given in call.keywords
+        if given.arg == "retries"
+    }
+    assert retries == dict.fromkeys(not_retried_by_dagster(), 0)
 
 
 @pytest.mark.parametrize("name", sorted(of_dagster()))

@@ -36,6 +36,7 @@ from shunter.app.demo.stage import (
     target_of,
 )
 from shunter.app.demo.traffic import read_everything
+from shunter.core.throttles import LISTS
 from shunter.errors import DriverError
 from shunter.model.partition import Replicas, TopicPartition
 from shunter.model.reassignment import Intervention
@@ -45,7 +46,6 @@ from shunter.testbed.controller import ShunterController
 from shunter.testbed.waiting import wait_until
 
 RATE_CONFIGS = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-REPLICA_CONFIGS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 
 
 @dataclass(slots=True)
@@ -194,7 +194,7 @@ def _settled(leftovers: Leftovers) -> ProvedOrNot:
 
 def _throttle(admin: KafkaAdminClient, yard: Yard, rate: int | None) -> None:
     rates = dict.fromkeys(RATE_CONFIGS, ("DELETE", None) if rate is None else ("SET", str(rate)))
-    replicas = dict.fromkeys(REPLICA_CONFIGS, ("DELETE", None) if rate is None else ("SET", "*"))
+    replicas = dict.fromkeys(LISTS, ("DELETE", None) if rate is None else ("SET", "*"))
     resources = [ConfigResource(ConfigResourceType.BROKER, str(broker), configs=rates) for broker in (*FROM, *TO)]
     resources += [ConfigResource(ConfigResourceType.TOPIC, topic, configs=replicas) for topic in TOPICS]
     # The client does not know the throttles' names, but the brokers do.

@@ -99,16 +99,32 @@ class Answers:
             self._maybe_resign()
             return notices
         self.accepted.add(event.broker)
-        again = {} if stop else self.told_again(event)
+        again = {} if stop else self.refused_replicas(event)
         if again:
             return self._refused(event, set(again), next(iter(again.values())), now_ms)
         notices = self._stops_failed(event) if stop and event.partition_errors else []
         return notices + self._went_well(event)
 
-    def told_again(self, event: RequestAnswered) -> dict[TopicPartition, ErrorCode]:
+    def refused_replicas(self, event: RequestAnswered) -> dict[TopicPartition, ErrorCode]:
         """Partitions that a LeaderAndIsr's answer refuses and that are sent again: the broker has no replica yet."""
         errors = event.partition_errors.items()
         return {tp: error for tp, error in errors if of_replica(error) is Consequence.TELL_AGAIN}
+
+    def served_again(self, event: RequestAnswered) -> list[TopicPartition]:
+        """Replicas on failed log dirs, as the state has them, that the answer to a LeaderAndIsr accepts.
+
+        Source: Apache 3.9, `KafkaController.processLeaderAndIsrResponseReceived`: a partition without an error leaves
+        `replicasOnOfflineDirs`. One with another error than KAFKA_STORAGE_ERROR neither leaves it nor enters it. (A
+        broker of 3.9 accepts such a replica only after a restart, `HostedPartition.Offline`.)
+        """
+        topics = self.outbox.roles.get((event.request_id, event.broker), ())
+        if event.error is not ErrorCode.NONE or not topics:
+            return []
+        failed = {tp for tp, brokers in self.state.offline_replicas.items() if event.broker in brokers}
+        if not failed:
+            return []
+        named = {TopicPartition(topic.name, number) for topic in topics for number, _ in topic.partitions}
+        return sorted(failed.intersection(named).difference(event.partition_errors))
 
     def due(self, now_ms: int) -> bool:
         """Whether a broker has to be told again now."""
@@ -123,7 +139,7 @@ class Answers:
     def take_due(self, now_ms: int) -> tuple[tuple[BrokerId, ...], list[Request]]:
         """Give the brokers that have to be told everything, and requests for those that refused single partitions.
 
-        Call `told` when all requests to these brokers were handed out.
+        Call `handed_out` when all requests to these brokers were handed out.
         """
         everything: list[BrokerId] = []
         requests: list[Request] = []
@@ -138,7 +154,7 @@ class Answers:
             refusal.last_request = 1 << 62
         return tuple(everything), requests
 
-    def told(self) -> None:
+    def handed_out(self) -> None:
         """The requests to the brokers of `take_due` were handed out."""
         last = self.outbox.next_request_id - 1
         for broker, refusal in tuple(self.refusals.items()):

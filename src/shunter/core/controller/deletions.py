@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from shunter.core.controller.changes import Changes
@@ -22,6 +22,19 @@ from shunter.model.records import DeleteQueueEntry, DeleteTopic, PutOwedDeletion
 
 BEGUN_AT_ONCE = 2_000
 """How many partitions of topics being deleted brokers are told of in one turn: some 15 ms of work."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """Replicas that brokers are asked to delete, by partition."""
+
+    present: dict[TopicPartition, set[BrokerId]] = field(default_factory=dict[TopicPartition, set[BrokerId]])
+    left_over: dict[TopicPartition, set[BrokerId]] = field(default_factory=dict[TopicPartition, set[BrokerId]])
+    """Replicas of older topics: their leader epochs are not those of the present topics of these names."""
+
+    def add(self, tp: TopicPartition, broker: BrokerId, *, left_over: bool = False) -> None:
+        """Ask a broker too."""
+        (self.left_over if left_over else self.present).setdefault(tp, set()).add(broker)
 
 
 @dataclass(slots=True)
@@ -222,8 +235,7 @@ class Deletions:
         failed = [tp for tp in asked if tp in event.partition_errors]
         self._note_deleted(event.broker, gone)
         self.reviews.mark(Reason.DELETED, self.moves.note_deleted(event.broker, gone))
-        owed = self.state.owed_deletions.get(event.broker)
-        settled = tuple(tp for tp in gone if owed is not None and any(tp == known for known, _ in owed.partitions))
+        settled = tuple(tp for tp in gone if self.state.owes(event.broker, tp))
         if settled:
             self.queue.add(Task(Priority.CLEANUP, ((event.broker, settled),), _settle))
             self.reviews.mark(Reason.OLDER_GONE, settled)
@@ -268,50 +280,67 @@ class Deletions:
         """Ask brokers for deletions that they owe: of topics being deleted, of former steps, of moves meanwhile."""
         requests = self.begin(self.state.deleting, now_ms)
         self.moves.refused = {each for each in self.moves.refused if each[0] not in came}
-        stop: dict[TopicPartition, set[BrokerId]] = {}
-        for name, left in sorted(self.remaining.items()):
-            if name in self.state.topics:
-                for tp, broker in sorted(left):
-                    if broker in came:
-                        stop.setdefault(tp, set()).add(broker)
-        left_over: dict[TopicPartition, set[BrokerId]] = {}
+        asked = _Asked()
+        for tp, broker in self._remaining_on(came):
+            asked.add(tp, broker)
         for broker in came:
             owed = self.state.owed_deletions.get(broker)
             for tp, epoch in owed.partitions if owed is not None else ():
-                self._ask_owed(stop, left_over, tp, epoch, broker)
+                self._ask_owed(asked, tp, epoch, broker)
         dead: list[tuple[TopicPartition, BrokerId]] = []
-        older: set[TopicPartition] = set()
-        for tp, move in self.state.reassignments.items():
-            partition = self.state.partition(tp)
-            if partition is None:
-                continue
-            if move.topic_id is not None and move.topic_id != self.state.topics[tp.topic].topic_id:
-                older.add(tp)
-            for broker in dropped_before(move, partition.assignment):
-                if broker in came:
-                    stop.setdefault(tp, set()).add(broker)
-                    self.moves.undeleted.setdefault(tp, set()).add(broker)
-                    if tp.topic in self.remaining:
-                        self.remaining[tp.topic].add((tp, broker))
-                elif broker not in self.state.brokers and not self._owes(broker, tp):
-                    dead.append((tp, broker))
+        for tp, broker in self._dropped_by_moves():
+            if broker in came:
+                asked.add(tp, broker)
+                self._wait_for_dropped(tp, broker)
+            elif broker not in self.state.brokers and not self.state.owes(broker, tp):
+                dead.append((tp, broker))
         # These brokers may have died before they were told, and the former controller before it noted the debt.
         self.reviews.mark(Reason.NOT_DELETED, dead)
-        requests += self.outbox.stop_replicas(left_over, now_ms, delete=True, older=left_over)
-        return requests + self.outbox.stop_replicas(stop, now_ms, delete=True, older=older)
+        return requests + self._ask(asked, now_ms, self._moved_before())
+
+    def _remaining_on(self, brokers: Collection[BrokerId]) -> list[tuple[TopicPartition, BrokerId]]:
+        """Replicas on some brokers of topics that are being deleted."""
+        names = sorted(name for name in self.remaining if name in self.state.topics)
+        return [each for name in names for each in sorted(self.remaining[name]) if each[1] in brokers]
+
+    def _dropped_by_moves(self) -> Iterator[tuple[TopicPartition, BrokerId]]:
+        """Replicas that the records of moves name, and that are not assigned any more."""
+        for tp, move in self.state.reassignments.items():
+            partition = self.state.partition(tp)
+            for broker in dropped_before(move, partition.assignment) if partition is not None else ():
+                yield tp, broker
+
+    def _wait_for_dropped(self, tp: TopicPartition, broker: BrokerId) -> None:
+        """A broker is asked to delete what a move dropped: the move's record waits for that, and so does its topic."""
+        self.moves.undeleted.setdefault(tp, set()).add(broker)
+        if tp.topic in self.remaining:
+            self.remaining[tp.topic].add((tp, broker))
+
+    def _moved_before(self) -> set[TopicPartition]:
+        """Partitions whose move is of an older topic of that name."""
+        topics = self.state.topics
+        return {
+            tp
+            for tp, move in self.state.reassignments.items()
+            if move.topic_id is not None
+            and self.state.partition(tp) is not None
+            and move.topic_id != topics[tp.topic].topic_id
+        }
+
+    def _ask(self, asked: _Asked, now_ms: int, moved_before: Collection[TopicPartition] = ()) -> list[Request]:
+        requests = self.outbox.stop_replicas(asked.left_over, now_ms, delete=True, older=asked.left_over)
+        return requests + self.outbox.stop_replicas(asked.present, now_ms, delete=True, older=moved_before)
 
     def ask_who_is_back(self, records: Iterable[Record], now_ms: int) -> list[Request]:
         """Ask brokers that came back while their debt was being written: `resume` looked before there was a debt."""
-        stop: dict[TopicPartition, set[BrokerId]] = {}
-        left_over: dict[TopicPartition, set[BrokerId]] = {}
-        asked = {(broker, tp) for (_, broker), partitions in self.outbox.deletions.items() for tp in partitions}
+        asked = _Asked()
+        before = {(broker, tp) for (_, broker), partitions in self.outbox.deletions.items() for tp in partitions}
         for record in records:
             if isinstance(record, PutOwedDeletion) and record.broker in self.state.brokers:
                 for tp, epoch in record.partitions:
-                    if (record.broker, tp) not in asked | self.moves.refused:
-                        self._ask_owed(stop, left_over, tp, epoch, record.broker)
-        requests = self.outbox.stop_replicas(left_over, now_ms, delete=True, older=left_over)
-        return requests + self.outbox.stop_replicas(stop, now_ms, delete=True)
+                    if (record.broker, tp) not in before | self.moves.refused:
+                        self._ask_owed(asked, tp, epoch, record.broker)
+        return self._ask(asked, now_ms)
 
     def forgive_controllers(self) -> None:
         """Strike off deletions that are owed by a controller's id: no broker could ever carry them out."""
@@ -319,22 +348,11 @@ class Deletions:
             owed = tuple(tp for tp, _ in self.state.owed_deletions[broker].partitions)
             self.queue.add(Task(Priority.CLEANUP, ((broker, owed),), _settle))
 
-    def _owes(self, broker: BrokerId, tp: TopicPartition) -> bool:
-        owed = self.state.owed_deletions.get(broker)
-        return owed is not None and any(tp == known for known, _ in owed.partitions)
-
-    def _ask_owed(
-        self,
-        stop: dict[TopicPartition, set[BrokerId]],
-        left_over: dict[TopicPartition, set[BrokerId]],
-        tp: TopicPartition,
-        epoch: int,
-        broker: BrokerId,
-    ) -> None:
+    def _ask_owed(self, asked: _Asked, tp: TopicPartition, epoch: int, broker: BrokerId) -> None:
         """Ask for an owed deletion, unless the replica is assigned again.
 
-        A replica of an older topic goes into `left_over`: its leader epochs are not those of the present topic of that
-        name. If the broker is to host the present topic too, `clear_the_way` asks instead.
+        If the broker still has a replica of an older topic, and is to host the present topic too, `clear_the_way` asks
+        instead.
         """
         partition = self.state.partition(tp)
         if tp.topic in self.state.left_out.topics:
@@ -344,7 +362,7 @@ class Deletions:
         if partition is not None and broker in partition.assignment.replicas:
             self.queue.add(Task(Priority.CLEANUP, ((broker, (tp,)),), _settle))
         else:
-            (left_over if epoch == EPOCH_DURING_DELETE else stop).setdefault(tp, set()).add(broker)
+            asked.add(tp, broker, left_over=epoch == EPOCH_DURING_DELETE)
 
 
 def _strike_off(draft: Draft, name: str) -> None:

@@ -131,10 +131,10 @@ class Draft:
         default_factory=dict[TopicPartition, tuple[Waiting, int] | None]
     )
     """By partition: what its move waits for from now on, and since when, ms; None: for nothing."""
-    set_aside: dict[tuple[int, TopicPartition], Intervention | None] = field(
+    interventions: dict[tuple[int, TopicPartition], Intervention | None] = field(
         default_factory=dict[tuple[int, TopicPartition], Intervention | None]
     )
-    """By submission's number and partition whose turn has not come: the cancel or pause that it got; None: a resume."""
+    """By submission's number and partition whose turn has not come: its cancel or pause; None: it was resumed."""
     configs_read: int = field(init=False)
     """The state's `configs_read` when this draft was begun."""
     load: Load | None = None
@@ -408,8 +408,7 @@ class Draft:
         """A replica is wanted again: neither delete it nor owe its deletion."""
         if tp in self.dropped:
             self.dropped[tp].discard(broker)
-        known = self.state.owed_deletions.get(broker)
-        if broker in self.owed or (known is not None and any(owed == tp for owed, _ in known.partitions)):
+        if broker in self.owed or self.state.owes(broker, tp):
             owed = self._owed_list(broker)
             if owed.get(tp) != EPOCH_DURING_DELETE:  # A replica of an older topic of that name still has to go.
                 owed.pop(tp, None)

@@ -5,6 +5,7 @@ Source: Kafka's PartitionLeaderElectionAlgorithms, and the controller redesign (
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from shunter.core import election
@@ -163,25 +164,28 @@ def _led_by(leadership: LeaderAndIsr, elected: NewLeadership) -> LeaderAndIsr:
     )
 
 
-def shrink_isr(draft: Draft, tp: TopicPartition, broker: BrokerId) -> None:
-    """Take a dead, failed or leaving follower out of the ISR, unless it is the last in it or leads."""
+def shrink_isr(draft: Draft, tp: TopicPartition, brokers: Collection[BrokerId]) -> None:
+    """Take dead, failed or leaving followers out of the ISR, in one new leader epoch.
+
+    The leader stays, and so does the last member. Without a leader the ISR stays as it is.
+    """
     partition = draft.partition(tp)
     if partition is None or partition.leadership is None or tp.topic in draft.state.deleting:
         return
     leadership = partition.leadership
-    isr = tuple(member for member in leadership.isr if member != broker)
-    if leadership.leader in (broker, NO_LEADER) or not isr or isr == leadership.isr:
-        return
-    draft.lead(tp, leadership.in_new_epoch()._replace(isr=isr))
+    isr = tuple(member for member in leadership.isr if member == leadership.leader or member not in brokers)
+    isr = isr or leadership.isr[-1:]
+    if leadership.leader != NO_LEADER and isr != leadership.isr:
+        draft.lead(tp, leadership.in_new_epoch()._replace(isr=isr))
 
 
 def shrink_to_eligible(draft: Draft, tp: TopicPartition) -> None:
     """Take replicas out of the ISR that can't serve the partition: on brokers that are gone, or on failed log dirs."""
     partition = draft.partition(tp)
     leadership = partition.leadership if partition is not None else None
-    for member in leadership.isr if leadership is not None else ():
-        if not eligible_leader(draft.state, tp, member):
-            shrink_isr(draft, tp, member)
+    if leadership is not None:
+        failed = [member for member in leadership.isr if not eligible_leader(draft.state, tp, member)]
+        shrink_isr(draft, tp, failed)
 
 
 def demote(draft: Draft, tp: TopicPartition, broker: BrokerId) -> None:
@@ -194,7 +198,7 @@ def demote(draft: Draft, tp: TopicPartition, broker: BrokerId) -> None:
         return
     leadership = partition.leadership
     if leadership.leader != broker:
-        shrink_isr(draft, tp, broker)
+        shrink_isr(draft, tp, (broker,))
         return
     others = draft.serving(tp) - {broker}
     elected = election.elect_for_offline(partition.assignment.replicas, leadership.isr, others, unclean_allowed=False)
@@ -212,7 +216,7 @@ def relieve(draft: Draft, tp: TopicPartition, broker: BrokerId) -> bool:
     leadership = partition.leadership
     if leadership.leader != broker:
         if broker in leadership.isr:
-            shrink_isr(draft, tp, broker)
+            shrink_isr(draft, tp, (broker,))
         draft.relieved.setdefault(tp, set()).add(broker)
         return False
     elected = election.elect_for_shutdown(

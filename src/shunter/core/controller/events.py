@@ -265,8 +265,23 @@ class LogDirsFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicasFailed:
+    """A live broker can't serve these replicas, because their log dir failed.
+
+    Only an observer beside Apache's controller infers this. A controller learns it from answers (`RequestAnswered`).
+    """
+
+    broker: BrokerId
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RequestAnswered:
-    """A broker answered a control request. `partition_errors` holds only what went wrong."""
+    """A broker answered a control request. `partition_errors` holds only what went wrong.
+
+    The answer has no consequence if nobody awaits it any more: the request is of an earlier term, or the broker was
+    restarted since.
+    """
 
     request_id: int
     broker: BrokerId
@@ -354,6 +369,7 @@ Event: TypeAlias = (
     | PartitionsSubmitted
     | TopicDeletionsSubmitted
     | LogDirsFailed
+    | ReplicasFailed
     | RequestAnswered
     | ConnectionChanged
     | BatchWritten

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 
 from shunter.core.controller import changes as applied
 from shunter.core.controller import owed_replicas, pauses, topic_ids
@@ -36,6 +35,7 @@ from shunter.core.controller.events import (
     ProducerIdsRequested,
     ReassignmentRequestsFound,
     ReassignmentsSubmitted,
+    ReplicasFailed,
     ReplyToken,
     RequestAnswered,
     TimePassed,
@@ -61,6 +61,7 @@ from shunter.core.wording import counted
 from shunter.errors import ErrorCode
 from shunter.model.broker import Broker
 from shunter.model.notice import Notice
+from shunter.model.partition import BrokerId, TopicPartition
 from shunter.model.reassignment import Phase
 from shunter.model.records import (
     PutDeletionMark,
@@ -90,6 +91,8 @@ class Intake:
     next_check_ms: int | None = None
     read_again_ms: int | None = None
     moves_due_ms: int | None = None
+    moves_unread: list[TopicPartition] = field(default_factory=list[TopicPartition])
+    """Partitions that moved when `look_at_moves` began its round, and that it has not read since."""
     moves: Moves = field(init=False)
     adoption: Adoption = field(init=False)
     reviews: Reviews = field(init=False)
@@ -187,6 +190,8 @@ class Intake:
                 return self.on_topics_read(event, now_ms)
             case PartitionsRead():
                 return self.on_partitions_read(event, now_ms)
+            case ReplicasFailed(broker, partitions):
+                return [], [], self._replicas_failed(broker, list(partitions))
             case RequestAnswered():
                 return self.on_request_answered(event, now_ms)
             case ConnectionChanged():
@@ -296,20 +301,28 @@ class Intake:
         return self.announce(changes, now_ms), [], []
 
     def on_request_answered(self, event: RequestAnswered, now_ms: int) -> Effects:
-        """A broker answered: the barrier may open, deletions may be done, a log dir may turn out to have failed."""
-        notices: list[Notice] = []
+        """A broker answered: the barrier may open, deletions may be done, a log dir may turn out to have failed.
+
+        A late answer, from before the broker's restart, has no consequence: the broker was told everything again, and
+        its log dirs may have been mended. Source: docs/decisions/0030-errors-in-answers.md.
+        """
+        if not self.outbox.awaits(event.request_id, event.broker):
+            return [], [], []
         stop = (event.request_id, event.broker) in self.outbox.stops
-        if self.outbox.awaits(event.request_id, event.broker):
-            notices += self.answers.on_answered(event, stop=stop, now_ms=now_ms)
-        self.outbox.note_created(event.request_id, event.broker, event.error, self.answers.told_again(event))
+        notices = self.answers.on_answered(event, stop=stop, now_ms=now_ms)
+        self.outbox.note_created(event.request_id, event.broker, event.error, self.answers.refused_replicas(event))
+        self.liveness.on_replicas_served(event.broker, self.answers.served_again(event))
         asked = self.outbox.answered(event.request_id, event.broker)
         self.deletions.on_acknowledged(event, asked)
         failed = [tp for tp, error in event.partition_errors.items() if error is ErrorCode.KAFKA_STORAGE_ERROR]
         if failed:
-            self.liveness.on_replicas_failed(event.broker, failed)
-            told = f"{counted(len(failed), 'replica is', 'replicas are')} on a failed log dir, {failed[0]} for one"
-            notices.append(Notice("log-dir-failed", f"broker {event.broker}", told))
+            notices += self._replicas_failed(event.broker, failed)
         return self.outbox.maybe_metadata(now_ms), [], notices
+
+    def _replicas_failed(self, broker: BrokerId, failed: list[TopicPartition]) -> list[Notice]:
+        self.liveness.on_replicas_failed(broker, failed)
+        told = f"{counted(len(failed), 'replica is', 'replicas are')} on a failed log dir, {failed[0]} for one"
+        return [Notice("log-dir-failed", f"broker {broker}", told)]
 
     def on_connection_changed(self, event: ConnectionChanged) -> list[Notice]:
         """A broker can't be reached, or can be reached again. Nothing waits for an unreachable broker's answers."""
@@ -328,7 +341,7 @@ class Intake:
         yield 0, (requests, [], [])
         for count, found in self.liveness.tell_again(everything, now_ms) if everything else ():
             yield count, (found, [], [])
-        self.answers.told()
+        self.answers.handed_out()
 
     def on_configs_read(self, event: ConfigsRead) -> None:
         """Dynamic configuration changed; elections that became possible are tried."""
@@ -354,7 +367,7 @@ class Intake:
         waiting = sorted(self.state.waiting)
         if waiting:
             self.next_check_ms = now_ms + CHECK_EVERY_MS
-            self.reviews.mark(Reason.OVERDUE, waiting)
+            self.reviews.mark(Reason.STILL_WAITS, waiting)
 
     def read_again(self, now_ms: int) -> list[Read]:
         """Read state znodes that can't be read again every ten seconds, because nothing watches them."""
@@ -371,7 +384,7 @@ class Intake:
         """Read the states of moving partitions every second, if brokers write ISRs themselves (before 2.7).
 
         A broker whose protocol is older than 2.7-IV2 announces what it wrote after five to sixty seconds. Apache's
-        controller watches the states of moving partitions.
+        controller watches the states of moving partitions. If more move than are read at once, each is read in its turn.
         """
         if self.state.topic_ids is not False or not self.state.reassignments:
             self.moves_due_ms = None
@@ -380,11 +393,15 @@ class Intake:
             self.moves_due_ms = self.moves_due_ms or now_ms + MOVES_READ_EVERY_MS
             return []
         self.moves_due_ms = now_ms + MOVES_READ_EVERY_MS
-        going = (
-            tp for tp, move in self.state.reassignments.items() if move.phase in {Phase.MOVING, Phase.ROLLING_BACK}
-        )
-        moving = tuple(islice(going, MOVES_READ_AT_ONCE))
+        self.moves_unread = self.moves_unread or [tp for tp in self.state.reassignments if self._moves(tp)]
+        turn, self.moves_unread = self.moves_unread[:MOVES_READ_AT_ONCE], self.moves_unread[MOVES_READ_AT_ONCE:]
+        moving = tuple(tp for tp in turn if self._moves(tp))
         return [ReadPartitions(moving)] if moving else []
+
+    def _moves(self, tp: TopicPartition) -> bool:
+        """Whether steps of a partition's move are being taken."""
+        move = self.state.reassignments.get(tp)
+        return move is not None and move.phase in {Phase.MOVING, Phase.ROLLING_BACK}
 
     # ---- after a write
 

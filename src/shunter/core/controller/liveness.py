@@ -143,12 +143,24 @@ class Liveness:
         self.reviews.mark(Reason.LOG_DIR_FAILED, failed)
         self.reviews.mark(Reason.BROKERS_CHANGED, [tp for tp in failed if tp in self.state.reassignments])
 
+    def on_replicas_served(self, broker: BrokerId, served: list[TopicPartition]) -> None:
+        """A live broker serves replicas again that had been on a failed log dir."""
+        for tp in served:
+            self._forget_log_dir(tp, (broker,))
+        self.reviews.mark(Reason.LEADERLESS, served)
+        self.reviews.mark(Reason.BROKERS_CHANGED, [tp for tp in served if tp in self.state.reassignments])
+
     def _forget_log_dirs(self, went: tuple[BrokerId, ...]) -> None:
-        for tp, brokers in list(self.state.offline_replicas.items()):
-            left = brokers.difference(went)
-            if left != brokers:
-                self.outbox.announce([tp])
-            if left:
-                self.state.offline_replicas[tp] = left
-            else:
-                del self.state.offline_replicas[tp]
+        for tp in list(self.state.offline_replicas):
+            self._forget_log_dir(tp, went)
+
+    def _forget_log_dir(self, tp: TopicPartition, brokers: tuple[BrokerId, ...]) -> None:
+        """A partition's replicas on these brokers are not on failed log dirs any more."""
+        known = self.state.offline_replicas[tp]
+        left = known.difference(brokers)
+        if left != known:
+            self.outbox.announce([tp])
+        if left:
+            self.state.offline_replicas[tp] = left
+        else:
+            del self.state.offline_replicas[tp]

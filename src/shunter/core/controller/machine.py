@@ -54,7 +54,7 @@ PARTITIONS_PER_TURN = 2_000
 """Partitions that a start-up or a broker's return handles before other work gets a turn: some 10 ms of work."""
 WEIGHT_PER_ITEM = 150
 """This many bytes of weight count as one more item that was looked at."""
-SET_ASIDE_AT_MOST = 100
+FORBIDDEN_AT_MOST = 100
 """The most decisions that wait because ZooKeeper forbids to write them. Beyond that a whole batch counts as refused."""
 FORBIDDEN_AGAIN_MS = 10_000
 """How long a forbidden decision waits for its next attempt: ZooKeeper does not report changes of an ACL."""
@@ -126,7 +126,7 @@ class ControllerMachine:
         self.refusals = 0
         self.examine_at_most = EXAMINED_AT_MOST
         """The most items of the next slice: fewer after a batch that was too great for ZooKeeper, or forbidden."""
-        self.set_aside: list[tuple[int, Task]] = []
+        self.forbidden_tasks: list[tuple[int, Task]] = []
         """Tasks whose writes ZooKeeper forbids, each with the time of its next attempt."""
         self.forbidden: set[str] = set()
         """Writes that ZooKeeper forbade in this term, and about which there was a notice."""
@@ -158,7 +158,7 @@ class ControllerMachine:
         decides = self.state.active and self.in_turns is None
         if decides:
             self._process(now_ms, bundle)
-            bundle.replies += self.intake.topic_replies.known(now_ms)
+            bundle.replies += self.intake.topic_replies.take_known(now_ms)
             bundle.requests += self.outbox.maybe_metadata(now_ms)
             bundle.reads += self.intake.read_again(now_ms)
             bundle.reads += self.intake.look_at_moves(now_ms)
@@ -303,15 +303,21 @@ class ControllerMachine:
         self.in_turns = None
         self.retry_at_ms = None
         self.refusals = 0
-        self.set_aside = []
+        self.forbidden_tasks = []
         self.forbidden = set()
         self.late_replies = []
 
     def _resign(self, reason: str, bundle: Bundle) -> None:
+        """Stop being the controller: nothing more is sent or answered (`SessionExpired`).
+
+        That goes for replies of this turn too, of held events that were taken in before. The driver answers every
+        caller that still waits with NOT_CONTROLLER: the caller asks the next controller, which knows what is durable.
+        """
         self._start_over()
         self.loading = False
         bundle.notices.append(Notice("resigned", "controller", reason))
         bundle.requests.clear()
+        bundle.replies.clear()
         bundle.resigned = reason or "unknown"
 
     # ---- outcomes of writes
@@ -377,14 +383,14 @@ class ControllerMachine:
         bundle.notices.append(Notice("write-too-great", "zookeeper", told))
 
     def _forbidden(self, outstanding: Outstanding, event: BatchRefused, now_ms: int, bundle: Bundle) -> None:
-        """An ACL forbids to write a znode of the batch: set the decision about it aside, and go on with the others.
+        """An ACL forbids to write a znode of the batch: put the decision about it off, and go on with the others.
 
         See docs/decisions/0086-what-zookeeper-forbids.md.
         """
         decided = sum(len(task.drafting) for task in outstanding.tasks)
         decider = next((task for task in outstanding.tasks if task.drafting), None)
         alone = decided == 1 and decider is not None
-        if decider is None or len(self.set_aside) >= SET_ASIDE_AT_MOST or (alone and decider.in_order):
+        if decider is None or len(self.forbidden_tasks) >= FORBIDDEN_AT_MOST or (alone and decider.in_order):
             self._refused(outstanding, event, now_ms, bundle)
             return
         if not alone:
@@ -394,9 +400,9 @@ class ControllerMachine:
             self.forbidden.add(event.told)
             told = f"{event.told}: what depends on it waits, and is tried again; give us that right"
             bundle.notices.append(Notice("write-forbidden", "zookeeper", told))
-        later = decider.set_aside()
+        later = decider.split_off()
         if later is not None:
-            self.set_aside.append((now_ms + FORBIDDEN_AGAIN_MS, later))
+            self.forbidden_tasks.append((now_ms + FORBIDDEN_AGAIN_MS, later))
         # Only requests of brokers have this priority.
         decider.answered_late = decider.priority is Priority.ISR
         self._pass_over(decider, outstanding, f"{event.told}: see that Shunter may write it", now_ms, bundle)
@@ -502,8 +508,8 @@ class ControllerMachine:
             if now_ms < self.retry_at_ms:
                 return
             self.retry_at_ms = None
-        while self.set_aside and self.set_aside[0][0] <= now_ms:
-            self.intake.queue.add(self.set_aside.pop(0)[1])
+        while self.forbidden_tasks and self.forbidden_tasks[0][0] <= now_ms:
+            self.intake.queue.add(self.forbidden_tasks.pop(0)[1])
         examined = 0
         while self.outstanding is None:
             if examined >= self.examine_at_most:
@@ -569,6 +575,6 @@ class ControllerMachine:
         ]
         if self.outstanding is None and self.retry_at_ms is None:
             # While a batch is being written, or waits for its next attempt, nothing is decided, so these are not due.
-            due.append(self.set_aside[0][0] if self.set_aside else None)
+            due.append(self.forbidden_tasks[0][0] if self.forbidden_tasks else None)
             due.append(self.outbox.barrier_deadline_ms if self.intake.queue.waits_for_barrier() else None)
         return min((moment for moment in due if moment is not None), default=None)

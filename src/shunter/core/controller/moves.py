@@ -102,37 +102,31 @@ class Moves:
         # A request that repeats the target and names no strategy is not meant to change the move's strategy.
         strategy = change.strategy or (moving.strategy if moving is not None and again else self.settings.strategy)
         if moving is not None:
-            moving = moving._replace(
+            accepted = moving._replace(
+                target=target,
+                strategy=strategy,
+                forced=change.forced,
+                relaxed_since_ms=None,
                 legacy=legacy_original is not None,
                 requested=requested or (moving.requested and legacy_original is None),
                 changes=moving.changes + (target != moving.target),
             )
-            if paused:
-                changed = moving._replace(target=target, strategy=strategy, forced=change.forced, relaxed_since_ms=None)
-                return tp, *pauses.stand_still(draft, tp, changed, Trigger.ACCEPTED_PAUSED)
-            return self._change_target(draft, tp, moving, target, strategy, forced=change.forced)
-        if target == partition.assignment.replicas and not partition.assignment.in_motion:
+        elif target == partition.assignment.replicas and not partition.assignment.in_motion:
             return tp, ErrorCode.NONE, None
-        if known is not None:
-            self._owe_undeleted(draft, tp, known, partition)
-        original = legacy_original or partition.assignment.original
-        accepted = Reassignment(
-            topic_id=draft.state.topics[tp.topic].topic_id,
-            original=original,
-            target=target,
-            strategy=strategy,
-            phase=Phase.PENDING,
-            written=partition.assignment,
-            accepted_at_ms=draft.now_ms,
-            top=len(original),
-            legacy=legacy_original is not None,
-            forced=change.forced,
-            requested=requested,
-        )
+        else:
+            if known is not None:
+                self._owe_undeleted(draft, tp, known, partition)
+            original = legacy_original or partition.assignment.original
+            accepted = _new_move(draft, tp, partition, target, original, strategy)._replace(
+                legacy=legacy_original is not None, forced=change.forced, requested=requested
+            )
         if paused:
             return tp, *pauses.stand_still(draft, tp, accepted, Trigger.ACCEPTED_PAUSED)
-        draft.transition(tp, Trigger.ACCEPTED, accepted)
-        self.advance(draft, tp)
+        if moving is not None:
+            self._change_target(draft, tp, moving, accepted)
+        else:
+            draft.transition(tp, Trigger.ACCEPTED, accepted)
+            self.advance(draft, tp)
         return tp, ErrorCode.NONE, None
 
     def make_room(self, draft: Draft, tp: TopicPartition, partition: PartitionState) -> None:
@@ -190,53 +184,44 @@ class Moves:
             had=had,
         )
 
-    def _change_target(
-        self,
-        draft: Draft,
-        tp: TopicPartition,
-        known: Reassignment,
-        target: Replicas,
-        strategy: Strategy,
-        *,
-        forced: bool,
-    ) -> MoveResult:
-        changed = known._replace(target=target, strategy=strategy, forced=forced, relaxed_since_ms=None)
-        if forced and not known.legacy and target == known.target and known.phase is Phase.MOVING:
+    def _change_target(self, draft: Draft, tp: TopicPartition, known: Reassignment, changed: Reassignment) -> None:
+        """Give a move under way another target, or the same target once more. `changed`: its record with the target."""
+        target = changed.target
+        if changed.forced and not changed.legacy and target == known.target and known.phase is Phase.MOVING:
             # Forced again, same target: the operator relaxes the floor for a move that waits for it (KAFKA-19975).
             draft.transition(tp, Trigger.RELAXED, changed._replace(relaxed_since_ms=draft.now_ms))
             self.advance(draft, tp)
-            return tp, ErrorCode.NONE, None
+            return
         if known.phase is Phase.PENDING:
             partition = draft.partition(tp)
             if partition is not None and partition.assignment.in_motion:
                 # Another tool has begun the move meanwhile: it has to be finished, or taken back.
                 draft.transition(tp, Trigger.BEGUN, changed._replace(written=partition.assignment))
             elif partition is not None and target == partition.assignment.replicas:
-                self.end(draft, tp, known)
+                self.end(draft, tp, changed)
             else:
                 draft.transition(tp, Trigger.AMENDED, changed)
-            return tp, ErrorCode.NONE, None
+            return
         if target == known.target and known.phase is Phase.MOVING:
             draft.transition(tp, Trigger.AMENDED, changed)
-            return tp, ErrorCode.NONE, None
+            return
         pauses.wake(draft, tp, known)
         situation = self._situation(draft, tp)
         if situation is None:
             draft.transition(tp, Trigger.RETARGETED, changed)
-            return tp, ErrorCode.NONE, None
+            return
         step = supersede(
             situation,
-            original=known.original,
+            original=changed.original,
             new_target=target,
-            top=known.top,
-            strategy=strategy,
+            top=changed.top,
+            strategy=changed.strategy,
         )
         self._follow(draft, tp, draft.transition(tp, Trigger.RETARGETED, changed), step)
-        return tp, ErrorCode.NONE, None
 
     # ---- ending early
 
-    def cancel(self, draft: Draft, tp: TopicPartition, mode: Intervention | None) -> MoveResult:
+    def intervene(self, draft: Draft, tp: TopicPartition, mode: Intervention | None) -> MoveResult:
         """Stop a move, roll it back, pause or resume it. A stop or rollback may come in any phase, and repeatedly."""
         known, partition = draft.unfinished(tp), draft.partition(tp)
         if partition is None or tp.topic in draft.state.deleting:
@@ -332,7 +317,8 @@ class Moves:
 
     def _follow(self, draft: Draft, tp: TopicPartition, move: Reassignment, outcome: Step | Waiting | None) -> None:
         if isinstance(outcome, Waiting):
-            draft.wait(tp, outcome)
+            failed = draft.state.offline_replicas.get(tp, ())
+            draft.wait(tp, outcome._replace(failed=tuple(broker for broker in outcome.brokers if broker in failed)))
             return
         draft.wait_no_more(tp)
         if outcome is None:
@@ -541,7 +527,28 @@ class Moves:
         if bound and draft.now_ms - since_ms >= bound:
             told = f"{describe_waiting(waiting)}, for {draft.now_ms - since_ms} ms: it is rolled back"
             draft.notices.append(Notice("rolled-back-overdue", str(tp), told))
-            self.cancel(draft, tp, Intervention.ROLL_BACK)
+            self.intervene(draft, tp, Intervention.ROLL_BACK)
+
+
+def _new_move(
+    draft: Draft,
+    tp: TopicPartition,
+    partition: PartitionState,
+    target: Replicas,
+    original: Replicas,
+    strategy: Strategy,
+) -> Reassignment:
+    """The record of a move that has not begun."""
+    return Reassignment(
+        topic_id=draft.state.topics[tp.topic].topic_id,
+        original=original,
+        target=target,
+        strategy=strategy,
+        phase=Phase.PENDING,
+        written=partition.assignment,
+        accepted_at_ms=draft.now_ms,
+        top=len(original),
+    )
 
 
 def _unreadable(draft: Draft, tp: TopicPartition) -> tuple[ErrorCode, str] | None:

@@ -17,7 +17,7 @@ from shunter.model.notice import Notice
 from shunter.model.partition import BrokerId
 from shunter.model.records import ForgetControllerId, PutRegistration
 
-NO_EPOCH = 0
+UNREGISTERED_EPOCH = 0
 """The controller's epoch as a broker. It gets no control requests, and the greatest epoch has to be a real broker's."""
 
 
@@ -36,7 +36,7 @@ def live_brokers(state: ControllerState, read: Iterable[Broker]) -> dict[BrokerI
     others = [broker for broker in live.values() if broker.id != us.id]
     racks = Counter(broker.rack for broker in others if broker.rack is not None)
     rack = us.rack or min(racks, key=lambda name: (-racks[name], name), default=None)
-    live[us.id] = us._replace(epoch=NO_EPOCH, rack=rack if racks else None)
+    live[us.id] = us._replace(epoch=UNREGISTERED_EPOCH, rack=rack if racks else None)
     return dict(sorted(live.items()))
 
 

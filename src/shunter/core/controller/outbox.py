@@ -62,6 +62,10 @@ class Outbox:
     """Replicas that an unanswered LeaderAndIsr calls new."""
     not_created: dict[BrokerId, set[TopicPartition]] = field(default_factory=dict[BrokerId, set[TopicPartition]])
     """New replicas that brokers have not acknowledged since they registered. LeaderAndIsr calls them new until then."""
+    roles: dict[tuple[int, BrokerId], tuple[TopicSlice, ...]] = field(
+        default_factory=dict[tuple[int, BrokerId], tuple[TopicSlice, ...]]
+    )
+    """The partitions of unanswered LeaderAndIsrs: an answer names only those with an error."""
     stops: set[tuple[int, BrokerId]] = field(default_factory=set[tuple[int, BrokerId]])
     """StopReplicas among the unanswered requests."""
     pending_metadata: set[TopicPartition] = field(default_factory=set[TopicPartition])
@@ -176,6 +180,7 @@ class Outbox:
             if leadership is not None
         }
         request_id = self._handed_out((broker,), now_ms)
+        self.roles[request_id, broker] = topics
         if new:
             self.not_created.setdefault(broker, set()).update(new)
         if awaited := self.not_created.get(broker):
@@ -361,6 +366,7 @@ class Outbox:
     def answered(self, request_id: int, broker: BrokerId) -> tuple[TopicPartition, ...]:
         """Take note of an answer; returns the replica deletions that it acknowledges."""
         self.stops.discard((request_id, broker))
+        self.roles.pop((request_id, broker), None)
         self.releases += broker in self.tardy
         waiting = self.unanswered.get(broker)
         if waiting is not None:
@@ -406,6 +412,7 @@ class Outbox:
             self.not_created.pop(broker, None)
         self.releases += 1
         self.told_new = {key: new for key, new in self.told_new.items() if key[1] not in gone}
+        self.roles = {key: topics for key, topics in self.roles.items() if key[1] not in gone}
         self.stops = {each for each in self.stops if each[1] not in gone}
         lost: dict[BrokerId, list[TopicPartition]] = {}
         for request_id, broker in [key for key in self.deletions if key[1] in gone]:

@@ -101,7 +101,9 @@ def woken(
             continue
         if partition.assignment != move.written:
             continue  # Another tool has moved the partition on: its additions are not this controller's to hold back.
-        heard = {broker for broker in fetching(state, tp) if broker in state.brokers and (not only or broker in only)}
+        heard = {
+            broker for broker in fetching(state, tp) if broker in state.brokers and (only is None or broker in only)
+        }
         if heard:
             stop[tp] = heard
     return stop

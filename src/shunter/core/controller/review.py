@@ -40,7 +40,7 @@ class Reason(Enum):
 
     BROKER_GONE = "its leader, or a follower in sync, is on a broker that is not live"
     BROKER_BACK = "a broker that led it, or was in sync, was restarted (marks the replica)"
-    LEADERLESS = "it has no live leader, and a broker came, or configuration or settings changed"
+    LEADERLESS = "it has no live leader, and a broker came, a log dir is back, or configuration or settings changed"
     LOG_DIR_FAILED = "a live broker can't serve its replica any more"
     READABLE_AGAIN = "its state could not be read, and can be now"
     TOPIC_GOES = "it moves, and its topic is being deleted"
@@ -48,7 +48,7 @@ class Reason(Enum):
     ISR_READ = "it moves, and a broker before 2.7 wrote its ISR"
     FOUND_MOVING = "a start-up, or a znode that was mended, shows that it may be moving"
     NAMED_TWICE = "a request and the legacy znode name it, and the request has been taken"
-    BROKERS_CHANGED = "it moves, and a broker came, went, was restarted, or can't serve it any more"
+    BROKERS_CHANGED = "it moves, and a broker came, went, was restarted, or can't serve it any more, or can again"
     CONFIG_CHANGED = "its move waits, and configuration changed"
     SETTINGS_CHANGED = "its move is pending or waits, and the controller's settings changed"
     STEPPED = "a step or a leader was written, and its move may go on at once"
@@ -59,7 +59,7 @@ class Reason(Enum):
     DELETED = "everything that its move dropped is deleted"
     NOT_DELETED = "a broker died, or refused, before it acknowledged a deletion (marks the replica)"
     OLDER_GONE = "a broker has deleted its replica of an older topic of that name"
-    OVERDUE = "its move waits, and a second has passed"
+    STILL_WAITS = "its move waits, and a second has passed"
 
 
 class Part(Enum):
@@ -116,7 +116,7 @@ LOOKS: Mapping[Reason, Look] = MappingProxyType(
         Reason.DELETED: Look(Priority.CLEANUP, (Part.FINISH, Part.REPLACE)),
         Reason.NOT_DELETED: Look(Priority.CLEANUP, (Part.OWE, Part.REPLACE)),
         Reason.OLDER_GONE: Look(Priority.CLEANUP, (Part.ELECT,)),
-        Reason.OVERDUE: Look(Priority.CLEANUP, (Part.RECONCILE, Part.RELAX, Part.REPLACE)),
+        Reason.STILL_WAITS: Look(Priority.CLEANUP, (Part.RECONCILE, Part.RELAX, Part.REPLACE)),
     }
 )
 """Reason → the urgency of the review, and the parts of it that are done."""

@@ -107,6 +107,11 @@ class ControllerState:
         topic = self.topics.get(tp.topic)
         return None if topic is None else topic.partitions.get(tp.partition)
 
+    def owes(self, broker: BrokerId, tp: TopicPartition) -> bool:
+        """Whether a broker owes the deletion of a replica of this partition, or of an older one of that name."""
+        owed = self.owed_deletions.get(broker)
+        return owed is not None and any(tp == known for known, _ in owed.partitions)
+
     def why_missing(self, tp: TopicPartition) -> str:
         """Say in a sentence why there is no such partition."""
         if tp.topic in self.left_out.topics:

@@ -23,25 +23,27 @@ from shunter.model.settings import ControllerSettings
 
 @dataclass(slots=True)
 class Submission:
-    """A submission that is being taken, and which of its partitions were cancelled or paused before their turn."""
+    """A submission that is being taken, and which of its partitions got an intervention before their turn."""
 
     number: int
     waiting: dict[TopicPartition, None]
-    set_aside: dict[TopicPartition, Intervention] = field(default_factory=dict[TopicPartition, Intervention])
-    """By partition: how it was cancelled, or that it was paused. Only durable cancels and pauses are here."""
+    interventions: dict[TopicPartition, Intervention] = field(default_factory=dict[TopicPartition, Intervention])
+    """By partition: how it was cancelled, or that it was paused. Only durable interventions are here."""
 
-    def aside(self, draft: Draft, tp: TopicPartition) -> Intervention | None:
-        """How a partition is set aside once the draft is durable; None: its turn comes as usual."""
+    def intervention(self, draft: Draft, tp: TopicPartition) -> Intervention | None:
+        """The cancel or pause that a partition has once the draft is durable; None: its turn comes as usual."""
         key = (self.number, tp)
-        return draft.set_aside[key] if key in draft.set_aside else self.set_aside.get(tp)
+        return draft.interventions[key] if key in draft.interventions else self.interventions.get(tp)
 
     def note(self, draft: Draft) -> None:
-        """The draft is durable: take over which of the submission's partitions it set aside."""
-        for tp, aside in ((tp, aside) for (number, tp), aside in draft.set_aside.items() if number == self.number):
-            if aside is None:
-                self.set_aside.pop(tp, None)
+        """The draft is durable: take over its interventions in partitions of the submission."""
+        for (number, tp), intervention in draft.interventions.items():
+            if number != self.number:
+                continue
+            if intervention is None:
+                self.interventions.pop(tp, None)
             else:
-                self.set_aside[tp] = aside
+                self.interventions[tp] = intervention
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +91,8 @@ class Submissions:
             mode = event.intervention
             items = [(tp, cancel or mode) for tp, cancel in cancels.items()]
             # A cancel is about earlier requests. Later requests may be open too when the cancel's turn comes.
-            decide = partial(self._cancel, before=self._asked_before())
-            finish = partial(self._cancelled, gathered, named=set(named))
+            decide = partial(self._intervene, before=self._asked_before())
+            finish = partial(self._intervened, gathered, named=set(named))
             refuse = _refuse_move if event.reply_to else None
             self.queue.add(Task(Priority.CANCEL, items, decide, finish, refuse=refuse))
         if changes:
@@ -113,7 +115,7 @@ class Submissions:
         self.queue.add(Task(Priority.NORMAL, changes, decide, finish, refuse=refuse))
 
     @staticmethod
-    def _cancelled(
+    def _intervened(
         gathered: PartitionResults, results: list[MoveResult], *, named: set[TopicPartition]
     ) -> list[tuple[ReplyToken, Reply]]:
         """A cancel is durable. Partitions that the request did not name are in the reply only if they were moving."""
@@ -135,17 +137,17 @@ class Submissions:
         return sorted(tp for tp in known if event.cancel_all or tp.topic in event.cancel_topics)
 
     def _submit(self, draft: Draft, change: ReassignmentChange, *, submission: Submission) -> MoveResult:
-        aside = submission.aside(draft, change.tp)
-        if aside not in {None, Intervention.PAUSE}:
+        intervention = submission.intervention(draft, change.tp)
+        if intervention not in {None, Intervention.PAUSE}:
             return change.tp, ErrorCode.NONE, "cancelled before it was begun"
         self.adoption.reconcile_first(draft, change.tp)
-        result = self.moves.submit(draft, change, paused=aside is Intervention.PAUSE)
+        result = self.moves.submit(draft, change, paused=intervention is Intervention.PAUSE)
         if result[1] is ErrorCode.NONE and change.tp in draft.legacy_listed:
             # As Apache does: an acknowledged request must not be lost to an older legacy entry at a failover.
             self.moves.forget_legacy(draft, {change.tp})
         return result
 
-    def _cancel(
+    def _intervene(
         self,
         draft: Draft,
         item: tuple[TopicPartition, Intervention | None],
@@ -154,18 +156,20 @@ class Submissions:
     ) -> MoveResult:
         tp, mode = item
         self.adoption.reconcile_first(draft, tp)
-        result = self.moves.cancel(draft, tp, mode)
+        result = self.moves.intervene(draft, tp, mode)
         if result[1] not in (ErrorCode.NONE, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS):
             return result
         waiting = [
             each for each in before.submissions if tp in each.waiting and any(each is other for other in self.open)
         ]
         for submission in waiting:
-            aside = submission.aside(draft, tp)
-            if aside in {None, Intervention.PAUSE}:  # A cancelled partition stays cancelled.
+            if submission.intervention(draft, tp) in {
+                None,
+                Intervention.PAUSE,
+            }:  # A cancelled partition stays cancelled.
                 # A pause forgets nothing: the change is accepted when its turn comes, and stands still.
                 wanted = mode or self.settings.cancel_mode
-                draft.set_aside[submission.number, tp] = None if wanted is Intervention.RESUME else wanted
+                draft.interventions[submission.number, tp] = None if wanted is Intervention.RESUME else wanted
         withdrawn = mode not in {Intervention.PAUSE, Intervention.RESUME} and self._withdraw(draft, tp, before)
         return (tp, ErrorCode.NONE, None) if waiting or withdrawn else result
 
@@ -195,7 +199,7 @@ class Submissions:
     # ---- after a write
 
     def on_committed(self, draft: Draft) -> None:
-        """A draft is durable: note in the open submissions which of their partitions it set aside."""
+        """A draft is durable: note its interventions in the open submissions."""
         for submission in self.open:
             submission.note(draft)
 

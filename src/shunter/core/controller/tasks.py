@@ -7,7 +7,7 @@ draft was refused, the slice is decided again. A decision changes nothing but it
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Protocol, TypeAlias, cast
@@ -161,12 +161,9 @@ class Task:
                 break
             index, looked = self.cursor, looked + 1
             tp = concern(self.items[index])
-            hold = () if tp is None else waiting.get(tp, ())
-            if tp is not None and (not hold or barrier.passed(hold)):
-                hold = barrier.hold_of(tp)
+            hold = () if tp is None else _hold_of(tp, barrier, waiting)
             if self.in_order:
-                if not self.held:
-                    self.held = hold
+                self.held = self.held or hold
                 if not barrier.passed(self.held):
                     break
                 self.held = hold = ()
@@ -228,7 +225,7 @@ class Task:
             self.results[index] = None if self.refuse is None else self.refuse(self.items[index], error, message)
         return self.commit()
 
-    def set_aside(self) -> Task | None:
+    def split_off(self) -> Task | None:
         """Make a task of drafted items that can't be written now; None if a caller waits: it is refused instead."""
         if self.refuse is not None:
             return None
@@ -244,6 +241,12 @@ class Task:
                 if index not in self.results:
                     self.results[index] = self.refuse(item, error, message)
         return self.commit()
+
+
+def _hold_of(tp: TopicPartition, barrier: Barrier, waiting: Mapping[TopicPartition, Hold]) -> Hold:
+    """What an item about a partition waits for: the same as older items about it that wait, else what holds it now."""
+    older = waiting.get(tp, ())
+    return barrier.hold_of(tp) if barrier.passed(older) else older
 
 
 def concern(item: object) -> TopicPartition | None:

@@ -46,7 +46,7 @@ class TopicReplies:
     unannounced: list[Answer] = field(default_factory=list[Answer])
     announced: list[Announced] = field(default_factory=list[Announced])
     passed_ms: int = 0
-    """When `known` last looked whether brokers have answered."""
+    """When `take_known` last looked whether brokers have answered."""
 
     def when_led(self, answer: tuple[ReplyToken, TopicResultsReply]) -> list[Answer]:
         """Hold a reply about new partitions back; returns it if none was created."""
@@ -93,7 +93,7 @@ class TopicReplies:
                 found.update(*(partition.assignment.replicas for partition in topics[name].partitions.values()))
         return frozenset(found)
 
-    def known(self, now_ms: int) -> list[Answer]:
+    def take_known(self, now_ms: int) -> list[Answer]:
         """Replies that need not wait any longer."""
         if not self.announced:
             return []

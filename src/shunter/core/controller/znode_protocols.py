@@ -120,7 +120,7 @@ class ZnodeProtocols:
 
     def _roll_back(self, draft: Draft, tp: TopicPartition) -> None:
         self.adoption.reconcile_first(draft, tp)
-        self.moves.cancel(draft, tp, Intervention.ROLL_BACK)
+        self.moves.intervene(draft, tp, Intervention.ROLL_BACK)
 
     def _drop_older(self, draft: Draft, _: None) -> None:
         """Remove entries from the znodes that were written before the cancel and have not begun."""

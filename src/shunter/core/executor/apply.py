@@ -23,6 +23,7 @@ from shunter.core.executor.state import (
     yield_of,
 )
 from shunter.core.executor.step_status import StepTrigger
+from shunter.core.executor.waits import NO_WAIT
 from shunter.errors import InvariantViolation
 from shunter.model.execution import (
     BoundsChanged,
@@ -221,7 +222,7 @@ def _move_closed(state: ExecutorState, entry: JournalEntry) -> None:
     assert isinstance(record, MoveClosed)
     move = _move(state, record.tp, entry)
     move.ended, move.heard_of_end_at_ms = MoveEnd(record.outcome, record.reason, entry.at_ms), entry.at_ms
-    move.current, move.step, move.waits = record.replicas, None, ""
+    move.current, move.step, move.waits = record.replicas, None, NO_WAIT
     move.note(StepTrigger.CLOSED)
 
 

@@ -11,16 +11,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from shunter.core.executor.state import ExecutorState, Move, ObservedCluster
+from shunter.core.executor.waits import Wait, WaitKind
 from shunter.core.wording import counted
 from shunter.model.execution import ExecutionOptions, Order
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
-FOR_DISK = "waits for disk"
-
 
 @dataclass(slots=True)
 class Capacity:
-    """The load of running steps: how many copy (`total`), and their copies by receiver and by sending leader."""
+    """The copies of running steps: in all (`total`), by receiver, and by sending leader."""
 
     options: ExecutionOptions
     cluster: ObservedCluster
@@ -44,7 +43,7 @@ class Capacity:
         """Count a step that copies `adding`."""
         if not adding:
             return
-        self.total += 1
+        self.total += len(adding)
         leader = self._leader(move.tp)
         self.outgoing[leader] += len(adding)
         for broker in adding:
@@ -60,10 +59,10 @@ class Capacity:
 
     @property
     def full(self) -> bool:
-        """Whether no step that copies anything may begin, wherever it is."""
+        """Whether not even a step with a single copy may begin, wherever it is."""
         return 0 < self.options.max_concurrent <= self.total
 
-    def refusal(self, move: Move, adding: Replicas) -> str | None:
+    def refusal(self, move: Move, adding: Replicas) -> Wait | None:
         """The reason why a step that copies `adding` may not begin now; None if it may.
 
         A step that exceeds a bound by itself begins when no other step counts towards that bound, because otherwise it
@@ -72,31 +71,37 @@ class Capacity:
         if not adding:
             return None
         options = self.options
-        if self.full:
-            return f"waits for its turn: {counted(self.total, 'copy runs', 'copies run')}, the bound is {options.max_concurrent}"
+        more = len(adding)
+        if _passes(self.total, more, options.max_concurrent):
+            running = counted(self.total, "copy runs", "copies run")
+            return _turn(running, more, options.max_concurrent)
         leader = self._leader(move.tp)
-        if _passes(self.outgoing[leader], len(adding), options.max_out):
-            return f"waits for its turn: broker {leader} sends {counted(self.outgoing[leader], 'copy', 'copies')}, the bound is {options.max_out}"
+        if _passes(self.outgoing[leader], more, options.max_out):
+            return _turn(f"broker {leader} sends {_copies(self.outgoing[leader])}", more, options.max_out)
         for broker in adding:
-            told = self._refusal_of(move, broker, adding)
-            if told is not None:
-                return told
+            refused = self._refusal_of(move, broker, adding)
+            if refused is not None:
+                return refused
         return None
 
-    def _refusal_of(self, move: Move, broker: BrokerId, adding: Replicas) -> str | None:
+    def _refusal_of(self, move: Move, broker: BrokerId, adding: Replicas) -> Wait | None:
         options = self.options
-        if 0 < options.max_in <= self.incoming[broker]:
-            return f"waits for its turn: broker {broker} receives {counted(self.incoming[broker], 'copy', 'copies')}, the bound is {options.max_in}"
+        received = self.incoming[broker]
+        if _passes(received, 1, options.max_in):
+            return _turn(f"broker {broker} receives {_copies(received)}", 1, options.max_in)
         rack = self.cluster.racks.get(broker)
         beside = sum(self.cluster.racks.get(other) == rack for other in adding)
         if rack is not None and _passes(self.racks[rack], beside, options.max_per_rack):
-            return f"waits for its turn: rack {rack} receives {counted(self.racks[rack], 'copy', 'copies')}, the bound is {options.max_per_rack}"
+            return _turn(f"rack {rack} receives {_copies(self.racks[rack])}", beside, options.max_per_rack)
         log_dir = _log_dir(move, broker)
-        if log_dir is not None and 0 < options.max_per_log_dir <= self.log_dirs[broker, log_dir]:
-            return f"waits for its turn: log dir {log_dir} of broker {broker} receives {self.log_dirs[broker, log_dir]}"
+        received = self.log_dirs[broker, log_dir] if log_dir is not None else 0
+        if _passes(received, 1, options.max_per_log_dir):
+            return _turn(
+                f"log dir {log_dir} of broker {broker} receives {_copies(received)}", 1, options.max_per_log_dir
+            )
         return self._disk_refusal(move, broker)
 
-    def _disk_refusal(self, move: Move, broker: BrokerId) -> str | None:
+    def _disk_refusal(self, move: Move, broker: BrokerId) -> Wait | None:
         if self.options.disk_share >= 1.0:
             return None
         total = used = 0
@@ -109,9 +114,8 @@ class Capacity:
         would = (used + self.reserved[broker] + self._bytes_of(move)) / total
         if would <= self.options.disk_share:
             return None
-        return (
-            f"{FOR_DISK}: with it broker {broker} would be {would:.1%} full, {self.options.disk_share:.1%} may be used"
-        )
+        told = f"broker {broker} would be {would:.1%} full, {self.options.disk_share:.1%} may be used"
+        return Wait(WaitKind.DISK, f"waits for disk: with it {told}")
 
     def _bytes_of(self, move: Move) -> int:
         """Bytes of the partition: the leader's last report, or the size at acceptance if no report is newer."""
@@ -128,6 +132,16 @@ class Capacity:
 def _passes(count: int, more: int, bound: int) -> bool:
     """Whether `count + more` exceeds the bound; False if nothing counts towards it yet, or if it is 0 (no bound)."""
     return bound > 0 and count > 0 and count + more > bound
+
+
+def _turn(running: str, more: int, bound: int) -> Wait:
+    """Say which copies a step waits for. `more`: the step's own copies that count towards the bound."""
+    added = f", {more} would be added" if more > 1 else ""
+    return Wait(WaitKind.TURN, f"waits for its turn: {running}{added}, the bound is {bound}")
+
+
+def _copies(count: int) -> str:
+    return counted(count, "copy", "copies")
 
 
 def in_order(moves: Iterable[Move], options: ExecutionOptions, cluster: ObservedCluster) -> list[Move]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from shunter.core.executor.state import Move
-from shunter.core.reassignment import Situation, Waiting, describe_waiting, next_step, roll_back
+from shunter.core.executor.state import CurrentStep, Move
+from shunter.core.reassignment import Situation, Waiting, WaitReason, describe_waiting, next_step, roll_back
 from shunter.errors import InvariantViolation
 from shunter.model.execution import Direction, ObservedPartition
 from shunter.model.partition import NO_LEADER, BrokerId, ReplicaAssignment, Replicas
@@ -34,9 +34,11 @@ class Reached(NamedTuple):
 
 
 class Waits(NamedTuple):
-    """Nothing can be done now, for this reason."""
+    """Nothing can be done now, for this reason, until `missing` of `brokers` are live and in sync."""
 
     reason: str
+    brokers: Replicas
+    missing: int
 
 
 Choice: TypeAlias = Begin | Reached | Waits
@@ -69,10 +71,10 @@ def choose(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_i
     if decided is None:
         return Reached(seen.replicas)
     if isinstance(decided, Waiting):
-        return Waits(describe_waiting(decided))
+        return Waits(describe_waiting(decided), decided.brokers, _missing(decided))
     after = completable(move, folded(decided.replicas, move.goal), seen, live, min_isr)
     if after == seen.replicas:
-        return Waits(_waits_for_health(seen, live))
+        return _waits_for_health(seen, live)
     return Begin(seen.replicas, after, _reason(move, seen.replicas, after))
 
 
@@ -136,45 +138,65 @@ def undo(
     step = move.step
     assert step is not None
     stops = put_off or move.direction is Direction.STOP
-    if stops:
-        kept = tuple(broker for broker in step.adding if broker in seen.isr)
-    else:
-        kept = tuple(broker for broker in step.adding if broker in move.goal)
-    dropped = tuple(broker for broker in step.before if broker not in step.after)
-    regretted = not stops and _regretted(move, dropped, seen, live, running=running)
-    if kept == step.adding and not regretted and (kept or step.after == step.before):
+    kept = tuple(broker for broker in step.adding if broker in (seen.isr if stops else move.goal))
+    regretted = not stops and _regretted(move, seen, live, running=running)
+    additions_stay = kept == step.adding and (bool(kept) or step.after == step.before)
+    if additions_stay and not regretted:
         return None
     after = step.before + kept
     if regretted:
         after = completable(move, folded(after, move.goal), seen, live, min_isr)
     if after == step.after and not step.cancels:
         return None
-    healthy = tuple(broker for broker in step.before if broker in seen.isr and broker in live)
-    # Apache's KRaft controller goes on dropping what the former request dropped, unless the new request drops some too.
-    heard = not running or not dropped or not set(step.before + step.adding) <= set(after)
+    why = "put off: paused" if put_off else _turned(move)
+    # A step to `after` ends only when all replicas that it keeps are in sync.
+    can_end = regretted or _in_sync(step.before, seen, live) == step.before
     # If the step has just ended and nothing shows that yet, a cancel has no effect, but another target would copy
     # replicas back, only for a pause.
-    harmless = put_off and not kept
-    if (len(healthy) == len(step.before) or regretted) and heard and not harmless:
-        return Begin(step.before, after, "put off: paused" if put_off else _turned(move))
+    cancel_is_enough = put_off and not kept
+    if can_end and not cancel_is_enough and not _drops_go_on(step, after, running=running):
+        return Begin(step.before, after, why)
     if kept and not stops:
-        return None
+        return None  # A cancel would delete additions that the goal contains.
+    return _cancel(step, seen, live, min_isr, why, running=running)
+
+
+def _drops_go_on(step: CurrentStep, after: Replicas, *, running: bool) -> bool:
+    """Whether the cluster would still drop what the step drops if it was asked for `after` in its place.
+
+    Apache's KRaft controller goes on dropping what the former request dropped, unless the new request drops some too.
+    """
+    drops = not set(step.before) <= set(step.after)
+    return running and drops and set(step.before + step.adding) <= set(after)
+
+
+def _cancel(
+    step: CurrentStep, seen: ObservedPartition, live: frozenset[BrokerId], min_isr: int, why: str, *, running: bool
+) -> Begin | Waits | None:
+    """Cancel a step by null, as soon as the replicas before it are enough without its additions.
+
+    None: the step, or the one before it, has ended, because the partition no longer has the former replicas. The step
+    is asked for again.
+    """
+    healthy = _in_sync(step.before, seen, live)
     need = max(1, min(min_isr, len(step.before)))
-    if len(healthy) < need and not running and set(seen.replicas) != set(step.before):
-        # The partition no longer has the former replicas, so this step or the one before it has ended. It is asked for
-        # again.
+    if len(healthy) >= need:
+        return Begin(step.before, step.before, why, cancels=True)
+    if not running and set(seen.replicas) != set(step.before):
         return None
-    if len(healthy) < need:
-        return Waits(
-            f"waits: only {len(healthy)} of the replicas {list(step.before)} are live and in sync and {need} must be; "
-            "the additions stay until then"
-        )
-    return Begin(step.before, step.before, "put off: paused" if put_off else _turned(move), cancels=True)
+    return Waits(
+        f"waits: only {len(healthy)} of the replicas {list(step.before)} are live and in sync and {need} must be; "
+        "the additions stay until then",
+        tuple(broker for broker in step.before if broker not in healthy),
+        need - len(healthy),
+    )
 
 
-def _regretted(
-    move: Move, dropped: Replicas, seen: ObservedPartition, live: frozenset[BrokerId], *, running: bool
-) -> bool:
+def _in_sync(brokers: Replicas, seen: ObservedPartition, live: frozenset[BrokerId]) -> Replicas:
+    return tuple(broker for broker in brokers if broker in seen.isr and broker in live)
+
+
+def _regretted(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], *, running: bool) -> bool:
     """Whether the step drops healthy replicas that are wanted now, or leaves fewer replicas than the goal has.
 
     If the cluster does not have the step, the step would be asked for again. Then it must drop no wanted replica,
@@ -182,7 +204,8 @@ def _regretted(
     """
     step = move.step
     assert step is not None
-    healthy = [broker for broker in dropped if _healthy(broker, seen, live)]
+    dropped = tuple(broker for broker in step.before if broker not in step.after)
+    healthy = tuple(broker for broker in dropped if _healthy(broker, seen, live))
     missed = healthy if running or move.relaxed else dropped
     return any(broker in move.goal for broker in missed) or bool(healthy and len(step.after) < len(move.goal))
 
@@ -227,9 +250,10 @@ def _all_at_once(move: Move, seen: ObservedPartition, live: frozenset[BrokerId])
     """KIP-455: one request to the target; the controller keeps the old replicas to the end."""
     dead = tuple(broker for broker in move.target if broker not in live and broker not in seen.replicas)
     if dead:
-        return Waits(f"waits for {_brokers(dead)} to come back: not live, and part of the target")
+        told = f"waits for {_brokers(dead)} to come back: not live, and part of the target"
+        return Waits(told, dead, len(dead))
     if not any(_healthy(broker, seen, live) for broker in seen.replicas):
-        return Waits("waits for a leader: no replica is live and in sync")
+        return Waits("waits for a leader: no replica is live and in sync", seen.isr or seen.replicas, 1)
     return Begin(seen.replicas, move.target, _reason(move, seen.replicas, move.target))
 
 
@@ -250,9 +274,16 @@ def _turned(move: Move) -> str:
     return {Direction.STOP: "stop", Direction.BACK: "roll back"}[move.direction]
 
 
-def _waits_for_health(seen: ObservedPartition, live: frozenset[BrokerId]) -> str:
+def _missing(waiting: Waiting) -> int:
+    """How many of the brokers that a wait names have to be live and in sync before the move goes on."""
+    if waiting.reason in (WaitReason.FLOOR, WaitReason.ORIGINALS):
+        return max(1, waiting.need - waiting.have)
+    return 1 if waiting.reason is WaitReason.NO_LEADER else len(waiting.brokers)
+
+
+def _waits_for_health(seen: ObservedPartition, live: frozenset[BrokerId]) -> Waits:
     sick = tuple(broker for broker in seen.replicas if not _healthy(broker, seen, live))
-    return f"waits for {_brokers(sick)} to be live and in sync"
+    return Waits(f"waits for {_brokers(sick)} to be live and in sync", sick, len(sick))
 
 
 def _brokers(brokers: Replicas) -> str:

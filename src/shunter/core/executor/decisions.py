@@ -24,6 +24,7 @@ from shunter.core.executor.ready import Collected
 from shunter.core.executor.state import CurrentStep, ExecutorState, Move
 from shunter.core.executor.step_status import Standing, StepTrigger
 from shunter.core.executor.throttles import Gate
+from shunter.core.executor.waits import NO_WAIT, Wait, WaitKind
 from shunter.core.wording import told_bytes
 from shunter.model.execution import (
     Direction,
@@ -266,7 +267,7 @@ def _decide_turned(
     if isinstance(turned, Begin):
         _begin(work, move, turned)
     elif isinstance(turned, Waits):
-        move.waits = turned.reason
+        move.waits = Wait(WaitKind.BROKERS, turned.reason)
     return turned is not None
 
 
@@ -292,7 +293,7 @@ def _decide_running(work: Pass, move: Move, seen: ObservedPartition, live: froze
     due = move.blocked_since_ms + work.state.options.relax_after_ms
     if not move.relaxed and work.now_ms >= due:
         work.write(move, FloorRelaxed(move.tp))
-        work.out.notices.append(Notice("floor-relaxed", str(move.tp), move.waits))
+        work.out.notices.append(Notice("floor-relaxed", str(move.tp), move.waits.text))
         return
     if not move.relaxed:
         work.out.wake(due)
@@ -311,7 +312,8 @@ def _put_off(work: Pass, move: Move, seen: ObservedPartition, live: frozenset[Br
         work.out.notices.append(Notice("copy-put-off", str(move.tp), told))
         _begin(work, move, undone)
     elif isinstance(undone, Waits):
-        move.waits = f"{undone.reason}; it is paused, and what is copied to the same broker waits for it"
+        told = f"{undone.reason}; it is paused, and what is copied to the same broker waits for it"
+        move.waits = Wait(WaitKind.BROKERS, told)
     return undone is not None
 
 
@@ -322,34 +324,36 @@ def _lost(work: Pass, move: Move) -> str:
     return f"{told_bytes(lost)} that it had are copied again later"
 
 
-def _catching_up(work: Pass, move: Move, copying: Replicas, live: frozenset[BrokerId]) -> str:
+def _catching_up(work: Pass, move: Move, copying: Replicas, live: frozenset[BrokerId]) -> Wait:
     dead = tuple(broker for broker in copying if broker not in live)
     if dead:
         return _held(work, dead, live)
     if not copying:
-        return "is about to end"
+        return Wait(WaitKind.NOTHING, "is about to end")
     named = f"broker {', '.join(str(broker) for broker in copying)}"
-    return f"is paused: next to nothing is copied to {named}" if move.paused else f"{named} catches up"
+    if move.paused:
+        return Wait(WaitKind.RESUME, f"is paused: next to nothing is copied to {named}")
+    return Wait(WaitKind.NOTHING, f"{named} catches up")
 
 
-def _held(work: Pass, brokers: Replicas, live: frozenset[BrokerId]) -> str:
+def _held(work: Pass, brokers: Replicas, live: frozenset[BrokerId]) -> Wait:
     told: list[str] = []
+    steady: list[str] = []
     for broker in brokers:
         since = work.state.cluster.down_since_ms.get(broker)
-        if broker in live:
-            told.append(f"broker {broker} is out of sync")
-        elif since is None:
-            told.append(f"broker {broker} is down")
-        else:
-            told.append(f"broker {broker} has been down for {(work.now_ms - since) // 1000} s")
-    return "waits: " + ", ".join(told)
+        state = f"broker {broker} is {'out of sync' if broker in live else 'down'}"
+        steady.append(state)
+        if broker not in live and since is not None:
+            state = f"broker {broker} has been down for {(work.now_ms - since) // 1000} s"
+        told.append(state)
+    return Wait(WaitKind.BROKERS, f"waits: {', '.join(told)}", f"waits: {', '.join(steady)}")
 
 
 def _decide_idle(work: Pass, idle: list[Move], live: frozenset[BrokerId]) -> None:
     capacity = Capacity.of(work.state)
     for move in in_order(idle, work.state.options, work.state.cluster):
         if capacity.full and move.began_at_ms is None and move.direction is Direction.FORWARD:
-            move.waits = "waits for its turn"
+            move.waits = Wait(WaitKind.TURN, "waits for its turn")
             seen = work.state.cluster.partition(move.tp)
             if seen is not None and seen.replicas != move.current and _never_began(work, move):
                 # Look now, while late metadata can be distinguished from another tool's change.
@@ -370,15 +374,15 @@ def _decide_one_idle(work: Pass, move: Move, live: frozenset[BrokerId], capacity
     if _unexplained(work, move, seen):
         return
     if move.paused:
-        move.waits = "is paused"
+        move.waits = Wait(WaitKind.RESUME, "is paused")
         return
     choice = choose(move, seen, live, cluster.min_isr(move.tp.topic))
     if isinstance(choice, Waits):
-        move.waits = choice.reason
+        move.waits = Wait(WaitKind.BROKERS, choice.reason)
         return
     if isinstance(choice, Reached):
         if move.places and not move.log_dir_status.done:
-            move.waits = "waits for its log dirs"
+            move.waits = Wait(WaitKind.OURSELVES, "waits for its log dirs")
             return
         outcome, reason = _REACHED[move.direction]
         refused = [each for each in sorted(move.log_dir_status.refused.items()) if each[0] in move.goal]
@@ -446,15 +450,16 @@ def _rebase(work: Pass, move: Move, seen: ObservedPartition) -> None:
     )
 
 
-def _refusal(work: Pass, move: Move, adding: Replicas, capacity: Capacity) -> str | None:
+def _refusal(work: Pass, move: Move, adding: Replicas, capacity: Capacity) -> Wait | None:
     if not adding:
         return None
     if not work.window_open:
-        return "waits for its time window"
+        return Wait(WaitKind.WINDOW, "waits for its time window")
     refusal = capacity.refusal(move, adding)
     if refusal is not None:
         return refusal
-    return work.throttled.refusal([f"topic {move.tp.topic}", *_brokers_of(move)])
+    unset = work.throttled.refusal([f"topic {move.tp.topic}", *_brokers_of(move)])
+    return None if unset is None else Wait(WaitKind.OURSELVES, unset)
 
 
 def _brokers_of(move: Move) -> list[str]:
@@ -462,6 +467,6 @@ def _brokers_of(move: Move) -> list[str]:
 
 
 def _begin(work: Pass, move: Move, choice: Begin) -> None:
-    move.waits = ""
+    move.waits = NO_WAIT
     record = StepBegun(move.tp, move.steps + 1, choice.before, choice.after, choice.reason, choice.cancels)
     work.write(move, record)

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from math import sqrt
 from typing import NamedTuple
 
-from shunter.core.executor.capacity import FOR_DISK
 from shunter.core.executor.debts import is_down, told_debts
 from shunter.core.executor.eta import MODEL_ERROR, NORMAL_80, Estimate, bytes_left, estimate
 from shunter.core.executor.rates import Meter
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.stuck import stuck, way_out
+from shunter.core.executor.waits import ENDLESS
 from shunter.model.execution import ThrottleKey
 
 COUNTED = 200
@@ -20,7 +20,6 @@ COUNTED = 200
 FEWEST_ENDED = 5
 LEAST_MS = 3_000
 SOON_MS = 1_000
-_WAITING = ("waits: ", "waits for broker", "waits for brokers", FOR_DISK, "waits for its time window")
 
 
 class Ending(NamedTuple):
@@ -77,16 +76,7 @@ def _why_held(state: ExecutorState, move: Move) -> str | None:
     why = stuck(state, move)
     if why is not None:
         return f"stuck: {why}; {way_out(move)}"
-    if move.waits.startswith(_WAITING):
-        return f"waiting: {_without_seconds(move.waits)}"
-    return None
-
-
-def _without_seconds(told: str) -> str:
-    """A reason without its duration, so that the same reason of many moves is counted as one."""
-    return told.removeprefix("waits: ").split(" has been down for ")[0] + (
-        " is down" if " has been down" in told else ""
-    )
+    return move.waits.told if move.waits.kind in ENDLESS else None
 
 
 def _estimate(

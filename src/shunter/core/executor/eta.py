@@ -10,6 +10,7 @@ from typing import NamedTuple
 from shunter.core.executor.projection import MOST_LINES, Line, Rates, grouped, least_seconds, seconds_left
 from shunter.core.executor.rates import Meter, Point, lower_rates, usual_yield
 from shunter.core.executor.state import ExecutorState, Move
+from shunter.core.executor.waits import WaitKind
 from shunter.model.execution import Direction, ThrottleKey
 from shunter.model.partition import BrokerId, TopicPartition
 from shunter.model.reassignment import Strategy
@@ -44,7 +45,6 @@ STEP_S = 0.5
 """Seconds between the last byte of a copy and the first byte of the move's next copy. The replica has to be in sync,
 the executor has to see that, and it has to ask for the next step. All this takes about two seconds, but the quota's
 burst for a new receiver makes up for most of it."""
-TURN = "waits for its turn"
 FEWEST_SAMPLES = 5
 """Fewer samples say nothing about how steadily bytes come in."""
 NORMAL_80 = 1.28
@@ -141,7 +141,7 @@ def estimate(
     few = grouped(lines)
     many = len(few) > MOST_LINES
     alone = least_seconds(few, rates, rest_s=STEP_S) if many else seconds_left(few, rates, rest_s=STEP_S)
-    if many or any(move.waits.startswith(TURN) for move in going):
+    if many or any(move.waits.kind is WaitKind.TURN for move in going):
         # Bounds keep moves waiting, or there are too many lines: assume that as many copies run together as until now.
         alone = max(alone, remaining / max(1.0, pace.each * pace.beside))
     together = alone if state.limit is not None else remaining / pace.measured
@@ -300,7 +300,9 @@ GUESSED_BANDWIDTH = 50_000_000
 
 
 def forecast(moves: Iterable[Move], *, bandwidth: int, learnt: Mapping[BrokerId, list[int]]) -> Forecast:
-    """The least time that a plan takes: the bytes of the busiest broker, or of the longest move, over the bandwidth.
+    """The least time that a plan takes: the bytes of the broker that sends or receives most, over the bandwidth.
+
+    No single move takes longer: one broker sends all its copies.
 
     Args:
         moves: As accepted; `size_bytes` of each.
@@ -312,7 +314,7 @@ def forecast(moves: Iterable[Move], *, bandwidth: int, learnt: Mapping[BrokerId,
     speed = bandwidth or (known[len(known) // 2] if known else GUESSED_BANDWIDTH)
     incoming: dict[BrokerId, int] = {}
     outgoing: dict[BrokerId, int] = {}
-    longest = total = 0
+    total = 0
     for move in moves:
         new = [broker for broker in move.goal if broker not in move.current]
         for broker in new:
@@ -320,6 +322,5 @@ def forecast(moves: Iterable[Move], *, bandwidth: int, learnt: Mapping[BrokerId,
         source = move.current[0]
         outgoing[source] = outgoing.get(source, 0) + move.size_bytes * len(new)
         total += move.size_bytes * len(new)
-        longest = max(longest, move.size_bytes * len(new))
-    busiest = max([longest, *incoming.values(), *outgoing.values()])
+    busiest = max((*incoming.values(), *outgoing.values()), default=0)
     return Forecast(total, busiest / speed, speed, guessed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from shunter.core.executor.state import CurrentStep, Move
-from shunter.core.executor.step_status import Standing, StepTrigger
+from shunter.core.executor.step_status import Standing, StepStatus, StepTrigger
 from shunter.model.execution import ObservedPartition, OngoingReassignment
 from shunter.model.partition import BrokerId, Replicas
 
@@ -108,25 +108,31 @@ def judge(
     # If the step may never have been taken on, these metadata may be late: the partition had these replicas before.
     believed = step.accepted or not step.returns
     if looks is Sight.REACHED and believed:
-        done = not _may_be_late(step, seen, nothing_left=status.nothing_left)
-        return Verdict.FINISHED if done or now_ms - status.blind_until_ms >= LAG_MS else Verdict.DOUBT
+        done = not _may_be_late(step, seen, status)
+        since_ms = max(status.blind_until_ms, step.read_at_ms or 0)
+        return Verdict.FINISHED if done or now_ms - since_ms >= LAG_MS else Verdict.DOUBT
     if looks is not Sight.OTHER and not step.accepted:
         move.note(StepTrigger.SETTLED)
         return Verdict.SEND
     return _judge_doubtful(move, looks, seen, ongoing, now_ms, late_at_ms)
 
 
-def _may_be_late(step: CurrentStep, seen: ObservedPartition, *, nothing_left: bool) -> bool:
+def _may_be_late(step: CurrentStep, seen: ObservedPartition, status: StepStatus) -> bool:
     """Whether metadata that seem to show a cancel's outcome may be from before the cancel.
 
-    - If there was nothing to cancel, the former step is done. Metadata that do not show its end may be late.
+    - If another process got the answer, it is not known which of the next two holds.
+    - If there was nothing to cancel, the former step is done, or an earlier request whose answer was lost cancelled it.
+      A step that is done has all its new replicas in sync. Metadata that do not show its end may be late.
     - If there was something to cancel, the former step did not end. Its replicas are shown while it runs, so metadata
       that show them may be late.
     - Apache writes a target before the replicas to be removed, and a cancel leaves that order. (Shunter's controller
       leaves the former order.) So the former order says nothing until metadata have shown the partition in motion.
     """
-    if nothing_left:
-        return seen.replicas not in step.redirected_from[-1:]
+    if step.cancels and step.read_at_ms is not None and status.requests == 0:
+        return seen.replicas in (step.after, *step.redirected_from, *step.perhaps_ended)
+    if status.nothing_left:
+        ended = all(broker in seen.isr for broker in seen.replicas if broker not in step.before)
+        return not ended or seen.replicas not in step.redirected_from[-1:]
     if seen.replicas != step.after:
         return step.cancels and seen.replicas in step.redirected_from + step.perhaps_ended
     if not step.cancels or step.moved or seen.replicas != step.before:

@@ -28,6 +28,7 @@ from shunter.core.executor.throttles import (
     look,
     send_settings,
 )
+from shunter.core.executor.waits import Wait, WaitKind
 from shunter.core.throttles import LOG_DIR_RATE
 from shunter.core.wording import counted
 from shunter.errors import ErrorCode, InvariantViolation
@@ -262,8 +263,7 @@ class Executor:
         self.polls.on_log_dirs(self._now_ms, event.cost_ms)
         if self._submissions and self._submissions[0].sizes_asked:
             self._submissions[0].sizes_known = True
-        others = {key: int(value) for key, value in self.book.told_lower.items()}
-        self.meter.sample(self.state, event.asked_at_ms, set(event.sizes), others)
+        self.meter.sample(self.state, event.asked_at_ms, set(event.sizes), self.book.lower_in_force)
 
     def _on_settings(self, event: ev.SettingsRead) -> None:
         self.book.on_read(self.state, dict(event.own), dict(event.effective), self._now_ms)
@@ -295,12 +295,12 @@ class Executor:
             return
         why = f"{code.name}: {told}"
         if code not in _RETRIABLE:
-            move.waits = told_refusal(step, why)
+            move.waits = Wait(WaitKind.OURSELVES, told_refusal(step, why))
         if code in (*_RETRIABLE, *_GONE):
             self._retry_later(move)  # Metadata will show whether the partition is gone.
             return
         self._retry_later(move, refused=why)
-        out.notices.append(Notice("step-refused", str(move.tp), move.waits))
+        out.notices.append(Notice("step-refused", str(move.tp), move.waits.text))
 
     def _retry_later(self, move: Move, *, refused: str = "") -> None:
         wait_ms = min(RETRY_MAX_MS, RETRY_MS << min(move.status.requests, 10))

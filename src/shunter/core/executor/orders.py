@@ -149,7 +149,8 @@ def _pause(state: ExecutorState, moves: list[Move]) -> DecidedOrder:
         if gone
         else ""
     )
-    return DecidedOrder(True, f"{counted(len(moves), 'move')} paused: no step begins; {SLOWED}{told}", paused)
+    done = _told_done(f"{counted(len(paused), 'move')} paused", len(paused), len(moves), "paused")
+    return DecidedOrder(True, f"{done}. No step begins; {SLOWED}{told}", paused)
 
 
 def _resume(_state: ExecutorState, moves: list[Move]) -> DecidedOrder:
@@ -162,7 +163,16 @@ def _resume(_state: ExecutorState, moves: list[Move]) -> DecidedOrder:
 def _relax(state: ExecutorState, moves: list[Move]) -> DecidedOrder:
     relaxed: list[JournalRecord] = [FloorRelaxed(move.tp) for move in moves if not move.relaxed]
     told = _and(told_stuck(state, moves))
-    return DecidedOrder(True, f"the floor of {counted(len(moves), 'move')} is relaxed{told}", relaxed)
+    done = f"the floor of {counted(len(relaxed), 'move')} is relaxed"
+    return DecidedOrder(True, f"{_told_done(done, len(relaxed), len(moves), 'relaxed')}{told}", relaxed)
+
+
+def _told_done(done: str, changed: int, named: int, state: str) -> str:
+    """What an order has changed (`done`), and how many of the moves that it names were in that state already."""
+    before = named - changed
+    if not changed:
+        return f"{counted(before, 'move was', 'moves were')} {state} already"
+    return f"{done}; {counted(before, 'was', 'were')} {state} already" if before else done
 
 
 def _and(told: str) -> str:

@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from shunter.core.executor.capacity import FOR_DISK
 from shunter.core.executor.ready import Collected, ListReassignments, ObserveLogDirs, ObserveTopics
 from shunter.core.executor.state import LATE_MS, ExecutorState
 from shunter.core.executor.submission import SURE_MS, SubmittedPlan, involved_brokers, replicas_to_size
+from shunter.core.executor.waits import WaitKind
 from shunter.core.wording import counted
 from shunter.model.notice import Notice
 from shunter.model.partition import BrokerId, TopicPartition
@@ -194,7 +194,7 @@ def _poll_log_dirs(state: ExecutorState, polls: Polls, now_ms: int, out: Collect
                 first = begun if first is None else min(first, begun)
             else:
                 wanted = step.adding
-        elif move.waits.startswith(FOR_DISK):
+        elif move.waits.kind is WaitKind.DISK:
             # Disks may get room, or the partition may shrink: its leader reports how much is to be copied now.
             seen = state.cluster.partition(move.tp)
             leader = () if seen is None or seen.leader < 0 else (seen.leader,)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from shunter.core.executor.ready import Collected
 from shunter.core.executor.state import ExecutorState
+from shunter.core.time_windows import is_within
 from shunter.core.wording import counted, told_rate
 from shunter.model.execution import JournalRecord, LimitChanged
 from shunter.model.notice import Notice
@@ -17,7 +18,6 @@ SLOW_MS = 2_000
 """A broker that takes this long to answer with reassignments or metadata has too much to do."""
 SLOW_SHARE = 0.5
 """The share of answers since the last adaptation that have to be slow before they count: one may be a mere pause."""
-DAY_MINUTES = 24 * 60
 
 
 @dataclass(slots=True)
@@ -88,11 +88,5 @@ def _suffering(state: ExecutorState) -> int:
 
 
 def window_is_open(window: tuple[int, int] | None, now_ms: int, utc_offset_minutes: int) -> bool:
-    """Whether steps may begin now; a window may pass midnight (22:00-06:00). Minutes are of the local day."""
-    if window is None:
-        return True
-    first, after = window
-    minute = (now_ms // 60_000 + utc_offset_minutes) % DAY_MINUTES
-    if first <= after:
-        return first <= minute < after
-    return minute >= first or minute < after
+    """Whether steps may begin now. Minutes are of the local day."""
+    return window is None or is_within(now_ms // 60_000 + utc_offset_minutes, window)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from shunter.core.executor.step_status import StepStatus, StepTrigger, status_after
+from shunter.core.executor.waits import NO_WAIT, Wait
 from shunter.core.throttles import is_theirs
 from shunter.model.execution import (
     Direction,
@@ -63,6 +64,9 @@ class CurrentStep:
     # Soft from here on.
     moved: bool = False
     """Metadata have shown the partition in the middle of this step, or of the step that it took the place of."""
+    read_at_ms: int | None = None
+    """When this process read the step in the journal; None: this process began it. Another process's answer about a
+    cancel may have been that there was nothing to cancel; the journal does not say that."""
     unlisted_at_ms: int | None = None
     """When the first list without this partition was asked for; None: the last list has it."""
     goes_on: tuple[int, OngoingReassignment] | None = None
@@ -151,18 +155,22 @@ class Move:
     # Soft from here on.
     status: StepStatus = field(default_factory=StepStatus)
     """How far its step has got, or that it has none. `note` alone writes it."""
-    waits: str = ""
+    waits: Wait = NO_WAIT
     blocked_since_ms: int | None = None
     log_dir_status: LogDirStatus = field(default_factory=LogDirStatus)
     heard_of_end_at_ms: int = 0
     """When its end was journalled; if another process journalled it, when this one read it: their clocks may differ."""
 
     def begun_before(self, now_ms: int) -> None:
-        """Set times that lie in the future to now: the clock was set back, and no decision shall wait for them."""
+        """Note that another process began the step under way, and that this process reads that now.
+
+        Times that lie in the future are set to now: the clock was set back, and no decision shall wait for them.
+        """
         if self.turned_at_ms is not None:
             self.turned_at_ms = min(self.turned_at_ms, now_ms)
         if self.step is not None:
             self.step.begun_at_ms = min(self.step.begun_at_ms, now_ms)
+            self.step.read_at_ms = now_ms
 
     def note(self, trigger: StepTrigger, at_ms: int = 0, *, request_id: int = 0, why: str = "") -> StepStatus:
         """Move the status of its step by the table.

@@ -1,4 +1,4 @@
-"""Moves that can't end as things are: what each move waits for, and the way out.
+"""Moves that can't end now: what each move waits for, and the way out.
 
 Replies to orders that promise an end (stop, roll back, relax) and every view of an execution name these moves.
 Otherwise the execution would wait silently for a broker that never comes back.
@@ -26,12 +26,15 @@ def stuck(state: ExecutorState, move: Move) -> str | None:
     live = frozenset(state.cluster.brokers)
     if not move.open or seen is None or not live:
         return None
-    missing = tuple(broker for broker in move.goal if broker not in live)
     if move.direction is Direction.FORWARD:
+        missing = tuple(broker for broker in move.goal if broker not in live)
         return f"it can't end without {_named(missing)} and part of its target" if missing else None
     waits = _what_it_waits_for(move, seen, live, state.cluster.min_isr(move.tp.topic))
-    dead = tuple(broker for broker in dict.fromkeys((*seen.replicas, *move.goal)) if broker not in live)
-    return f"it can't end without {_named(dead)}: {waits}" if waits and dead else None
+    if waits is None:
+        return None
+    dead = tuple(broker for broker in waits.brokers if broker not in live)
+    able = sum(broker in live and broker not in seen.offline for broker in waits.brokers)
+    return f"it can't end without {_named(dead)}: {waits.reason}" if dead and able < waits.missing else None
 
 
 def _named(brokers: Replicas) -> str:
@@ -39,18 +42,20 @@ def _named(brokers: Replicas) -> str:
     return f"broker {listed}, which is down" if len(brokers) == 1 else f"brokers {listed}, which are down"
 
 
-def _what_it_waits_for(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_isr: int) -> str | None:
+def _what_it_waits_for(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_isr: int) -> Waits | None:
     step = move.step
     if step is None:
         chosen = choose(move, seen, live, min_isr)
-        return chosen.reason if isinstance(chosen, Waits) else None
+        return chosen if isinstance(chosen, Waits) else None
     if move.turned_at_ms is not None:
         turned = undo(move, seen, live, min_isr)
         if turned is not None:
-            return turned.reason if isinstance(turned, Waits) else None
+            return turned if isinstance(turned, Waits) else None
+    if step.cancels:
+        return None
     late = (*blockers(move, seen), *(broker for broker in step.adding if broker not in seen.isr))
-    waited_for = [str(broker) for broker in late if broker not in live]
-    return f"its step needs broker {', '.join(waited_for)} in sync" if waited_for and not step.cancels else None
+    dead = ", ".join(str(broker) for broker in late if broker not in live)
+    return Waits(f"its step needs broker {dead} in sync", late, len(late))
 
 
 def way_out(move: Move) -> str:
@@ -69,7 +74,7 @@ def told_stuck(state: ExecutorState, moves: list[Move], *, direction: Direction 
     if not told:
         return ""
     first, why = told[0]
-    return f"{len(told)} of them can't end as things are: {first.tp}: {why}; {way_out(first)}"
+    return f"{len(told)} of them can't end now: {first.tp}: {why}; {way_out(first)}"
 
 
 def _turned(move: Move, direction: Direction) -> Move:

@@ -66,8 +66,8 @@ class ThrottleBook:
     """Settings whose last request failed. They are read broker by broker, so that a silent broker delays no other."""
     look_again_ms: int | None = None
     """When rates in force are read again; None: there are none."""
-    told_lower: dict[ThrottleKey, str] = field(default_factory=dict[ThrottleKey, str])
-    """Other tools' rates, lower than the executor's, that the last notice named."""
+    lower_in_force: dict[ThrottleKey, int] = field(default_factory=dict[ThrottleKey, int])
+    """Other tools' rates that hold in place of the executor's, because they are lower; bytes per second."""
 
     def fresh(self, key: ThrottleKey, now_ms: int) -> bool:
         """Whether a setting was read lately, and after this process wrote it."""
@@ -101,7 +101,7 @@ class ThrottleBook:
             for key in [key for key in known if key not in keys]:
                 del known[key]
         self.look_again_ms = None
-        self.told_lower = {}
+        self.lower_in_force = {}
 
     def forget(self, key: ThrottleKey) -> None:
         """Forget a setting that the executor no longer holds: it has to be read before it is set again."""
@@ -277,7 +277,7 @@ def decide_throttles(
         if key not in wanted:
             records += _give_back(state, book, key, throttle, now_ms, unread, out)
     _tell_given_back(state, records, out)
-    _tell_lower(book, wanted, theirs, out)
+    _note_lower(book, wanted, theirs, out)
     _read(book, unread + _due_again(book, theirs + _in_force(state, wanted), now_ms, out), now_ms, out)
     return records
 
@@ -373,20 +373,20 @@ def _tell_given_back(state: ExecutorState, records: Sequence[JournalRecord], out
         out.notices.append(Notice("throttle-theirs-again", "", told))
 
 
-def _tell_lower(
+def _note_lower(
     book: ThrottleBook, wanted: dict[ThrottleKey, str], theirs: Sequence[ThrottleKey], out: Collected
 ) -> None:
-    """Report once which rates of other tools are lower than the rate that was asked for."""
-    lower: dict[ThrottleKey, str] = {}
+    """Note which rates of other tools are lower than the rate that was asked for, and report them if they changed."""
+    lower: dict[ThrottleKey, int] = {}
     for key in theirs:
         value = book.own.get(key) or book.effective.get(key) or ""
         if key.setting in RATES and value.isdigit() and int(value) < int(wanted[key]):
-            lower[key] = value
-    if lower and lower != book.told_lower:
-        rates = ", ".join(sorted({f"{key.kind} {key.name} to {told_rate(int(value))}" for key, value in lower.items()}))
+            lower[key] = int(value)
+    if lower and lower != book.lower_in_force:
+        rates = ", ".join(sorted({f"{key.kind} {key.name} to {told_rate(rate)}" for key, rate in lower.items()}))
         told = f"somebody else's throttle holds {rates}, less than ours: it stays (`shunter throttles clear`)"
         out.notices.append(Notice("throttle-lower", "", told))
-    book.told_lower = lower
+    book.lower_in_force = lower
 
 
 def _due_again(book: ThrottleBook, hold: list[ThrottleKey], now_ms: int, out: Collected) -> list[ThrottleKey]:

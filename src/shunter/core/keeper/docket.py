@@ -19,7 +19,7 @@ from shunter.core.keeper.log_dirs import elsewhere
 from shunter.core.keeper.proposals import Proposal, sizes_of, undone_next
 from shunter.core.keeper.requests import MENDS, kept_out
 from shunter.core.keeper.sighting import Sighting, after, frozen_topics, held_bytes, in_order
-from shunter.core.planning.request import Scope
+from shunter.core.planning.request import ORDER_ALONE, Scope
 from shunter.core.wording import counted, told_bytes
 from shunter.model.keeper import Condition, KeeperPolicy, Mode
 from shunter.model.partition import BrokerId, TopicPartition
@@ -35,7 +35,6 @@ from shunter.model.service import (
 )
 
 _BEGUN = (ProposalState.STARTING, ProposalState.RUNNING)
-_ORDER_ALONE = (Scope.DEMOTE, Scope.LEADERS)
 
 
 class Stand(NamedTuple):
@@ -174,7 +173,7 @@ def _forbidden(proposal: KeptProposal, seen: Sighting, policy: KeeperPolicy) -> 
 
 def _too_much(proposal: KeptProposal, seen: Sighting, policy: KeeperPolicy) -> tuple[str, ...]:
     """Say if a plan exceeds what the bounds leave now: part of the day's bound may have been used since it was made."""
-    if Scope(proposal.scope) in _ORDER_ALONE:
+    if Scope(proposal.scope) in ORDER_ALONE:
         return ()
     allowed = remaining(seen, policy.rails)
     told: list[str] = []

@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from shunter.core.keeper.memory import MINUTE_MS
 from shunter.core.keeper.sighting import PastExecution, Sighting
-from shunter.core.keeper.signs import named, under_min_isr
-from shunter.core.planning.request import Scope
-from shunter.core.wording import counted, told_bytes
+from shunter.core.keeper.signs import under_min_isr
+from shunter.core.planning.request import ORDER_ALONE, Scope
+from shunter.core.time_windows import is_within
+from shunter.core.wording import counted, named, told_bytes
 from shunter.model.keeper import DAY_MINUTES, GuardRails, KeeperPolicy
 
 _WITH_DEAD = (Scope.OFFLINE, Scope.DRAIN, Scope.REPLACE, Scope.DEMOTE, Scope.LEADERS)
 """Scopes that may change a cluster with a dead broker."""
-_ORDER_ALONE = (Scope.DEMOTE, Scope.LEADERS)
 _DAY_MS = DAY_MINUTES * MINUTE_MS
 
 
@@ -56,7 +56,7 @@ def _end(execution: PastExecution, now_ms: int) -> int:
 def held_back(sighting: Sighting, scope: Scope, policy: KeeperPolicy) -> tuple[str, ...]:
     """The reasons why no plan of a scope may be begun now, a sentence each."""
     rails = policy.rails
-    spent = () if scope in _ORDER_ALONE else _spent_up(sighting, rails)
+    spent = () if scope in ORDER_ALONE else _spent_up(sighting, rails)
     cluster = (_under_way(sighting, scope), _unseen(sighting, scope), _unwell(sighting, scope, policy))
     return tuple(chain(*cluster, not_now(sighting, rails), spent))
 
@@ -85,7 +85,7 @@ def _unseen(sighting: Sighting, scope: Scope) -> Iterator[str]:
             yield f"it is not known which partitions are being moved: {why}"
     if sighting.past is None:
         yield "the journal can't be read, so it is not known what was moved lately"
-    if scope not in _ORDER_ALONE:
+    if scope not in ORDER_ALONE:
         for broker, why in sighting.inventory.unanswered:
             yield f"broker {broker} did not tell its log dirs, so sizes are unknown: {why}"
 
@@ -107,7 +107,7 @@ def _mends_isr(scope: Scope, sighting: Sighting, policy: KeeperPolicy) -> bool:
 def not_now(sighting: Sighting, rails: GuardRails) -> Iterator[str]:
     """The reasons that hold a plan back only until some time has passed."""
     minute = sighting.at_ms // MINUTE_MS % DAY_MINUTES
-    if rails.windows and not any(_within(minute, *window) for window in rails.windows):
+    if rails.windows and not any(is_within(minute, window) for window in rails.windows):
         told = ", ".join(f"{_clock(begin)}-{_clock(end)}" for begin, end in rails.windows)
         yield f"it is {_clock(minute)} UTC, and windows = {told}"
     ended = max((_end(each, sighting.at_ms) for each in sighting.past or ()), default=None)
@@ -123,10 +123,6 @@ def _spent_up(sighting: Sighting, rails: GuardRails) -> Iterator[str]:
         yield f"{moves:,} of {counted(rails.moves_per_day, 'move')} of moves-per-day were made {lately}"
     if rails.bytes_per_day is not None and size >= rails.bytes_per_day:
         yield f"{told_bytes(size)} of {told_bytes(rails.bytes_per_day)} of bytes-per-day were copied {lately}"
-
-
-def _within(minute: int, begin: int, end: int) -> bool:
-    return begin <= minute < end if begin < end else minute >= begin or minute < end
 
 
 def _clock(minute: int) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from shunter.core.planning.cluster import ROUNDING
 from shunter.core.planning.disks import DiskMove, disk_fill, plan_disks
 from shunter.core.planning.request import PlanRequest
 from shunter.model.inventory import BrokerDisks, Disk, DiskReplica
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.model.service import LogDirChange, PlannedChange
 
-ROUNDING = 1e-6
 LogDir = tuple[BrokerId, str]
 
 

@@ -108,13 +108,12 @@ def request_for(scope: Scope, signs: Sequence[Sign], sighting: Sighting, policy:
     brokers = tuple(sorted({broker for sign in signs for broker in sign.brokers}))
     if scope is Scope.OFFLINE:
         offline = tuple(sorted({replica for sign in signs for replica in sign.replicas}))
-        rest = tuple(broker for broker in request.excluded_brokers if broker not in _leaving(sighting, policy))
-        return replace(request, brokers=_leaving(sighting, policy), excluded_brokers=rest, offline=offline)
+        return replace(for_brokers(request, _leaving(sighting, policy)), offline=offline)
     if scope in (Scope.DRAIN, Scope.DEMOTE):
-        return _without(request, brokers)
+        return for_brokers(request, brokers)
     if scope is Scope.REPLACE:
         replacements = tuple(policy.intents.replace[broker] for broker in brokers)
-        return replace(_without(request, (*brokers, *replacements)), brokers=brokers, replacements=replacements)
+        return replace(for_brokers(request, (*brokers, *replacements)), brokers=brokers, replacements=replacements)
     if scope is Scope.FILL:
         return replace(request, brokers=brokers)
     if scope is Scope.TOPICS:
@@ -153,7 +152,7 @@ def _leaving(sighting: Sighting, policy: KeeperPolicy) -> tuple[BrokerId, ...]:
     return tuple(broker for broker in sighting.dead if broker not in policy.rails.frozen_brokers)
 
 
-def _without(request: PlanRequest, brokers: tuple[BrokerId, ...]) -> PlanRequest:
+def for_brokers(request: PlanRequest, brokers: tuple[BrokerId, ...]) -> PlanRequest:
     """The request for these brokers, which it then does not exclude."""
     rest = tuple(broker for broker in request.excluded_brokers if broker not in brokers)
     return replace(request, brokers=brokers, excluded_brokers=rest)

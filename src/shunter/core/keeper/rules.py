@@ -12,7 +12,8 @@ from shunter.model.keeper import KeeperPolicy
 from shunter.model.service import OrderRefused, Refusal
 
 _RULE = re.compile(r"([a-z][a-z-]*)=(.*)", re.DOTALL)
-MOST_BAND = 100.0
+_BAND = "a percentage above 0 and below 100"
+"""The same rule as the policy's and the planner's."""
 
 
 class Rules(NamedTuple):
@@ -66,10 +67,10 @@ def split_rules(items: Iterable[str]) -> tuple[tuple[str, ...], Rules]:
 
 
 def _band(rules: Rules, value: str, item: str) -> Rules:
-    percent = _number(value, item, "a percentage above 0 and up to 100")
-    if not 0 < percent <= MOST_BAND:
-        raise _refused(item, "a percentage above 0 and up to 100")
-    return rules._replace(band=percent / 100)
+    band = _number(value, item, _BAND) / 100
+    if not 0 < band < 1:
+        raise _refused(item, _BAND)
+    return rules._replace(band=band)
 
 
 def _moves(rules: Rules, value: str, item: str) -> Rules:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 
@@ -13,15 +13,12 @@ from shunter.core.keeper.runway import filling
 from shunter.core.keeper.sighting import Sighting, frozen_topics
 from shunter.core.keeper.sign import Sign
 from shunter.core.planning.aims import Targets, targets
-from shunter.core.planning.cluster import Floats, Resource, broker_loads
-from shunter.core.wording import counted
+from shunter.core.planning.cluster import ROUNDING, Floats, Resource, broker_loads
+from shunter.core.wording import counted, named
 from shunter.model.inventory import InventoryPartition, OfflineReplica, TopicWish
 from shunter.model.keeper import DEFAULTS, Condition, KeeperPolicy, Mode, Subject
 from shunter.model.partition import BrokerId, TopicPartition
 
-NAMED = 3
-"""How many partitions a sentence names; the others are counted."""
-_ROUNDING = 1e-6
 RATES = (Resource.BYTES_IN, Resource.BYTES_OUT, Resource.PROCESSORS)
 Goals = Callable[[float], Targets]
 """Targets by their band."""
@@ -97,7 +94,7 @@ def _log_dirs(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Subj
             text = f"{counted(len(lost), 'replica')} of broker {live.id}, which is up, are on failed log dirs"
             yield Sign(Subject(Condition.LOG_DIR_FAILED, f"broker {live.id}"), text, (live.id,), lost)
     for broker in sighting.check_up.brokers:
-        for log_dir in broker.log_dirs:
+        for log_dir in () if broker.broker in policy.rails.frozen_brokers else broker.log_dirs:
             subject = Subject(Condition.LOG_DIR_FULL, f"broker {broker.broker} {log_dir.path}")
             used = 1 - log_dir.usable / log_dir.total if log_dir.total > 0 and not log_dir.error else 0.0
             if _beyond(used, subject, policy, holding):
@@ -123,7 +120,7 @@ def _uneven_log_dirs(sighting: Sighting, policy: KeeperPolicy, holding: Collecti
 def _beyond(value: float, subject: Subject, policy: KeeperPolicy, holding: Collection[Subject]) -> bool:
     """Whether a figure is beyond its bound: the narrower one (`end`) for a condition that held already, else `begin`."""
     watch = policy.watches[subject.condition]
-    return value > (watch.end if subject in holding else watch.begin) + _ROUNDING
+    return value > (watch.end if subject in holding else watch.begin) + ROUNDING
 
 
 def _intents(sighting: Sighting, policy: KeeperPolicy) -> Iterator[Sign]:
@@ -189,7 +186,7 @@ def _added(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Subject
                 f"{load:.2f} of the mean in {BANDS[condition].label}, at least {low:.2f} wanted"
                 for condition in (Condition.DISK_BAND, Condition.REPLICAS_BAND)
                 for load, low in [_below(sighting, broker, condition, policy, goals, begun=subject not in holding)]
-                if load < low - _ROUNDING
+                if load < low - ROUNDING
             ]
             if lacking:
                 yield Sign(subject, f"broker {broker} is to get its share and has {' and '.join(lacking)}", (broker,))
@@ -272,7 +269,7 @@ def _bands(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Subject
             subject = Subject(condition, f"broker {broker}")
             goal = ended if subject in holding else begun
             low, high = goal.low[at, column], goal.high[at, column]
-            if goal.members[at] and not low - _ROUNDING <= loads[at] <= high + _ROUNDING:
+            if goal.members[at] and not low - ROUNDING <= loads[at] <= high + ROUNDING:
                 band = f"outside {low:.2f} to {high:.2f}"
                 text = f"broker {broker} carries {loads[at]:.2f} of the mean in {resource.label}, {band}{by_model}"
                 yield Sign(subject, text, (broker,))
@@ -350,11 +347,4 @@ def _tp(partition: InventoryPartition) -> TopicPartition:
     return TopicPartition(partition.topic, partition.partition)
 
 
-def named(names: Iterable[object]) -> str:
-    """The first few names, and how many more there are."""
-    listed = [str(name) for name in names]
-    more = f" and {len(listed) - NAMED:,} more" if len(listed) > NAMED else ""
-    return ", ".join(listed[:NAMED]) + more
-
-
-__all__ = ["named", "signs", "under_min_isr"]
+__all__ = ["signs", "under_min_isr"]

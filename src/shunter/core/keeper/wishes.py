@@ -8,7 +8,7 @@ from shunter.core.keeper.docket import keep, review
 from shunter.core.keeper.guards import held_back
 from shunter.core.keeper.judgement import judge
 from shunter.core.keeper.proposals import Proposal, copied, planned_for
-from shunter.core.keeper.requests import BANDS, balance_request, log_dirs_request
+from shunter.core.keeper.requests import BANDS, balance_request, for_brokers, log_dirs_request
 from shunter.core.keeper.rules import split_rules
 from shunter.core.keeper.sighting import Sighting, in_order
 from shunter.core.planning.request import PlanRequest, Scope
@@ -83,25 +83,19 @@ def _request(about: tuple[str, ...], replicas: int | None, seen: Sighting, polic
         brokers = tuple(_broker(each, seen) for each in items)
         if not brokers:
             raise OrderRefused(Refusal.INVALID, f"{scope}: name at least one broker")
-        return _about(request, brokers)
+        return for_brokers(request, brokers)
     if scope == "replace":
         pairs = [each.partition("=") for each in items]
         if not pairs:
             raise OrderRefused(Refusal.INVALID, "replace: OLD=NEW is wanted, as 3=7")
         old = tuple(_broker(each[0], seen) for each in pairs)
         new = tuple(_broker(each[2], seen) for each in pairs)
-        return replace(_about(request, (*old, *new)), brokers=old, replacements=new)
+        return replace(for_brokers(request, (*old, *new)), brokers=old, replacements=new)
     if scope == "topics":
         return replace(request, wishes=tuple(_wish(each, replicas, seen) for each in items))
     if items:
         raise OrderRefused(Refusal.INVALID, f"{scope} takes no names: {' '.join(items)}")
     return request
-
-
-def _about(request: PlanRequest, brokers: tuple[int, ...]) -> PlanRequest:
-    """The request for these brokers, which it then does not exclude."""
-    out = tuple(broker for broker in request.excluded_brokers if broker not in brokers)
-    return replace(request, brokers=brokers, excluded_brokers=out)
 
 
 def _broker(name: str, seen: Sighting) -> int:

@@ -8,6 +8,7 @@ import numpy as np
 
 from shunter.core.planning.cluster import (
     COUNTS,
+    ROUNDING,
     ClusterLoad,
     Flags,
     Floats,
@@ -63,6 +64,10 @@ class Targets:
     def column(self, resource: Resource) -> int | None:
         """Index of a resource among `resources`."""
         return self.resources.index(resource) if resource in self.resources else None
+
+    def outside(self, loads: Floats) -> Flags:
+        """(B, K) whether a load, in shares of the mean, is outside its band."""
+        return np.asarray((loads > self.high + ROUNDING) | (loads < self.low - ROUNDING))
 
 
 def targets(cluster: ClusterLoad, request: PlanRequest) -> Targets:

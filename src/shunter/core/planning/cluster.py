@@ -50,6 +50,8 @@ _LABELS = {
     Resource.LEADER_BYTES_IN: "leaders' bytes in",
 }
 
+ROUNDING = 1e-6
+"""Shares that differ by no more than this are the same: sums of floats are not exact."""
 COUNTS = (Resource.REPLICAS, Resource.LEADERS)
 
 

@@ -150,6 +150,5 @@ def broker_changes(plan: BalancedPlan) -> Iterator[BrokerChange]:
 def within_bands(plan: BalancedPlan) -> bool:
     """Whether every broker that takes part ends within every band that is an aim."""
     goal = plan.targets
-    load = plan.after / goal.scale
-    outside = (load > goal.high + 1e-6) | (load < goal.low - 1e-6)
+    outside = goal.outside(plan.after / goal.scale)
     return not bool(np.any(outside[goal.members][:, goal.weight > 0]))

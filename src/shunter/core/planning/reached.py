@@ -10,7 +10,6 @@ from shunter.core.planning.moves import BalancedPlan, Undone
 from shunter.core.planning.request import EMPTYING, Scope
 from shunter.core.wording import counted
 
-_NEARLY = 1e-6
 _TOLD = 20
 
 
@@ -19,13 +18,14 @@ def what_is_left(plan: BalancedPlan, budget: Budget) -> tuple[Undone, ...]:
     if plan.request.scope not in {Scope.REBALANCE, Scope.FILL, Scope.LEADERS, *EMPTYING}:
         return ()
     goal = plan.targets
+    loads = plan.after / goal.scale
+    outside = goal.outside(loads)
     found: list[Undone] = []
     for column, resource in enumerate(goal.resources):
         if goal.weight[column] == 0 or (plan.request.scope is Scope.LEADERS and resource < Resource.LEADERS):
             continue
-        load = plan.after[:, column] / goal.scale[column]
-        outside = (load > goal.high[:, column] + _NEARLY) | (load < goal.low[:, column] - _NEARLY)
-        brokers = np.flatnonzero(outside & goal.members).tolist()
+        load = loads[:, column]
+        brokers = np.flatnonzero(outside[:, column] & goal.members).tolist()
         for broker in brokers[:_TOLD]:
             over = bool(load[broker] > goal.high[broker, column])
             edge = goal.high[broker, column] if over else goal.low[broker, column]

@@ -54,7 +54,8 @@ def check(request: PlanRequest) -> None:
     if request.scope is Scope.CHANGE_REPLICATION and request.replication < 1:
         raise PlanRefused(f"replication factor {request.replication} is below 1")
     if not 0 < request.band < 1:
-        raise PlanRefused(f"band {request.band} is not between 0 and 1")
+        told = "0.1 lets a broker have a tenth more or less than its share"
+        raise PlanRefused(f"band {request.band} is not between 0 and 1: {told}")
     if not 0 <= request.headroom < 1:
         raise PlanRefused(f"headroom {request.headroom} is not between 0 and 1")
     if request.max_bytes_percent is not None and not request.max_bytes_percent >= 0:

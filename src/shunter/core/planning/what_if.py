@@ -15,6 +15,7 @@ import numpy as np
 from shunter.core.planning.balance import plan
 from shunter.core.planning.cluster import (
     ABSENT,
+    ROUNDING,
     ClusterLoad,
     Flags,
     Floats,
@@ -30,7 +31,6 @@ from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
 
 MOST_BROKERS = 1_000
 """More new brokers than this are not tried."""
-_NEARLY = 1e-6
 _TOPICS_TOLD = 5
 _LIMITED = (Resource.DISK, Resource.BYTES_IN, Resource.BYTES_OUT, Resource.PROCESSORS)
 
@@ -114,7 +114,7 @@ class ChangeAnswer:
     @property
     def fits(self) -> bool:
         """Whether `reached`, and every broker that is not lost keeps the headroom of each of its known capacities."""
-        most = 1 - self.plan.request.headroom + _NEARLY
+        most = 1 - self.plan.request.headroom + ROUNDING
         return self.reached and all(one.after <= most for one in self.fills() if one.broker not in self.lost)
 
     def least_seconds(self, rate: float) -> float:
@@ -382,7 +382,7 @@ def _fewest_by_sum(cluster: ClusterLoad, change: ClusterChange, request: PlanReq
     for resource, capacity in known.items():
         each = float(capacity[-1]) * (1 - request.headroom)
         there = float(capacity[:-1][~lost[:-1]].sum()) * (1 - request.headroom)
-        missing = totals[resource] * (1 - _NEARLY) - there
+        missing = totals[resource] * (1 - ROUNDING) - there
         if missing > 0 and each <= 0:
             raise PlanRefused(f"how many brokers it takes: new ones have no {resource.label} to give")
         counts.append(int(np.ceil(missing / each)) if missing > 0 else 0)

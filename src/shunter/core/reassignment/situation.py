@@ -76,7 +76,8 @@ class WaitReason(Enum):
     CATCHING_UP = "catching_up"
     """A new replica is being fetched; it is live."""
     DEAD = "dead"
-    """A broker of the target is dead: its replica can't be made, or can't catch up."""
+    """A broker of the target is dead, or its log dir for the partition failed: its replica can't be made, or can't catch
+    up."""
     FLOOR = "floor"
     """Dropping the next replica would leave too few live ones in sync."""
     ORIGINALS = "originals"
@@ -94,14 +95,15 @@ class Waiting(NamedTuple):
     """Live in-sync replicas that would stay (FLOOR), or live in-sync originals (ORIGINALS)."""
     need: int = 0
     """The least number of such replicas that lets the move go on."""
+    failed: Replicas = ()
+    """Those of `brokers` that are live, and whose log dir for the partition failed: only a restart brings them back."""
 
 
 def describe_waiting(waiting: Waiting) -> str:
     """One sentence for a person: what the move waits for, and why."""
-    named = ", ".join(str(broker) for broker in waiting.brokers)
-    brokers = f"broker{'s' if len(waiting.brokers) != 1 else ''} {named}"
+    brokers = _brokers(waiting.brokers)
     counted = f"{waiting.have} of the {waiting.need}"
-    return {
+    sentence = {
         WaitReason.CATCHING_UP: f"waits for {brokers} to catch up",
         WaitReason.DEAD: f"waits for {brokers} to come back: dead, and part of the target",
         WaitReason.FLOOR: f"waits for {brokers} to be live and in sync: the next drop would leave {counted}"
@@ -110,3 +112,22 @@ def describe_waiting(waiting: Waiting) -> str:
         " that a rollback needs are",
         WaitReason.NO_LEADER: f"waits for {brokers} to come back: no live replica is in sync, nobody can lead",
     }[waiting.reason]
+    return sentence if not waiting.failed else _with_failed_log_dirs(waiting, sentence)
+
+
+def _with_failed_log_dirs(waiting: Waiting, sentence: str) -> str:
+    """The sentence of a move that waits for a live broker whose log dir failed: such a broker is not dead."""
+    failed, several = waiting.failed, len(waiting.failed) != 1
+    dirs = f"log dir{'s' if several else ''}"
+    if waiting.reason is not WaitReason.DEAD:
+        return f"{sentence}; the {dirs} on {_brokers(failed)} failed"
+    whose, are = ("their", "they are") if several else ("its", "it is")
+    restart = f"{_brokers(failed)} to be restarted: {whose} {dirs} failed, and {are} part of the target"
+    dead = tuple(broker for broker in waiting.brokers if broker not in failed)
+    if not dead:
+        return f"waits for {restart}"
+    return f"waits for {_brokers(dead)} to come back: dead, and part of the target; and for {restart}"
+
+
+def _brokers(brokers: Replicas) -> str:
+    return f"broker{'s' if len(brokers) != 1 else ''} {', '.join(map(str, brokers))}"

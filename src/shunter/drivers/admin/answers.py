@@ -13,8 +13,6 @@ from shunter.errors import DriverError, ErrorCode
 from shunter.model.execution import ObservedPartition, ObservedTopic, ThrottleKey
 from shunter.model.partition import BrokerId
 
-FEATURE = "shunter"
-"""The feature that Shunter's controller lists in its answer to ApiVersions."""
 _NAMED_CODES = {code.value: code for code in ErrorCode}
 _OWN_SOURCE = {"broker": "DYNAMIC_BROKER_CONFIG", "topic": "DYNAMIC_TOPIC_CONFIG"}
 

@@ -21,9 +21,14 @@ _HTTP = "speaks HTTP, not Kafka's protocol"
 
 
 def servers_of(configuration: Mapping[str, Any]) -> list[str]:
-    """Return the servers that a configuration names; kafka-python accepts a list, or a text with commas."""
+    """Return the bootstrap servers of kafka-python's configuration, which are a list, or a text with commas."""
     named = configuration["bootstrap_servers"]
-    return named.split(",") if isinstance(named, str) else list(named)
+    return [server.strip() for server in named.split(",")] if isinstance(named, str) else list(named)
+
+
+def protocol_of(configuration: Mapping[str, Any]) -> str:
+    """Return the security protocol of kafka-python's configuration."""
+    return str(configuration.get("security_protocol", "PLAINTEXT"))
 
 
 def probe(servers: Sequence[str], protocol: str) -> list[str]:

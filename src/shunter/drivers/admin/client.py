@@ -15,10 +15,11 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import MetadataRequest
 
-from shunter.drivers.admin.answers import FEATURE, check_described, translated
+from shunter.drivers.admin.answers import check_described, translated
 from shunter.drivers.bearer_tokens import BearerTokens
 from shunter.errors import DriverError
 from shunter.formats.bearer_login import PROVIDER
+from shunter.model.features import SHUNTER_FEATURE
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
 
@@ -231,6 +232,6 @@ def known_addresses(client: Any) -> list[str]:
 def is_shunters(client: KafkaAdminClient) -> bool:
     """Whether the controller is Shunter's, which lists the feature `shunter` in its answer to ApiVersions. Blocks."""
     try:
-        return FEATURE in client.describe_features(send_request_to_controller=True)
+        return SHUNTER_FEATURE in client.describe_features(send_request_to_controller=True)
     except (kafka_errors.IncompatibleBrokerVersion, kafka_errors.UnsupportedVersionError):
         return False  # Features came with Kafka 2.7.

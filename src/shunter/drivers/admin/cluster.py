@@ -18,7 +18,7 @@ from kafka import TopicPartition as KafkaTopicPartition
 from kafka import errors as kafka_errors
 
 from shunter.drivers.admin.answers import SettingsSeen, TopicsSeen, code_of, translated
-from shunter.drivers.admin.bootstrap_probe import look_at, probe, servers_of
+from shunter.drivers.admin.bootstrap_probe import look_at, probe, protocol_of, servers_of
 from shunter.drivers.admin.client import connected, is_shunters, known_addresses
 from shunter.drivers.admin.log_dirs import (
     LogDirsSeen,
@@ -106,13 +106,13 @@ class KafkaPythonAdmin:
         Raises:
             DriverError: no broker answers (raised within seconds), or the login is refused.
         """
-        answering = await asyncio.to_thread(probe, servers_of(configuration), _protocol(configuration))
+        answering = await asyncio.to_thread(probe, servers_of(configuration), protocol_of(configuration))
         made = await asyncio.to_thread(cls, configuration, answering)
         made.patient = patient
         return made
 
     async def _call(
-        self, what: str, permission: str, work: Callable[[], Answer], *, within_s: float = READ_WITHIN_S
+        self, what: str, permission: str, work: Callable[[Any], Answer], *, within_s: float = READ_WITHIN_S
     ) -> Answer:
         unsent: list[DriverError] = []
         while len(unsent) <= UNSENT_AGAIN:
@@ -125,7 +125,7 @@ class KafkaPythonAdmin:
         raise unsent[0]  # Later errors say only that the library does not connect to that broker for a moment.
 
     async def _ask_any(
-        self, what: str, permission: str, work: Callable[[], Answer], *, within_s: float = READ_WITHIN_S
+        self, what: str, permission: str, work: Callable[[Any], Answer], *, within_s: float = READ_WITHIN_S
     ) -> Answer:
         """As `_call`, for requests that any broker answers. A tool repeats them until a live broker answers.
 
@@ -146,16 +146,16 @@ class KafkaPythonAdmin:
     async def _told_servers(self) -> str:
         """Say which brokers answer now, and what is wrong with the others."""
         servers = list(dict.fromkeys([*servers_of(self._everybody()), *known_addresses(self._client)]))
-        found = await asyncio.to_thread(look_at, servers, _protocol(self._configuration))
+        found = await asyncio.to_thread(look_at, servers, protocol_of(self._configuration))
         told = [f"{server} {reason or 'answers'}" for server, reason in found.items()]
         return f"of the brokers that are known, {', '.join(told)}"
 
-    async def _call_once(self, what: str, permission: str, work: Callable[[], Answer], within_s: float) -> Answer:
+    async def _call_once(self, what: str, permission: str, work: Callable[[Any], Answer], within_s: float) -> Answer:
         client = self._client
         try:
             # Not wait_for: in Python 3.11 it loses a cancellation that comes at the moment when the work is done.
             async with asyncio.timeout(within_s):
-                return await self._in_thread(work)
+                return await self._in_thread(lambda: work(client))
         except TimeoutError as error:
             await self._replace(client)
             raise DriverError(f"{what} was not answered within {within_s:.0f} s", retriable=True) from error
@@ -207,11 +207,13 @@ class KafkaPythonAdmin:
         Raises:
             DriverError: no broker answered in time, or `permission` is missing.
         """
-        return await self._call(what, permission, lambda: work(self._client), within_s=within_s)
+        return await self._call(what, permission, work, within_s=within_s)
 
     async def cluster_id(self) -> str:
         """Return the cluster's id."""
-        described = await self._ask_any("DescribeCluster", "Describe on Cluster", self._client.describe_cluster)
+        described = await self._ask_any(
+            "DescribeCluster", "Describe on Cluster", lambda client: client.describe_cluster()
+        )
         return str(described["cluster_id"])
 
     async def is_shunter(self) -> bool:
@@ -224,24 +226,24 @@ class KafkaPythonAdmin:
         asked_at, known = self._shunter
         if now - asked_at < SHUNTER_FRESH_S:
             return known
-        known = await self._ask_any("ApiVersions", "", lambda: is_shunters(self._client))
+        known = await self._ask_any("ApiVersions", "", is_shunters)
         self._shunter = (now, known)
         return known
 
     async def topic_names(self) -> list[str]:
         """Return the names of all topics, sorted."""
-        names = await self._ask_any("Metadata", "Describe on Topic", self._client.list_topics)
+        names = await self._ask_any("Metadata", "Describe on Topic", lambda client: client.list_topics())
         return sorted(str(name) for name in names)
 
     async def list_reassignments(self) -> dict[TopicPartition, OngoingReassignment]:
         """Return all reassignments under way."""
 
-        def ask() -> dict[TopicPartition, OngoingReassignment]:
+        def ask(client: Any) -> dict[TopicPartition, OngoingReassignment]:
             return {
                 TopicPartition(tp.topic, tp.partition): OngoingReassignment(
                     tuple(found["replicas"]), tuple(found["adding_replicas"]), tuple(found["removing_replicas"])
                 )
-                for tp, found in self._client.list_partition_reassignments().items()
+                for tp, found in client.list_partition_reassignments().items()
             }
 
         return await self._ask_any("ListPartitionReassignments", "Describe on Cluster", ask)
@@ -249,7 +251,7 @@ class KafkaPythonAdmin:
     async def observe_topics(self, names: Sequence[str], *, sure: bool = False) -> TopicsSeen:
         """Read the metadata of topics, and which brokers are up. If `sure`, the call fails while brokers disagree."""
         return await self._ask_any(
-            "Metadata", "Describe on Topic", lambda: self._observer.observe(self._client, names, sure=sure)
+            "Metadata", "Describe on Topic", lambda client: self._observer.observe(client, names, sure=sure)
         )
 
     async def observe_log_dirs(self, asked: Mapping[BrokerId, Sequence[TopicPartition]]) -> LogDirsSeen:
@@ -263,7 +265,7 @@ class KafkaPythonAdmin:
                 return await self._call(
                     "DescribeLogDirs",
                     "Describe on Cluster",
-                    lambda: describe_log_dirs(self._client, broker, partitions),
+                    lambda client: describe_log_dirs(client, broker, partitions),
                 )
         except TimeoutError:
             return f"broker {broker} did not answer within {BROKER_WITHIN_S:.0f} s"
@@ -277,7 +279,7 @@ class KafkaPythonAdmin:
         return await self._call(
             "DescribeConfigs",
             "DescribeConfigs on Cluster (brokers) and on Topic (topics)",
-            lambda: read_settings(self._client, keys),
+            lambda client: read_settings(client, keys),
         )
 
     async def alter_reassignments(
@@ -298,7 +300,7 @@ class KafkaPythonAdmin:
         answered = await self._call(
             "AlterPartitionReassignments",
             "Alter on Cluster",
-            lambda: self._client.alter_partition_reassignments(asked),
+            lambda client: client.alter_partition_reassignments(asked),
             within_s=WRITE_WITHIN_S,
         )
         return {TopicPartition(tp.topic, tp.partition): code_of(error) for tp, error in answered.items()}
@@ -350,7 +352,9 @@ class KafkaPythonAdmin:
 
     async def brokers(self) -> dict[BrokerId, str | None]:
         """Return live brokers and their racks, by id."""
-        described = await self._ask_any("DescribeCluster", "Describe on Cluster", self._client.describe_cluster)
+        described = await self._ask_any(
+            "DescribeCluster", "Describe on Cluster", lambda client: client.describe_cluster()
+        )
         return live_brokers(described)
 
     async def _settings_at(self, broker: BrokerId, keys: Sequence[ThrottleKey]) -> dict[ThrottleKey, str | None]:
@@ -358,7 +362,7 @@ class KafkaPythonAdmin:
         try:
             async with asyncio.timeout(BROKER_WITHIN_S):
                 return await self._call(
-                    "DescribeConfigs", "DescribeConfigs", lambda: settings_told_by(self._client, broker, keys)
+                    "DescribeConfigs", "DescribeConfigs", lambda client: settings_told_by(client, broker, keys)
                 )
         except TimeoutError as error:
             raise DriverError(f"broker {broker} did not tell its settings in time", retriable=True) from error
@@ -368,7 +372,7 @@ class KafkaPythonAdmin:
             answered = await self._call(
                 "IncrementalAlterConfigs",
                 "AlterConfigs on Cluster (brokers) and on Topic (topics)",
-                lambda: write_settings(self._client, group),
+                lambda client: write_settings(client, group),
                 within_s=WRITE_WITHIN_S,
             )
         except DriverError as error:
@@ -385,14 +389,14 @@ class KafkaPythonAdmin:
         if not names:
             return []
         found = await self._ask_any(
-            "Metadata", "Describe on Topic", lambda: self._client.describe_topics(sorted(set(names)))
+            "Metadata", "Describe on Topic", lambda client: client.describe_topics(sorted(set(names)))
         )
         return sorted(found, key=lambda topic: str(topic["name"]))
 
     async def topic_settings(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         """Read topics' effective settings, without those that are Kafka's defaults."""
         needed = "DescribeConfigs on Topic"
-        return await self._call("DescribeConfigs", needed, lambda: topic_settings(self._client, names))
+        return await self._call("DescribeConfigs", needed, lambda client: topic_settings(client, names))
 
     async def alter_moves(
         self, changes: Mapping[TopicPartition, Replicas | None], options: AlterOptions
@@ -407,7 +411,7 @@ class KafkaPythonAdmin:
         from shunter.drivers.admin import reassignments  # noqa: PLC0415
 
         shunter = await self.is_shunter()
-        return await self._alter(lambda: reassignments.alter_moves(self._client, changes, options, shunter=shunter))
+        return await self._alter(lambda client: reassignments.alter_moves(client, changes, options, shunter=shunter))
 
     async def cancel_whole(
         self, topics: Collection[str] | None, options: AlterOptions
@@ -416,9 +420,9 @@ class KafkaPythonAdmin:
         from shunter.drivers.admin import reassignments  # noqa: PLC0415  as above
 
         shunter = await self.is_shunter()
-        return await self._alter(lambda: reassignments.cancel_whole(self._client, topics, options, shunter=shunter))
+        return await self._alter(lambda client: reassignments.cancel_whole(client, topics, options, shunter=shunter))
 
-    async def _alter(self, work: Callable[[], Answer]) -> Answer:
+    async def _alter(self, work: Callable[[Any], Answer]) -> Answer:
         return await self._call("AlterPartitionReassignments", "Alter on Cluster", work, within_s=WRITE_WITHIN_S)
 
     async def list_moves(
@@ -431,7 +435,7 @@ class KafkaPythonAdmin:
         return await self._ask_any(
             "ListPartitionReassignments",
             "Describe on Cluster",
-            lambda: reassignments.list_moves(self._client, partitions, detailed=shunter),
+            lambda client: reassignments.list_moves(client, partitions, detailed=shunter),
         )
 
     async def elect_preferred(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
@@ -442,7 +446,7 @@ class KafkaPythonAdmin:
         answer = await self._call(
             "ElectLeaders",
             "Alter on Cluster",
-            lambda: self._client.elect_leaders(_PREFERRED, by_topic, raise_errors=False),
+            lambda client: client.elect_leaders(_PREFERRED, by_topic, raise_errors=False),
         )
         return {
             TopicPartition(str(topic.topic), int(found.partition_id)): told
@@ -456,7 +460,7 @@ class KafkaPythonAdmin:
     ) -> dict[tuple[BrokerId, TopicPartition], ErrorCode]:
         """Send AlterReplicaLogDirs; return each replica's error."""
         return await self._call(
-            "AlterReplicaLogDirs", "Alter on Cluster", lambda: move_replicas(self._client, replicas)
+            "AlterReplicaLogDirs", "Alter on Cluster", lambda client: move_replicas(client, replicas)
         )
 
     async def close(self) -> None:
@@ -481,10 +485,6 @@ def _was_not_sent(error: DriverError) -> bool:
     cause = error.__cause__
     refused = isinstance(cause, kafka_errors.KafkaConnectionError) and "ECONNREFUSED" in str(cause)
     return refused or isinstance(cause, kafka_errors.NodeNotReadyError)
-
-
-def _protocol(configuration: Mapping[str, Any]) -> str:
-    return str(configuration.get("security_protocol", "PLAINTEXT"))
 
 
 def _code(outcome: Exception | None) -> tuple[ErrorCode, str]:

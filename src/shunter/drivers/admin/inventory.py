@@ -10,7 +10,7 @@ from kafka import TopicPartition
 from kafka import errors as kafka_errors
 
 from shunter.drivers.admin.answers import translated
-from shunter.drivers.admin.bootstrap_probe import probe, servers_of
+from shunter.drivers.admin.bootstrap_probe import probe, protocol_of, servers_of
 from shunter.drivers.admin.client import connected
 from shunter.drivers.admin.cluster import AGAIN_S, UNSENT_FOR_S
 from shunter.drivers.admin.log_dirs import describe_log_dirs
@@ -36,7 +36,7 @@ def take_inventory(configuration: Mapping[str, Any]) -> Inventory:
     Raises:
         DriverError: no broker answers (raised within seconds), or the login is refused.
     """
-    answering = probe(servers_of(configuration), str(configuration.get("security_protocol", "PLAINTEXT")))
+    answering = probe(servers_of(configuration), protocol_of(configuration))
     client = connected({**configuration, "bootstrap_servers": answering})
     give_up_s = time.monotonic() + UNSENT_FOR_S
     try:

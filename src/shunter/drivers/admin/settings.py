@@ -48,15 +48,19 @@ def _resources(keys: Iterable[ThrottleKey]) -> list[ConfigResource]:
     return [ConfigResource(_RESOURCES[kind], name, settings) for (kind, name), settings in wanted.items()]
 
 
-def read_settings(client: Any, keys: Sequence[ThrottleKey]) -> SettingsSeen:
-    """Read settings: topics' settings from any broker, each broker's settings from that broker. Blocks."""
-    resources = _resources(keys)
+def _described(client: Any, resources: Sequence[ConfigResource], **options: Any) -> dict[str, dict[str, Any]]:
+    """Return the settings of resources, by kind and name; many in several requests. Blocks."""
     found: dict[str, dict[str, Any]] = {}
     for first in range(0, len(resources), PER_REQUEST):
-        some = resources[first : first + PER_REQUEST]
-        answered = client.describe_configs(some, include_synonyms=True, config_filter="all")
+        answered = client.describe_configs(resources[first : first + PER_REQUEST], config_filter="all", **options)
         for kind, by_name in answered.items():
             found.setdefault(kind, {}).update(by_name)
+    return found
+
+
+def read_settings(client: Any, keys: Sequence[ThrottleKey]) -> SettingsSeen:
+    """Read settings: topics' settings from any broker, each broker's settings from that broker. Blocks."""
+    found = _described(client, _resources(keys), include_synonyms=True)
     seen = SettingsSeen({}, {})
     for key in keys:
         setting = found.get(key.kind, {}).get(key.name, {}).get(key.setting)
@@ -73,30 +77,22 @@ def settings_told_by(client: Any, broker: BrokerId, keys: Sequence[ThrottleKey])
 
 def min_insync(client: Any, topics: Sequence[str]) -> dict[str, int]:
     """Read the effective `min.insync.replicas` of topics. Blocks."""
-    found: dict[str, int] = {}
-    for first in range(0, len(topics), PER_REQUEST):
-        some = topics[first : first + PER_REQUEST]
-        resources = [ConfigResource(ConfigResourceType.TOPIC, name, ["min.insync.replicas"]) for name in some]
-        answered = client.describe_configs(resources, config_filter="all").get("topic", {})
-        for name in some:
-            value = answered.get(name, {}).get("min.insync.replicas", {}).get("value")
-            found[name] = int(value) if value else 1
-    return found
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name, ["min.insync.replicas"]) for name in topics]
+    answered = _described(client, resources).get("topic", {})
+    values = {name: answered.get(name, {}).get("min.insync.replicas", {}).get("value") for name in topics}
+    return {name: int(value) if value else 1 for name, value in values.items()}
 
 
 def topic_settings(client: Any, topics: Sequence[str]) -> dict[str, dict[str, str]]:
     """Read topics' effective settings, without those that are Kafka's defaults. Blocks."""
-    if not topics:
-        return {}
     wanted = [ConfigResource(ConfigResourceType.TOPIC, name) for name in sorted(topics)]
-    answered = client.describe_configs(wanted, config_filter="all")
     return {
         str(name): {
             str(key): str(entry["value"])
             for key, entry in settings.items()
             if entry.get("config_source") != "DEFAULT_CONFIG"
         }
-        for name, settings in answered.get("topic", {}).items()
+        for name, settings in _described(client, wanted).get("topic", {}).items()
     }
 
 

@@ -15,7 +15,7 @@ from shunter.core.mutation_quotas import Allowance
 from shunter.drivers.broker_connection import ApiRanges
 from shunter.drivers.callers import Callers
 from shunter.drivers.feature_keeper import FeatureKeeper
-from shunter.drivers.handlers.messages import Values, filled
+from shunter.drivers.handlers.messages import filled
 from shunter.drivers.metadata_answers import MetadataAnswers
 from shunter.drivers.mutation_quotas import MutationQuotas
 from shunter.drivers.offered_versions import OfferedVersions
@@ -154,10 +154,6 @@ class Call:
     def answer(self, **values: Any) -> Any:
         """Make the response in the request's version; see `messages.filled`."""
         return filled(response_entity(self.parsed), values)
-
-    def fill(self, schema: Any, values: Values) -> Any:
-        """Make an entity within the response."""
-        return filled(schema, values)
 
     async def allowance(self, strict_since: int) -> Allowance:
         """Return what the request may change by its quota. Requests of older versions are throttled, never refused."""

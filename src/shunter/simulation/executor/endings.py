@@ -34,7 +34,7 @@ def _execution(world: ExecutorSurroundings) -> list[str]:
         told.append(f"nobody drives the journal; the last one ended: {world.last_end}")
     for move in ledger.open_moves():
         core = None if process is None else process.core.state.moves.get(move.tp)
-        why = "says nothing of waiting" if core is None or not core.waits else core.waits
+        why = "says nothing of waiting" if core is None or not core.waits.text else core.waits.text
         told.append(f"{move.tp} goes {move.direction.value} to {list(move.goal)}, step {move.step}: {why}")
     if ledger.throttles and not ledger.running:
         told.append(f"throttles are owed: {sorted(ledger.throttles)}; the last one ended: {world.last_end}")

@@ -61,6 +61,8 @@ class ExecutorRules:
         """By partition, the last request: its target, the live in-sync replicas it began with, and its floor."""
         self._decided: dict[TopicPartition, tuple[StepBegun, Replicas]] = {}
         """By partition, the step that was asked for last, and its live in-sync replicas when it was first asked for."""
+        self._well: dict[tuple[str, TopicPartition], frozenset[BrokerId]] = {}
+        """By process and partition, the live in-sync replicas that the core saw when it made its last request."""
         self.sent_us: dict[ThrottleKey, int] = {}
         """When an executor asked for a setting last."""
         self._given_back: set[ThrottleKey] = set()
@@ -133,9 +135,8 @@ class ExecutorRules:
             due = None if move.step.cancels else move.step.after
             if target != due:
                 self.violate("durable before sent", f"{process.name} asks for {tp}: {target}, durable is {due}")
-            seen = process.core.state.cluster.partition(tp)
             # A replica that the executor sees dead or out of sync may be dropped without waiting (design, "the floor").
-            well = () if seen is None else process.core.state.cluster.brokers.keys() & seen.isr
+            well = self._well.get((process.name, tp), frozenset[BrokerId]())
             base = tuple(broker for broker in move.step.before if broker in well)
             step, decided = self._decided.get(tp, (None, base))
             base = decided if step == move.step else base
@@ -320,6 +321,10 @@ class ExecutorRules:
         self.checks += 1
         for request in ready.requests:
             for tp, _target in request.targets if isinstance(request, AlterReassignments) else ():
+                # The core may handle more news before the request leaves. The request does not follow from these.
+                cluster = process.core.state.cluster
+                seen = cluster.partition(tp)
+                self._well[process.name, tp] = frozenset(() if seen is None else cluster.brokers.keys() & seen.isr)
                 move = self.ledger.open_move(tp)
                 if move is not None:
                     self._left_alone(process, move)

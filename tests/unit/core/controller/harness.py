@@ -21,6 +21,7 @@ from shunter.core.controller.events import (
     ExtraReassignmentsFound,
     IsrProposal,
     LegacyReassignmentsFound,
+    LogDirsFailed,
     NewTopic,
     PartitionsRead,
     ReassignmentChange,
@@ -41,6 +42,7 @@ from shunter.core.controller.ready import (
 )
 from shunter.drivers.store_operations import estimate
 from shunter.drivers.zookeeper_requests import JUTE_LIMIT
+from shunter.errors import ErrorCode
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.partition import LeaderAndIsr, TopicPartition
 from shunter.model.records import (
@@ -286,6 +288,8 @@ class Harness:
         for id_ in (US, *brokers):
             self.register(id_)
         self.hosted = {id_: {} for id_ in brokers}
+        self.failed = {}
+        """By broker: its replicas on a log dir that failed since it was started."""
         self.deleted = []
         self.sent = []
         self.replies = {}
@@ -388,16 +392,29 @@ class Harness:
                 self._receive(id_, request)
 
     def _receive(self, id_, request):
+        errors = {}
+        failed = self.failed.get(id_, ())
         if isinstance(request, SendLeaderAndIsr):
             for topic in request.topics:
                 for number, partition in topic.partitions:
-                    self.hosted.setdefault(id_, {})[TopicPartition(topic.name, number)] = partition
+                    tp = TopicPartition(topic.name, number)
+                    if tp in failed:
+                        errors[tp] = ErrorCode.KAFKA_STORAGE_ERROR
+                    else:
+                        self.hosted.setdefault(id_, {})[tp] = partition
         elif isinstance(request, SendStopReplica):
             for stop in request.partitions:
-                if stop.delete:
+                if stop.tp in failed:
+                    errors[stop.tp] = ErrorCode.KAFKA_STORAGE_ERROR
+                elif stop.delete:
                     self.deleted.append((id_, stop.tp))
                     self.hosted.setdefault(id_, {}).pop(stop.tp, None)
-        self.events.append(RequestAnswered(request.request_id, id_))
+        self.events.append(RequestAnswered(request.request_id, id_, ErrorCode.NONE, errors))
+
+    def fail_log_dir(self, id_, *partitions):
+        """A log dir with these replicas fails: the broker announces it, and refuses them until it is restarted."""
+        self.failed.setdefault(id_, set()).update(partitions)
+        self.feed(LogDirsFailed((id_,)))
 
     def answer_all(self):
         waiting, self.unanswered = self.unanswered, []
@@ -417,6 +434,7 @@ class Harness:
         self.feed(self.brokers_read())
 
     def bounce(self, id_):
+        self.failed.pop(id_, None)
         self.register(id_)
         self.feed(self.brokers_read())
 

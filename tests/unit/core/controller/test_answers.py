@@ -130,6 +130,22 @@ def test_an_answer_of_a_term_that_is_over_says_nothing():
     assert not world.resigned
 
 
+def test_an_answer_from_before_a_restart_takes_no_replica_offline():
+    """The broker may have been restarted because a log dir had failed: its replicas are on another one now."""
+    world = Harness().start()
+    world.create("t", [(1, 2, 3)])
+    world.silent = {3}
+    world.kill(1)
+    (late,) = (request for _, request in world.unanswered if isinstance(request, SendLeaderAndIsr))
+    world.silent = set()
+    world.bounce(3)
+    world.feed(RequestAnswered(late.request_id, 3, ErrorCode.NONE, {TP: ErrorCode.KAFKA_STORAGE_ERROR}))
+    assert not world.machine.state.offline_replicas
+    assert not world.told("log-dir-failed")
+    world.catch_up_all()
+    assert world.leadership(TP).isr == (2, 3)
+
+
 @pytest.mark.parametrize(
     "error", [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 )

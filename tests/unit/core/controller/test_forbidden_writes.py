@@ -4,7 +4,7 @@ from harness import Harness
 
 from shunter.core.controller.draft import Draft
 from shunter.core.controller.events import ControlledShutdownRequested, ProducerIdsRequested, TimePassed
-from shunter.core.controller.machine import FORBIDDEN_AGAIN_MS, FORBIDDEN_TOLD_MS, SET_ASIDE_AT_MOST, Outstanding
+from shunter.core.controller.machine import FORBIDDEN_AGAIN_MS, FORBIDDEN_AT_MOST, FORBIDDEN_TOLD_MS, Outstanding
 from shunter.errors import ErrorCode
 from shunter.model.partition import TopicPartition
 from shunter.model.records import PutPartition, PutProducerIdBlock, PutTopic
@@ -42,22 +42,22 @@ def test_a_dead_brokers_partitions_are_led_but_for_the_one_that_may_not_be_writt
     world.forbidden = lambda _: False
     world.pass_time(FORBIDDEN_AGAIN_MS)
     assert leaders(world)[3] == 2, "nothing is lost"
-    assert not world.machine.set_aside
+    assert not world.machine.forbidden_tasks
 
 
-def test_the_machine_asks_to_be_woken_for_what_it_set_aside():
+def test_the_machine_asks_to_be_woken_for_forbidden_tasks():
     world = clustered()
     world.forbidden = of_partition
     world.kill(1)
-    assert world.machine._wake_at_ms() <= world.machine.set_aside[0][0]
+    assert world.machine._wake_at_ms() <= world.machine.forbidden_tasks[0][0]
 
 
-def test_while_a_batch_is_written_nobody_is_woken_for_what_was_set_aside():
+def test_while_a_batch_is_written_nobody_is_woken_for_forbidden_tasks():
     """The decision is tried again when the batch's outcome is known: to wake before is in vain (world 95310650)."""
     world = clustered()
     world.forbidden = of_partition
     world.kill(1)
-    due = world.machine.set_aside[0][0]
+    due = world.machine.forbidden_tasks[0][0]
     world.machine.outstanding = Outstanding(1, (), Draft(world.machine.state, 0), [], world.machine.settings)
     woken = world.machine._wake_at_ms()
     assert woken is None or woken != due
@@ -75,7 +75,7 @@ def test_whoever_asks_for_what_may_not_be_written_is_told_and_the_others_are_ser
     error, message = told[TopicPartition("u", 0)]
     assert error is ErrorCode.UNKNOWN_SERVER_ERROR
     assert "/forbidden" in message
-    assert not world.machine.set_aside, "a caller who was refused asks again"
+    assert not world.machine.forbidden_tasks, "a caller who was refused asks again"
     assert world.machine.requests_refused == 0, "it is no bug of ours"
 
 
@@ -115,12 +115,12 @@ def test_a_broker_that_leaves_is_told_what_it_leads_still():
 
 def test_where_nearly_everything_is_forbidden_it_is_no_exception_any_more():
     """Then the batch is refused as a whole, and tried again after a while: ZooKeeper is not flooded."""
-    count = SET_ASIDE_AT_MOST + 50
+    count = FORBIDDEN_AT_MOST + 50
     world = clustered(count)
     world.forbidden = lambda record: isinstance(record, PutPartition)
     world.kill(1)
     world.feed(TimePassed())
-    assert len(world.machine.set_aside) <= SET_ASIDE_AT_MOST
+    assert len(world.machine.forbidden_tasks) <= FORBIDDEN_AT_MOST
     assert world.machine.retry_at_ms is not None
     assert "/forbidden" in world.told("write-refused")[0].text, "the log has no other line that names it"
     world.forbidden = lambda _: False

@@ -150,7 +150,7 @@ def test_a_cancel_that_is_refused_has_cancelled_nothing_that_waits():
     world.release_writes()
     assert first is not None
     assert world.result(2) == {other: "NONE"}
-    assert submission.set_aside == {other: Intervention.STOP}
+    assert submission.interventions == {other: Intervention.STOP}
     world.answer_all()
     world.catch_up_all()
     assert world.replicas(other) == (1, 2)

@@ -133,3 +133,14 @@ def test_who_makes_a_topic_is_answered_though_one_of_its_partitions_has_no_live_
     replies = world.machine.intake.topic_replies
     assert not replies.unled
     assert not replies.announced
+
+
+def test_followers_that_die_together_leave_the_isr_in_one_leader_epoch():
+    world = Harness().start()
+    world.create("t", [(1, 2, 3, 4)])
+    before = world.leadership(TP)
+    del world.live[3], world.live[4]
+    world.feed(world.brokers_read())
+    after = world.leadership(TP)
+    assert after.isr == (1, 2)
+    assert after.leader_epoch == before.leader_epoch + 1

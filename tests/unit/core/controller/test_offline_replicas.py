@@ -7,10 +7,9 @@ tests/real/test_metadata_truth.py.
 import pytest
 from harness import Harness
 
-from shunter.core.controller.events import ControlledShutdownRequested, RequestAnswered, TopicDeletionsSubmitted
+from shunter.core.controller.events import ControlledShutdownRequested, TopicDeletionsSubmitted
 from shunter.core.controller.outbox import RETURN_LINGER_MS
 from shunter.core.controller.ready import SendUpdateMetadata
-from shunter.errors import ErrorCode
 from shunter.model.partition import TopicPartition
 
 LED, FOLLOWED, OTHER = (TopicPartition("t", number) for number in range(3))
@@ -84,7 +83,7 @@ def test_a_topic_that_is_being_deleted_is_not_told_of_again(world):
 
 def test_a_failed_log_dir_of_a_follower_out_of_sync_and_its_broker_s_restart(world):
     world.propose(FOLLOWED, (1,))
-    world.feed(RequestAnswered(10_000, 3, ErrorCode.NONE, {FOLLOWED: ErrorCode.KAFKA_STORAGE_ERROR}))
+    world.fail_log_dir(3, FOLLOWED)
     world.pass_time(1_000)
     assert told(world)[FOLLOWED] == (3,)
     world.bounce(3)

@@ -4,6 +4,7 @@ import pytest
 from beginnings import TP, busy, everything, let_write, submitted
 from harness import Harness
 
+from shunter.core.controller import pauses
 from shunter.core.controller.ready import SendLeaderAndIsr, SendStopReplica
 from shunter.errors import ErrorCode
 from shunter.model.partition import ReplicaAssignment
@@ -104,3 +105,15 @@ def test_a_rollback_that_needs_what_was_stopped_for_the_pause_has_it_fetched_aga
     world.reassign({TP: None}, token=4, intervention=Intervention.ROLL_BACK)
     assert world.leadership(TP).leader_epoch > epoch
     assert any(isinstance(request, SendLeaderAndIsr) and request.broker == 2 for request in world.sent)
+
+
+def test_a_paused_addition_is_stopped_only_if_its_broker_was_told():
+    world = Harness().start()
+    world.create("t", [(1, 2)])
+    world.reassign({TP: (1, 3)})
+    world.reassign({TP: None}, token=2, intervention=Intervention.PAUSE)
+    state = world.machine.state
+    assert pauses.woken(state, [TP]) == {TP: {3}}
+    assert pauses.woken(state, [TP], frozenset({3})) == {TP: {3}}
+    assert pauses.woken(state, [TP], frozenset({4})) == {}
+    assert pauses.woken(state, [TP], frozenset()) == {}

@@ -5,9 +5,19 @@ from uuid import UUID
 
 from harness import US, Harness, broker
 
-from shunter.core.controller.events import BrokersRead, ClusterLoaded, Elected, Envelope, SessionExpired, TimePassed
+from shunter.core.controller.events import (
+    AlterPartitionReceived,
+    BrokersRead,
+    ClusterLoaded,
+    Elected,
+    Envelope,
+    RequestAnswered,
+    SessionExpired,
+    TimePassed,
+)
 from shunter.core.controller.machine import PARTITIONS_PER_TURN, ControllerMachine
 from shunter.core.controller.ready import ConnectBrokers, SendLeaderAndIsr, SendUpdateMetadata
+from shunter.errors import ErrorCode
 from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from shunter.model.settings import ControllerSettings
 from shunter.model.topic import Topic
@@ -194,3 +204,21 @@ def test_brokers_that_come_before_we_are_elected_make_nobody_a_controller():
     ready = machine.handle(Envelope(0, "test", now_live(world)))
     assert not machine.view.active
     assert ready.requests == ()
+
+
+def test_a_controller_that_resigns_at_the_end_of_its_start_up_answers_nobody():
+    """The request was held, and was answered in the same turn in which the controller learned of its successor.
+
+    The driver answers each caller that still waits with NOT_CONTROLLER.
+    """
+    slices = Slices(large_world())
+    while not any(isinstance(request, SendUpdateMetadata) for request in slices.requests):
+        slices.handle(TimePassed())
+    (metadata,) = [request for request in slices.requests if isinstance(request, SendUpdateMetadata)]
+    assert slices.ready.more
+    slices.handle(AlterPartitionReceived(1, -7, (), 55))
+    slices.handle(RequestAnswered(metadata.request_id, 1, ErrorCode.STALE_CONTROLLER_EPOCH))
+    while not slices.ready.resigned:
+        slices.handle(TimePassed())
+    assert not slices.ready.replies
+    assert not slices.ready.requests

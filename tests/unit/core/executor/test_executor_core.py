@@ -19,6 +19,7 @@ from shunter.core.executor.ready import (
     Read,
     Request,
 )
+from shunter.core.executor.waits import Wait, WaitKind
 from shunter.errors import ErrorCode
 from shunter.model.execution import (
     CommandKind,
@@ -379,7 +380,7 @@ def test_a_dead_broker_of_the_target_is_waited_for_by_name() -> None:
     rig.yard.kill(6)
     rig.submit(("t", 0, (6, 2, 3)), ("u", 0, (6, 2, 3)))
     rig.settle(rounds=30)
-    assert "broker 6" in rig.core.state.moves[T0].waits
+    assert "broker 6" in rig.core.state.moves[T0].waits.text
     rig.yard.revive(6)
     rig.settle()
     assert rig.outcomes()[T0] is Outcome.DONE
@@ -423,7 +424,8 @@ def test_a_dead_replica_that_stays_holds_a_step_until_the_floor_is_relaxed() -> 
     begun(rig)
     rig.yard.kill(3)
     rig.settle(rounds=100)
-    assert "broker 3 has been down for" in rig.core.state.moves[T0].waits
+    assert rig.core.state.moves[T0].waits.kind is WaitKind.BROKERS
+    assert "broker 3 has been down for" in rig.core.state.moves[T0].waits.text
     assert rig.yard.partitions[T0].adding == (4,)
     rig.settle(rounds=400)
     assert any(isinstance(entry.record, FloorRelaxed) for entry in rig.journal)
@@ -534,7 +536,7 @@ def test_a_rollback_with_too_few_originals_in_sync_waits() -> None:
     rig.command(CommandKind.ROLL_BACK)
     rig.settle(catching_up=False, rounds=60)
     assert rig.yard.partitions[T0].replicas == (3, 4, 1, 2)
-    assert "live and in sync" in rig.core.state.moves[T0].waits
+    assert "live and in sync" in rig.core.state.moves[T0].waits.text
     rig.yard.revive(1)
     rig.yard.revive(2)
     rig.settle()
@@ -547,7 +549,7 @@ def test_steps_begin_only_in_the_time_window() -> None:
     rig.submit(("t", 0, (4, 2, 3)), options=ExecutionOptions(window=(22 * 60, 6 * 60)))
     rig.settle(rounds=20)
     assert rig.asked == []
-    assert rig.core.state.moves[T0].waits == "waits for its time window"
+    assert rig.core.state.moves[T0].waits == Wait(WaitKind.WINDOW, "waits for its time window")
     rig.now_ms = 23 * 3_600_000
     rig.settle()
     assert rig.outcomes() == {T0: Outcome.DONE}
@@ -558,7 +560,8 @@ def test_a_full_disk_holds_a_move_back() -> None:
     rig.submit(("t", 0, (4, 2, 3)), options=ExecutionOptions(disk_share=0.505))
     rig.settle(rounds=20)
     assert rig.asked == []
-    assert "waits for disk" in rig.core.state.moves[T0].waits
+    assert rig.core.state.moves[T0].waits.kind is WaitKind.DISK
+    assert "waits for disk" in rig.core.state.moves[T0].waits.text
 
 
 class RoomRig(Rig):
@@ -582,7 +585,7 @@ def test_a_move_that_waits_for_disk_begins_when_there_is_room(room: str) -> None
     rig.usable, rig.size = 5 * SIZE, 10 * SIZE
     rig.submit(("t", 0, (4, 2, 3)), options=ExecutionOptions(disk_share=0.96))
     rig.settle(rounds=20)
-    assert "waits for disk" in rig.core.state.moves[T0].waits
+    assert "waits for disk" in rig.core.state.moves[T0].waits.text
     if room == "made":
         rig.usable = 50 * SIZE
     else:

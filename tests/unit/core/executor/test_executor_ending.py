@@ -10,6 +10,7 @@ from shunter.core.executor.ending import Ending, estimate_by_count, when_it_ends
 from shunter.core.executor.eta import estimate
 from shunter.core.executor.rates import Meter
 from shunter.core.executor.state import CurrentStep, ExecutorState, Move, MoveEnd
+from shunter.core.executor.waits import Wait, WaitKind
 from shunter.core.throttles import FOLLOWER_RATE, LEADER_RATE
 from shunter.model.execution import (
     CommandKind,
@@ -74,6 +75,36 @@ def test_what_a_dead_broker_blocks_has_no_end_but_a_reason_and_the_way_out() -> 
     assert found.estimate is None
     assert "can't end without broker 10, which is down" in found.held
     assert "`shunter rollback` or `shunter stop`" in found.held
+
+
+def test_a_move_that_waits_for_a_leader_has_a_reason_instead_of_an_end() -> None:
+    yard = Yard({"t": [(1, 2)]})
+    yard.kill(1)
+    yard.kill(2)
+    rig = Rig(yard)
+    rig.submit(("t", 0, (3, 4)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
+    rig.settle(rounds=40)
+    assert rig.asked == []
+    found = when_it_ends(rig.core.state, Meter(), rig.now_ms, {})
+    assert found == Ending(None, "no end: 1 waiting for a leader: no replica is live and in sync")
+
+
+@pytest.mark.parametrize("kind", WaitKind)
+def test_a_wait_that_the_executor_can_not_end_has_no_end(kind: WaitKind) -> None:
+    state, meter = copying(1, size=600_000)
+    state.moves[T0].waits = Wait(kind, "waits: broker 4 has been down for 7 s", "waits: broker 4 is down")
+    endless = kind in (WaitKind.BROKERS, WaitKind.DISK, WaitKind.WINDOW)
+    found = ending(state, meter)
+    assert found.held == ("no end: 1 waiting: broker 4 is down" if endless else "")
+    assert (found.estimate is None) is endless
+
+
+def test_the_same_wait_of_many_moves_is_told_once_whatever_it_has_lasted() -> None:
+    state, meter = copying(2, size=600_000)
+    for tp, seconds in ((T0, 5), (T1, 9)):
+        told = f"waits: broker 4 has been down for {seconds} s"
+        state.moves[tp].waits = Wait(WaitKind.BROKERS, told, "waits: broker 4 is down")
+    assert ending(state, meter).held == "no end: 2 waiting: broker 4 is down"
 
 
 def test_a_copy_that_should_be_over_by_now_does_not_end_in_0_seconds() -> None:

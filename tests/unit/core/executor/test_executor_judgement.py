@@ -173,6 +173,31 @@ def test_a_step_that_was_cancelled_did_not_end_though_its_replicas_are_shown() -
     )
 
 
+def test_a_cancel_that_was_asked_for_twice_found_nothing_left_although_the_step_did_not_end() -> None:
+    """Found by reading: the first cancel took effect and its answer was lost; a late broker still shows the copy."""
+    back = CurrentStep(2, (1, 2), (1, 2), "put off", cancels=True, begun_at_ms=0, redirected_from=((1, 2, 3),))
+    twice = move(back, nothing_left=True)
+    copying, ended = (ObservedPartition((1, 2, 3), isr, 1) for isr in ((1, 2), (1, 2, 3)))
+    assert judge(twice, copying, None, 1_000) is Verdict.DOUBT
+    assert judge(twice, ended, None, 2_000) is Verdict.FINISHED, "a step ends when its new replicas are in sync"
+    assert judge(twice, copying, None, LAG_MS) is Verdict.FINISHED
+
+
+def test_what_another_process_cancelled_is_believed_when_metadata_can_no_longer_be_late() -> None:
+    """World 98202598: the time counts from this process's reading of the journal, for it knows no earlier one."""
+    back = CurrentStep(2, (3, 1, 2), (3, 1, 2), "stop", cancels=True, begun_at_ms=0, redirected_from=((3,),))
+    back.accepted = True
+    read = Move(TopicPartition("t", 0), None, (3, 1, 2), (3,), Strategy.INCREMENTAL, 0, (), False, 0, (3, 1, 2))
+    read.step = back
+    for trigger in (StepTrigger.BEGUN, StepTrigger.RECORDED):
+        read.note(trigger)
+    read.begun_before(50_000)
+    for replicas in ((3, 1, 2), (3,)):
+        assert judge(read, seen(replicas), None, 50_000 + LAG_MS - 1) is Verdict.DOUBT
+        assert judge(read, seen(replicas), None, 50_000 + LAG_MS) is Verdict.FINISHED
+    assert judge(read, seen((1, 3, 2)), None, 50_001) is Verdict.FINISHED, "only a cancel leaves this order"
+
+
 def test_a_cancel_comes_back_to_what_an_earlier_step_had_reached_unseen() -> None:
     """World 97603810: the first of three targets was reached just before the second replaced it and was cancelled."""
     back = CurrentStep(

@@ -46,11 +46,27 @@ def test_one_paused_copy_is_held_at_its_own_broker_and_the_other_runs_as_fast_as
     assert rig.yard.settings[rate(4)] == "5000000"
     assert rig.yard.settings[rate(1, LEADER_RATE)] == "5000000", "whoever sends to both is not slowed down"
     assert rig.yard.partitions[T0].adding == (3,), "what is copied is kept"
-    told = {str(move.tp): move.waits for move in rig.core.state.open_moves()}
+    told = {str(move.tp): move.waits.text for move in rig.core.state.open_moves()}
     assert told == {"t-0": "is paused: next to nothing is copied to broker 3", "t-1": "broker 4 catches up"}
     rig.command(CommandKind.RESUME, T0)
     rig.settle(catching_up=False, rounds=20)
     assert rig.yard.settings[rate(3)] == "5000000"
+
+
+def test_a_pause_tells_what_it_pauses_and_what_was_paused_already() -> None:
+    rig = copying((3, 1), (4, 1), (5, 1), options=THROTTLED)
+    assert answer(rig, rig.command(CommandKind.PAUSE, T0)).startswith("1 move paused. No step begins; ")
+    assert answer(rig, rig.command(CommandKind.PAUSE)).startswith(
+        "2 moves paused; 1 was paused already. No step begins; "
+    )
+    assert answer(rig, rig.command(CommandKind.PAUSE)).startswith("3 moves were paused already. No step begins; ")
+
+
+def test_relaxing_tells_what_it_relaxes_and_what_was_relaxed_already() -> None:
+    rig = copying((3, 1), (4, 1), (5, 1), options=THROTTLED)
+    assert answer(rig, rig.command(CommandKind.RELAX, T0)) == "the floor of 1 move is relaxed"
+    assert answer(rig, rig.command(CommandKind.RELAX)) == "the floor of 2 moves is relaxed; 1 was relaxed already"
+    assert answer(rig, rig.command(CommandKind.RELAX)) == "3 moves were relaxed already"
 
 
 def test_without_a_limit_the_list_of_replicas_holds_what_is_paused_alone() -> None:
@@ -127,7 +143,7 @@ def test_a_paused_copy_that_can_not_be_cancelled_stays_held() -> None:
     rig.settle(catching_up=False, rounds=60)
     assert rig.yard.partitions[T0].adding == (3,)
     assert rig.yard.settings[rate(3)] == NEXT_TO_NOTHING
-    assert "it is paused" in rig.core.state.moves[T0].waits
+    assert "it is paused" in rig.core.state.moves[T0].waits.text
 
 
 @pytest.mark.parametrize("options", [THROTTLED, ExecutionOptions(max_in=1)])

@@ -11,6 +11,7 @@ from shunter.core.executor.eta import STEP_S, estimate
 from shunter.core.executor.projection import MOST_LINES, Line, Rates, grouped, least_seconds, seconds_left, shared
 from shunter.core.executor.rates import RECORD_EVERY_MS, Meter, observe_rates
 from shunter.core.executor.state import CurrentStep, ExecutorState, Move
+from shunter.core.executor.waits import Wait, WaitKind
 from shunter.model.execution import ObservedPartition, ObservedTopic, RateObserved, ReplicaSize
 from shunter.model.partition import BrokerId, TopicPartition
 from shunter.model.reassignment import Strategy
@@ -145,7 +146,8 @@ def test_moves_that_wait_for_their_turn_run_no_wider_than_until_now() -> None:
     state, meter = pair_moving(), Meter()
     first, second = state.moves
     copy(state, meter, 3, 0, range(2))
-    state.moves[second].step, state.moves[second].waits = None, "waits for its turn: 1 copy runs, the bound is 1"
+    turn = Wait(WaitKind.TURN, "waits for its turn: 1 copy runs, the bound is 1")
+    state.moves[second].step, state.moves[second].waits = None, turn
     for at in range(2, 13, 2):
         state.cluster.sizes[3, first] = ReplicaSize(int(at * LIMIT * YIELD), "/d")
         meter.sample(state, at * 1000, {(3, first)})

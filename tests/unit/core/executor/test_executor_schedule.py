@@ -81,7 +81,10 @@ def test_a_bound_that_is_none_is_refused(bounds: tuple[tuple[str, int], ...]) ->
         (ExecutionOptions(max_out=1), "waits for its turn: broker 1 sends 1 copy, the bound is 1"),
         (ExecutionOptions(max_in=1), "waits for its turn: broker 4 receives 1 copy, the bound is 1"),
         (ExecutionOptions(max_per_rack=1), "waits for its turn: rack r receives 1 copy, the bound is 1"),
-        (ExecutionOptions(max_per_log_dir=1), "waits for its turn: log dir /d1 of broker 4 receives 1"),
+        (
+            ExecutionOptions(max_per_log_dir=1),
+            "waits for its turn: log dir /d1 of broker 4 receives 1 copy, the bound is 1",
+        ),
     ],
 )
 def test_every_bound_holds_a_move_back_and_says_which(options: ExecutionOptions, told: str) -> None:
@@ -93,9 +96,9 @@ def test_every_bound_holds_a_move_back_and_says_which(options: ExecutionOptions,
     until_quiet(rig)
     assert len(rig.asked) == 1
     waiting = next(move for move in rig.core.state.moves.values() if move.step is None)
-    assert waiting.waits in (told, "waits for its turn")
+    assert waiting.waits.text in (told, "waits for its turn")
     if options.max_concurrent == 0:
-        assert waiting.waits == told
+        assert waiting.waits.text == told
 
 
 def test_orders_are_chained() -> None:
@@ -185,7 +188,7 @@ def test_log_dirs_are_asked_for_and_seen_through() -> None:
     yard.catch_up(T0)
     until_quiet(rig)
     assert rig.outcomes() == {T0: None}
-    assert rig.core.state.moves[T0].waits == "waits for its log dirs"
+    assert rig.core.state.moves[T0].waits.text == "waits for its log dirs"
     yard.log_dirs[4, T0] = "/fast"
     rig.settle(rounds=200)
     assert rig.outcomes() == {T0: Outcome.DONE}
@@ -326,10 +329,10 @@ def test_what_came_through_throttles_is_learnt_from_the_journal() -> None:
     assert found.left_ms == pytest.approx(1_000_000 / 7 - 8_000, rel=0.1)
 
 
-def test_a_forecast_is_each_brokers_bytes_or_the_longest_chain() -> None:
+def test_a_forecast_is_the_bytes_of_the_busiest_broker() -> None:
     state = moving(((1,), (4,), 600), ((1,), (5,), 600), ((2, 3), (6, 7), 1_000))
     moves = list(state.moves.values())
-    assert forecast(moves, bandwidth=100, learnt={}).seconds == 20  # 2 x 1000 one after the other
+    assert forecast(moves, bandwidth=100, learnt={}).seconds == 20  # broker 2 sends 2 x 1000
     wide = forecast(moves[:2], bandwidth=100, learnt={})
     assert (wide.seconds, wide.total_bytes, wide.guessed) == (12, 1_200, False)  # both leave broker 1
     assert forecast(moves, bandwidth=0, learnt={1: [100, 300, 200]}).bandwidth == 200
@@ -348,3 +351,31 @@ def test_a_step_that_copies_twice_counts_twice() -> None:
     assert len(rig.asked) == 1, "three copies would go to rack b at once"
     rig.settle()
     assert rig.outcomes() == {T0: Outcome.DONE, TopicPartition("t", 1): Outcome.DONE}
+
+
+def all_at_once(**bounds: int) -> ExecutionOptions:
+    return ExecutionOptions(strategy=Strategy.ALL_AT_ONCE, **bounds)
+
+
+def test_the_bound_of_the_cluster_counts_copies_and_not_steps() -> None:
+    rig = Rig(Yard({"t": [(1, 2), (1, 2)]}))
+    rig.submit(("t", 0, (3, 4)), ("t", 1, (5, 6)), options=all_at_once(max_concurrent=3))
+    until_quiet(rig)
+    assert len(rig.asked) == 1, "four copies would run at once"
+    told = {move.waits.text for move in rig.core.state.moves.values() if move.step is None}
+    assert told == {"waits for its turn: 2 copies run, 2 would be added, the bound is 3"}
+    rig.settle()
+    assert set(rig.outcomes().values()) == {Outcome.DONE}
+
+
+@pytest.mark.parametrize("bound", ["max_concurrent", "max_out", "max_per_rack"])
+def test_a_step_with_more_copies_than_the_bound_runs_alone(bound: str) -> None:
+    yard = Yard({"t": [(1, 2), (1, 2)]})
+    yard.racks = dict.fromkeys(range(1, 7), "r")
+    rig = Rig(yard)
+    rig.submit(("t", 0, (3, 4, 5)), ("t", 1, (3, 4, 6)), options=all_at_once(**{bound: 2}))
+    until_quiet(rig)
+    assert len(rig.asked) == 1
+    assert len(yard.partitions[rig.asked[0][0]].adding) == 3
+    rig.settle()
+    assert set(rig.outcomes().values()) == {Outcome.DONE}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from apache_yard import LateRig, Rig, Yard, go_on, until, until_asked, until_begun
 
 from shunter.core.executor import events as ev
-from shunter.core.executor.judgement import PATIENCE
+from shunter.core.executor.judgement import LAG_MS, PATIENCE
 from shunter.core.executor.ready import AlterReassignments, JournalBatch
 from shunter.core.executor.step_status import Standing
 from shunter.errors import ErrorCode
@@ -175,7 +175,7 @@ def test_a_broker_that_dies_as_its_step_is_asked_for_is_waited_for() -> None:
     rig.deliver(rig.pending.index(asked))
     go_on(rig, 200)
     assert rig.outcomes() == {T0: None}
-    assert rig.core.state.moves[T0].waits.startswith("waits: broker 3 ")
+    assert rig.core.state.moves[T0].waits.text.startswith("waits: broker 3 ")
     rig.yard.refuse.clear()
     rig.yard.revive(3)
     rig.settle()
@@ -304,3 +304,30 @@ def test_a_step_that_came_too_late_for_the_one_before_it_does_not_hold_up_a_roll
     rig.settle()
     assert rig.outcomes() == {T0: Outcome.ROLLED_BACK}
     assert rig.yard.partitions[T0].replicas == (2, 4, 5)
+
+
+def test_a_process_that_read_of_a_cancel_does_not_know_whether_there_was_anything_to_cancel() -> None:
+    """World 98202598: the step was done before the stop, and the process that got that answer was killed.
+
+    The next process took a late broker's word: the stop ended with the replicas from before the step.
+    """
+    rig = LateRig(Yard({"t": [(3, 1, 2)]}))
+    before = ObservedPartition((3, 1, 2), (1, 3, 2), 3)
+    rig.topic_shown = ObservedTopic(rig.yard.topic_ids["t"], {0: before})
+    rig.submit(("t", 0, (3,)))
+    until_asked(rig)
+    assert rig.yard.partitions[T0].replicas == (3,)
+    rig.command(CommandKind.STOP)
+    until_asked(rig, 2)
+    assert rig.asked[-1] == (T0, None)
+    go_on(rig, 4)
+    assert isinstance(rig.journal[-1].record, StepAccepted), "the journal does not say that nothing was left to cancel"
+    rig.crash()
+    began_ms = rig.now_ms
+    while rig.now_ms < began_ms + LAG_MS - 1_000:
+        go_on(rig, 1)
+    assert isinstance(rig.journal[-1].record, StepAccepted)
+    rig.topic_shown = None
+    rig.settle()
+    assert rig.outcomes() == {T0: Outcome.STOPPED}
+    assert rig.core.state.moves[T0].current == (3,)

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import pytest
 from apache_yard import Rig, Yard
 
 from shunter.core.executor.rates import Meter
 from shunter.core.executor.ready import CommandReply
-from shunter.model.execution import CommandKind, ExecutionOptions, Outcome
+from shunter.core.executor.state import ExecutorState, Move
+from shunter.core.executor.stuck import stuck
+from shunter.model.execution import (
+    CommandKind,
+    Direction,
+    ExecutionOptions,
+    ObservedPartition,
+    ObservedTopic,
+    Outcome,
+)
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
 from shunter.views.execution import view_execution
@@ -34,7 +44,7 @@ def test_relaxing_promises_nothing_that_a_dead_broker_of_the_target_prevents() -
     rig.yard.kill(6)
     rig.settle(catching_up=False, rounds=40)
     answer = told(rig, rig.command(CommandKind.RELAX))
-    assert "can't end without broker 6, which is down and part of its target" in answer
+    assert "1 of them can't end now: t-0: it can't end without broker 6, which is down and part of its target" in answer
     assert "`shunter rollback` or `shunter stop` ends it" in answer
     assert "broker 6" in stuck_row(rig)
 
@@ -63,3 +73,54 @@ def test_a_stop_that_a_dead_original_holds_up_names_it_and_leaving_ends_it_at_on
     assert rig.yard.partitions[T0].adding == (3, 4)
     owed = {key.name for key in rig.core.state.throttles}
     assert owed <= {"2"}, "throttles are given back, but for the dead broker's"
+
+
+def stopping(*, dead: int, out_of_sync: int) -> Rig:
+    """A rig whose one move, all at once from (1, 2) to (3, 4), is told to stop, and needs 1 and 2 in sync for that."""
+    yard = Yard({"t": [(1, 2)]})
+    yard.min_isr["t"] = 2
+    rig = Rig(yard)
+    rig.submit(("t", 0, (3, 4)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
+    rig.settle(catching_up=False, rounds=40)
+    assert yard.partitions[T0].adding == (3, 4)
+    yard.kill(dead)
+    yard.partitions[T0].isr = tuple(broker for broker in yard.partitions[T0].isr if broker != out_of_sync)
+    rig.settle(catching_up=False, rounds=40)
+    return rig
+
+
+def test_a_stop_does_not_need_a_dead_broker_of_the_target() -> None:
+    rig = stopping(dead=3, out_of_sync=2)
+    assert "can't end" not in told(rig, rig.command(CommandKind.STOP))
+    rig.settle(catching_up=False, rounds=40)
+    assert "only 1 of the replicas [1, 2] are live and in sync" in rig.core.state.moves[T0].waits.text
+    assert stuck_row(rig) == "", "broker 2 is live and may come into sync"
+    rig.settle()
+    assert rig.outcomes() == {T0: Outcome.STOPPED}
+
+
+def test_a_stop_names_the_dead_replica_that_it_needs_and_no_other() -> None:
+    rig = stopping(dead=2, out_of_sync=2)
+    rig.yard.kill(3)
+    rig.settle(catching_up=False, rounds=40)
+    answer = told(rig, rig.command(CommandKind.STOP))
+    assert "it can't end without broker 2, which is down: waits: only 1" in answer
+
+
+@pytest.mark.parametrize(
+    ("live", "told_dead"),
+    [
+        ({1, 2, 4}, None),
+        ({1, 4}, "it can't end without brokers 2, 3, which are down: waits for brokers 2, 3 to be live and in sync"),
+    ],
+)
+def test_a_rollback_can_end_if_enough_of_the_originals_are_live(live: set[int], told_dead: str | None) -> None:
+    state = ExecutorState(running=True)
+    state.cluster.brokers = dict.fromkeys(sorted(live))
+    state.cluster.topics["t"] = ObservedTopic(None, {0: ObservedPartition((1, 2, 3, 4), (1, 4), 1)}, min_isr=2)
+    originals = (1, 2, 3)
+    move = Move(T0, None, originals, (4, 5, 6), Strategy.INCREMENTAL, 1, (), False, 0, current=(1, 2, 3, 4))
+    move.direction = Direction.BACK
+    why = stuck(state, move)
+    assert (why or "").startswith(told_dead or "")
+    assert (why is None) is (told_dead is None), "one of 2 and 3 is enough"

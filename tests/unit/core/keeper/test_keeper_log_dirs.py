@@ -124,6 +124,8 @@ def test_a_full_log_dir_is_mended_where_another_one_has_room() -> None:
     (proposal,) = look(made, policy).proposals
     assert (proposal.moves, proposal.conditions) == (2, (Condition.LOG_DIR_FULL,))
     assert held(carried_out(made, proposal), policy) == {}
+    frozen = look(made, replace(policy, rails=GuardRails(frozen_brokers=(1,))))
+    assert (frozen.holding, frozen.proposals) == ((), ()), "no plan touches a frozen broker"
     (nothing,) = look(cluster(EVEN, log_dirs=log_dirs), policy).proposals
     assert (nothing.changes, nothing.undone) == ((), ("broker 1 has no other log dir that works",))
 

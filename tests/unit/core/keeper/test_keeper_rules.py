@@ -10,6 +10,7 @@ from keeper_clusters import MIB, cluster, only
 from shunter.core.keeper.rules import split_rules
 from shunter.core.keeper.wishes import wished
 from shunter.core.planning.request import PlanRequest
+from shunter.core.planning.scopes import check
 from shunter.model.keeper import Condition, GuardRails, KeeperPolicy
 from shunter.model.service import KeptProposal, OrderRefused, Refusal
 
@@ -65,7 +66,9 @@ def test_the_policy_is_narrowed_and_never_widened() -> None:
     [
         "bands=3",
         "band=0",
+        "band=100",
         "band=101",
+        "band=5e-324",
         "band=nan",
         "band=wide",
         "most-moves=0",
@@ -86,6 +89,13 @@ def test_a_rule_that_is_none_is_told(rule: str) -> None:
         asked("rebalance", rule)
     assert refused.value.refusal is Refusal.INVALID
     assert repr(rule) in str(refused.value)
+
+
+@pytest.mark.parametrize("band", ["0.001", "2.5%", "99.99999999999999"])
+def test_every_band_that_a_rule_may_name_can_be_planned(band: str) -> None:
+    check(split_rules((f"band={band}",))[1].applied(PlanRequest()))
+    with pytest.raises(OrderRefused, match="'band=100': a percentage above 0 and below 100 is wanted"):
+        asked("rebalance", "band=100")
 
 
 def test_a_broker_that_is_not_there_cannot_be_left_out() -> None:
