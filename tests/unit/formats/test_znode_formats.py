@@ -464,3 +464,12 @@ def test_a_controllers_id_that_cant_be_read_is_told(name, data, told):
         broker_znodes.decode_controller_id(name, data)
     assert refusal.value.place == f"/admin/shunter/controllers/{name}"
     assert refusal.value.rule.startswith(told)
+
+
+def test_a_target_of_the_legacy_znode_may_be_one_that_the_core_refuses():
+    """One bad entry must not hold the others."""
+    data = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,1]},{"topic":"t","partition":1,"replicas":[-1]}]}'
+    found = admin_znodes.decode_legacy_reassignments(data, 0)
+    assert list(found.targets.values()) == [(1, 1), (-1,)]
+    with pytest.raises(FormatError, match="expected"):
+        admin_znodes.decode_legacy_reassignments(data.replace(b"-1", b'"1"'), 0)
