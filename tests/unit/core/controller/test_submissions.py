@@ -11,6 +11,7 @@ from shunter.core.controller.events import (
 from shunter.errors import ErrorCode
 from shunter.model.partition import ReplicaAssignment, TopicPartition
 from shunter.model.reassignment import Intervention, Phase
+from shunter.model.records import CreateReassignmentRequest
 from shunter.model.snapshot import LegacyReassignments
 
 
@@ -191,4 +192,7 @@ def test_an_impossible_entry_of_the_legacy_znode_does_not_hold_the_others(while_
     assert [world.replicas(("t", number)) for number in range(3)] == [(1, 2), (3, 4), (1, 2)]
     assert world.store.legacy is None
     assert {notice.about for notice in world.told("legacy-refused")} == {"t-0", "t-2"}
+    written = [record for records in world.store.log for record in records]
+    requested = [record for record in written if isinstance(record, CreateReassignmentRequest)]
+    assert {tp for record in requested for tp, _ in record.targets} <= {("t", 1)}, "a request holds no such target"
     assert "repeat broker 3" in world.told("legacy-refused")[0].text
