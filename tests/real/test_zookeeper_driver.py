@@ -722,6 +722,10 @@ class TestWatches:
             await write(seat, DeleteQueueEntry("preferred_replica_election", ""))
             await tool.create_if_absent(znodes.PREFERRED_ELECTION, admin_znodes.encode_partitions([tp]))
             await events.next(ElectionRequested, after=1)
+            await write(seat, DeleteQueueEntry("preferred_replica_election", ""))
+            await tool.create_if_absent(znodes.PREFERRED_ELECTION, b"no JSON")
+            told = await events.next(ElectionRequested, after=2)
+            assert told == ElectionRequested((), queue_entry=True), "it is removed, as by Apache's controller"
 
     async def test_announcements_are_taken_over_and_deleted(self, place):
         tp = TopicPartition("t", 0)

@@ -93,11 +93,12 @@ def _balanced_away(execution: Execution) -> tuple[tuple[TopicPartition, BrokerId
 def sighting_of(
     taken: Inventory, seen: CheckUp, journal: CheckedJournal, past: tuple[PastExecution, ...] | None
 ) -> Sighting:
-    """Put a sighting together.
+    """Put a sighting together. Partitions without replicas are left out: there is nothing to plan about them.
 
     Raises:
         FormatError: the cluster can't be planned as it is: some of its brokers have racks, and others don't.
     """
+    taken = taken._replace(partitions=tuple(each for each in taken.partitions if each.replicas))
     # The inventory has the check-up's topics too. Without them, a third less data goes to the process that plans.
     return Sighting(taken, replace(seen, topics=()), journal, _load(taken), past)
 

@@ -76,7 +76,11 @@ def _notes(taken: Inventory, *, rackless: bool) -> Iterator[str]:
         yield "no broker has a rack: racks are ignored, and all replicas of a partition may end in one place"
     for broker, why in taken.unanswered:
         yield f"broker {broker} did not report its log dirs: {why}"
-    unknown = sum(size_of(partition) is None for partition in taken.partitions)
+    bare = [partition for partition in taken.partitions if not partition.replicas]
+    if bare:
+        first = f"{bare[0].topic}-{bare[0].partition}"
+        yield f"{counted(len(bare), 'partition has', 'partitions have')} no replicas, {first} for one: the plan leaves them out"
+    unknown = sum(size_of(partition) is None for partition in taken.partitions if partition.replicas)
     if unknown:
         yield f"the size of {unknown:,} of {counted(len(taken.partitions), 'partition')} is unknown: {'it is' if unknown == 1 else 'they are'} taken for empty"
 

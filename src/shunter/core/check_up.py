@@ -108,6 +108,7 @@ def _versions(seen: CheckUp) -> list[Finding]:
 
 
 def _partitions(seen: CheckUp) -> list[Finding]:
+    bare: list[TopicPartition] = []
     leaderless: list[TopicPartition] = []
     below: list[TopicPartition] = []
     late: list[TopicPartition] = []
@@ -115,13 +116,21 @@ def _partitions(seen: CheckUp) -> list[Finding]:
         for number, partition in topic.partitions.items():
             tp = TopicPartition(topic.name, number)
             target = seen.ongoing[tp].original if tp in seen.ongoing else partition.replicas
-            if partition.leader < 0:
+            if not partition.replicas:
+                bare.append(tp)
+            elif partition.leader < 0:
                 leaderless.append(tp)
             elif len(partition.isr) < min(topic.min_isr, len(target)):
                 below.append(tp)
             elif any(broker not in partition.isr for broker in target):
                 late.append(tp)
     kinds = (
+        (
+            bare,
+            Level.PROBLEM,
+            "no replicas: nobody can read or write there",
+            "delete the topic, or give the partition replicas with kafka-reassign-partitions",
+        ),
         (
             leaderless,
             Level.PROBLEM,

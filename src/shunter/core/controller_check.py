@@ -106,6 +106,8 @@ class Facts:
     partitions: int = 0
     moves: tuple[str, ...] = ()
     """Partitions that are being moved."""
+    without_replicas: tuple[str, ...] = ()
+    """Partitions that have no replicas."""
     requests: tuple[str, ...] = ()
     """Znodes in which tools have asked for moves."""
     unreadable: tuple[tuple[str, str], ...] = ()
@@ -328,6 +330,10 @@ def _znodes(facts: Facts) -> Iterator[ControllerFinding]:
     if size > ZNODE_LIMIT // 2:
         told = f"{path} has {size} bytes, of {ZNODE_LIMIT} that ZooKeeper takes where jute.maxbuffer is not set"
         yield ControllerFinding(Severity.WARNING, "ZooKeeper", told, "give that topic no more partitions")
+    if facts.without_replicas:
+        told = f"{counted(len(facts.without_replicas), 'partition has', 'partitions have')} no replicas, {facts.without_replicas[0]} for one: nobody can read or write there"
+        todo = "delete the topic, or give the partition replicas with kafka-reassign-partitions"
+        yield ControllerFinding(Severity.WARNING, "partitions", told, todo)
     if facts.moves:
         told = f"{counted(len(facts.moves), 'partition is', 'partitions are')} being moved, {facts.moves[0]} for one: Shunter would go on with them"
         yield ControllerFinding(Severity.WARNING, "moves", told, "wait for them, or go on")

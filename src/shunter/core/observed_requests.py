@@ -221,7 +221,7 @@ def _elected(found: Inferred, tp: TopicPartition, ours: Place, shown: Place) -> 
     if ours.leader == NO_LEADER and shown.leader not in ours.isr:
         found.tell(ElectionRequested((tp,), unclean=True), "an unclean election was asked for", "unclean elections")
         return True
-    if shown.leader != shown.replicas[0] or ours.leader not in shown.isr:
+    if shown.leader not in shown.replicas[:1] or ours.leader not in shown.isr:
         return False
     if not shown.isr <= ours.isr:
         found.tell_isr(tp, shown.isr | ours.isr, "leaders changed their ISRs", "ISRs with a new leader epoch")

@@ -489,7 +489,11 @@ class ClusterReader:
         return children
 
     def _topic(self, name: str, znode: Znode, unreadable: Unreadable) -> Topic | None:
-        return unreadable.attempt(decode_topic, name, znode.data, znode.version, self._shared)
+        odd: list[str] = []
+        topic = unreadable.attempt(decode_topic, name, znode.data, znode.version, self._shared, odd)
+        for told in odd:
+            logger.warning("%s is not taken as it is written: %s", znodes.topic(name), told)
+        return topic
 
     def _state(self, path: str, znode: Znode | None, unreadable: Unreadable) -> LeaderAndIsr | None:
         if znode is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from shunter.core.controller_check import ASKED, BrokerFound, Facts, WayBack
 from shunter.drivers.broker_access import PLAIN_ACCESS, BrokerAccess
@@ -19,6 +19,7 @@ from shunter.errors import DriverError, FormatError
 from shunter.formats import znodes
 from shunter.formats.broker_znodes import decode_controller, decode_migration_owner, is_controller_only
 from shunter.model.broker import Broker, Endpoint
+from shunter.model.partition import TopicPartition
 from shunter.model.snapshot import ClusterSnapshot
 
 ANSWER_SECONDS = 5.0
@@ -90,6 +91,7 @@ async def look(
         topics=len(found.topics),
         partitions=sum(len(each.topic.assignments) for each in found.topics),
         moves=tuple(sorted({str(tp) for tp in found.reassignments} | _moving(found))),
+        without_replicas=tuple(str(tp) for tp in _without_replicas(found)),
         requests=tuple(requested),
         unreadable=found.unreadable,
         largest=await _largest(client, found),
@@ -98,6 +100,13 @@ async def look(
         dynamic_defaults=found.broker_configs.get("<default>", {}),
         ours_belongs_to=client.access.makes_for,
     )
+
+
+def _without_replicas(found: ClusterSnapshot) -> Iterator[TopicPartition]:
+    for name, topic in sorted((each.topic.name, each.topic) for each in found.topics):
+        for number, assignment in topic.assignments.items():
+            if not assignment.replicas:
+                yield TopicPartition(name, number)
 
 
 async def _leaders(client: ZooKeeperClient) -> tuple[str | None, str | None]:

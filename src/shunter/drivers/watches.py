@@ -39,6 +39,7 @@ from shunter.drivers.zookeeper_requests import (
 from shunter.formats import znodes
 from shunter.formats.admin_znodes import decode_log_dir_event, decode_partitions
 from shunter.formats.config_znodes import ConfigChange, decode_config_change
+from shunter.formats.znode_json import WITHHELD
 from shunter.model.partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -428,8 +429,12 @@ class ClusterWatches:
             return
         self._last_preferred_election = znode.mzxid
         partitions = Unreadable().attempt(decode_partitions, znodes.PREFERRED_ELECTION, znode.data)
-        if partitions is not None:
-            self._post(ElectionRequested(partitions, queue_entry=True))
+        if partitions is None:
+            if znode.data is WITHHELD:
+                return
+            # As by Apache's controller. A tool that comes later would find the path taken.
+            logger.warning("%s is removed: nobody else would remove it", znodes.PREFERRED_ELECTION)
+        self._post(ElectionRequested(partitions or (), queue_entry=True))
 
     async def _read_config_changes(self) -> None:
         """Read changes announced since `arm`; older ones are in the loaded cluster. Brokers purge the announcements."""

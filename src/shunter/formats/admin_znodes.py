@@ -12,6 +12,7 @@ from typing import NamedTuple
 from shunter.errors import FormatError
 from shunter.formats import znodes
 from shunter.formats.znode_json import (
+    INT32,
     INT64,
     Document,
     read_document,
@@ -41,7 +42,8 @@ def decode_legacy_reassignments(
     """Read `/admin/reassign_partitions`; of a partition that is named twice the last entry counts, as in Apache.
 
     `original_replicas` is read if a tool wrote it. A missing version counts as 1, because people write this znode by
-    hand and Apache does not check the version.
+    hand and Apache does not check the version. Targets may repeat brokers or name ids below 0: the core refuses these
+    one by one.
     """
     document = read_document(data, place)
     read_version(document, place, (1,), absent=1)
@@ -49,7 +51,8 @@ def decode_legacy_reassignments(
     originals: dict[TopicPartition, Replicas] = {}
     for entry in read_objects(document, "partitions", place):
         tp = read_topic_partition(entry, place)
-        targets[tp] = read_replicas(entry.get("replicas"), f"replicas of {tp}", place, {})
+        what, low = f"replicas of {tp}", -INT32 - 1
+        targets[tp] = read_replicas(entry.get("replicas"), what, place, {}, low=low, repeats=True)
         if entry.get("original_replicas") is not None:
             originals[tp] = read_replicas(entry["original_replicas"], f"original replicas of {tp}", place, {})
         else:

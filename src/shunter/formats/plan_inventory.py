@@ -17,6 +17,8 @@ KIB = 1024
 def encode_plan_input(taken: Inventory, leaving: Collection[BrokerId], gone: str) -> bytes:
     """Write a snapshot as a plan input; racks are null where brokers have none.
 
+    Partitions without replicas are left out, because a plan can't move what is nowhere.
+
     Args:
         taken: The snapshot.
         leaving: Brokers that the plan takes everything from. Such a broker may be dead.
@@ -38,7 +40,7 @@ def encode_plan_input(taken: Inventory, leaving: Collection[BrokerId], gone: str
         for broker in taken.brokers
     }
     brokers |= {str(broker): {"rack": gone} for broker in dead}
-    partitions = [_row(partition) for partition in taken.partitions]
+    partitions = [_row(partition) for partition in taken.partitions if partition.replicas]
     return orjson.dumps({"brokers": brokers, "partitions": partitions}, option=orjson.OPT_APPEND_NEWLINE)
 
 

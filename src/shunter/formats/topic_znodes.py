@@ -29,14 +29,20 @@ _LEAST_LEADER = -2
 _LEAST_EPOCH = -2
 
 
-def decode_topic(name: str, data: bytes | None, version: int, shared: SharedReplicas) -> Topic:
+def decode_topic(
+    name: str, data: bytes | None, version: int, shared: SharedReplicas, odd: list[str] | None = None
+) -> Topic:
     """Read a topic's assignment; partitions come in the order of their numbers.
+
+    A broker that is repeated in a list counts once, and what is added or removed counts where it is among the replicas.
+    Apache's controller serves such a topic, and a topic that nobody can read could not even be deleted.
 
     Args:
         name: The topic's name.
         data: What the znode holds.
         version: The znode's version.
         shared: Equal replica lists become one object across calls.
+        odd: Gets a sentence for each part that is not taken as it is written.
 
     Raises:
         FormatError: a part of it can't be read. A topic is never taken in part, because it is written as a whole.
@@ -47,14 +53,15 @@ def decode_topic(name: str, data: bytes | None, version: int, shared: SharedRepl
     partitions = document.get("partitions")
     if type(partitions) is not dict:
         raise FormatError(place, f"partitions is {partitions!r} where an object is expected")
+    odd = [] if odd is None else odd
     assignments: dict[int, ReplicaAssignment] = {}
     for number in sorted(read_partition_number(text, place) for text in partitions):
         # Apache lets people assign a new topic to ids below 0, which no broker can have.
         text, what = str(number), f"replicas of partition {number}"
-        replicas = read_replicas(partitions[text], what, place, shared, low=-INT32 - 1)
+        replicas = _replicas(partitions[text], what, place, shared, odd, low=-INT32 - 1)
         assignments[number] = ReplicaAssignment(replicas)
     if format_version > 1:
-        _add_motion(document, assignments, place, shared)
+        _add_motion(document, assignments, place, shared, odd)
     return Topic(name, read_topic_id(document.get("topic_id"), place), assignments, version)
 
 
@@ -124,20 +131,33 @@ def _numbers(replicas: Replicas) -> bytes:
     return ",".join(map(str, replicas)).encode("ascii")
 
 
+def _replicas(
+    value: object, what: str, place: str, shared: SharedReplicas, odd: list[str], *, low: int = 0
+) -> Replicas:
+    """Read a list of broker ids of which each counts once."""
+    replicas = read_replicas(value, what, place, shared, low=low, repeats=True)
+    once = tuple(dict.fromkeys(replicas))
+    if once == replicas:
+        return replicas
+    odd.append(f"{what} {list(replicas)} repeat a broker: each counts once")
+    return once
+
+
 def _add_motion(
-    document: Document, assignments: dict[int, ReplicaAssignment], place: str, shared: SharedReplicas
+    document: Document, assignments: dict[int, ReplicaAssignment], place: str, shared: SharedReplicas, odd: list[str]
 ) -> None:
-    """Complete assignments by what is being added and removed; entries of unknown partitions are refused."""
+    """Complete assignments by what is being added and removed."""
     adding = read_object(document, "adding_replicas", place)
     removing = read_object(document, "removing_replicas", place)
     for text in sorted({*adding, *removing}):
         number = read_partition_number(text, place)
-        if number not in assignments:
-            raise FormatError(place, f"partition {number} has adding or removing replicas but no replicas")
-        replicas = assignments[number].replicas
-        added = read_replicas(adding.get(text, []), f"adding replicas of partition {number}", place, shared)
-        removed = read_replicas(removing.get(text, []), f"removing replicas of partition {number}", place, shared)
+        added = _replicas(adding.get(text, []), f"adding replicas of partition {number}", place, shared, odd)
+        removed = _replicas(removing.get(text, []), f"removing replicas of partition {number}", place, shared, odd)
+        replicas = assignments[number].replicas if number in assignments else ()
         if not set(replicas).issuperset(added + removed) or set(added) & set(removed):
             told = f"adding {list(added)} and removing {list(removed)} of partition {number}"
-            raise FormatError(place, f"{told} are not disjoint parts of its replicas {list(replicas)}")
-        assignments[number] = ReplicaAssignment(replicas, added, removed)
+            odd.append(f"{told} are not disjoint parts of its replicas {list(replicas)}: the rest does not count")
+            removed = tuple(broker for broker in removed if broker in replicas)
+            added = tuple(broker for broker in added if broker in replicas and broker not in removed)
+        if number in assignments:
+            assignments[number] = ReplicaAssignment(replicas, added, removed)

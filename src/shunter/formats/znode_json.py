@@ -100,8 +100,10 @@ def read_objects(document: Document, field: str, place: str) -> list[Document]:
     return value
 
 
-def read_replicas(value: object, what: str, place: str, shared: SharedReplicas, *, low: int = 0) -> Replicas:
-    """Check a list of broker ids: whole numbers, none below `low`, none repeated; order is kept.
+def read_replicas(
+    value: object, what: str, place: str, shared: SharedReplicas, *, low: int = 0, repeats: bool = False
+) -> Replicas:
+    """Check a list of broker ids: whole numbers, none below `low`, none repeated unless `repeats`; order is kept.
 
     Args:
         value: The JSON value.
@@ -119,6 +121,8 @@ def read_replicas(value: object, what: str, place: str, shared: SharedReplicas, 
         if not low <= broker <= INT32:
             raise FormatError(place, f"{what} {value} names broker {broker}, outside {low} to {INT32}")
     if len(set(replicas)) != len(replicas):
+        if repeats:
+            return replicas
         repeated = next(broker for broker in replicas if replicas.count(broker) > 1)
         raise FormatError(place, f"{what} {value} repeats broker {repeated}")
     if min(replicas, default=0) >= 0:

@@ -33,12 +33,18 @@ class ReplicaAssignment(NamedTuple):
     """A partition's replicas, and which of them are being added and removed (topic znode v3, KIP-455 as shipped).
 
     Invariants: no repeats in `replicas`; `adding` and `removing` are disjoint subsets of `replicas`.
-    `replicas[0]` is the preferred leader. Two assignments are equal only if their orders are.
+    `replicas` may be empty: Apache's controller makes a topic of that kind, and a person can write one. Two assignments
+    are equal only if their orders are.
     """
 
     replicas: Replicas
     adding: Replicas = ()
     removing: Replicas = ()
+
+    @property
+    def preferred(self) -> BrokerId:
+        """The preferred leader: the first replica, or NO_LEADER if there is no replica."""
+        return self.replicas[0] if self.replicas else NO_LEADER
 
     @property
     def original(self) -> Replicas:

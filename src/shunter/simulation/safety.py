@@ -139,7 +139,8 @@ class Safety:
     def _left_alone(self, transaction: Transaction, writer: str) -> None:
         """A znode that can't be read is neither overwritten nor removed, except together with its topic.
 
-        Source: docs/decisions/0017-unreadable.md. Apache's controller removes a legacy znode that it can't parse.
+        Source: docs/decisions/0017-unreadable.md. Apache's controller removes a legacy znode that it can't parse. Both
+        remove a preferred election that they can't parse.
         """
         if not self.truth.garbled or not writer.startswith("shunter"):
             return
@@ -148,6 +149,8 @@ class Safety:
                 continue
             if change.before is not None and change.before.owner == transaction.session:
                 continue  # Its own ephemeral znode.
+            if change.path == znodes.PREFERRED_ELECTION and change.after is None:
+                continue
             if change.path.startswith(TAKEN_OVER) and self.truth.garbled[change.path].seen:
                 continue  # The controller had read it before, and has done what it read.
             if change.after is not None or self.truth.deleting.keys().isdisjoint(change.path.split("/")):

@@ -151,7 +151,7 @@ def _brokers(seen: SeenCluster) -> tuple[KeptBrokerView, ...]:
     for each in sighting.inventory.partitions:
         replicas.update(each.replicas)
         leaders[each.leader] += 1
-        preferred[each.replicas[0]] += 1
+        preferred.update(each.replicas[:1])
         offline.update(each.offline)
     safe = safe_to_remove(sighting, policy)
     live = {broker.id: broker for broker in sighting.inventory.brokers}

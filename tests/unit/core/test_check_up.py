@@ -93,6 +93,12 @@ def topic(min_isr: int, *partitions: ObservedPartition, name: str = "t") -> tupl
             "1 partition with no leader",
         ),
         (
+            replace(WELL, topics=topic(1, ObservedPartition((), (), -1))),
+            Level.PROBLEM,
+            "partitions",
+            "1 partition with no replicas",
+        ),
+        (
             replace(WELL, topics=topic(2, ObservedPartition((1, 2, 3), (1,), 1))),
             Level.PROBLEM,
             "partitions",

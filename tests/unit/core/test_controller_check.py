@@ -134,6 +134,11 @@ WARNINGS = {
     "authorizer": (replace(GOOD, brokers=(broker(1, authorizer__class__name="x.Y"),)), "have one", "no authorizer"),
     "unreadable": (replace(GOOD, unreadable=(("/brokers/topics/t", "no JSON"),)), "can't be read: no JSON", "mend"),
     "large": (replace(GOOD, largest=("/brokers/topics/t", 900_000)), "has 900000 bytes", "no more partitions"),
+    "without replicas": (
+        replace(GOOD, without_replicas=("t-1", "t-2")),
+        "2 partitions have no replicas, t-1 for one",
+        "delete the topic",
+    ),
     "moves": (replace(GOOD, moves=("t-1", "t-2")), "2 partitions are being moved, t-1 for one", "wait"),
     "requests": (replace(GOOD, requests=("/admin/reassign_partitions",)), "asked for moves in", "take them over"),
 }

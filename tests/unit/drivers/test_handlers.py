@@ -15,6 +15,7 @@ from shunter.core.controller.events import (
     ControlledShutdownRequested,
     ElectionRequested,
     PartitionsSubmitted,
+    ProducerIdsRequested,
     ReassignmentChange,
     ReassignmentsSubmitted,
     TopicDeletionsSubmitted,
@@ -24,6 +25,7 @@ from shunter.core.controller.ready import (
     AlterPartitionReply,
     ControlledShutdownReply,
     PartitionResultsReply,
+    ProducerIdsReply,
     RefusedReply,
     TopicResult,
     TopicResultsReply,
@@ -369,6 +371,18 @@ async def test_null_topics_cancel_everything_and_a_standby_refuses():
         assert "node 9 is not the controller" in answer.message
 
 
+@pytest.mark.parametrize("version", [1, 2])
+async def test_an_election_of_an_unknown_type_is_refused_as_by_apache(version):
+    async with rpc_world() as w:
+        asked = [{"topic": "t", "partitions": [0]}]
+        message = await w.ask(43, version, election_type=7, topic_partitions=asked, timeout=1000)
+        assert int(message.error_code) == ErrorCode.UNKNOWN_SERVER_ERROR
+        (result,) = message.replica_election_results
+        assert [int(one.error_code) for one in result.partition_result] == [ErrorCode.UNKNOWN_SERVER_ERROR]
+        message = await w.ask(43, version, election_type=7, topic_partitions=None, timeout=1000)
+        assert int(message.error_code) == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 @pytest.mark.parametrize("version", [0, 1, 2])
 async def test_elections(version):
     async with rpc_world() as w:
@@ -552,6 +566,18 @@ async def test_where_deletion_is_disabled_every_topic_gets_that_for_an_answer(ve
         assert [int(one.error_code) for one in message.responses] == [wanted, wanted]
 
 
+async def test_a_deletion_without_name_and_id_is_refused_in_words_that_say_so():
+    async with rpc_world() as w:
+        await cluster(w)
+        w.core.answers[TopicDeletionsSubmitted] = lambda event: TopicResultsReply(
+            ErrorCode.NONE, tuple(TopicResult(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for name in event.names)
+        )
+        message = await w.ask(20, 6, topics=[{"name": None, "topic_id": None}], timeout=1000)
+        (result,) = message.responses
+        told = "neither the name nor the id of a topic was given"
+        assert (int(result.error_code), result.error_message) == (ErrorCode.UNKNOWN_TOPIC_ID, told)
+
+
 async def test_a_deletion_by_name_and_id_at_once_is_refused():
     async with rpc_world() as w:
         await cluster(w)
@@ -666,6 +692,16 @@ async def test_controlled_shutdown(version):
         message = await w.ask(7, version, broker_id=1, broker_epoch=11)
         assert w.core.events[0].broker_epoch == (11 if version >= 2 else -1)
         assert [(one.topic_name, one.partition_index) for one in message.remaining_partitions] == [("t", 0)]
+
+
+async def test_a_block_of_producer_ids_that_is_refused_begins_at_0_as_in_apache():
+    async with rpc_world() as w:
+        w.core.answers[ProducerIdsRequested] = lambda _: ProducerIdsReply(ErrorCode.STALE_BROKER_EPOCH)
+        message = await w.ask(67, 0, broker_id=1, broker_epoch=1)
+        assert (int(message.error_code), message.producer_id_start, message.producer_id_len) == (77, 0, 0)
+        w.state.active = False
+        message = await w.ask(67, 0, broker_id=1, broker_epoch=1)
+        assert (int(message.error_code), message.producer_id_start) == (ErrorCode.NOT_CONTROLLER, 0)
 
 
 async def test_what_is_asked_of_a_node_and_is_nothing_for_ours():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from fake_broker import RANGES, FakeBroker
 from kio.index import load_response_schema
 from rpc_world import OUR_ID, rpc_world
@@ -14,6 +15,7 @@ from shunter.errors import ErrorCode
 from shunter.model.broker import Endpoint
 
 THROTTLE = "leader.replication.throttled.rate"
+OTHER_THROTTLE = "follower.replication.throttled.rate"
 
 
 async def with_broker(w, number=1):
@@ -131,24 +133,66 @@ async def test_a_mixed_change_of_configs_is_split():
         assert w.node.own_configs.values == {THROTTLE: "10"}
 
 
-async def test_our_own_configs_are_kept_shown_and_cleared():
+async def test_our_own_throttles_are_kept_shown_and_cleared():
     async with rpc_world() as w:
         ours = str(OUR_ID)
-        await w.ask(44, 0, resources=[resource(4, ours, setting("list", "a,b"), setting(THROTTLE, "10"))])
-        await w.ask(44, 0, resources=[resource(4, ours, setting("list", "c,a", 2), setting("list", "b", 3))])
-        await w.ask(44, 0, resources=[resource(4, ours, setting("no", "x"))], validate_only=True)
+        await w.ask(44, 0, resources=[resource(4, ours, setting(OTHER_THROTTLE, "5"), setting(THROTTLE, "10"))])
+        await w.ask(44, 0, resources=[resource(4, ours, setting(THROTTLE, "11"))], validate_only=True)
         for version in range(5):
             message = await w.ask(32, version, resources=[resource(4, ours)])
-            assert {one.name: one.value for one in message.results[0].configs} == {"list": "a,c", THROTTLE: "10"}
+            known = {one.name: one.value for one in message.results[0].configs}
+            assert known == {OTHER_THROTTLE: "5", THROTTLE: "10"}
         chosen = [{**resource(4, ours), "configuration_keys": [THROTTLE]}]
         message = await w.ask(32, 4, resources=chosen)
         assert [one.name for one in message.results[0].configs] == [THROTTLE]
-        await w.ask(44, 1, resources=[resource(4, ours, setting(THROTTLE, None, 1))])
-        assert w.node.own_configs.values == {"list": "a,c"}
-        bad = await w.ask(44, 1, resources=[resource(4, ours, setting("list", "x", 9))])
-        assert int(bad.responses[0].error_code) == ErrorCode.INVALID_REQUEST
-        await w.ask(33, 2, resources=[resource(4, ours, setting("only", "1"))])
-        assert w.node.own_configs.values == {"only": "1"}
+        deleted = setting(THROTTLE, None, 1), setting("zookeeper.connect", None, 1)
+        message = await w.ask(44, 1, resources=[resource(4, ours, *deleted)])
+        assert int(message.responses[0].error_code) == 0
+        assert w.node.own_configs.values == {OTHER_THROTTLE: "5"}
+        await w.ask(33, 2, resources=[resource(4, ours, setting(THROTTLE, "1"))])
+        assert w.node.own_configs.values == {THROTTLE: "1"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ([("zookeeper.connect", "x", 0)], "Cannot update these configs dynamically: Set(zookeeper.connect)"),
+        (
+            [(THROTTLE, "1", 0), ("background.threads", "1000", 0), ("ssl.keystore.password", "s", 0)],
+            "Cannot update these configs dynamically: Set(background.threads, ssl.keystore.password)",
+        ),
+        ([(THROTTLE, "-5", 0)], f"Invalid value -5 for configuration {THROTTLE}: Value must be at least 0"),
+        ([(THROTTLE, "ten", 0)], f"Invalid value ten for configuration {THROTTLE}: Not a number of type LONG"),
+        ([(THROTTLE, str(2**63), 0)], f"Invalid value {2**63} for configuration {THROTTLE}: Not a number of type LONG"),
+        ([(THROTTLE, "", 0)], f"Invalid value  for configuration {THROTTLE}: Not a number of type LONG"),
+        ([(THROTTLE, None, 0)], f"Null value not supported for : {THROTTLE}"),
+        ([(THROTTLE, "1", 0), (THROTTLE, "2", 0)], "Error due to duplicate config keys"),
+        ([(THROTTLE, "1", 2)], f"Config value append is not allowed for config key: {THROTTLE}"),
+        ([(THROTTLE, "1", 3)], f"Config value subtract is not allowed for config key: {THROTTLE}"),
+        ([(THROTTLE, "1", 9)], f"broker {OUR_ID}: operations [9] are none of set, delete, append, subtract"),
+    ],
+)
+async def test_our_own_other_settings_and_wrong_values_are_refused_in_a_brokers_words(settings, told):
+    async with rpc_world() as w:
+        message = await w.ask(44, 1, resources=[resource(4, str(OUR_ID), *(setting(*one) for one in settings))])
+        (refused,) = message.responses
+        error = ErrorCode.INVALID_CONFIG if "is not allowed" in told else ErrorCode.INVALID_REQUEST
+        assert (int(refused.error_code), refused.error_message) == (error, told)
+        if all(operation == 0 for _, _, operation in settings):
+            whole = [resource(4, str(OUR_ID), *(setting(name, value) for name, value, _ in settings))]
+            message = await w.ask(33, 2, resources=whole)
+            (refused,) = message.responses
+            assert (int(refused.error_code), refused.error_message) == (ErrorCode.INVALID_REQUEST, told)
+        assert w.node.own_configs.values == {}
+
+
+async def test_this_node_has_no_loggers_that_a_tool_could_set():
+    async with rpc_world() as w:
+        message = await w.ask(44, 1, resources=[resource(8, str(OUR_ID), setting("kafka.server", "DEBUG"))])
+        (refused,) = message.responses
+        assert int(refused.error_code) == ErrorCode.INVALID_CONFIG
+        assert refused.error_message == "Logger kafka.server does not exist!"
+        assert w.node.own_configs.values == {}
 
 
 async def test_configs_of_others_without_a_broker_are_refused_in_their_form():

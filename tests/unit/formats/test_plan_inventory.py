@@ -18,7 +18,7 @@ def snapshot(*replicas: tuple[int, ...], sizes: tuple[tuple[int, int], ...] = ()
         InventoryBroker(id_, "h", rack, disk, None) for id_, rack, disk in ((1, "a", 4096), (2, "a", None), (3, "b", 0))
     )
     partitions = tuple(
-        InventoryPartition("t", None, number, held, held, held[0], 0, 9, 2, sizes)
+        InventoryPartition("t", None, number, held, held, held[0] if held else -1, 0, 9, 2, sizes)
         for number, held in enumerate(replicas)
     )
     return Inventory("yard", 0, brokers, partitions)
@@ -41,3 +41,9 @@ def test_a_dead_broker_has_to_leave() -> None:
     with pytest.raises(FormatError, match=rule):
         encode_plan_input(taken, (1,), "(gone)")
     assert json.loads(encode_plan_input(taken, (9,), "(gone)"))["brokers"]["9"] == {"rack": "(gone)"}
+
+
+def test_partitions_without_replicas_are_left_out() -> None:
+    raw = encode_plan_input(snapshot((), (3, 2), ()), (), "(gone)")
+    found = read_plan_input(raw, "yard")
+    assert found.numbers.tolist() == [1]

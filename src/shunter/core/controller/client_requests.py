@@ -72,7 +72,7 @@ class ClientRequests:
             TopicPartition(name, number)
             for name, topic in sorted(self.state.topics.items())
             for number, partition in sorted(topic.partitions.items())
-            if partition.leadership is None or partition.leadership.leader != partition.assignment.replicas[0]
+            if partition.leadership is None or partition.leadership.leader != partition.assignment.preferred
         ]
 
     def on_topics_submitted(self, event: TopicsSubmitted) -> list[Answer]:

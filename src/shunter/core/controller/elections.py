@@ -6,6 +6,7 @@ Source: Kafka's PartitionLeaderElectionAlgorithms, and the controller redesign (
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 
 from shunter.core import election
 from shunter.core.controller.draft import Draft
@@ -24,6 +25,9 @@ from shunter.model.partition import (
     TopicPartition,
 )
 from shunter.model.settings import ControllerSettings
+
+NO_REPLICAS: Final = "it has no replicas"
+GIVE_IT_SOME: Final = "delete its topic, or give the partition replicas by a reassignment"
 
 
 def topic_setting(state: ControllerState, topic: str, key: str, default: str) -> str:
@@ -54,7 +58,12 @@ def unreadable_state(tp: TopicPartition) -> str:
 def elect_first(draft: Draft, tp: TopicPartition) -> None:
     """Give a new partition its first leader and ISR, or give notice that it can have none yet."""
     if _waits_for_first_leader(draft, tp) and not lead_first(draft, tp):
-        draft.notices.append(Notice("partition-offline", str(tp), "none of its replicas can be led yet"))
+        partition = draft.partition(tp)
+        if partition is not None and not partition.assignment.replicas:
+            told = f"{NO_REPLICAS}: {GIVE_IT_SOME}"
+        else:
+            told = "none of its replicas can be led yet"
+        draft.notices.append(Notice("partition-offline", str(tp), told))
 
 
 def _waits_for_first_leader(draft: Draft, tp: TopicPartition) -> bool:
@@ -229,7 +238,10 @@ def elect_preferred(draft: Draft, tp: TopicPartition) -> tuple[TopicPartition, E
     if tp in draft.state.unreadable:
         return tp, ErrorCode.LEADER_NOT_AVAILABLE, unreadable_state(tp)
     leadership = partition.leadership
-    preferred = partition.assignment.replicas[0]
+    preferred = partition.assignment.preferred
+    if preferred == NO_LEADER:
+        told = _not_elected(tp, "PreferredReplicaPartitionLeaderElectionStrategy", NO_REPLICAS)
+        return tp, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, told
     if leadership is not None and leadership.leader == preferred:
         return tp, ErrorCode.ELECTION_NOT_NEEDED, f"{preferred} leads {tp} already"
     elected = leadership and election.elect_preferred((preferred,), leadership.isr, draft.serving(tp))
@@ -258,7 +270,8 @@ def elect_unclean(
         return tp, ErrorCode.ELECTION_NOT_NEEDED, f"{leadership.leader} leads {tp} already"
     if elect_offline(draft, settings, tp, unclean=True):
         return tp, ErrorCode.NONE, None
-    told = _not_elected(tp, "OfflinePartitionLeaderElectionStrategy(true)", "no replica is live")
+    why = "no replica is live" if partition.assignment.replicas else NO_REPLICAS
+    told = _not_elected(tp, "OfflinePartitionLeaderElectionStrategy(true)", why)
     return tp, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, told
 
 

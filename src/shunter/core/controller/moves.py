@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from shunter.core.controller import pauses
 from shunter.core.controller.draft import Draft
-from shunter.core.controller.elections import min_isr, unreadable_state
+from shunter.core.controller.elections import elect_first, min_isr, unreadable_state
 from shunter.core.controller.events import ReassignmentChange
 from shunter.core.controller.lifecycle import BEGUN, Trigger
 from shunter.core.controller.load import Load
@@ -301,8 +301,19 @@ class Moves:
     def _await_first_leader(self, draft: Draft, tp: TopicPartition, move: Reassignment) -> None:
         """Wait for the first leader: the topic was made a moment ago, or none of the partition's brokers is live."""
         partition = draft.partition(tp)
-        if partition is not None and tp not in draft.state.unreadable:
+        if partition is None or tp in draft.state.unreadable:
+            return
+        if not partition.assignment.replicas and partition.leadership is None:
+            self._give_replicas(draft, tp, move)
+        else:
             self._follow(draft, tp, move, Waiting(WaitReason.NO_LEADER, partition.assignment.replicas))
+
+    def _give_replicas(self, draft: Draft, tp: TopicPartition, move: Reassignment) -> None:
+        """Assign the target at once: the partition has no replicas and no state, so nobody has a record of it."""
+        if move.phase is not Phase.ROLLING_BACK:
+            draft.place(tp, ReplicaAssignment(move.target))
+            elect_first(draft, tp)
+        self.end(draft, tp, move)
 
     def _follow(self, draft: Draft, tp: TopicPartition, move: Reassignment, outcome: Step | Waiting | None) -> None:
         if isinstance(outcome, Waiting):

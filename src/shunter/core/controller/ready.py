@@ -157,7 +157,7 @@ class ProducerIdsReply:
     """To AllocateProducerIds: `length` ids from `first`."""
 
     error: ErrorCode
-    first: int = -1
+    first: int = 0
     length: int = 0
 
 

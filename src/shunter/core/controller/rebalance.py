@@ -110,7 +110,7 @@ def _tally(draft: Draft, name: str) -> TopicTally | None:
     led_by_others: Counter[BrokerId] = Counter()
     ready: list[tuple[TopicPartition, BrokerId]] = []
     for number, (assignment, leadership) in topic.partitions.items():
-        preferred = assignment.replicas[0]
+        preferred = assignment.preferred
         if leadership is None or preferred not in state.brokers:
             continue
         preferring[preferred] += 1

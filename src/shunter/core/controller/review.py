@@ -199,7 +199,10 @@ class Reviews:
 
         `ZnodeProtocols` handles the znodes.
         """
-        self.mark(Reason.BROKER_GONE, self._unserved())
+        unserved = self._unserved()
+        self.mark(Reason.BROKER_GONE, unserved)
+        # Nobody would be told of these: the other partitions without a leader wait for a broker.
+        self.mark(Reason.NEVER_LED, [tp for tp in unserved if self._has_no_replicas(tp)])
         self._mark_placement()
         self.mark(Reason.FOUND_MOVING, self.adoption.find())
 
@@ -291,6 +294,10 @@ class Reviews:
                 elif len(leadership.isr) > 1 and not live.issuperset(leadership.isr):
                     followed.append(TopicPartition(name, number))
         return led + followed
+
+    def _has_no_replicas(self, tp: TopicPartition) -> bool:
+        partition = self.state.partition(tp)
+        return partition is not None and not partition.assignment.replicas
 
     def _unserved_among(self, written: Iterable[TopicPartition]) -> list[TopicPartition]:
         """As `_unserved`, for partitions that were just written, without those that no broker can lead now."""

@@ -61,7 +61,7 @@ def create_topic(
     return TopicResult(
         new.name,
         ErrorCode.NONE,
-        topic_id=topic_id,
+        topic_id=None if validate_only else topic_id,
         partition_count=len(placed),
         replication_factor=len(assignments[0]),
         configs=_effective(new.configs, releases, settings, cluster),
@@ -200,7 +200,7 @@ def grow_topic(
         if asked is not None:
             placed = _check_new_assignments(asked, have, total - have, factor, {broker.id for broker in brokers})
         else:
-            start = continued_from(brokers, first[0])
+            start = continued_from(brokers, first[0] if first else 0)
             placed = place_partitions(brokers, total - have, factor, start=start, shift=start, first=have)
         check_partition_policy(settings.topic_policy, name, total)
     except RequestRejected as refused:

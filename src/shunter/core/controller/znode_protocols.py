@@ -207,10 +207,21 @@ class ZnodeProtocols:
         foreign = {tp for tp in legacy.targets if self._legacy_move(draft, tp) is False}
         for tp in sorted(foreign):
             self._warn_of_conflict(draft, tp, legacy=True)
+        foreign |= self._never_possible(draft, wanted)
         if foreign or not legacy.targets:
             self.moves.forget_legacy(draft, foreign)
         if wanted:
             draft.other_records.append(CreateReassignmentRequest(tuple(sorted(wanted.items()))))
+
+    def _never_possible(self, draft: Draft, wanted: dict[TopicPartition, Replicas]) -> set[TopicPartition]:
+        """Take entries out of `wanted` that no request znode can hold: they repeat a broker, or name an id below 0."""
+        odd = {
+            tp for tp, replicas in wanted.items() if len({*replicas}) < len(replicas) or min(replicas, default=0) < 0
+        }
+        for tp in sorted(odd):
+            _, told = self.moves.refusal_by_znode(draft, tp, wanted.pop(tp)) or (None, "")
+            draft.notices.append(Notice("legacy-refused", str(tp), told))
+        return odd
 
     def _legacy_move(self, draft: Draft, tp: TopicPartition) -> bool | None:
         """Whether a partition moves by the legacy route (True) or by another (False); None: it does not move."""

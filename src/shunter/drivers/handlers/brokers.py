@@ -118,7 +118,7 @@ async def allocate_producer_ids(request: Any, call: Call) -> Any:
             lambda token: ProducerIdsRequested(request.broker_id, request.broker_epoch, token), BROKER_TIMEOUT_MS
         )
     except RequestRejected as refused:
-        return call.answer(error_code=refused.error_code, producer_id_start=-1, producer_id_len=0)
+        return call.answer(error_code=refused.error_code, producer_id_start=0, producer_id_len=0)
     if not isinstance(reply, ProducerIdsReply):
         raise unexpected(reply, ProducerIdsReply)
     return call.answer(error_code=reply.error, producer_id_start=reply.first, producer_id_len=reply.length)

@@ -6,11 +6,12 @@ to a live broker as a request of its own, and both answers are put together.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 from shunter.drivers.handlers.context import Call
+from shunter.drivers.own_configs import SET, refusal_of_operations
 from shunter.errors import DriverError, ErrorCode
 from shunter.model.acl import CLUSTER, Operation, topic
 
@@ -34,9 +35,10 @@ async def alter_configs(request: Any, call: Call) -> Any:
     """Answer AlterConfigs: the values replace all configs of this node."""
 
     def ours(resource: Any) -> _Answered:
-        if not request.validate_only:
-            call.node.own_configs.replace({one.name: one.value for one in resource.configs if one.value is not None})
-        return _altered(resource)
+        refused = _refused(resource, ((one.name, SET, one.value) for one in resource.configs))
+        if refused is None and not request.validate_only:
+            call.node.own_configs.replace({one.name: one.value for one in resource.configs})
+        return refused or _altered(resource)
 
     return await _split(request, call, Operation.ALTER_CONFIGS, "responses", ours)
 
@@ -49,12 +51,25 @@ async def incremental_alter_configs(request: Any, call: Call) -> Any:
         if unknown:
             told = f"broker {resource.resource_name}: operations {unknown} are none of set, delete, append, subtract"
             return _altered(resource, ErrorCode.INVALID_REQUEST, told)
+        refused = _refused(resource, ((one.name, one.config_operation, one.value) for one in resource.configs))
+        if refused is not None:
+            return refused
         if not request.validate_only:
             for one in resource.configs:
                 call.node.own_configs.apply(one.name, one.config_operation, one.value)
         return _altered(resource)
 
     return await _split(request, call, Operation.ALTER_CONFIGS, "responses", ours)
+
+
+def _refused(resource: Any, asked: Iterable[tuple[str, int, str | None]]) -> _Answered | None:
+    """Refuse what can't be changed on this node, or return None."""
+    asked = tuple(asked)
+    if resource.resource_type == BROKER_LOGGER_RESOURCE:
+        told = f"Logger {asked[0][0]} does not exist!" if asked else ""
+        return _altered(resource, ErrorCode.INVALID_CONFIG, told) if asked else None
+    refused = refusal_of_operations(asked)
+    return None if refused is None else _altered(resource, *refused)
 
 
 async def _split(request: Any, call: Call, operation: Operation, answers: str, ours: Callable[[Any], _Answered]) -> Any:

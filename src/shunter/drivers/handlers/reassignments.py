@@ -32,8 +32,8 @@ IN_A_TURN = 2_000
 """Results of a large request that are sorted before other tasks have a turn."""
 UNTIMED_MS = 60_000
 """The timeout of a request whose own timeout is not above 0."""
-UNCLEAN = 1
-"""ElectionType of ElectLeaders; 0 is preferred."""
+PREFERRED, UNCLEAN = 0, 1
+"""ElectionType of ElectLeaders."""
 
 
 async def alter_partition_reassignments(request: AlterReassignmentsRequest, call: Call) -> AlterReassignmentsResult:
@@ -167,7 +167,11 @@ async def elect_leaders(request: Any, call: Call) -> Any:
         partitions = tuple(
             TopicPartition(topic.topic, number) for topic in request.topic_partitions for number in topic.partitions
         )
-    unclean = getattr(request, "election_type", 0) == UNCLEAN
+    kind = getattr(request, "election_type", PREFERRED)
+    if kind not in {PREFERRED, UNCLEAN}:
+        told = f"election type {kind} is none of {PREFERRED} (preferred), {UNCLEAN} (unclean)"
+        return _election_refused(RequestRejected(ErrorCode.UNKNOWN_SERVER_ERROR, told), partitions or (), call)
+    unclean = kind == UNCLEAN
     timeout_ms = int(request.timeout.total_seconds() * 1000)
     try:
         reply = await call.submit(lambda token: ElectionRequested(partitions, unclean, token), timeout_ms)

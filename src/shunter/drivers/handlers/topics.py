@@ -269,7 +269,8 @@ async def delete_topics(request: Any, call: Call) -> Any:
 
 def _unknown_id(result: TopicResult, topic_id: UUID | None) -> TopicResult:
     if result.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return TopicResult("", ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}", topic_id)
+        told = f"no topic has the id {topic_id}" if topic_id else "neither the name nor the id of a topic was given"
+        return TopicResult("", ErrorCode.UNKNOWN_TOPIC_ID, told, topic_id)
     return TopicResult("", result.error, result.message, topic_id)
 
 

@@ -342,3 +342,17 @@ def test_a_broker_that_was_restarted_since_it_refused_is_told_of_no_new_replica(
     world.bounce(2)
     assert world.sent_to(2, SendLeaderAndIsr)
     assert not any(request.new for request in world.sent_to(2, SendLeaderAndIsr))
+
+
+@pytest.mark.parametrize(
+    ("error", "told"), [(ErrorCode.FENCED_LEADER_EPOCH, 0), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 1)]
+)
+def test_a_stop_without_deletion_that_the_epoch_fences_is_not_told(error, told):
+    """A broker of 2.8 has that leader epoch by the LeaderAndIsr before, and refuses the stop of its own shutdown."""
+    world = Refusing().start()
+    world.create("t", [(1, 2, 3)])
+    world.errors[3] = lambda request: (ErrorCode.NONE, {TP: error} if isinstance(request, SendStopReplica) else {})
+    world.feed(ControlledShutdownRequested(3, world.live[3].epoch, 9))
+    assert world.replies[9].error is ErrorCode.NONE
+    assert [request for request in world.sent if isinstance(request, SendStopReplica)]
+    assert len(world.told("stop-refused")) == told

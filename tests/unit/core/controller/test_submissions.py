@@ -11,6 +11,7 @@ from shunter.core.controller.events import (
 from shunter.errors import ErrorCode
 from shunter.model.partition import ReplicaAssignment, TopicPartition
 from shunter.model.reassignment import Intervention, Phase
+from shunter.model.records import CreateReassignmentRequest
 from shunter.model.snapshot import LegacyReassignments
 
 
@@ -174,3 +175,24 @@ def test_a_move_after_one_whose_replicas_are_still_being_deleted_has_the_origina
     assert world.result(2) == {TP: "NONE"}
     assert world.store.reassignments[TP].phase is Phase.PENDING
     assert world.store.reassignments[TP].original == (3, 1)
+
+
+@pytest.mark.parametrize("while_away", [False, True])
+def test_an_impossible_entry_of_the_legacy_znode_does_not_hold_the_others(while_away):
+    """Apache's controller moves the others, too. The entry is told and taken out, so the znode goes in the end."""
+    world = Harness(brokers=(1, 2, 3, 4)).start()
+    world.create("t", [(1, 2), (1, 2), (1, 2)])
+    entries = {("t", 0): (3, 3), ("t", 1): (3, 4), ("t", 2): (-1, 2)}
+    if while_away:
+        world.store.legacy = LegacyReassignments({TopicPartition(*tp): to for tp, to in entries.items()}, {}, 0, 5_000)
+        world.fail_over()
+    else:
+        world.write_legacy(entries)
+    world.catch_up_all()
+    assert [world.replicas(("t", number)) for number in range(3)] == [(1, 2), (3, 4), (1, 2)]
+    assert world.store.legacy is None
+    assert {notice.about for notice in world.told("legacy-refused")} == {"t-0", "t-2"}
+    written = [record for records in world.store.log for record in records]
+    requested = [record for record in written if isinstance(record, CreateReassignmentRequest)]
+    assert {tp for record in requested for tp, _ in record.targets} <= {("t", 1)}, "a request holds no such target"
+    assert "repeat broker 3" in world.told("legacy-refused")[0].text

@@ -667,3 +667,12 @@ def test_a_great_topic_is_judged_alone_in_its_turn():
         create(world, *(new_topic(f"t{n}", 20_000, 1) for n in range(8)), validate_only=True)
     assert sum(judged) == 8
     assert max(judged) == 1
+
+
+def test_what_is_only_validated_gets_no_id():
+    """The id would be of a topic that does not exist."""
+    world = Harness().start()
+    (validated,) = create(world, new_topic("t", 1, 1), validate_only=True)
+    assert (validated.error, validated.partition_count, validated.topic_id) == (ErrorCode.NONE, 1, None)
+    (made,) = create(world, new_topic("t", 1, 1), token=78)
+    assert made.topic_id is not None
