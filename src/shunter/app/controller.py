@@ -53,6 +53,7 @@ from shunter.drivers.zookeeper import ZooKeeperClient
 from shunter.errors import DriverError, InvariantViolation, SettingsError
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.features import Protocol
+from shunter.model.partition import BrokerId
 from shunter.model.security import SecuritySettings
 from shunter.model.settings import Takeover, WireLimits
 from shunter.views.controller_status import encode_status, status_of
@@ -112,7 +113,7 @@ class ControllerProcess:
             access=self.security.access,
             own_listeners=tuple(listener.name for listener in self.listeners),
         )
-        self.relay = Relay(lambda: self.channels.brokers, self.security.access)
+        self.relay = Relay(lambda: self.channels.brokers, self.security.access, self._is_well)
         node = Node(
             self.machine.view,
             self.loop.callers,
@@ -230,6 +231,10 @@ class ControllerProcess:
                 task.cancel()
             await asyncio.gather(starting, failing, keeping, return_exceptions=True)
             await self._close(working)
+
+    def _is_well(self, broker: BrokerId) -> bool:
+        """Whether a broker is connected and not slow, so that clients' requests may be relayed to it."""
+        return self.channels.is_connected(broker) and broker not in self.machine.outbox.slow
 
     @property
     def _brokers_listener(self) -> str | None:
