@@ -69,8 +69,10 @@ class ControllerConfig(BaseSettings):
         None, description="our rack, if brokers have racks; default: the most common of their racks"
     )
     session_timeout_ms: int = Field(18_000, ge=1_000, description="ZooKeeper session timeout, ms")
-    takeover: str = Field("vacant", description="when to take the controllership: never, vacant or preempt")
-    takeover_cool_down_ms: int = Field(10_000, ge=0, description="pause between two takeovers by this process, ms")
+    takeover: str = Field("vacant", description="when to take the controllership: never, vacant, standby or preempt")
+    takeover_cool_down_ms: int = Field(
+        10_000, ge=0, description="pause before, or between, takeovers from Apache controllers, ms"
+    )
     control_request_epoch: str = Field("max", description="broker epoch in control requests: max, or per-broker")
     inter_broker_protocol_version: str | None = Field(
         None, description="newest protocol to speak; default: the newest that brokers know and are set to"
