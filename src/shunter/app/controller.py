@@ -202,6 +202,8 @@ class ControllerProcess:
             supervisor=self.supervisor,
             survey=partial(self._look_around, survey),
         )
+        if self.security.permissions is not None:
+            self.security.permissions.on_known = self.seat.election.survey_again
         self.guard = CrashGuard(client, self.seat.store, self.loop.clock)
         self.seat.store.before_load = self.guard.recall
         self.loop.callers.refuse = self.guard.refusal
@@ -244,6 +246,8 @@ class ControllerProcess:
     async def _look_around(self, survey: Survey, reader: ClusterReader) -> str | None:
         """Before an election, find the brokers' listener; returns what keeps this process from leading, or None."""
         permissions = self.security.permissions
+        if permissions is not None:
+            await permissions.wait_tried()
         if permissions is not None and permissions.trouble is not None:
             return f"the cluster's permissions are not known: {permissions.trouble}"
         obstacle = await survey.obstacle(reader)

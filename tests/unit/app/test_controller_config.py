@@ -1,7 +1,11 @@
 """What `shunter controller` can be told, and how it refuses what can't be used."""
 
+import asyncio
+from types import SimpleNamespace
+
 import pytest
 
+from shunter.app.controller import ControllerProcess
 from shunter.app.security import Security
 from shunter.app.settings import load_controller_config, strange_variables
 from shunter.app.zookeeper_security import zookeeper_access
@@ -101,3 +105,45 @@ def test_a_variable_that_names_no_setting_is_told_and_not_refused(monkeypatch):
         "SHUNTER_BROKERID names no setting; did you mean SHUNTER_BROKER_ID?",
         "SHUNTER_SERVICE_HOST names no setting",
     ]
+
+
+class NothingInTheWay:
+    found = None
+
+    async def obstacle(self, _reader):
+        return None
+
+
+class EmptyZooKeeper:
+    """A client of a ZooKeeper without ACLs; it is connected as soon as it listens."""
+
+    connected = True
+
+    def listen(self, **_):
+        pass
+
+    async def children(self, _path, *, watch=False):
+        return None
+
+    async def get_many(self, paths):
+        return [None for _ in paths], 0
+
+
+async def test_a_start_is_judged_after_the_permissions_were_read(tmp_path):
+    """Each start on a cluster with an authorizer stood by for a second, and was not ready for 15 s."""
+    path = tmp_path / "server.properties"
+    path.write_text("authorizer.class.name=kafka.security.authorizer.AclAuthorizer\nsuper.users=User:ANONYMOUS\n")
+    given = {**GIVEN, "listener": ["PLAINTEXT://127.0.0.1:0"], "server_properties": str(path)}
+    process = ControllerProcess(load_controller_config(None, given))
+    permissions = process.security.permissions
+    asked_again = []
+    permissions.on_known = lambda: asked_again.append(1)
+    judged = asyncio.create_task(process._look_around(NothingInTheWay(), SimpleNamespace()))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not judged.done()
+    reading = permissions.begin(EmptyZooKeeper())
+    assert await judged is None
+    assert asked_again == [1]
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
