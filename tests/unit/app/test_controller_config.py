@@ -107,6 +107,37 @@ def test_a_variable_that_names_no_setting_is_told_and_not_refused(monkeypatch):
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("foo", "1", "foo names no setting (got '1'); see docs/settings.md"),
+        (
+            "reassignment_max_concurent",
+            "4",
+            "reassignment_max_concurent names no setting (got '4'); did you mean reassignment_max_concurrent?",
+        ),
+        ("takeover", "maybe", "takeover: it has to be one of never, vacant, standby, preempt (got 'maybe')"),
+        (
+            "takeover",
+            "Stand-by",
+            "takeover: it has to be one of never, vacant, standby, preempt; did you mean standby? (got 'Stand-by')",
+        ),
+        ("broker_id", -1, "broker_id: it should be greater than or equal to 0 (got -1)"),
+        (
+            "slice_partitions",
+            "x",
+            "slice_partitions: it should be a valid integer, unable to parse string as an integer (got 'x')",
+        ),
+        ("zookeeper", None, "zookeeper: it should be a valid string (got None)"),
+    ],
+)
+def test_a_setting_that_can_not_be_used_is_told_in_plain_words(name, value, told):
+    given = {**GIVEN, "listener": ["PLAINTEXT://:0"], name: value}
+    with pytest.raises(SettingsError) as refused:
+        load_controller_config(None, given)
+    assert str(refused.value) == f"settings can't be used: {told}"
+
+
 class NothingInTheWay:
     found = None
 
