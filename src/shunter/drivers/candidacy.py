@@ -40,7 +40,7 @@ class Scene(NamedTuple):
     """Whether the id of the controller is one of Shunter's, by the durable list (looked up for `standby` only)."""
 
 
-class Verdict(NamedTuple):
+class Prospect(NamedTuple):
     """What is in the way; `obstacle` None: nothing is."""
 
     obstacle: str | None = None
@@ -99,24 +99,24 @@ class Candidacy:
         """Take in that this process leads no more."""
         self._first_seen = None
 
-    def judge(self, scene: Scene, session: int, now_s: float) -> Verdict:
+    def judge(self, scene: Scene, session: int, now_s: float) -> Prospect:
         """Return what is in the way. `session` is this process's own."""
         if self.takeover is Takeover.NEVER:
-            return Verdict("takeover is 'never'")
+            return Prospect("takeover is 'never'")
         try:
             migrator = -1 if scene.migration is None else decode_migration_owner(scene.migration.data)
             decode_controller_epoch(scene.epoch.data)
             stale = scene.registration is not None and self._is_stale(scene.registration, session)
         except FormatError as refusal:
-            return Verdict(str(refusal), MENDED_WITHIN_S)
+            return Prospect(str(refusal), MENDED_WITHIN_S)
         if migrator != -1:
-            return Verdict(f"{znodes.MIGRATION} says that KRaft controller {migrator} migrates this cluster")
+            return Prospect(f"{znodes.MIGRATION} says that KRaft controller {migrator} migrates this cluster")
         if scene.migration is not None:
-            return Verdict(MIGRATION_BEGUN)
+            return Prospect(MIGRATION_BEGUN)
         if scene.registration is not None and not stale:
             return self._id_taken(scene.registration)
         if scene.controller is None:
-            return Verdict()
+            return Prospect()
         ours = {session}
         if stale and scene.registration is not None:
             ours.add(scene.registration.owner)
@@ -129,70 +129,70 @@ class Candidacy:
         process = decode_process(registration.data, self._path)
         return process is not None and is_dead(process)
 
-    def _id_taken(self, registration: Znode) -> Verdict:
+    def _id_taken(self, registration: Znode) -> Prospect:
         """Say what holds this id: a live broker, or a Shunter process whose session may not have ended yet."""
         session = f"session 0x{registration.owner:x}"
         try:
             broker = decode_broker(str(self._id), registration.data, registration.czxid)
             ours = decode_process(registration.data, self._path)
         except FormatError as refusal:
-            return Verdict(f"broker id {self._id} is registered by another session ({session}), and {refusal}")
+            return Prospect(f"broker id {self._id} is registered by another session ({session}), and {refusal}")
         where = ", ".join(f"{each.host}:{each.port}" for each in broker.endpoints) or "no endpoint"
         if ours is not None:
             told = (
                 f"broker id {self._id} is registered by the Shunter process {ours.pid} at {where} ({session}): "
                 "it lives, or its session has not ended yet"
             )
-            return Verdict(told, rival=_nearby(ours))
-        return Verdict(
+            return Prospect(told, rival=_nearby(ours))
+        return Prospect(
             f"broker id {self._id} is taken by the broker at {where} ({session}): give us another --broker-id"
         )
 
-    def _in_the_way(self, controller: Znode, ours: set[int], is_shunters: bool, now_s: float) -> Verdict:
+    def _in_the_way(self, controller: Znode, ours: set[int], is_shunters: bool, now_s: float) -> Prospect:
         """Judge the process that holds `/controller`. A Shunter process that is provably dead is not in the way."""
         try:
             held, process = _holder(controller)
         except FormatError as refusal:
-            return Verdict(str(refusal))
+            return Prospect(str(refusal))
         if held.kraft_epoch != NO_KRAFT or not controller.owner:
-            return Verdict(f"a KRaft controller ({held.broker}) holds {znodes.CONTROLLER}")
+            return Prospect(f"a KRaft controller ({held.broker}) holds {znodes.CONTROLLER}")
         if controller.owner in ours or (process is not None and is_dead(process)):
-            return Verdict()
+            return Prospect()
         rival = None if process is None else _nearby(process)
         if held.broker == self._id:
             who = "another session" if process is None else f"the Shunter process {process.pid}"
             session = f"session 0x{controller.owner:x}"
             told = f"{who} is the controller with our broker id {held.broker} ({session})"
-            return Verdict(f"{told}: it lives, or its session has not ended yet", rival=rival)
+            return Prospect(f"{told}: it lives, or its session has not ended yet", rival=rival)
         if self.takeover is Takeover.PREEMPT:
             return self._why_not_preempt(held.broker, process, rival, now_s)
         if self.takeover is Takeover.STANDBY and process is None and not is_shunters:
             return self._why_not_depose(held.broker, now_s)
-        return Verdict(f"broker {held.broker} is the controller", rival=rival)
+        return Prospect(f"broker {held.broker} is the controller", rival=rival)
 
     def _why_not_preempt(
         self, broker: BrokerId, process: ProcessIdentity | None, rival: ProcessIdentity | None, now_s: float
-    ) -> Verdict:
+    ) -> Prospect:
         assert self._first_seen is not None
         left = self._first_seen[1] + self._cool_down - now_s
         if self._first_seen[1] >= 0 and process is not None:
             told = f"broker {broker} became the controller while we watched"
-            return Verdict(f"{told}, and is a Shunter, which a standby does not depose", rival=rival)
+            return Prospect(f"{told}, and is a Shunter, which a standby does not depose", rival=rival)
         if self._first_seen[1] >= 0 and left > 0:
-            return Verdict(f"broker {broker} became the controller less than {self._cool_down} s ago", left)
-        return Verdict()
+            return Prospect(f"broker {broker} became the controller less than {self._cool_down} s ago", left)
+        return Prospect()
 
-    def _why_not_depose(self, broker: BrokerId, now_s: float) -> Verdict:
+    def _why_not_depose(self, broker: BrokerId, now_s: float) -> Prospect:
         """Judge an Apache controller, as a standby of Shunters."""
         if not self._after_shunter:
-            return Verdict(f"broker {broker} is the controller, and no Shunter has led since we watch")
+            return Prospect(f"broker {broker} is the controller, and no Shunter has led since we watch")
         left = 0.0 if self._deposed_s is None else self._deposed_s + self._cool_down - now_s
         if left > 0:
             told = (
                 f"broker {broker} became the controller less than {self._cool_down} s after we took the seat from one"
             )
-            return Verdict(told, left)
-        return Verdict()
+            return Prospect(told, left)
+        return Prospect()
 
 
 def _holder(controller: Znode) -> tuple[ControllerRegistration, ProcessIdentity | None]:

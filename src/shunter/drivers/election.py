@@ -118,6 +118,7 @@ class Election:
         self._registration = registration
         self._path = znodes.broker(registration.id)
         self._candidacy = Candidacy(registration.id, takeover, cool_down_seconds)
+        self._process = this_process()
         self._note_path = znodes.controller_id(registration.id)
         self._is_noted = False
         self._scene: Scene | None = None
@@ -407,10 +408,10 @@ class Election:
         if scene.registration is not None:
             operations.append(Remove(self._path, scene.registration.version))
         registration = encode_broker(
-            self._registration, timestamp_ms=now_ms, process=this_process(), controller_only=True
+            self._registration, timestamp_ms=now_ms, process=self._process, controller_only=True
         )
         operations.append(Create(self._path, registration, ephemeral=True))
-        controller = encode_controller(self._registration.id, timestamp_ms=now_ms, process=this_process())
+        controller = encode_controller(self._registration.id, timestamp_ms=now_ms, process=self._process)
         operations.append(Create(znodes.CONTROLLER, controller, ephemeral=True))
         try:
             committed, noted = await self._win(operations)
