@@ -34,6 +34,7 @@ from shunter.drivers.handlers.messages import filled
 from shunter.drivers.handlers.reassignments import whole_move
 from shunter.drivers.handlers.topics import LISTED_AT_MOST, releases_of
 from shunter.errors import ErrorCode
+from shunter.model.broker import CONTROLLERS_LOG_DIR
 from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from shunter.model.reassignment import Intervention, Phase, Reassignment, Strategy
 from shunter.model.snapshot import LeftOut
@@ -670,7 +671,8 @@ async def test_controlled_shutdown(version):
 async def test_what_is_asked_of_a_node_and_is_nothing_for_ours():
     async with rpc_world() as w:
         for version in range(5):
-            assert (await w.ask(35, version, topics=None)).results == ()
+            (log_dir,) = (await w.ask(35, version, topics=None)).results
+            assert (int(log_dir.error_code), log_dir.log_dir, log_dir.topics) == (0, CONTROLLERS_LOG_DIR, ())
         for version in range(6):
             assert (await w.ask(16, version)).groups == ()
         dirs = [{"path": "/d", "topics": [{"name": "t", "partitions": [0]}]}]
