@@ -10,6 +10,7 @@ import pytest
 from yard import HELD_BACK, Yard, cli
 
 from shunter.app.demo.proof import Leftovers
+from shunter.drivers.seat_view import SeatView
 from shunter.testbed.cluster import ZooKeeperCluster
 from shunter.testbed.controller import ShunterController
 from shunter.testbed.probes import brokers_known_at
@@ -123,6 +124,54 @@ def test_apache_and_two_shunters_take_turns_under_moves(yard):
         stack.enter_context(yard.traffic(apache))
         yard.move(apache, (2, 3))
         yard.wait_moved(apache, (2, 3), timeout_s=BOUND_S)
+
+
+def standby(yard, broker_id):
+    options = ("--takeover", "standby", "--set", "session-timeout-ms=20000")
+    folder = yard.cluster.folder / f"standby-{broker_id}"
+    made = ShunterController(
+        folder, yard.cluster.zookeeper_connect, broker_id=broker_id, options=options, start_timeout_s=BOUND_S
+    )
+    made.launch()
+    stands_by(made, "")
+    return made
+
+
+def stands_by(controller, holder):
+    told = f"standing by: broker {holder}"
+    wait_until(lambda: told in controller.log_tail(10_000), what=f"{controller.name} stands by", timeout_s=BOUND_S)
+
+
+def test_a_standby_leads_soon_though_an_apache_broker_won_the_election(yard):
+    """The standby is frozen while the session of the controller ends, so that a broker is faster for certain."""
+    options = ("--takeover", "preempt", "--set", "session-timeout-ms=4000", "--set", "takeover-cool-down-ms=600000")
+    first = ShunterController(
+        yard.cluster.folder / "first", yard.cluster.zookeeper_connect, options=options, start_timeout_s=BOUND_S
+    )
+    with ExitStack() as stack:
+        stack.callback(first.stop)
+        first.start()
+        second = standby(yard, 1001)
+        stack.callback(second.stop)
+        second.process.pause()
+        first.process.kill()
+        view = SeatView(yard.cluster.zookeeper_connect)
+        stack.callback(view.close)
+        wait_until(
+            lambda: (held := view.holder()) is not None and not held.shunter,
+            what="a broker has won the election",
+            timeout_s=15,
+        )
+        second.process.resume()
+        wait_until(second.is_leading, what="the standby leads", timeout_s=10)
+
+        third = standby(yard, 1002)
+        stack.callback(third.stop)
+        stands_by(third, "1001 is the controller")
+        assert second.is_leading()
+        second.process.kill()
+        # On one machine the standby sees that the process is dead. The session would last for 20 s.
+        wait_until(third.is_leading, what="the other standby leads", timeout_s=10)
 
 
 @pytest.mark.long

@@ -90,6 +90,38 @@ def test_who_lacks_replicas(place, view):
     assert view.under_replicated() == {"t-1", "t-2", "t-3"}
 
 
+def test_what_a_cluster_that_was_handed_back_still_has_is_told_by_name(place):
+    connect, client = place
+    rate, slots = "follower.replication.throttled.rate", "leader.replication.throttled.replicas"
+    for path, key in (("brokers/1", rate), ("brokers/3", rate), ("topics/t", slots), ("topics/u", "retention.ms")):
+        data = f'{{"version":1,"config":{{"{key}":"1"}}}}'.encode()
+        client.create(f"/config/{path}", data, makepath=True)
+    lacking = Topic("t", None, {number: ReplicaAssignment((1, 2)) for number in range(5)})
+    client.create("/brokers/topics/t", encode_topic(lacking), makepath=True)
+    child, process = process_that_waits()
+    hold(client, 1000, process)
+    taker = threading.Thread(target=lambda: (child.wait(60), hold(client, 2)))
+    taker.start()
+    lines = []
+    with child:
+        assert HandBack(connect, lines.append, 30.0).run("kafka:9092", None, "finish") == 0
+    taker.join()
+    still = "t-0, t-1, t-2 and 2 more were under-replicated before, and may still be"
+    throttles = "throttle rates on brokers 1, 3 and lists of throttled replicas on topic t are still set"
+    clear = "`shunter throttles clear --bootstrap-server kafka:9092` removes them"
+    assert lines[-2:] == [f"nothing is under-replicated because of it; {still}", f"{throttles}; {clear}"]
+
+
+def test_a_standby_that_has_taken_the_seat_back_is_told(place, view):
+    connect, client = place
+    lines = []
+    hold(client, 2)
+    assert HandBack(connect, lines.append, 30.0)._is_still_apaches(view)
+    hold(client, 1001, this_process())
+    assert not HandBack(connect, lines.append, 30.0)._is_still_apaches(view)
+    assert lines == ["a standby, with broker id 1001, has taken the controllership back: stop it, and repeat this"]
+
+
 def process_that_waits():
     child = subprocess.Popen([sys.executable, "-c", PRINTS_ITSELF], stdout=subprocess.PIPE, text=True)
     told = [child.stdout.readline().strip() for _ in range(4)]

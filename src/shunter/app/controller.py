@@ -53,6 +53,7 @@ from shunter.drivers.zookeeper import ZooKeeperClient
 from shunter.errors import DriverError, InvariantViolation, SettingsError
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.features import Protocol
+from shunter.model.partition import BrokerId
 from shunter.model.security import SecuritySettings
 from shunter.model.settings import Takeover, WireLimits
 from shunter.views.controller_status import encode_status, status_of
@@ -112,7 +113,7 @@ class ControllerProcess:
             access=self.security.access,
             own_listeners=tuple(listener.name for listener in self.listeners),
         )
-        self.relay = Relay(lambda: self.channels.brokers, self.security.access)
+        self.relay = Relay(lambda: self.channels.brokers, self.security.access, self._is_well)
         node = Node(
             self.machine.view,
             self.loop.callers,
@@ -201,6 +202,8 @@ class ControllerProcess:
             supervisor=self.supervisor,
             survey=partial(self._look_around, survey),
         )
+        if self.security.permissions is not None:
+            self.security.permissions.on_known = self.seat.election.survey_again
         self.guard = CrashGuard(client, self.seat.store, self.loop.clock)
         self.seat.store.before_load = self.guard.recall
         self.loop.callers.refuse = self.guard.refusal
@@ -231,6 +234,10 @@ class ControllerProcess:
             await asyncio.gather(starting, failing, keeping, return_exceptions=True)
             await self._close(working)
 
+    def _is_well(self, broker: BrokerId) -> bool:
+        """Whether a broker is connected and not slow, so that clients' requests may be relayed to it."""
+        return self.channels.is_connected(broker) and broker not in self.machine.outbox.slow
+
     @property
     def _brokers_listener(self) -> str | None:
         """The brokers' listener to which control requests go; None: the listener that the brokers themselves use."""
@@ -239,6 +246,8 @@ class ControllerProcess:
     async def _look_around(self, survey: Survey, reader: ClusterReader) -> str | None:
         """Before an election, find the brokers' listener; returns what keeps this process from leading, or None."""
         permissions = self.security.permissions
+        if permissions is not None:
+            await permissions.wait_tried()
         if permissions is not None and permissions.trouble is not None:
             return f"the cluster's permissions are not known: {permissions.trouble}"
         obstacle = await survey.obstacle(reader)

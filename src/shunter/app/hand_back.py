@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from shunter.app.reassign.session import ReassignSession
@@ -80,9 +80,33 @@ class HandBack:
             lambda: f"{worse}: {', '.join(sorted(view.under_replicated() - before)[:3])}",
         ):
             return 1
-        still = f"; {len(before)} were under-replicated before, and may still be" if before else ""
+        still = f"; {_named(before)} were under-replicated before, and may still be" if before else ""
         self._show(f"nothing is under-replicated because of it{still}")
-        return 0
+        self._tell_throttles(view, bootstrap)
+        return 0 if self._is_still_apaches(view) else 1
+
+    def _tell_throttles(self, view: SeatView, bootstrap: str) -> None:
+        """Say which throttles are still set: nothing removes them by itself, and Apache's controller goes by them."""
+        try:
+            brokers, topics = view.throttled()
+        except DriverError as refused:
+            self._show(f"whether throttles are still set is not known: {refused}")
+            return
+        if brokers or topics:
+            rates = f"throttle rates on {_brokers(brokers)}" if brokers else ""
+            lists = f"lists of throttled replicas on {_some(topics, 'topic')}" if topics else ""
+            told = " and ".join(each for each in (rates, lists) if each)
+            self._show(f"{told} are still set; `shunter throttles clear --bootstrap-server {bootstrap}` removes them")
+
+    def _is_still_apaches(self, view: SeatView) -> bool:
+        """Whether no standby has taken the seat back meanwhile."""
+        holder = view.holder()
+        if holder is None or not holder.shunter:
+            return True
+        self._show(
+            f"a standby, with broker id {holder.broker}, has taken the controllership back: stop it, and repeat this"
+        )
+        return False
 
     def _end_moves(self, bootstrap: str, properties: Path | None, ending: str) -> None:
         mode = ENDINGS[ending]
@@ -153,6 +177,21 @@ def _way_out(path: str) -> str:
     if folder == znodes.OWED_REPLICAS:
         return f"topic {name} lacks a replica: start a broker that has no replica of it, or assign other brokers to it"
     return "see `shunter status` for what it waits for; --moves stop or --moves rollback ends it"
+
+
+def _named(partitions: Collection[str]) -> str:
+    """The first three partitions, and how many more there are."""
+    shown = ", ".join(sorted(partitions)[:3])
+    return f"{shown} and {len(partitions) - 3} more" if len(partitions) > 3 else shown
+
+
+def _brokers(names: Sequence[str]) -> str:
+    """Brokers by id; the configuration called `<default>` is that of all brokers."""
+    return _some(["all" if name == "<default>" else name for name in names], "broker")
+
+
+def _some(names: Sequence[str], what: str) -> str:
+    return f"{what}{'' if len(names) == 1 else 's'} {_named(names)}"
 
 
 def _who(holder: SeatHolder | None) -> str:

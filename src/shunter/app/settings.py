@@ -69,8 +69,10 @@ class ControllerConfig(BaseSettings):
         None, description="our rack, if brokers have racks; default: the most common of their racks"
     )
     session_timeout_ms: int = Field(18_000, ge=1_000, description="ZooKeeper session timeout, ms")
-    takeover: str = Field("vacant", description="when to take the controllership: never, vacant or preempt")
-    takeover_cool_down_ms: int = Field(10_000, ge=0, description="pause between two takeovers by this process, ms")
+    takeover: str = Field("vacant", description="when to take the controllership: never, vacant, standby or preempt")
+    takeover_cool_down_ms: int = Field(
+        10_000, ge=0, description="pause before, or between, takeovers from Apache controllers, ms"
+    )
     control_request_epoch: str = Field("max", description="broker epoch in control requests: max, or per-broker")
     inter_broker_protocol_version: str | None = Field(
         None, description="newest protocol to speak; default: the newest that brokers know and are set to"
@@ -211,7 +213,9 @@ class ControllerConfig(BaseSettings):
             "log_level": ["error", "warning", "info", "debug"],
         }[info.field_name]
         if value not in words:
-            raise ValueError(f"{value!r} is none of {', '.join(words)}")
+            near = difflib.get_close_matches(value.lower(), words, n=1, cutoff=0.5)
+            told = f"it has to be one of {', '.join(words)}"
+            raise ValueError(told + (f"; did you mean {near[0]}?" if near else ""))
         return value
 
     @field_validator("cluster_action_networks", "administration_networks")
@@ -288,12 +292,22 @@ def load_controller_config(file: Path | None, given: dict[str, Any]) -> Controll
     try:
         return _Layered.load(from_file, given)
     except ValidationError as error:
-        told = "; ".join(
-            f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"
-            + (f" (got {problem['input']!r})" if problem["type"] != "missing" else "")
-            for problem in error.errors()
-        )
-        raise SettingsError(f"settings can't be used: {told}") from error
+        raise SettingsError(f"settings can't be used: {'; '.join(map(_told, error.errors()))}") from error
+
+
+def _told(problem: Any) -> str:
+    """Say in a sentence what is wrong with a setting: its name, the value, the rule, and the likely right name."""
+    name, kind = ".".join(str(part) for part in problem["loc"]), problem["type"]
+    if kind == "missing":
+        return f"{name}: it has to be set"
+    got = f"(got {problem['input']!r})"
+    if kind == "extra_forbidden":
+        near = difflib.get_close_matches(name, ControllerConfig.model_fields, n=1, cutoff=0.6)
+        return f"{name} names no setting {got}" + (f"; did you mean {near[0]}?" if near else "; see docs/settings.md")
+    if kind == "value_error":
+        return f"{name}: {problem['ctx']['error']} {got}"
+    rule = str(problem["msg"]).removeprefix("Input ")
+    return f"{name}: it {rule} {got}"
 
 
 OTHER_VARIABLES = VARIABLES | {

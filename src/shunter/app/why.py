@@ -92,8 +92,8 @@ class _Reader:
                             self.unreadable += 1
 
 
-def why(question: Question, folder: Path, tell: Callable[[str], None], *, as_json: bool = False) -> None:
-    """Answer a question from the files of a log.
+def why(question: Question, folder: Path, tell: Callable[[str], None], *, as_json: bool = False) -> bool:
+    """Answer a question from the files of a log; return whether the log has something about its subject.
 
     Raises:
         DriverError: there are no files, or they can't be read.
@@ -104,7 +104,7 @@ def why(question: Question, folder: Path, tell: Callable[[str], None], *, as_jso
     if as_json:
         for line in chosen:
             tell(encode_line(line).decode())
-        return
+        return selection.named
     kept = list(chosen)
     begins = "is empty" if selection.begins_ms is None else f"begins at {time_text(selection.begins_ms)}"
     tell(
@@ -116,7 +116,9 @@ def why(question: Question, folder: Path, tell: Callable[[str], None], *, as_jso
         tell(
             f"{counted(reader.unreadable, 'line')} of it can't be read, and {'is' if reader.unreadable == 1 else 'are'} left out."
         )
+    if not selection.named:
+        rest = " What follows is about the whole cluster." if kept else ""
+        tell(f"Nothing is logged about {question.name}{' since then' if question.since_ms else ''}.{rest}")
     for told in narrate(kept):
         tell(told)
-    if not selection.named:
-        tell(f"Nothing is logged about {question.name}{' since then' if question.since_ms else ''}.")
+    return selection.named

@@ -31,9 +31,10 @@ from shunter.errors import DriverError, SettingsError
 )
 @click.option(
     "--takeover",
-    metavar="never|vacant|preempt",
-    help="When to become the controller: never; when the cluster has no controller (vacant); or also in place of a live"
-    " Apache controller (preempt). [vacant]",
+    metavar="never|vacant|standby|preempt",
+    help="When to become the controller: never; when the cluster has no controller (vacant); also if an"
+    " Apache broker became the controller after a Shunter (standby); or also in place of any live Apache controller"
+    " (preempt). [vacant]",
 )
 @click.option(
     "--strategy",

@@ -135,7 +135,7 @@ def _show(target: Target, found: Status, wanted: Wanted, *, as_json: bool) -> in
         return int(code)
     _show_driver(found)
     if not found.view.counts:
-        click.echo("nothing was executed under it yet")
+        click.echo(f"nothing was executed under it yet{_under_way(target, found)}")
     else:
         _show_moves(found, wanted)
     for line in elsewhere.lines:
@@ -160,6 +160,18 @@ def _elsewhere(target: Target, found: Status, missing: Wanted) -> Elsewhere:
         return look_elsewhere(missing, found.place, None, told_row)
     with _session(target) as session:
         return look_elsewhere(missing, found.place, session, told_row)
+
+
+def _under_way(target: Target, found: Status) -> str:
+    """Mention reassignments that others have begun: a journal without executions does not mean that nothing moves."""
+    if found.unasked or not target.bootstrap:
+        return ""
+    with _session(target) as session:
+        count = len(session.rows())
+    if not count:
+        return ""
+    told = counted(count, "reassignment is", "reassignments are")
+    return f", but {told} under way in the cluster: `shunter list` shows {'it' if count == 1 else 'them'}"
 
 
 def _show_driver(found: Status) -> None:

@@ -42,8 +42,8 @@ def why(
     UTC.
 
     \b
-    Exit status: 0 the question was answered; 1 there is no log, or it can't be read; 2 the question can't be
-    understood.
+    Exit status: 0 the question was answered; 1 the log has nothing about it, there is no log, or it can't be read;
+    2 the question can't be understood.
 
     \b
     Examples:
@@ -66,8 +66,10 @@ def why(
             moves=moves,
             since_ms=0 if since is None else answers.read_since(since),
         )
-        answers.why(question, log_dir, click.echo, as_json=as_json)
+        found = answers.why(question, log_dir, click.echo, as_json=as_json)
     except SettingsError as error:
         raise click.UsageError(str(error)) from error
     except DriverError as error:
         raise click.ClickException(str(error)) from error
+    if not found:
+        raise SystemExit(1)

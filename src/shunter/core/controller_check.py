@@ -124,6 +124,9 @@ class Facts:
     """Identities that would own the znodes that Shunter makes; None: everybody may change them; empty: not known."""
 
 
+_CLUSTER_ID = "/cluster/id"
+
+
 def findings(facts: Facts, settings: ControllerSettings) -> tuple[ControllerFinding, ...]:
     """Judge the facts: obstacles first, then warnings, then what is well."""
     found = [*_places(facts), *_brokers(facts), *_ways_back(facts), *_settings(facts, settings), *_znodes(facts)]
@@ -164,6 +167,8 @@ def _places(facts: Facts) -> Iterator[ControllerFinding]:
 def _brokers(facts: Facts) -> Iterator[ControllerFinding]:
     if not facts.brokers:
         told = "no broker is registered in this ZooKeeper"
+        if any(path == _CLUSTER_ID for path, _ in facts.unreadable):
+            told += f", and there is no {_CLUSTER_ID}: the chroot does not look like a Kafka cluster's"
         yield ControllerFinding(
             Severity.OBSTACLE, "brokers", told, "check --zookeeper and its chroot, or start the brokers"
         )
@@ -323,6 +328,8 @@ def _znodes(facts: Facts) -> Iterator[ControllerFinding]:
         )
     yield from _ownership(facts)
     for path, why in facts.unreadable:
+        if path == _CLUSTER_ID and not facts.brokers:
+            continue  # It is told with the brokers that are missing.
         yield ControllerFinding(
             Severity.WARNING, "ZooKeeper", f"{path} can't be read: {why}", "mend it: it would be left alone"
         )

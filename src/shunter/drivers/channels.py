@@ -163,6 +163,11 @@ class Channels:
             else:
                 channel.queue(QueuedRequest(body, (request.request_id,), now))
 
+    def is_connected(self, broker: BrokerId) -> bool:
+        """Whether there is a connection to a broker now."""
+        channel = self._channels.get(broker)
+        return channel is not None and channel.connected
+
     def api_ranges(self) -> dict[BrokerId, ApiRanges]:
         """Return the APIs of each connected broker: API key -> (lowest, highest) version."""
         return {

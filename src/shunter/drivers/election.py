@@ -13,11 +13,12 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from enum import Enum
 
 from shunter.core.controller.events import Elected, SessionExpired
+from shunter.drivers.candidacy import MENDED_WITHIN_S, MIGRATION_BEGUN, Candidacy, Scene
 from shunter.drivers.process_identity import is_dead, this_process
-from shunter.drivers.zookeeper import SessionState, WatchEvent, ZooKeeperClient
+from shunter.drivers.zookeeper import SessionState, WatchEvent, WatchKind, ZooKeeperClient
 from shunter.drivers.zookeeper_requests import (
     BAD_VERSION,
     NO_NODE,
@@ -36,34 +37,30 @@ from shunter.drivers.zookeeper_requests import (
 from shunter.errors import FormatError
 from shunter.formats import znodes
 from shunter.formats.broker_znodes import (
-    NO_KRAFT,
-    decode_broker,
+    ProcessIdentity,
     decode_controller,
     decode_controller_epoch,
-    decode_migration_owner,
-    decode_process,
     encode_broker,
     encode_controller,
     encode_controller_epoch,
     encode_controller_id,
+    is_controller_only,
 )
 from shunter.model.broker import Broker
 from shunter.model.settings import Takeover
 
 logger = logging.getLogger(__name__)
 
-MENDED_WITHIN_S = 5.0
-"""How often unreadable znodes are read again; not all of them are watched."""
-_MIGRATION_BEGUN = (
-    f"{znodes.MIGRATION} is there: this cluster migrates to KRaft, whose controllers wait until every id in"
-    f" {znodes.BROKER_IDS} has registered with them, and ours never does; delete {znodes.MIGRATION} if that was reverted"
-)
 OVERTAKEN_WITHIN_S = 2.0
 """How long after a fenced write to wait for the news that another controller was elected."""
 UNFIT_FOR_S = 1.0
 """How often the survey is repeated while it finds an obstacle: its result can't be watched."""
 SCOUT_EVERY_S = 15.0
 """How often a standby checks whether it could do the work if it were elected."""
+FIT_FOR_S = 2.5 * SCOUT_EVERY_S
+"""How long such a check that found no obstacle counts: with it no survey delays an election."""
+DEATH_SEEN_WITHIN_S = 0.2
+"""How often a controller process on this machine is looked at: after its death nothing has to be waited for."""
 NOTED_WITHIN_S = 1.0
 """How often to try again to note this controller's id durably, while it leads without the note."""
 PAUSE_S = 0.25
@@ -83,13 +80,12 @@ _LOST_RACE = frozenset({NO_NODE, BAD_VERSION, NODE_EXISTS})
 """ZooKeeper's refusals of an election that another process has won meanwhile."""
 
 
-class Scene(NamedTuple):
-    """The znodes that decide whether to stand."""
+class _News(Enum):
+    """What is known to have changed since the last look at the znodes."""
 
-    controller: Znode | None
-    registration: Znode | None
-    epoch: Znode
-    migration: Znode | None
+    NOTHING = 0
+    VACATED = 1
+    OTHER = 2
 
 
 class Election:
@@ -114,24 +110,27 @@ class Election:
             takeover: When `/controller` may be taken.
             on_elected: Called at once after an election was won.
             on_lost: Called at once when the controllership is lost, with the reason.
-            cool_down_seconds: With `preempt`: how long a controller that was elected meanwhile is left alone, so that
-                two preempting candidates don't depose one another for ever.
+            cool_down_seconds: See `Candidacy`: two preempting candidates must not depose one another for ever.
             survey: Returns why this process could not do a controller's work, or None; called before each election,
                 and now and then while another process is the controller.
         """
         self._client = client
         self._registration = registration
         self._path = znodes.broker(registration.id)
-        self._takeover = takeover
+        self._candidacy = Candidacy(registration.id, takeover, cool_down_seconds)
+        self._process = this_process()
+        self._note_path = znodes.controller_id(registration.id)
+        self._is_noted = False
+        self._scene: Scene | None = None
+        self._news = _News.OTHER
+        self._fit_until_s = 0.0
+        self._scout_again = asyncio.Event()
         self._on_elected = on_elected
         self._on_lost = on_lost
-        self._cool_down = cool_down_seconds
         self._changed = asyncio.Event()
         self._expired = False
         self._elected: Elected | None = None
         self._czxid = 0
-        self._first_seen: tuple[int, float] | None = None
-        self._looked = False
         self._told: str | None = None
         self._task: asyncio.Task[None] | None = None
         self._patience: asyncio.TimerHandle | None = None
@@ -175,7 +174,13 @@ class Election:
 
     def change_takeover(self, takeover: Takeover) -> None:
         """Take in a changed setting."""
-        self._takeover = takeover
+        self._candidacy.takeover = takeover
+        self._changed.set()
+
+    def survey_again(self) -> None:
+        """Survey the brokers at once: what kept this process from leading may be over."""
+        self._fit_until_s = 0.0
+        self._scout_again.set()
         self._changed.set()
 
     def fenced(self) -> None:
@@ -213,12 +218,17 @@ class Election:
         It is a separate task because asking slow brokers takes seconds, and an election must not wait for that.
         """
         while True:
-            if self._elected is None and self._client.connected:
+            self._scout_again.clear()
+            await self._client.wait_connected()
+            if self._elected is None:
                 with contextlib.suppress(ConnectionLost, SessionLost, ZooKeeperRefused):
                     self._found_unfit(await survey())
-            await asyncio.sleep(SCOUT_EVERY_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SCOUT_EVERY_S):
+                    await self._scout_again.wait()
 
     def _found_unfit(self, unfit: str | None) -> None:
+        self._fit_until_s = _monotonic_seconds() + FIT_FOR_S if unfit is None else 0.0
         if unfit is not None and unfit != self._unfit and self._elected is None:
             logger.warning("could not take over: %s", unfit)
         self._unfit = unfit
@@ -290,11 +300,11 @@ class Election:
         while self._elected is None:
             self._changed.clear()
             await self._client.wait_connected()
-            scene = await self._look()
-            obstacle, again_in = self._obstacle(scene)
+            scene = self._vacated_scene() or await self._look()
+            obstacle, again_in, rival = self._candidacy.judge(scene, self._client.session_id, _monotonic_seconds())
             left = self._not_before_s - _monotonic_seconds()
             if obstacle is None and left <= 0:
-                unfit = await self._survey() if self._survey is not None else None
+                unfit = await self._why_unfit()
                 self._unfit = unfit
                 if unfit is None:
                     await self._take(scene)
@@ -310,104 +320,81 @@ class Election:
             ours = scene.registration is not None and scene.registration.owner == self._client.session_id
             if ours and scene.registration is not None and not await self._deregister(scene.registration):
                 again_in = MENDED_WITHIN_S if again_in is None else min(again_in, MENDED_WITHIN_S)
-            # Not `wait_for`: up to Python 3.11 it loses a cancellation that comes together with the event, and a
-            # candidate that resigned would stand again.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(again_in):
+            await self._look_for_our_note()
+            await self._wait(again_in, rival)
+
+    async def _why_unfit(self) -> str | None:
+        """Survey the brokers, unless that was done a moment ago: it takes time, in which a broker would be elected."""
+        if self._survey is None or _monotonic_seconds() < self._fit_until_s:
+            return None
+        return await self._survey()
+
+    async def _wait(self, seconds: float | None, rival: ProcessIdentity | None) -> None:
+        """Wait for a change, for so long, or until a process on this machine has died."""
+        # Not `wait_for`: up to Python 3.11 it loses a cancellation that comes together with the event, and a candidate
+        # that resigned would stand again.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while rival is not None and not self._changed.is_set() and not is_dead(rival):
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(DEATH_SEEN_WITHIN_S):
+                            await self._changed.wait()
+                if rival is None:
                     await self._changed.wait()
 
+    async def _look_for_our_note(self) -> None:
+        """Find out, while there is time, whether this id is noted: then the election need not try to note it."""
+        if self._is_noted or self._elected is not None:
+            return
+        with contextlib.suppress(TimeoutError, ConnectionLost, ZooKeeperRefused):
+            async with asyncio.timeout(NOTED_WITHIN_S):
+                self._is_noted = await self._client.exists(self._note_path, watch=True) is not None
+
     async def _look(self) -> Scene:
-        """Watch and read the znodes that decide."""
-        for path in (znodes.CONTROLLER, self._path, znodes.MIGRATION):
-            await self._client.exists(path, watch=True)
+        """Watch and read the znodes that decide, in one round trip: brokers stand at the same time."""
+        self._news = _News.NOTHING
+        watched = (znodes.CONTROLLER, self._path, znodes.MIGRATION)
         # The epoch is read first: if another process is elected meanwhile, the multi fails on the epoch's version.
-        paths = (znodes.CONTROLLER_EPOCH, znodes.CONTROLLER, self._path, znodes.MIGRATION)
-        (epoch, controller, registration, migration), _ = await self._client.get_many(paths)
+        paths = (znodes.CONTROLLER_EPOCH, *watched)
+        arming = asyncio.gather(*(self._client.exists(path, watch=True) for path in watched))
+        armed, ((epoch, *found), _) = await asyncio.gather(arming, self._client.get_many(paths))
         if epoch is None:
             await self._client.create_if_absent(znodes.CONTROLLER_EPOCH, encode_controller_epoch(0))
             return await self._look()
-        czxid = 0 if controller is None else controller.czxid
-        if self._first_seen is None or self._first_seen[0] != czxid:
-            # A controller that was there at the first look may be preempted at once; a later one only after a while.
-            self._first_seen = (czxid, _monotonic_seconds() if self._looked else -1.0 - self._cool_down)
-        self._looked = True
-        return Scene(controller, registration, epoch, migration)
+        if [_stamp(znode) for znode in armed] != [_stamp(znode) for znode in found]:
+            return await self._look()  # Something changed between a watch and the read.
+        controller, registration, migration = found
+        is_shunters = controller is not None and await self._is_of_a_shunter(controller)
+        self._scene = Scene(controller, registration, epoch, migration, is_shunters)
+        self._candidacy.look_at(self._scene, _monotonic_seconds())
+        return self._scene
 
-    def _obstacle(self, scene: Scene) -> tuple[str | None, float | None]:
-        """Return what is in the way, or None, and in how many seconds to look again if no watch fires."""
-        if self._takeover is Takeover.NEVER:
-            return "takeover is 'never'", None
+    async def _is_of_a_shunter(self, controller: Znode) -> bool:
+        """Whether the controller's id is durably one of Shunter's, and no broker's; looked up for `standby` only.
+
+        A Shunter on a system without `/proc` can't tell its process in `/controller`.
+        """
+        if self._candidacy.takeover is not Takeover.STANDBY:
+            return False
         try:
-            migrator = -1 if scene.migration is None else decode_migration_owner(scene.migration.data)
-            decode_controller_epoch(scene.epoch.data)
-            stale = scene.registration is not None and self._is_stale(scene.registration)
-        except FormatError as refusal:
-            return str(refusal), MENDED_WITHIN_S
-        if migrator != -1:
-            return f"{znodes.MIGRATION} says that KRaft controller {migrator} migrates this cluster", None
-        if scene.migration is not None:
-            return _MIGRATION_BEGUN, None
-        if scene.registration is not None and not stale:
-            return self._id_taken(scene.registration), None
-        return self._controller_in_the_way(scene, stale=stale)
+            id_ = decode_controller(controller.data).broker
+            (noted, broker), _ = await self._client.get_many((znodes.controller_id(id_), znodes.broker(id_)))
+            return noted is not None and (broker is None or is_controller_only(broker.data, znodes.broker(id_)))
+        except FormatError:
+            return False
 
-    def _id_taken(self, registration: Znode) -> str:
-        """Say what holds this id: a live broker, or a Shunter process whose session may not have ended yet."""
-        id_ = self._registration.id
-        session = f"session 0x{registration.owner:x}"
-        try:
-            broker = decode_broker(str(id_), registration.data, registration.czxid)
-            ours = decode_process(registration.data, self._path)
-        except FormatError as refusal:
-            return f"broker id {id_} is registered by another session ({session}), and {refusal}"
-        where = ", ".join(f"{each.host}:{each.port}" for each in broker.endpoints) or "no endpoint"
-        if ours is not None:
-            return (
-                f"broker id {id_} is registered by the Shunter process {ours.pid} at {where} ({session}): "
-                "it lives, or its session has not ended yet"
-            )
-        return f"broker id {id_} is taken by the broker at {where} ({session}): give us another --broker-id"
+    def _vacated_scene(self) -> Scene | None:
+        """Return the scene after the controller that was seen last has gone, if nothing else has changed since.
 
-    def _controller_in_the_way(self, scene: Scene, *, stale: bool) -> tuple[str | None, float | None]:
-        controller = scene.controller
-        if controller is None:
-            return None, None
-        try:
-            held = decode_controller(controller.data)
-            process = decode_process(controller.data, znodes.CONTROLLER)
-        except FormatError as refusal:
-            return str(refusal), None
-        if held.kraft_epoch != NO_KRAFT or not controller.owner:
-            return f"a KRaft controller ({held.broker}) holds {znodes.CONTROLLER}", None
-        ours = {self._client.session_id}
-        if stale and scene.registration is not None:
-            ours.add(scene.registration.owner)
-        if held.broker == self._registration.id and process is not None and is_dead(process):
-            ours.add(controller.owner)
-        if controller.owner in ours:
-            return None, None
-        if held.broker == self._registration.id:
-            who = "another session" if process is None else f"the Shunter process {process.pid}"
-            session = f"session 0x{controller.owner:x}"
-            told = f"{who} is the controller with our broker id {held.broker} ({session})"
-            return f"{told}: it lives, or its session has not ended yet", None
-        if self._takeover is not Takeover.PREEMPT:
-            return f"broker {held.broker} is the controller", None
-        assert self._first_seen is not None
-        left = self._first_seen[1] + self._cool_down - _monotonic_seconds()
-        if self._first_seen[1] >= 0 and process is not None:
-            told = f"broker {held.broker} became the controller while we watched"
-            return f"{told}, and is a Shunter, which a standby does not depose", None
-        if self._first_seen[1] >= 0 and left > 0:
-            return f"broker {held.broker} became the controller less than {self._cool_down} s ago", left
-        return None, None
-
-    def _is_stale(self, registration: Znode) -> bool:
-        """Whether a registration under this id is of this session, or of a Shunter process that is dead."""
-        if registration.owner == self._client.session_id:
-            return True
-        process = decode_process(registration.data, self._path)
-        return process is not None and is_dead(process)
+        Then nothing has to be read before the election, which a broker would win meanwhile. The multi fails if the
+        epoch is another one.
+        """
+        scene, news = self._scene, self._news
+        self._scene, self._news = None, _News.NOTHING
+        if scene is None or news is not _News.VACATED or scene.controller is None:
+            return None
+        gone = scene.registration is not None and scene.registration.owner == scene.controller.owner
+        return scene._replace(controller=None, registration=None if gone else scene.registration)
 
     async def _take(self, scene: Scene) -> None:
         """Try to win. After a lost connection the next look finds this session's znodes, and replaces them."""
@@ -421,10 +408,10 @@ class Election:
         if scene.registration is not None:
             operations.append(Remove(self._path, scene.registration.version))
         registration = encode_broker(
-            self._registration, timestamp_ms=now_ms, process=this_process(), controller_only=True
+            self._registration, timestamp_ms=now_ms, process=self._process, controller_only=True
         )
         operations.append(Create(self._path, registration, ephemeral=True))
-        controller = encode_controller(self._registration.id, timestamp_ms=now_ms, process=this_process())
+        controller = encode_controller(self._registration.id, timestamp_ms=now_ms, process=self._process)
         operations.append(Create(znodes.CONTROLLER, controller, ephemeral=True))
         try:
             committed, noted = await self._win(operations)
@@ -439,6 +426,7 @@ class Election:
                 self._pause(f"nobody is the controller, and our election is refused: {refusal}")
             return
         self._elected_s = _monotonic_seconds()
+        self._candidacy.won(scene, self._elected_s)
         self._given_up = None
         self._refused = False
         self._czxid = committed.zxid
@@ -456,8 +444,10 @@ class Election:
         """Write an election and the note that this id is a controller's; return also whether the note was written.
 
         Brokers may place replicas on this id as soon as it is registered, and the controllership may be lost a moment
-        later. If the note can't be written, or exists already, the election is written without it.
+        later. If the note can't be written, or exists already, the election is written without it, and the caller makes sure of the note.
         """
+        if self._is_noted:
+            return await self._client.multi(operations), False
         try:
             return await self._client.multi((*operations, self._note())), True
         except ZooKeeperRefused as refusal:
@@ -466,7 +456,7 @@ class Election:
         return await self._client.multi(operations), False
 
     def _note(self) -> Create:
-        return Create(znodes.controller_id(self._registration.id), encode_controller_id())
+        return Create(self._note_path, encode_controller_id())
 
     async def _note_our_id(self, term: Elected) -> bool:
         """Note durably that this id is a controller's, if the election could not: a successor has to know.
@@ -544,7 +534,7 @@ class Election:
     async def _why_leave(self) -> str | None:
         """Return why this process must give the controllership up though it still has it; None if it may keep it."""
         if await self._client.exists(znodes.MIGRATION, watch=True) is not None:
-            return _MIGRATION_BEGUN
+            return MIGRATION_BEGUN
         registration = await self._client.exists(self._path, watch=True)
         if registration is not None and registration.owner != self._client.session_id:
             return f"a broker has registered itself with our broker id {self._registration.id}: give one another id"
@@ -563,7 +553,7 @@ class Election:
         if self._elected is None:
             return  # `_give_up` was faster than ZooKeeper's news.
         self._elected = None
-        self._first_seen = None
+        self._candidacy.lost()
         if _monotonic_seconds() - self._elected_s > SETTLED_AFTER_S:
             self._failures = 0
         logger.warning("not the controller any more: %s", reason)
@@ -573,8 +563,10 @@ class Election:
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
+        self._news = _News.OTHER
         if state is SessionState.EXPIRED:
             self._expired = True
+            self._is_noted = False
         elif state is SessionState.SUSPENDED:
             loop = asyncio.get_running_loop()
             self._patience = loop.call_later(self._client.session_timeout_s, self._give_up)
@@ -586,8 +578,20 @@ class Election:
         self._lose(f"ZooKeeper was out of reach for {self._client.session_timeout_s:g} s, as long as our session lasts")
 
     def _on_watch(self, event: WatchEvent) -> None:
-        if event.path in {znodes.CONTROLLER, self._path, znodes.MIGRATION}:
-            self._changed.set()
+        if event.path == self._note_path:
+            self._is_noted = False
+        if event.path not in {znodes.CONTROLLER, self._path, znodes.MIGRATION}:
+            return
+        gone = event.kind is WatchKind.DELETED and event.path != znodes.MIGRATION
+        if not gone:
+            self._news = _News.OTHER
+        elif event.path == znodes.CONTROLLER and self._news is _News.NOTHING:
+            self._news = _News.VACATED
+        self._changed.set()
+
+
+def _stamp(znode: Znode | None) -> tuple[int, int] | None:
+    return None if znode is None else (znode.czxid, znode.version)
 
 
 def _monotonic_seconds() -> float:

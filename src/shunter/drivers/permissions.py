@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from shunter.core.authorizer import AclAuthorizer
 from shunter.drivers.zookeeper import CHUNK, SessionState, WatchEvent, ZooKeeperClient, chunks
@@ -16,6 +17,8 @@ _LOG = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 1.0
 UNREADABLE_SECONDS = 10.0
+FIRST_READ_SECONDS = 10.0
+"""How long an election waits for the first read of permissions."""
 _CHANGES = (acl_znodes.LITERAL_CHANGES, acl_znodes.PREFIXED_CHANGES)
 
 
@@ -31,6 +34,9 @@ class Permissions:
         authorizer.unknown = True
         self.trouble: str | None = "permissions have not been read yet"
         """Why permissions are not known, or may be out of date; None: they are known."""
+        self.on_known: Callable[[], None] = lambda: None
+        """Called when permissions have become known, at first or again."""
+        self._tried = asyncio.Event()
         self._woken = asyncio.Event()
         self._everything = True
         self._last: dict[str, tuple[int, str]] = {}
@@ -41,6 +47,12 @@ class Permissions:
         client.listen(states=self._on_state, watches=self._on_watch)
         self._woken.set()
         return asyncio.create_task(self._work(client), name="permissions")
+
+    async def wait_tried(self) -> None:
+        """Wait until permissions were read once, or could not be read; not for longer than `FIRST_READ_SECONDS`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_READ_SECONDS):
+                await self._tried.wait()
 
     def _on_state(self, state: SessionState) -> None:
         if state is SessionState.CONNECTED:
@@ -66,10 +78,14 @@ class Permissions:
                 if self.trouble != str(failure):
                     _LOG.warning("permissions can't be read: %s", failure)
                 self.trouble = str(failure)
+                self._tried.set()
                 await asyncio.sleep(AGAIN_SECONDS)
                 self._woken.set()
             else:
-                self.trouble = None
+                was_unknown, self.trouble = self.trouble is not None, None
+                self._tried.set()
+                if was_unknown:
+                    self.on_known()
 
     async def _read(self, client: ZooKeeperClient) -> None:
         if self._everything:

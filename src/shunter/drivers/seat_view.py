@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Collection
 from typing import NamedTuple
 
 from kazoo.exceptions import KazooException, NoNodeError
 
+from shunter.core.throttles import RATES
+from shunter.core.topic_configs import FOLLOWER_THROTTLE, LEADER_THROTTLE
 from shunter.drivers.process_identity import is_alive_here
 from shunter.drivers.zookeeper_access import PLAIN_ZOOKEEPER_ACCESS, ZooKeeperAccess
 from shunter.errors import DriverError, FormatError
 from shunter.formats import znodes
 from shunter.formats.broker_znodes import ProcessIdentity, decode_controller, decode_process
+from shunter.formats.config_znodes import decode_config
 from shunter.formats.topic_znodes import decode_state, decode_topic
 from shunter.formats.znode_json import SharedReplicas
 from shunter.model.partition import BrokerId
@@ -89,6 +93,22 @@ class SeatView:
             except FormatError:
                 continue  # Shunter's controller left such a topic alone too.
         return frozenset(found)
+
+    def throttled(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the brokers with a throttle's rate, and the topics with a list of throttled replicas, by name."""
+        lists = LEADER_THROTTLE, FOLLOWER_THROTTLE
+        return self._with_config("brokers", RATES), self._with_config("topics", lists)
+
+    def _with_config(self, kind: str, keys: Collection[str]) -> tuple[str, ...]:
+        found: list[str] = []
+        for name in self._children(f"{znodes.CONFIGS}/{kind}"):
+            path = znodes.config(kind, name)
+            try:
+                if any(decode_config(path, self._data(path)).get(key) for key in keys):
+                    found.append(name)
+            except FormatError:
+                continue  # Brokers can't read such a configuration either.
+        return tuple(found)
 
     def _data(self, path: str) -> bytes | None:
         try:

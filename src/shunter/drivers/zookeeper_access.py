@@ -37,6 +37,22 @@ from shunter.model.security import PLAIN_ZOOKEEPER, ZooKeeperSecurity
 _LOG: Final = logging.getLogger("kazoo.connection")
 # Below this level kazoo logs its requests, and a request of the digest scheme contains the password.
 _LOG.setLevel(logging.WARNING)
+_OUR_LOG: Final = logging.getLogger(__name__)
+_REPEATED: Final = (
+    "Connection dropped",
+    "Connection time-out",
+    "Transition to CONNECTING",
+    "Cannot resolve",
+    "Failed connecting",
+)
+
+
+def _is_worth_a_line(record: logging.LogRecord) -> bool:
+    """Whether a line of kazoo is no repetition: it logs each attempt to connect, without the server's address."""
+    return not str(record.msg).startswith(_REPEATED)
+
+
+_LOG.addFilter(_is_worth_a_line)
 
 _AUTH_FAILED = -115
 _BROKEN_LOGINS: Final = 3
@@ -235,6 +251,9 @@ class SecuredKazoo(KazooClient):  # type: ignore[misc]
         """Why the last attempt to connect to a server failed, by the server's address."""
         self.on_trouble: Callable[[], None] = lambda: None
         """Called on kazoo's thread when `refusal` or `troubles` changed."""
+        self.tells = True
+        """Whether an outage and its end are logged, each in one line."""
+        self._is_out = False
         self._distrusted: set[str] = set()
         self._held_back: KeeperState | None = None
         self._holding = False
@@ -259,6 +278,9 @@ class SecuredKazoo(KazooClient):  # type: ignore[misc]
     def connected_to(self, address: str) -> None:
         """Report the connection: the login is over."""
         self.troubles.pop(address, None)
+        if self._is_out and self.tells:
+            _OUR_LOG.info("ZooKeeper at %s is back", address)
+        self._is_out = False
         self._distrusted.discard(address)
         self._holding = False
         if self._held_back is not None:
@@ -272,6 +294,13 @@ class SecuredKazoo(KazooClient):  # type: ignore[misc]
         else:
             self._distrusted.discard(address)
         self.troubles[address] = trouble_of(cause, encrypted=self.security.tls is not None)
+        if not self._is_out and self.tells:
+            _OUR_LOG.warning(
+                "ZooKeeper at %s can't be reached: %s; it is tried again until it answers, without further lines",
+                address,
+                self.troubles[address],
+            )
+        self._is_out = True
         self.on_trouble()
 
     def refused_for_good(self, told: str) -> None:
@@ -371,6 +400,7 @@ class ZooKeeperAccess:
             client = self.kazoo_client(hosts=connect_string)
         except ValueError as error:
             raise SettingsError(f"zookeeper {connect_string!r} is not HOST:PORT[,…][/CHROOT]: {error}") from None
+        client.tells = False  # The caller's error says it.
         client.start_async()
         until = time.monotonic() + seconds
         while not client.connected:

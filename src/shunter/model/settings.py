@@ -13,6 +13,8 @@ class Takeover(Enum):
 
     NEVER = "never"
     VACANT = "vacant"
+    STANDBY = "standby"
+    """A vacant one, and one that an Apache controller took after a Shunter that this process saw leading."""
     PREEMPT = "preempt"
 
 

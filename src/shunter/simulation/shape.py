@@ -62,7 +62,7 @@ def draw_shape(seed: int) -> Shape:
     size = random.choice(SIZES)
     count = random.choice(size.brokers)
     brokers = tuple(range(1, count + 1))
-    takeovers = (Takeover.VACANT, Takeover.VACANT, Takeover.PREEMPT)
+    takeovers = (Takeover.VACANT, Takeover.STANDBY, Takeover.PREEMPT)
     controllers = tuple((100 + number, random.choice(takeovers)) for number in range(random.choice((1, 2, 2, 3))))
     topics = []
     for number in range(random.choice(size.topics)):

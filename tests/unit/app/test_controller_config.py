@@ -1,7 +1,11 @@
 """What `shunter controller` can be told, and how it refuses what can't be used."""
 
+import asyncio
+from types import SimpleNamespace
+
 import pytest
 
+from shunter.app.controller import ControllerProcess
 from shunter.app.security import Security
 from shunter.app.settings import load_controller_config, strange_variables
 from shunter.app.zookeeper_security import zookeeper_access
@@ -101,3 +105,76 @@ def test_a_variable_that_names_no_setting_is_told_and_not_refused(monkeypatch):
         "SHUNTER_BROKERID names no setting; did you mean SHUNTER_BROKER_ID?",
         "SHUNTER_SERVICE_HOST names no setting",
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("foo", "1", "foo names no setting (got '1'); see docs/settings.md"),
+        (
+            "reassignment_max_concurent",
+            "4",
+            "reassignment_max_concurent names no setting (got '4'); did you mean reassignment_max_concurrent?",
+        ),
+        ("takeover", "maybe", "takeover: it has to be one of never, vacant, standby, preempt (got 'maybe')"),
+        (
+            "takeover",
+            "Stand-by",
+            "takeover: it has to be one of never, vacant, standby, preempt; did you mean standby? (got 'Stand-by')",
+        ),
+        ("broker_id", -1, "broker_id: it should be greater than or equal to 0 (got -1)"),
+        (
+            "slice_partitions",
+            "x",
+            "slice_partitions: it should be a valid integer, unable to parse string as an integer (got 'x')",
+        ),
+        ("zookeeper", None, "zookeeper: it should be a valid string (got None)"),
+    ],
+)
+def test_a_setting_that_can_not_be_used_is_told_in_plain_words(name, value, told):
+    given = {**GIVEN, "listener": ["PLAINTEXT://:0"], name: value}
+    with pytest.raises(SettingsError) as refused:
+        load_controller_config(None, given)
+    assert str(refused.value) == f"settings can't be used: {told}"
+
+
+class NothingInTheWay:
+    found = None
+
+    async def obstacle(self, _reader):
+        return None
+
+
+class EmptyZooKeeper:
+    """A client of a ZooKeeper without ACLs; it is connected as soon as it listens."""
+
+    connected = True
+
+    def listen(self, **_):
+        pass
+
+    async def children(self, _path, *, watch=False):
+        return None
+
+    async def get_many(self, paths):
+        return [None for _ in paths], 0
+
+
+async def test_a_start_is_judged_after_the_permissions_were_read(tmp_path):
+    """Each start on a cluster with an authorizer stood by for a second, and was not ready for 15 s."""
+    path = tmp_path / "server.properties"
+    path.write_text("authorizer.class.name=kafka.security.authorizer.AclAuthorizer\nsuper.users=User:ANONYMOUS\n")
+    given = {**GIVEN, "listener": ["PLAINTEXT://127.0.0.1:0"], "server_properties": str(path)}
+    process = ControllerProcess(load_controller_config(None, given))
+    permissions = process.security.permissions
+    asked_again = []
+    permissions.on_known = lambda: asked_again.append(1)
+    judged = asyncio.create_task(process._look_around(NothingInTheWay(), SimpleNamespace()))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not judged.done()
+    reading = permissions.begin(EmptyZooKeeper())
+    assert await judged is None
+    assert asked_again == [1]
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)

@@ -13,7 +13,7 @@ from shunter.cli import main
         (["--check", "--observe"], "--check and --observe exclude one another"),
         (["--seconds", "5"], "--seconds and --settle go with --observe"),
         (["--check", "--settle", "5"], "--seconds and --settle go with --observe"),
-        (["--observe"], "zookeeper: Field required"),
+        (["--observe"], "zookeeper: it has to be set"),
     ],
 )
 def test_options_that_do_not_go_together(options, told):

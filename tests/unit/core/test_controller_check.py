@@ -167,3 +167,11 @@ def test_a_dynamic_default_of_the_cluster_is_ours_as_well():
     assert not bad(facts)
     (finding,) = bad(replace(facts, dynamic_defaults={"min.insync.replicas": "3"}))
     assert "would decide by 3" in finding.told
+
+
+def test_a_chroot_without_a_cluster_is_told_as_that():
+    """`/cluster/id can't be read: is empty` misled: nobody has to mend that znode."""
+    facts = replace(GOOD, brokers=(), unreadable=(("/cluster/id", "is empty"),))
+    (finding,) = bad(facts)
+    assert finding.told.startswith("no broker is registered in this ZooKeeper, and there is no /cluster/id")
+    assert finding.told.endswith("the chroot does not look like a Kafka cluster's")

@@ -189,6 +189,8 @@ async def test_all_brokers_get_the_versions_that_all_know():
         assert [heard.version for heard in w.brokers[0].heard] == [6, 4]
         assert [heard.version for heard in w.brokers[1].heard] == [6]
         assert w.channels.api_ranges()[2][4] == (0, 4)
+        assert w.channels.is_connected(2)
+        assert not w.channels.is_connected(77)
         w.channels.send(ConnectBrokers(w.live[:1]))
         asked = (w.update(topic(), to=(1,)), w.lead(1, topic()))
         await w.until_answered(1, *asked)

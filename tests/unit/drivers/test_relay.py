@@ -9,10 +9,12 @@ from fake_broker import RANGES, FakeBroker
 from kio.index import load_response_schema
 from rpc_world import OUR_ID, rpc_world
 
+from shunter.drivers import relay
 from shunter.drivers.handlers.messages import filled
 from shunter.drivers.relay import PASSED_ON, relayed_ranges
 from shunter.errors import ErrorCode
 from shunter.model.broker import Endpoint
+from shunter.wire.framing import request_frame_head
 
 THROTTLE = "leader.replication.throttled.rate"
 OTHER_THROTTLE = "follower.replication.throttled.rate"
@@ -33,6 +35,17 @@ def coordinator_at(broker):
     return answer
 
 
+async def two_coordinators(w):
+    """Two brokers: the one that a client of this machine is passed on to first, and the other one."""
+    brokers = [await with_broker(w, 1), await with_broker(w, 2)]
+    for broker in brokers:
+        broker.relayed[10] = coordinator_at(broker)
+    chosen = (await w.ask(10, 0, key="g")).node_id
+    for broker in brokers:
+        broker.heard.clear()
+    return sorted(brokers, key=lambda broker: broker.id != chosen)
+
+
 async def test_a_coordinator_is_found_by_a_broker_under_the_clients_own_correlation_id():
     async with rpc_world() as w:
         broker = await with_broker(w)
@@ -47,16 +60,14 @@ async def test_a_coordinator_is_found_by_a_broker_under_the_clients_own_correlat
 
 async def test_the_least_loaded_broker_is_asked():
     async with rpc_world() as w:
-        first, second = await with_broker(w, 1), await with_broker(w, 2)
-        for broker in (first, second):
-            broker.relayed[10] = coordinator_at(broker)
+        first, second = await two_coordinators(w)
         first.answering.clear()
         one, other = await w.client(), await w.client()
         one.send(10, 0, key="g")
         await first.until_heard(1)
-        assert (await other.ask(10, 0, key="g")).node_id == 2
+        assert (await other.ask(10, 0, key="g")).node_id == second.id
         first.answering.set()
-        assert (await one.receive(10, 0))[1].node_id == 1
+        assert (await one.receive(10, 0))[1].node_id == first.id
 
 
 async def test_coordinators_are_asked_for_on_the_clients_own_listener_only():
@@ -90,7 +101,8 @@ async def test_a_broker_that_dies_while_it_is_asked_closes_nothing_else():
         other.send(22, 0, transactional_id=None, transaction_timeout=1000)
         await broker.until_heard(2)
         broker.cut()
-        assert await other.closed()
+        _, message = await other.receive(22, 0)
+        assert int(message.error_code) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert (await client.ask(3, 1, topics=())).controller_id == OUR_ID
 
 
@@ -199,10 +211,10 @@ async def test_configs_of_others_without_a_broker_are_refused_in_their_form():
     async with rpc_world() as w:
         message = await w.ask(44, 1, resources=[resource(2, "t", setting("retention.ms", "5"))])
         (refused,) = message.responses
-        assert int(refused.error_code) == ErrorCode.BROKER_NOT_AVAILABLE
+        assert int(refused.error_code) == ErrorCode.REQUEST_TIMED_OUT
         assert "no live broker" in refused.error_message
         both = await w.ask(32, 4, resources=[resource(2, "t"), resource(4, str(OUR_ID))])
-        assert {one.resource_name: int(one.error_code) for one in both.results} == {"t": 8, str(OUR_ID): 0}
+        assert {one.resource_name: int(one.error_code) for one in both.results} == {"t": 7, str(OUR_ID): 0}
 
 
 async def test_whether_a_topic_is_created_on_demand_is_asked_of_a_broker():
@@ -236,6 +248,137 @@ async def test_many_callers_share_a_few_connections():
         answers = await asyncio.gather(*(client.receive(10, 0) for client in clients))
         assert {message.node_id for _, message in answers} == {1}
         assert broker.connections == 4
+
+
+async def test_senders_are_spread_over_brokers_and_each_keeps_its_own():
+    async with rpc_world() as w:
+        for number in (1, 2, 3):
+            broker = await with_broker(w, number)
+            broker.relayed[10] = coordinator_at(broker)
+        frame = request_frame_head(10, 0, 7, "c", 3)[4:] + b"\x00\x01g"
+
+        async def chosen(sender):
+            answer = await w.relay.pass_on(frame, "PLAINTEXT", sender=sender)
+            return int.from_bytes(answer[10:14], "big")
+
+        first = [await chosen(f"10.0.0.{number}") for number in range(30)]
+        assert set(first) == {1, 2, 3}
+        assert [await chosen(f"10.0.0.{number}") for number in range(30)] == first
+
+
+async def test_a_broker_that_is_not_connected_or_slow_is_asked_last():
+    async with rpc_world() as w:
+        first, second = await two_coordinators(w)
+        w.relay._is_well = lambda broker: broker != first.id
+        for _ in range(3):
+            assert (await w.ask(10, 0, key="g")).node_id == second.id
+        assert first.heard == []
+
+
+async def test_a_broker_that_refuses_the_connection_is_replaced_by_another_and_avoided():
+    async with rpc_world() as w:
+        first, second = await two_coordinators(w)
+        await first.stop()
+        assert (await w.ask(10, 0, key="g")).node_id == second.id
+        await first.start()
+        assert (await w.ask(10, 0, key="g")).node_id == second.id
+        assert first.heard == []
+        w.relay._avoided_until.clear()
+        assert (await w.ask(10, 0, key="g")).node_id == first.id
+
+
+def no_acl(api_key):
+    def answer(_request, version):
+        return filled(load_response_schema(api_key, version), {"error_code": 0, "filter_results": (), "resources": ()})
+
+    return answer
+
+
+async def asked_of_a_broker_that_hangs_up(w, api_key, version, **values):
+    """Ask; the first broker gets the request and closes the connection. Return the answer, and the other broker."""
+    first, second = await two_coordinators(w)
+    first.answering.clear()
+    second.relayed[api_key] = no_acl(api_key)
+    client = await w.client()
+    client.send(api_key, version, **values)
+    await first.until_heard(1)
+    first.cut()
+    _, message = await client.receive(api_key, version)
+    return message, first, second
+
+
+PATTERN = {
+    "resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1, "principal_filter": None,
+    "host_filter": None, "operation": 1, "permission_type": 1,
+}  # fmt: skip
+
+
+async def test_what_only_reads_is_asked_of_another_broker():
+    async with rpc_world() as w:
+        message, _, second = await asked_of_a_broker_that_hangs_up(w, 29, 3, **PATTERN)
+        assert int(message.error_code) == 0
+        assert len(second.heard) == 1
+
+
+async def test_what_may_have_been_done_is_not_repeated_and_the_client_is_told():
+    async with rpc_world() as w:
+        message, first, second = await asked_of_a_broker_that_hangs_up(w, 31, 3, filters=[PATTERN])
+        (refused,) = message.filter_results
+        assert int(refused.error_code) == ErrorCode.REQUEST_TIMED_OUT
+        assert f"broker {first.id} at 127.0.0.1:{first.port}: closed by the broker" in refused.error_message
+        assert second.heard == []
+
+
+async def test_where_none_answers_the_error_names_brokers_and_causes():
+    async with rpc_world() as w:
+        brokers = await two_coordinators(w)
+        for broker in brokers:
+            await broker.stop()
+        message = await w.ask(10, 3, key="g")
+        assert int(message.error_code) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        for broker in brokers:
+            assert f"broker {broker.id} at 127.0.0.1:{broker.port}: " in message.error_message
+        assert "Connect call failed" in message.error_message
+        message = await w.ask(29, 3, **PATTERN)
+        assert int(message.error_code) == ErrorCode.REQUEST_TIMED_OUT
+        assert "broker 1 at" in message.error_message
+
+
+async def test_a_broker_that_is_silent_is_given_up_where_the_request_only_reads(monkeypatch):
+    monkeypatch.setattr(relay, "ASKED_AGAIN_AFTER_SECONDS", 0.1)
+    async with rpc_world() as w:
+        first, second = await two_coordinators(w)
+        first.answering.clear()
+        assert (await w.ask(10, 0, key="g")).node_id == second.id
+        assert len(first.heard) == 1
+
+
+async def test_the_configs_of_a_broker_are_asked_of_that_broker_and_of_no_other():
+    async with rpc_world() as w:
+        first, second = await two_coordinators(w)
+        for broker in (first, second):
+            broker.relayed[32] = lambda request, version, number=broker.id: filled(
+                load_response_schema(32, version),
+                {
+                    "results": [
+                        {
+                            "error_code": 0,
+                            "error_message": str(number),
+                            "resource_type": 4,
+                            "resource_name": "",
+                            "configs": (),
+                        }
+                        for _ in request.resources
+                    ]
+                },
+            )
+        for broker in (first, second):
+            message = await w.ask(32, 4, resources=[resource(4, str(broker.id))])
+            assert message.results[0].error_message == str(broker.id)
+        await first.stop()
+        message = await w.ask(32, 4, resources=[resource(4, str(first.id))])
+        assert int(message.results[0].error_code) == ErrorCode.REQUEST_TIMED_OUT
+        assert f"broker {first.id} at" in message.results[0].error_message
 
 
 def test_ranges_are_those_that_all_brokers_take():

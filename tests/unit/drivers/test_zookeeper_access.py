@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import ssl
 import threading
@@ -123,3 +124,25 @@ def test_a_client_prints_no_password():
     assert "planted" not in repr(vars(client).get("security"))
     assert not client.logger.isEnabledFor(10), "kazoo prints requests of the scheme digest at that level"
     client.close()
+
+
+def test_an_outage_is_told_in_one_line_with_the_address_and_its_end_in_another(caplog):
+    """kazoo logged two lines for each attempt, several times a second, without the address."""
+    caplog.set_level(logging.INFO)
+    client = ZooKeeperAccess().kazoo_client(hosts="127.0.0.1:1")
+    tried = []
+    client.on_trouble = lambda: tried.append(1)
+    client.start_async()
+    until = time.monotonic() + SOON
+    while len(tried) < 3 and time.monotonic() < until:
+        threading.Event().wait(0.01)
+    client.stop()
+    client.close()
+    assert len(tried) >= 3
+    client.connected_to("127.0.0.1:1")
+    client.connected_to("127.0.0.1:1")
+    told = "ZooKeeper at 127.0.0.1:1 can't be reached: Connection refused; it is tried again until it answers"
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("WARNING", f"{told}, without further lines"),
+        ("INFO", "ZooKeeper at 127.0.0.1:1 is back"),
+    ]

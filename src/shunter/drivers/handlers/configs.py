@@ -14,6 +14,7 @@ from shunter.drivers.handlers.context import Call
 from shunter.drivers.own_configs import SET, refusal_of_operations
 from shunter.errors import DriverError, ErrorCode
 from shunter.model.acl import CLUSTER, Operation, topic
+from shunter.model.partition import BrokerId
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
@@ -90,17 +91,26 @@ async def _split(request: Any, call: Call, operation: Operation, answers: str, o
         (own if is_node and resource.resource_name == own_name else others).append(resource)
     if not own and not unanswered:
         try:
-            return await call.pass_on()
+            return await call.pass_on(_named_broker(others))
         except DriverError as failure:
             return call.answer(**{answers: [_unanswered(resource, failure) for resource in others]})
     passed: tuple[Any, ...] = ()
     if others:
+        asked = replace(request, resources=tuple(others))
         try:
-            passed = getattr(await call.ask_broker(replace(request, resources=tuple(others))), answers)
+            passed = getattr(await call.ask_broker(asked, _named_broker(others)), answers)
         except DriverError as failure:
             unanswered += [_unanswered(resource, failure) for resource in others]
     made = call.answer(**{answers: [*(ours(resource) for resource in own), *unanswered]})
     return type(made)(throttle_time=made.throttle_time, **{answers: getattr(made, answers) + tuple(passed)})
+
+
+def _named_broker(resources: list[Any]) -> BrokerId | None:
+    """Return the broker that a request is about: only this broker answers for its own configs. None: any broker does."""
+    kinds = {BROKER_RESOURCE, BROKER_LOGGER_RESOURCE}
+    names = {one.resource_name for one in resources if one.resource_type in kinds and one.resource_name}
+    name = names.pop() if len(names) == 1 else ""
+    return int(name) if name.isascii() and name.isdigit() else None
 
 
 def _forbidden(resource: Any, operation: Operation, call: Call) -> ErrorCode:
@@ -145,4 +155,4 @@ def _altered(resource: Any, error: ErrorCode = ErrorCode.NONE, message: str | No
 
 
 def _unanswered(resource: Any, failure: DriverError) -> _Answered:
-    return _altered(resource, ErrorCode.BROKER_NOT_AVAILABLE, str(failure))
+    return _altered(resource, ErrorCode.REQUEST_TIMED_OUT, str(failure))

@@ -180,16 +180,16 @@ class Call:
         told = f"node {self.view.controller_id} is not the controller now; ask the cluster's metadata who is"
         raise RequestRejected(ErrorCode.NOT_CONTROLLER, told)
 
-    async def pass_on(self) -> RawAnswer:
-        """Have a live broker answer this request.
+    async def pass_on(self, to: BrokerId | None = None) -> RawAnswer:
+        """Have a live broker answer this request: broker `to`, if it is live.
 
         Raises:
             DriverError: no broker is connected, the broker did not answer, or requests are not relayed.
         """
-        return RawAnswer(await self.relayed(self.parsed.frame))
+        return RawAnswer(await self.relayed(self.parsed.frame, to=to))
 
-    async def ask_broker(self, message: Any) -> Any:
-        """Have a live broker answer a message of this request's API and version, and decode its answer.
+    async def ask_broker(self, message: Any, to: BrokerId | None = None) -> Any:
+        """Have a live broker (`to`, if it is live) answer a message of this API and version, and decode its answer.
 
         Raises:
             DriverError: no broker is connected, the broker did not answer, or requests are not relayed.
@@ -197,14 +197,15 @@ class Call:
         parsed = self.parsed
         body = encode_message(message)
         head = request_frame_head(parsed.api_key, parsed.version, parsed.correlation_id, parsed.client_id, len(body))
-        return decode_response(parsed, await self.relayed((head + body)[SIZE_BYTES:], anywhere=True))
+        return decode_response(parsed, await self.relayed((head + body)[SIZE_BYTES:], anywhere=True, to=to))
 
-    async def relayed(self, frame: bytes, *, anywhere: bool = False) -> bytes:
+    async def relayed(self, frame: bytes, *, anywhere: bool = False, to: BrokerId | None = None) -> bytes:
         """Have a live broker answer a frame: this request, or a request that Shunter makes in place of it.
 
         Args:
             frame: without its size.
             anywhere: ask by any listener, also if the addresses in the answer are those of another listener.
+            to: the only broker that may be asked, if it is live; None: any.
 
         Raises:
             DriverError: no broker is connected, the broker did not answer, or requests are not relayed.
@@ -212,7 +213,8 @@ class Call:
         if not self.node.relays:
             told = f"API {self.parsed.api_key}: nothing is passed on (relay=none): ask a broker"
             raise DriverError(told, retriable=False)
-        return await self.node.relay.pass_on(frame, None if anywhere else self.listener)
+        listener = None if anywhere else self.listener
+        return await self.node.relay.pass_on(frame, listener, sender=f"{self.principal} {self.host}", to=to)
 
 
 def unexpected(reply: Reply, wanted: type) -> InvariantViolation:

@@ -50,6 +50,12 @@ HANDLERS: Final[Mapping[int, Handler]] = {
     requests.ALLOCATE_PRODUCER_IDS: brokers.allocate_producer_ids,
 }
 
+_ASK_AGAIN: Final[Mapping[int, ErrorCode]] = {
+    **dict.fromkeys((8, 9, 11, 12, 13, 14, 24, 25, 26, 28, 47), ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    22: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+}
+"""By relayed API: the error after which clients look for the coordinator again, or wait and ask again."""
+
 
 def _refused(call: Call, error: ErrorCode) -> Any:
     """Refuse a request because its sender lacks a right.
@@ -103,8 +109,23 @@ async def _handle(call: Call) -> Any:
             return answer
     if call.parsed.api_key in PASSED_ON:
         missing = why_not_passed_on(call)
-        return await call.pass_on() if missing is None else _refused(call, missing)
+        return await _passed_on(call) if missing is None else _refused(call, missing)
     raise FormatError(call.peer, f"API {call.parsed.api_key} is not served by this node")
+
+
+async def _passed_on(call: Call) -> Any:
+    """Have a broker answer. If none does, clients get an error after which they ask again.
+
+    Raises:
+        DriverError: the same, and the API's response has no field for an error: the connection ends.
+    """
+    try:
+        return await call.pass_on()
+    except DriverError as failure:
+        answer = refused(call, _ASK_AGAIN.get(call.parsed.api_key, ErrorCode.REQUEST_TIMED_OUT), str(failure))
+        if answer is None:
+            raise
+        return answer
 
 
 def _framed(call: Call, answer: Any) -> Answer:
