@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from kazoo.exceptions import KazooException, NoNodeError
 
-from shunter.core.throttles import RATES
-from shunter.core.topic_configs import FOLLOWER_THROTTLE, LEADER_THROTTLE
+from shunter.core.throttles import LISTS, RATES
 from shunter.drivers.process_identity import is_alive_here
 from shunter.drivers.zookeeper_access import PLAIN_ZOOKEEPER_ACCESS, ZooKeeperAccess
 from shunter.errors import DriverError, FormatError
@@ -96,8 +95,7 @@ class SeatView:
 
     def throttled(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the brokers with a throttle's rate, and the topics with a list of throttled replicas, by name."""
-        lists = LEADER_THROTTLE, FOLLOWER_THROTTLE
-        return self._with_config("brokers", RATES), self._with_config("topics", lists)
+        return self._with_config("brokers", RATES), self._with_config("topics", LISTS)
 
     def _with_config(self, kind: str, keys: Collection[str]) -> tuple[str, ...]:
         found: list[str] = []
