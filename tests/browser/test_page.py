@@ -199,7 +199,7 @@ async def test_an_order_after_another_tab_signed_in_anew(visited: Visited) -> No
     await page.click(".moving >> text=Stop")
     await page.click("dialog button[type=submit]")
     await expect(page.locator("dialog .banner.bad")).to_contain_text(
-        "You are ben now, and not anna any more: nothing was done"
+        "You are ben now, no longer anna: nothing was done"
     )
     assert len(visited.yard.orders) == given
 
