@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from shunter.app.reassign.session import ReassignSession
 from shunter.app.zookeeper_security import zookeeper_access
 from shunter.core.doers import Doer, Ground, asked_for
+from shunter.core.wording import named
 from shunter.drivers.seat_view import SeatHolder, SeatView, end_here
 from shunter.errors import DriverError, RequestRejected
 from shunter.formats import znodes
@@ -80,7 +81,7 @@ class HandBack:
             lambda: f"{worse}: {', '.join(sorted(view.under_replicated() - before)[:3])}",
         ):
             return 1
-        still = f"; {_named(before)} were under-replicated before, and may still be" if before else ""
+        still = f"; {named(sorted(before))} were under-replicated before, and may still be" if before else ""
         self._show(f"nothing is under-replicated because of it{still}")
         self._tell_throttles(view, bootstrap)
         return 0 if self._is_still_apaches(view) else 1
@@ -179,19 +180,13 @@ def _way_out(path: str) -> str:
     return "see `shunter status` for what it waits for; --moves stop or --moves rollback ends it"
 
 
-def _named(partitions: Collection[str]) -> str:
-    """The first three partitions, and how many more there are."""
-    shown = ", ".join(sorted(partitions)[:3])
-    return f"{shown} and {len(partitions) - 3} more" if len(partitions) > 3 else shown
-
-
 def _brokers(names: Sequence[str]) -> str:
     """Brokers by id; the configuration called `<default>` is that of all brokers."""
     return _some(["all" if name == "<default>" else name for name in names], "broker")
 
 
 def _some(names: Sequence[str], what: str) -> str:
-    return f"{what}{'' if len(names) == 1 else 's'} {_named(names)}"
+    return f"{what}{'' if len(names) == 1 else 's'} {named(sorted(names))}"
 
 
 def _who(holder: SeatHolder | None) -> str:

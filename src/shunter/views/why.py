@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shunter.core.controller.review import Part, Reason
-from shunter.core.wording import counted
+from shunter.core.wording import counted, named
 from shunter.formats.log_lines import time_text
 from shunter.model.log_line import LogLine
 from shunter.model.partition import NO_LEADER, TopicPartition
@@ -161,10 +161,10 @@ class Selection:
         return True
 
     def _brokers(self, facts: Mapping[str, Any]) -> bool:
-        named = _ids_of(facts)
+        ids = _ids_of(facts)
         if self.question.broker is not None:
-            return self.question.broker in named or "live" in facts
-        return bool(named & self._replicas) and "live" not in facts
+            return self.question.broker in ids or "live" in facts
+        return bool(ids & self._replicas) and "live" not in facts
 
     def _noticed(self, facts: Mapping[str, Any]) -> bool:
         about, question = str(facts.get("about", "")), self.question
@@ -316,10 +316,8 @@ _BROKERS = {"live": "live:", "came": "came:", "went": "gone:", "restarted": "res
 
 
 def _ids(brokers: Iterable[int]) -> str:
-    named = list(brokers)
-    shown = ", ".join(map(str, named[:LISTED_AT_MOST]))
-    rest = f" and {len(named) - LISTED_AT_MOST} more" if len(named) > LISTED_AT_MOST else ""
-    return f"broker{'' if len(named) == 1 else 's'} {shown}{rest}"
+    ids = list(brokers)
+    return f"broker{'' if len(ids) == 1 else 's'} {named(ids, LISTED_AT_MOST)}"
 
 
 def _decision(facts: Mapping[str, Any]) -> str:
@@ -379,6 +377,6 @@ def _answer(facts: Mapping[str, Any]) -> str:
     if "error" in facts:
         return f"broker {facts['broker']} refused #{facts['request']}{after}: {facts['error']}"
     if facts.get("errors"):
-        named = ", ".join(f"{each['topic']}-{each['partition']} {each['error']}" for each in facts["errors"][:5])
-        return f"{told}, but refused {counted(facts['error_count'], 'partition')}: {named}"
+        refused = ", ".join(f"{each['topic']}-{each['partition']} {each['error']}" for each in facts["errors"][:5])
+        return f"{told}, but refused {counted(facts['error_count'], 'partition')}: {refused}"
     return told
