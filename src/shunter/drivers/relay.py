@@ -124,14 +124,14 @@ class Relay:
             DriverError: no broker can be asked, or none answered in time; the error names them and the causes.
         """
         api_key = int.from_bytes(frame[:2], "big")
-        ways = self._ways(api_key, listener, sender, to)
+        ways = self._ways(api_key, listener, sender, to)[:2]
         self.passed_on += 1
         told: list[str] = []
         ends_at = asyncio.get_running_loop().time() + RELAY_SECONDS
-        for way in ways[:2]:
-            is_last = len(told) == len(ways[:2]) - 1
+        for way in ways:
+            may_ask_another = api_key in _READING and way is not ways[-1]
             try:
-                answer = await self._ask(way, frame, ends_at, api_key in _READING and not is_last)
+                answer = await self._ask(way, frame, ends_at, is_early=may_ask_another)
             except _Unanswered as failure:
                 told.append(f"{way}: {failure}")
                 if failure.sent and api_key not in (_READING if failure.silent else _REPEATABLE):
@@ -140,7 +140,7 @@ class Relay:
                 return restamp_response(answer, int.from_bytes(frame[4:8], "big", signed=True))
         raise DriverError(f"API {api_key} was passed on and not answered: {'; '.join(told)}", retriable=True)
 
-    async def _ask(self, way: _Way, frame: bytes, ends_at: float, is_early: bool) -> bytes:
+    async def _ask(self, way: _Way, frame: bytes, ends_at: float, *, is_early: bool) -> bytes:
         """Ask one broker. If `is_early`, leave time to ask another one.
 
         Raises:
