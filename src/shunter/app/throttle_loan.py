@@ -159,7 +159,7 @@ async def give_back(
     dead = {key: "its broker is not live" for key in keys if key.kind == "broker" and key.name not in live}
     loans = _loans(journal.state, [key for key in keys if key not in dead])
     changes, left = repay(loans, (await admin.read_settings(list(loans))).own)
-    errors = await admin.alter_settings(list(changes.items()))
+    errors = {key: why.told for key, why in (await admin.alter_settings(list(changes.items()))).items()}
     restored = [ThrottleRestored(key, left=key in left) for key in loans if key not in errors]
     await to_its_end(journal.append, restored)
     return dead | errors

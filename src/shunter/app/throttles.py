@@ -131,7 +131,8 @@ async def clear_throttles(target: Target, found: Sequence[FoundThrottle]) -> int
         )
     admin = await connect(target)
     try:
-        errors = await admin.alter_settings([(throttle.key, None) for throttle in loose])
+        missing = await admin.alter_settings([(throttle.key, None) for throttle in loose])
+        errors = {key: why.told for key, why in missing.items()}
         if owed:
             with in_hand(place, "throttles clear") as journal:
                 errors |= await give_back(journal, admin, owed)

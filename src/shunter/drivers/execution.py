@@ -311,8 +311,10 @@ class ExecutionDriver:
                 results = await self._admin.alter_reassignments(request.targets)
                 return ev.ReassignmentsAnswered(request.request_id, results)
             case AlterSettings():
-                errors = await self._admin.alter_settings(request.settings, self._still_ours)
-                return ev.SettingsAltered(request.request_id, errors)
+                missing = await self._admin.alter_settings(request.settings, self._still_ours)
+                errors = {key: why.told for key, why in missing.items()}
+                refused = frozenset(key for key, why in missing.items() if why.refused)
+                return ev.SettingsAltered(request.request_id, errors, refused)
             case AlterLogDirs():
                 placed = await self._admin.alter_log_dirs(request.replicas)
                 return ev.LogDirsAltered(request.request_id, placed)

@@ -43,7 +43,7 @@ class LateCluster:
         self.set |= settings
         return {}
 
-    async def alter_settings(self, changes: Sequence[tuple[ThrottleKey, str | None]]) -> dict[ThrottleKey, str]:
+    async def alter_settings(self, changes: Sequence[tuple[ThrottleKey, str | None]]) -> dict[ThrottleKey, Any]:
         await self.write_patiently(dict(changes))
         return {}
 

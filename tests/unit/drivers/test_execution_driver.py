@@ -11,8 +11,8 @@ import pytest
 
 from shunter.core.executor import events as ev
 from shunter.core.executor.machine import Executor
-from shunter.core.executor.ready import CommandReply, Finish, PlanReply
-from shunter.drivers.admin.answers import SettingsSeen, TopicsSeen
+from shunter.core.executor.ready import CommandReply, Finish, PlanReply, Ready
+from shunter.drivers.admin.answers import NotSet, SettingsSeen, TopicsSeen
 from shunter.drivers.admin.log_dirs import LogDirsSeen
 from shunter.drivers.admin.protocol import StillOurs, always
 from shunter.drivers.clock import SystemClock
@@ -103,7 +103,7 @@ class Cluster:
 
     async def alter_settings(
         self, settings: Sequence[tuple[ThrottleKey, str | None]], still_ours: StillOurs = always
-    ) -> dict[ThrottleKey, str]:
+    ) -> dict[ThrottleKey, NotSet]:
         return {}
 
     async def alter_log_dirs(self, replicas: Any) -> dict[tuple[BrokerId, TopicPartition], ErrorCode]:
@@ -180,7 +180,7 @@ async def test_a_step_is_not_asked_for_again_by_who_lost_the_journal_meanwhile(w
 async def test_who_lost_the_journal_while_one_broker_was_asked_does_not_ask_the_next(world: World) -> None:
     """Found by simulation: a process that stood still set throttles again after another process had given them back."""
 
-    async def alter(settings: Any, still_ours: StillOurs = always) -> dict[ThrottleKey, str]:
+    async def alter(settings: Any, still_ours: StillOurs = always) -> dict[ThrottleKey, NotSet]:
         for key, _value in settings:
             await still_ours()
             world.happened.append(f"asked {key.kind} {key.name}")
@@ -191,6 +191,26 @@ async def test_who_lost_the_journal_while_one_broker_was_asked_does_not_ask_the_
     finish = (await world.run(options=ExecutionOptions(throttle=1_000)))[1]
     assert "somebody else drives it" in str(finish.fatal)
     assert len([told for told in world.happened if told.startswith("asked")]) == 1
+
+
+async def test_the_core_hears_which_settings_were_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[ev.SettingsAltered] = []
+    handle = Executor.handle
+
+    def listen(core: Executor, envelope: ev.Envelope) -> Ready:
+        if isinstance(envelope.event, ev.SettingsAltered):
+            answers.append(envelope.event)
+            world.journal.fenced = True
+        return handle(core, envelope)
+
+    async def alter(settings: Any, still_ours: StillOurs = always) -> dict[ThrottleKey, NotSet]:
+        return {key: NotSet(key.kind, refused=key.kind == "topic") for key, _value in settings}
+
+    monkeypatch.setattr(Executor, "handle", listen)
+    world.cluster.alter_settings = alter  # type: ignore[method-assign]
+    await world.run(options=ExecutionOptions(throttle=1_000))
+    assert set(answers[0].errors.values()) == {"broker", "topic"}
+    assert {key for key, told in answers[0].errors.items() if told == "topic"} == answers[0].refused
 
 
 async def test_who_stands_still_after_a_look_at_the_journal_looks_again(
@@ -206,7 +226,7 @@ async def test_who_stands_still_after_a_look_at_the_journal_looks_again(
         monkeypatch.setattr(clock, "now_ms", lambda: now_ms + 1_500)
         world.journal.fenced = True
 
-    async def alter(settings: Any, still_ours: StillOurs = always) -> dict[ThrottleKey, str]:
+    async def alter(settings: Any, still_ours: StillOurs = always) -> dict[ThrottleKey, NotSet]:
         world.journal.check = check_and_stand_still  # type: ignore[method-assign]
         await still_ours()
         asked.extend(key for key, _value in settings)
@@ -230,7 +250,7 @@ async def test_a_journal_at_which_each_look_takes_seconds_is_believed_all_the_sa
         check()
         later_ms[0] += 2_500
 
-    async def alter(settings: Any, still_ours: StillOurs = always) -> dict[ThrottleKey, str]:
+    async def alter(settings: Any, still_ours: StillOurs = always) -> dict[ThrottleKey, NotSet]:
         world.journal.check = look  # type: ignore[method-assign]
         await still_ours()
         asked.extend(key for key, _value in settings)
@@ -267,7 +287,7 @@ async def test_a_look_at_the_lease_is_as_old_as_the_look_itself(world: World, mo
             later_ms[0] += 4_000
             world.journal.fenced = True
 
-    async def alter(settings: Any, still_ours: StillOurs = always) -> dict[ThrottleKey, str]:
+    async def alter(settings: Any, still_ours: StillOurs = always) -> dict[ThrottleKey, NotSet]:
         world.journal.check = look  # type: ignore[method-assign]
         await still_ours()
         asked.extend(key for key, _value in settings if clock.now_ms() - looks[-1] < HELD_MS)

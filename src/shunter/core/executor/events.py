@@ -137,10 +137,15 @@ class ReassignmentsAnswered:
 
 @dataclass(frozen=True, slots=True)
 class SettingsAltered:
-    """The answer to `AlterSettings`: an error message for each setting that failed."""
+    """The answer to `AlterSettings`: an error message for each setting that failed.
+
+    `refused`: those of them that a broker refused, so that nothing was changed. The others may have been changed: no
+    broker answered, or one does not show the new value yet.
+    """
 
     request_id: int
     errors: Mapping[ThrottleKey, str] = field(default_factory=dict[ThrottleKey, str])
+    refused: frozenset[ThrottleKey] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -271,7 +271,7 @@ class Executor:
     def _on_altered(self, event: ev.SettingsAltered, out: Collected) -> None:
         for key in sorted(event.errors):
             out.notices.append(Notice("throttle-refused", f"{key.kind} {key.name}", event.errors[key]))
-        self.book.on_altered(self.state, event.request_id, dict(event.errors), self._now_ms)
+        self.book.on_altered(self.state, event, self._now_ms)
 
     def _on_answered(self, event: ev.ReassignmentsAnswered, out: Collected) -> None:
         for move in self._carried(self._requests.pop(event.request_id), event.request_id):

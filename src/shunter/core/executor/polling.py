@@ -106,7 +106,11 @@ def poll(
 
 def _throttled_topics(state: ExecutorState) -> set[str]:
     """Topics whose throttles can't be restored: perhaps they are gone."""
-    return {key.name for key, throttle in state.throttles.items() if key.kind == "topic" and throttle.refused}
+    return {
+        key.name
+        for key, throttle in state.throttles.items()
+        if key.kind == "topic" and throttle.refused_since_ms is not None
+    }
 
 
 def _poll_for(state: ExecutorState, polls: Polls, submission: SubmittedPlan, now_ms: int, out: Collected) -> None:

@@ -252,14 +252,21 @@ class Throttle:
     """When it was last seen to have that value."""
     request_id: int = 0
     retry_at_ms: int = 0
-    refused: bool = False
-    """The last attempt was refused."""
+    refused_since_ms: int | None = None
+    """Since when every change of it was refused; None: the last one was taken, or may have been."""
     released: bool = False
     """The entry that gives it back is being written."""
     untouched_since_ms: int | None = None
     """Since when it shows the value from before the executor's."""
     asked_at_ms: int | None = None
     """When this process last asked for a change of it, or got the answer."""
+
+    def note_refusal(self, now_ms: int, *, refused: bool) -> None:
+        """Note whether the last change of it was refused."""
+        if not refused:
+            self.refused_since_ms = None
+        elif self.refused_since_ms is None:
+            self.refused_since_ms = now_ms
 
     def is_late(self, value: str | None, now_ms: int) -> bool:
         """Whether another tool's value may be from before: the broker may not have learnt of the executor's change."""

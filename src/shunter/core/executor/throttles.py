@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from shunter.core.executor.events import SettingsAltered
 from shunter.core.executor.pausing import held_brokers, paused_copies
 from shunter.core.executor.ready import AlterSettings, Collected, ReadSettings
 from shunter.core.executor.state import LATE_MS, ExecutorState, Move, Throttle
@@ -117,18 +118,19 @@ class ThrottleBook:
             self.apart.add(key)
             self.retry_at_ms[key] = now_ms + RETRY_MS
 
-    def on_altered(self, state: ExecutorState, request_id: int, errors: dict[ThrottleKey, str], now_ms: int) -> None:
+    def on_altered(self, state: ExecutorState, answer: SettingsAltered, now_ms: int) -> None:
         """Take in which settings the cluster accepted."""
-        for key, value in self.requests.pop(request_id, ()):
+        for key, value in self.requests.pop(answer.request_id, ()):
             throttle = state.throttles.get(key)
-            if throttle is None or throttle.request_id != request_id:
+            if throttle is None or throttle.request_id != answer.request_id:
                 continue  # The setting was forgotten, and perhaps remembered anew. This answers an older request.
             throttle.request_id, throttle.asked_at_ms = 0, now_ms
-            if key in errors:
-                throttle.retry_at_ms, throttle.refused = now_ms + RETRY_MS, True
+            throttle.note_refusal(now_ms, refused=key in answer.refused)
+            if key in answer.errors:
+                throttle.retry_at_ms = now_ms + RETRY_MS
                 self.apart.add(key)
                 continue
-            throttle.applied, throttle.refused, throttle.seen_at_ms = value, False, now_ms
+            throttle.applied, throttle.seen_at_ms = value, now_ms
             throttle.untouched_since_ms = None
             self.own[key] = value
             if value == throttle.before and value != throttle.value:
@@ -159,6 +161,7 @@ class ThrottleBook:
             throttle = state.throttles.get(key)
             if throttle is not None and throttle.request_id == request_id:
                 throttle.request_id, throttle.retry_at_ms, throttle.asked_at_ms = 0, now_ms + RETRY_MS, now_ms
+                throttle.note_refusal(now_ms, refused=False)
 
 
 def is_doubtful(state: ExecutorState, key: ThrottleKey, found: str | None, now_ms: int) -> bool:
@@ -417,8 +420,8 @@ def _give_back(
         return []  # A request is under way, and would take effect after this look.
     if key.kind == "broker" and int(key.name) not in state.cluster.brokers:
         return []  # Only the broker itself can change its settings; it is asked when it is back.
-    if throttle.refused and key.kind == "topic" and state.cluster.topics.get(key.name, key) is None:
-        return _release(key, throttle)  # The setting was deleted with its topic.
+    if _went_with_its_topic(state, key, throttle):
+        return _release(key, throttle)
     due = None if throttle.untouched_since_ms is None else throttle.untouched_since_ms + LATE_MS
     if due is not None and now_ms < due:
         out.wake(due)
@@ -437,6 +440,19 @@ def _give_back(
     throttle.untouched_since_ms = now_ms
     out.wake(now_ms + LATE_MS)
     return []
+
+
+def _went_with_its_topic(state: ExecutorState, key: ThrottleKey, throttle: Throttle) -> bool:
+    """Whether a setting was deleted with its topic.
+
+    Every change of it has to be refused since some time, and the topic has to be seen absent after that. An older look
+    says nothing: the topic may have been made anew since, and the new one may have taken the executor's value.
+    """
+    if key.kind != "topic" or throttle.refused_since_ms is None:
+        return False
+    cluster = state.cluster
+    looked_ms = cluster.topics_at_ms.get(key.name, -1)
+    return looked_ms >= throttle.refused_since_ms and cluster.topics.get(key.name) is None
 
 
 def _read(book: ThrottleBook, keys: list[ThrottleKey], now_ms: int, out: Collected) -> None:

@@ -32,6 +32,16 @@ class SettingsSeen(NamedTuple):
     effective: dict[ThrottleKey, str | None]
 
 
+class NotSet(NamedTuple):
+    """Why a setting does not count as set. `refused`: a broker refused it, and nothing was changed.
+
+    Else it may have been changed: no broker answered, or one does not report it yet.
+    """
+
+    told: str
+    refused: bool
+
+
 def topic_seen(found: Mapping[str, Any], min_isr: Mapping[str, int]) -> ObservedTopic | None:
     """Convert a topic of a Metadata answer; None if there is no such topic, or its name is not valid."""
     name, code = str(found["name"]), int(found["error_code"])

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kafka import TopicPartition as KafkaTopicPartition
 from kafka import errors as kafka_errors
 
-from shunter.drivers.admin.answers import SettingsSeen, TopicsSeen, code_of, translated
+from shunter.drivers.admin.answers import NotSet, SettingsSeen, TopicsSeen, code_of, translated
 from shunter.drivers.admin.bootstrap_probe import look_at, probe, protocol_of, servers_of
 from shunter.drivers.admin.client import connected, is_shunters, known_addresses
 from shunter.drivers.admin.log_dirs import (
@@ -31,7 +31,6 @@ from shunter.drivers.admin.metadata import MetadataObserver, live_brokers
 from shunter.drivers.admin.protocol import StillOurs, always
 from shunter.drivers.admin.settings import (
     Change,
-    NotSet,
     grouped,
     not_seen_in_force,
     read_settings,
@@ -307,11 +306,11 @@ class KafkaPythonAdmin:
 
     async def alter_settings(
         self, settings: Sequence[tuple[ThrottleKey, str | None]], still_ours: StillOurs = always
-    ) -> dict[ThrottleKey, str]:
+    ) -> dict[ThrottleKey, NotSet]:
         """Send IncrementalAlterConfigs, and wait until brokers have applied the settings; return the errors."""
-        refused = await self.write_settings(settings, still_ours)
-        errors = {key: why.told for key, why in refused.items()}
-        return errors | await self.not_in_force({key: value for key, value in settings if key not in errors})
+        missing = await self.write_settings(settings, still_ours)
+        late = await self.not_in_force({key: value for key, value in settings if key not in missing})
+        return missing | {key: NotSet(told, refused=False) for key, told in late.items()}
 
     async def write_settings(
         self, settings: Sequence[tuple[ThrottleKey, str | None]], still_ours: StillOurs = always
@@ -336,7 +335,7 @@ class KafkaPythonAdmin:
         clock = asyncio.get_running_loop().time
         give_up_s = clock() + PATIENCE_S
         missing = await self.write_settings(list(settings.items()))
-        while missing and not any(why.answered for why in missing.values()) and clock() < give_up_s:
+        while missing and not any(why.refused for why in missing.values()) and clock() < give_up_s:
             live = await self.brokers()
             again = [key for key in missing if key.kind == "topic" or int(key.name) in live]
             if not again:
@@ -378,7 +377,7 @@ class KafkaPythonAdmin:
         except DriverError as error:
             if not error.retriable:
                 raise
-            unanswered = NotSet(str(error), answered=False)
+            unanswered = NotSet(str(error), refused=False)
             return {ThrottleKey(kind, name, each): unanswered for (kind, name), values in group for each in values}
         return refusals(group, answered)
 

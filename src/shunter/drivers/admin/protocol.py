@@ -10,7 +10,7 @@ from shunter.model.execution import OngoingReassignment, ThrottleKey
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
 if TYPE_CHECKING:
-    from shunter.drivers.admin.answers import SettingsSeen, TopicsSeen
+    from shunter.drivers.admin.answers import NotSet, SettingsSeen, TopicsSeen
     from shunter.drivers.admin.log_dirs import LogDirsSeen
 
 StillOurs = Callable[[], Awaitable[None]]
@@ -68,7 +68,7 @@ class AdminClient(Protocol):
 
     async def alter_settings(
         self, settings: Sequence[tuple[ThrottleKey, str | None]], still_ours: StillOurs = always
-    ) -> dict[ThrottleKey, str]:
+    ) -> dict[ThrottleKey, NotSet]:
         """Send IncrementalAlterConfigs; return the errors. `still_ours` is called before each request that is sent."""
         ...
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
 
-from shunter.drivers.admin.answers import SettingsSeen, setting_seen
+from shunter.drivers.admin.answers import NotSet, SettingsSeen, setting_seen
 from shunter.drivers.admin.protocol import SettingsDenied
 from shunter.errors import DriverError
 from shunter.model.execution import ThrottleKey
@@ -32,13 +32,6 @@ Ask = Callable[[BrokerId, Sequence[ThrottleKey]], Awaitable[Mapping[ThrottleKey,
 """Reads settings from a broker (None: not set at the resource); settings that it does not report are left out."""
 Change = tuple[tuple[str, str], dict[str, str | None]]
 """A resource (kind and name), and the new values of its settings; None deletes a setting."""
-
-
-class NotSet(NamedTuple):
-    """Why a setting was not set. `answered`: a broker refused it; else no broker answered, and it may be sent again."""
-
-    told: str
-    answered: bool
 
 
 def _resources(keys: Iterable[ThrottleKey]) -> list[ConfigResource]:
@@ -137,7 +130,7 @@ def refusals(group: Sequence[Change], answered: Mapping[str, Mapping[str, str]])
         if "AuthorizationFailed" in told:
             denied += keys
         elif told != "OK":
-            errors.update(dict.fromkeys(keys, NotSet(told, answered=True)))
+            errors.update(dict.fromkeys(keys, NotSet(told, refused=True)))
     if denied:
         kind, name, _setting = denied[0]
         raise SettingsDenied(

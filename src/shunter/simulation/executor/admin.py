@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from shunter.drivers.admin.answers import SettingsSeen, TopicsSeen
+from shunter.drivers.admin.answers import NotSet, SettingsSeen, TopicsSeen
 from shunter.drivers.admin.cluster import (
     BROKER_WITHIN_S,
     READ_WITHIN_S,
@@ -276,7 +276,7 @@ class SimulatedAdmin:
 
     async def alter_settings(
         self, settings: Sequence[tuple[ThrottleKey, str | None]], still_ours: StillOurs = always
-    ) -> dict[ThrottleKey, str]:
+    ) -> dict[ThrottleKey, NotSet]:
         """IncrementalAlterConfigs; each broker gets a request of its own, so only a dead broker's request fails."""
         self._process.world.rules.settings_sent(self._process, settings)
 
@@ -285,7 +285,7 @@ class SimulatedAdmin:
             self._process.world.rules.may_act(self._process)
             await self._alter_some(reach, some, errors)
 
-        errors: dict[ThrottleKey, str] = {}
+        errors: dict[ThrottleKey, NotSet] = {}
         topics = [item for item in settings if item[0].kind == "topic"]
         if topics:
             await alter_some(self._cluster.ask_controller, topics)
@@ -294,7 +294,8 @@ class SimulatedAdmin:
             await alter_some(self._broker(int(name)), mine)
         taken = {key: value for key, value in settings if key not in errors}
         up = [broker.id for broker in self._cluster.brokers.values() if broker.registered]
-        return errors | (await not_seen_in_force(taken, up, self._settings_at) if taken else {})
+        late = await not_seen_in_force(taken, up, self._settings_at) if taken else {}
+        return errors | {key: NotSet(told, refused=False) for key, told in late.items()}
 
     async def _settings_at(self, broker: BrokerId, keys: Sequence[ThrottleKey]) -> dict[ThrottleKey, str | None]:
         known = self._cluster.brokers[broker].settings
@@ -304,19 +305,19 @@ class SimulatedAdmin:
         return told
 
     async def _alter_some(
-        self, reach: Reach, settings: Sequence[tuple[ThrottleKey, str | None]], errors: dict[ThrottleKey, str]
+        self, reach: Reach, settings: Sequence[tuple[ThrottleKey, str | None]], errors: dict[ThrottleKey, NotSet]
     ) -> None:
-        def work() -> dict[ThrottleKey, str]:
+        def work() -> dict[ThrottleKey, NotSet]:
             self._process.world.rules.settings_arrive(self._process, [key for key, _ in settings])
             told = {key: self._cluster.set_setting(key, value, OURS) for key, value in settings}
-            return {key: error for key, error in told.items() if error is not None}
+            return {key: NotSet(error, refused=True) for key, error in told.items() if error is not None}
 
         try:
             errors.update(await self._call("IncrementalAlterConfigs", reach, work, WRITE_WITHIN_S))
         except DriverError as error:
             if not error.retriable:
                 raise
-            errors.update((key, str(error)) for key, _ in settings)
+            errors.update((key, NotSet(str(error), refused=False)) for key, _ in settings)
 
     async def alter_log_dirs(
         self, replicas: Sequence[tuple[BrokerId, TopicPartition, str]]

@@ -388,7 +388,8 @@ class LateRig(Rig):
             gone = {key for key, _value in work.settings if key.name not in known}
             kept = AlterSettings(work.request_id, tuple(item for item in work.settings if item[0] not in gone))
             super()._carry_out(kept)
-            return ev.SettingsAltered(work.request_id, dict.fromkeys(gone, "UnknownTopicOrPartitionError"))
+            told = dict.fromkeys(gone, "UnknownTopicOrPartitionError")
+            return ev.SettingsAltered(work.request_id, told, frozenset(gone))
         return super()._carry_out(work)
 
 

@@ -8,7 +8,7 @@ from apache_yard import LateRig, Rig, Yard, go_on, until, until_asked
 from shunter.core.executor import events as ev
 from shunter.core.executor.ready import AlterSettings, Collected, Read, Request
 from shunter.core.executor.state import ExecutorState, Throttle
-from shunter.core.executor.throttles import ThrottleBook, not_in_force, send_settings
+from shunter.core.executor.throttles import ThrottleBook, decide_throttles, not_in_force, send_settings
 from shunter.model.execution import CommandKind, ExecutionOptions, Outcome, ThrottleKey
 from shunter.model.partition import TopicPartition
 
@@ -300,6 +300,64 @@ def test_an_execution_ends_whose_throttled_topic_is_gone() -> None:
     assert not rig.core.state.running, "and its throttles are not waited for"
 
 
+class GoneTopic:
+    """A topic's list that the executor has to set, while the last look showed that there is no such topic."""
+
+    def __init__(self) -> None:
+        self.state, self.book = ExecutorState(), ThrottleBook()
+        self.state.throttles[FOLLOWERS] = Throttle(None, "0:4", {"0:4"})
+        self.state.cluster.topics["t"] = None
+        self.state.cluster.topics_at_ms["t"] = 0
+
+    def ask(self, now_ms: int, *, wanted: bool = True) -> tuple[tuple[ThrottleKey, str | None], ...]:
+        """Ask for the list, or for its former value; returns the request, whose id is the time."""
+        out = Collected()
+        self.book.on_read(self.state, {FOLLOWERS: None}, {}, now_ms)
+        send_settings(self.state, self.book, {FOLLOWERS: "0:4"} if wanted else {}, now_ms, lambda: now_ms, out)
+        (request,) = out.requests
+        assert isinstance(request, AlterSettings)
+        return request.settings
+
+    def refuse(self, now_ms: int) -> None:
+        """Ask, and get the answer that there is no such topic."""
+        self.ask(now_ms)
+        told = {FOLLOWERS: "UnknownTopicOrPartitionError"}
+        self.book.on_altered(self.state, ev.SettingsAltered(now_ms, told, frozenset(told)), now_ms)
+
+    def struck_off(self, now_ms: int) -> bool:
+        """Whether the list counts as deleted with its topic, when no move needs it any more."""
+        return bool(decide_throttles(self.state, self.book, {}, now_ms, Collected()))
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_list_that_a_topic_made_anew_may_have_taken_is_given_back(answered: bool) -> None:
+    """Found by simulation (seed 99002444): the topic was made anew after the first request, and took the second one.
+
+    One broker did not show the list in time. That counted as another refusal, so the list counted as deleted with the
+    former topic, and stayed.
+    """
+    gone = GoneTopic()
+    gone.refuse(1_000)
+    gone.ask(4_000)
+    if answered:
+        late = {FOLLOWERS: "taken, but broker 4 did not apply it within 10 s"}
+        gone.book.on_altered(gone.state, ev.SettingsAltered(4_000, late), 14_000)
+    else:
+        gone.book.on_alter_failed(gone.state, 4_000, 14_000)
+    gone.state.cluster.topics_at_ms["t"] = 15_000  # By the word of brokers that have not heard of the new topic.
+    assert not gone.struck_off(16_000)
+    assert gone.ask(17_000, wanted=False) == ((FOLLOWERS, None),)
+
+
+def test_a_look_from_before_the_refusal_does_not_tell_that_a_list_went_with_its_topic() -> None:
+    gone = GoneTopic()
+    gone.refuse(1_000)
+    assert not gone.struck_off(2_000), "the topic may have been made anew since the look"
+    gone.state.cluster.topics_at_ms["t"] = 2_500
+    gone.refuse(4_000)
+    assert gone.struck_off(5_000), "nothing was taken since the first refusal, and the topic was seen absent after it"
+
+
 def test_a_copy_that_a_second_plan_brings_is_throttled_before_it_begins() -> None:
     rig = Rig(Yard({"t": [(1,)]}))
     rig.submit(("t", 0, (4,)), options=THROTTLED)
@@ -344,9 +402,9 @@ def test_an_answer_about_a_throttle_that_was_forgotten_is_not_taken_for_that_of_
         book.on_read(state, {RATE: None}, {}, 0)
         send_settings(state, book, {RATE: rate}, 0, lambda: request_id, out)  # noqa: B023 - called at once
     if answered:
-        book.on_altered(state, 1, {}, 5)
+        book.on_altered(state, ev.SettingsAltered(1), 5)
     else:
         book.on_alter_failed(state, 1, 5)
     assert (state.throttles[RATE].applied, state.throttles[RATE].request_id) == (None, 2), "500 is under way still"
-    book.on_altered(state, 2, {}, 6)
+    book.on_altered(state, ev.SettingsAltered(2), 6)
     assert (state.throttles[RATE].applied, state.throttles[RATE].request_id) == ("500", 0)
