@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import socket
 import ssl
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -18,6 +17,7 @@ from kio.serial import entity_reader
 
 from shunter.drivers.shared_tokens import SharedTokens
 from shunter.drivers.tls import TlsContexts
+from shunter.drivers.watched_socket import WatchedSocket
 from shunter.errors import DriverError, FormatError
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.security import OAUTHBEARER, PLAIN, BearerLogin, SaslLogin, SecuritySettings
@@ -52,37 +52,11 @@ class Wire(Protocol):
         ...
 
 
-class PlainWire:
-    """A socket without TLS: bytes are not copied."""
-
-    def __init__(self, connected: socket.socket) -> None:
-        self._socket = connected
-        self._loop = asyncio.get_running_loop()
-
-    @property
-    def local_host(self) -> str:
-        """See `Wire`."""
-        return str(self._socket.getsockname()[0])
-
-    async def send(self, data: bytes | memoryview) -> None:
-        """See `Wire`."""
-        await self._loop.sock_sendall(self._socket, data)
-
-    async def receive(self, count: int) -> bytes:
-        """See `Wire`."""
-        return await self._loop.sock_recv(self._socket, count)
-
-    def close(self) -> None:
-        """See `Wire`."""
-        self._socket.close()
-
-
 class TlsWire:
     """TLS over a socket. One task may send while another receives."""
 
-    def __init__(self, connected: socket.socket, context: ssl.SSLContext, host: str) -> None:
+    def __init__(self, connected: WatchedSocket, context: ssl.SSLContext, host: str) -> None:
         self._socket = connected
-        self._loop = asyncio.get_running_loop()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
         self._turn = asyncio.Lock()
@@ -91,7 +65,7 @@ class TlsWire:
     @property
     def local_host(self) -> str:
         """See `Wire`."""
-        return str(self._socket.getsockname()[0])
+        return self._socket.local_host
 
     async def shake_hands(self) -> None:
         """Agree on keys, and check the broker's certificate.
@@ -138,7 +112,7 @@ class TlsWire:
         self._socket.close()
 
     async def _hear(self, count: int) -> bool:
-        received = await self._loop.sock_recv(self._socket, count)
+        received = await self._socket.receive(count)
         self._incoming.write(received)
         return bool(received)
 
@@ -146,7 +120,7 @@ class TlsWire:
         async with self._turn:
             data = self._outgoing.read()
             if data:
-                await self._loop.sock_sendall(self._socket, data)
+                await self._socket.send(data)
 
 
 class Asking(Protocol):
@@ -206,14 +180,14 @@ class BrokerAccess:
                 return self.endpoint(broker, name)
         return self.endpoint(broker, listener)
 
-    async def wire(self, connected: socket.socket, endpoint: Endpoint) -> Wire:
-        """Wrap a connected socket as its listener requires: with TLS or without.
+    async def wire(self, connected: WatchedSocket, endpoint: Endpoint) -> Wire:
+        """Wrap a connected socket as its listener requires: with TLS, or not at all.
 
         Raises:
             OSError, EOFError: the TLS handshake failed.
         """
         if not self._settings.of(endpoint.listener).protocol.encrypted:
-            return PlainWire(connected)
+            return connected
         wire = TlsWire(connected, self._tls[endpoint.listener].client, endpoint.host)
         await wire.shake_hands()
         return wire

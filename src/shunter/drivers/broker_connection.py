@@ -15,6 +15,7 @@ from kio.serial import entity_reader
 
 from shunter.drivers.broker_access import PLAIN_ACCESS, BrokerAccess, Wire, decoded_answer
 from shunter.drivers.turns import Turns
+from shunter.drivers.watched_socket import WatchedSocket
 from shunter.errors import FormatError
 from shunter.model.broker import Endpoint
 from shunter.wire.framing import request_frame_head, split_frames
@@ -75,7 +76,7 @@ class BrokerConnection:
         """
         async with asyncio.timeout(CONNECT_SECONDS):
             addresses = await addresses_of(endpoint)
-        connected = await connect_to_any(addresses)
+        connected = WatchedSocket(await connect_to_any(addresses))
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 connection = cls(await access.wire(connected, endpoint), endpoint, client_id, access)

@@ -123,6 +123,11 @@ class FairSelector(selectors.BaseSelector):
             tier.close()
         self._keys.clear()
 
+    def get_key(self, fileobj: Any) -> selectors.SelectorKey:
+        """See `selectors`. asyncio asks for a key whenever it begins or ends a watch."""
+        key = self._keys.get(fileobj if isinstance(fileobj, int) else fileobj.fileno())
+        return self._first.get_key(fileobj) if key is None else key
+
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
         """See `selectors`."""
         return ChainMap(self._keys, self._first.get_map())  # type: ignore[arg-type]

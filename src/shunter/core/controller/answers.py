@@ -134,6 +134,8 @@ class Answers:
     @property
     def due_ms(self) -> int | None:
         """When the next broker has to be told again; None: no broker has to be."""
+        if not self.refusals:
+            return None
         return min((each.due_ms for each in self.refusals.values() if each.due_ms is not None), default=None)
 
     def take_due(self, now_ms: int) -> tuple[tuple[BrokerId, ...], list[Request]]:

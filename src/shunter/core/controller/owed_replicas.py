@@ -133,13 +133,14 @@ def replace_controllers(draft: Draft, tp: TopicPartition) -> None:
     Partitions that move, and topics that are being deleted, are left alone: a move decides where its replicas are, and
     a deletion does not wait for a controller.
     """
-    state, partition = draft.state, draft.partition(tp)
+    state = draft.state
+    if draft.reassignment(tp) is not None or tp in state.left_out.moves:
+        return
+    partition = draft.partition(tp)
     if partition is None or tp.topic in state.deleting or tp.topic in state.left_out.topics:
         return
     assignment, leadership = partition
-    if leadership is None:
-        return
-    if assignment.in_motion or draft.reassignment(tp) is not None or tp in state.left_out.moves:
+    if leadership is None or assignment.in_motion:
         return
     ids = state.controllers.intersection(assignment.replicas)
     if not ids or not ids.isdisjoint((*leadership.isr, leadership.leader)):
