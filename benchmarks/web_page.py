@@ -3,13 +3,11 @@
 The service runs in a process of its own, with the tests' backstage behind the real front and server: 5,000 open moves
 (`--moves N`), of which 300 make progress every second. It prints
 
-- the processor time of the service while 20 pages are open that read what their events name, as the page does; a
-third of
-  them each shows the fleet, the cluster, the moves;
+- the processor time of the service while 20 pages are open that read what their events name, as the page does; a third
+  of them each shows the fleet, the cluster, the moves;
 - first paint and first rows of each page in a real Chromium, and the time of its main thread for the updates of a
-second, in
-  wall time and in processor time (other load on the machine affects the wall time). This needs an installed Chromium,
-  or one that SHUNTER_CHROMIUM names.
+  second, in wall time and in processor time (other load on the machine affects the wall time). This needs an installed
+  Chromium, or one that SHUNTER_CHROMIUM names.
 
 `--pictures FOLDER` measures nothing: it makes pictures of these pages in light and dark, as docs/page has them.
 """
@@ -21,15 +19,19 @@ import asyncio
 import os
 import shutil
 import sys
+import tempfile
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "unit" / "web"))
+from web_lake import keep_lake
 from web_yard import Yard
 
+from shunter.app.access_tokens import AccessRole, add_token
 from shunter.web.server import WebOptions, serving
 
 FLEET = {"prod-eu": (200, 100_000), "staging": (6, 900), "metrics": (9, 2_000)}
@@ -50,13 +52,26 @@ SHOWN = {
     "proposals": ("/clusters/prod-eu/proposals", ".proposal canvas"),
     "timeline": ("/clusters/prod-eu/timeline", ".events li"),
 }
+PICTURED = SHOWN | {
+    "dialog": ("/clusters/prod-eu/moves", ".moving button.danger"),
+    "plan": ("/clusters/prod-eu/plan", ".plan .choice"),
+    "reports": ("/clusters/prod-eu/reports?report=runway", ".long tbody tr"),
+}
 
 
-async def serve(moves: int) -> None:
-    """Run the service until it is killed: print its address, then the processor time of each second's changes."""
+async def serve(moves: int, kept: Path | None) -> None:
+    """Run the service until it is killed: print its address, then the processor time of each second's changes.
+
+    With a folder for what it keeps, it has a lake, and the address signs in a person who may do everything.
+    """
     yard = Yard(FLEET, moves, lambda: int(time.time() * 1000))
-    async with serving(yard.front, WebOptions(port=0)) as address:
-        print(address, flush=True)
+    options, sign_in = WebOptions(port=0), ""
+    if kept is not None:
+        yard.lake = keep_lake(kept / "lake", "id-of-prod-eu")
+        options = WebOptions(port=0, tokens=kept / "tokens.json", sessions=kept / "sessions.json")
+        sign_in = f"#token={add_token(kept / 'tokens.json', 'anna', AccessRole.ADMINISTER, None)}"
+    async with serving(yard.front, options) as address:
+        print(address + sign_in, flush=True)
         while True:
             await asyncio.sleep(1)
             began = time.process_time()
@@ -118,9 +133,13 @@ async def picture(address: str, folder: Path) -> None:
                 viewport={"width": 1240, "height": 820}, locale="en-US", color_scheme=scheme
             )
             page = await context.new_page()
-            for name, (where, rows) in SHOWN.items():
-                await page.goto(address.rstrip("/") + where)
+            await page.goto(address)
+            await page.wait_for_selector(SHOWN["fleet"][1])
+            for name, (where, rows) in PICTURED.items():
+                await page.goto(address.partition("#")[0].rstrip("/") + where)
                 await page.wait_for_selector(rows)
+                if name == "dialog":
+                    await page.click(rows)
                 await page.wait_for_timeout(2_000)  # Charts and figures of the first event are drawn.
                 await page.screenshot(path=folder / f"{name.replace(' ', '-')}-{scheme}.png")
             await context.close()
@@ -179,6 +198,13 @@ async def busy(session: Any) -> float:
 async def measure(moves: int, only: str, pictures: Path | None) -> None:
     """Start the service, measure it or make pictures, stop it."""
     arguments = [sys.executable, __file__, "--serve", "--moves", str(moves)]
+    kept = tempfile.TemporaryDirectory() if pictures is not None else nullcontext()
+    with kept as folder:
+        await measure_in(arguments + ([] if folder is None else ["--kept", folder]), only, pictures)
+
+
+async def measure_in(arguments: list[str], only: str, pictures: Path | None) -> None:
+    """As `measure`, with the service's command line."""
     process = await asyncio.create_subprocess_exec(*arguments, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
     ticks: list[float] = []
@@ -209,5 +235,6 @@ if __name__ == "__main__":
     parser.add_argument("--only", choices=SHOWN, default="", help="Paint this page alone.")
     parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="Make pictures in it instead.")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--kept", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    asyncio.run(serve(given.moves) if given.serve else measure(given.moves, given.only, given.pictures))
+    asyncio.run(serve(given.moves, given.kept) if given.serve else measure(given.moves, given.only, given.pictures))
