@@ -109,8 +109,8 @@ def run_service(
 
     \b
     Exit status: 0 the service was stopped, the file is in order (--check), or no condition holds (--once); 1 conditions
-    hold (--once); 2 the file has a wrong key or value; 3 a cluster does not answer (--once), or the state folder can't
-    be used; 5 a file can't be read or written.
+    hold (--once); 2 the file has a wrong key or value, or a flag can't be used; 3 a cluster does not answer (--once), or
+    the state folder or the address of --listen can't be used; 5 a file can't be read or written.
 
     \b
     Examples:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import secrets
 import socket
-import ssl
 from collections.abc import AsyncIterator, Collection, Generator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from shunter.web.feed import feed
 from shunter.web.guards import LOCAL_HOSTS
 from shunter.web.hub import Hub
 from shunter.web.identity import Identity
+from shunter.web.listening import listen_at, load_tls, shown_host
 from shunter.web.reception import Reception
 
 CLOSING_SECONDS = 5
@@ -71,9 +71,9 @@ async def serving(front: Front, options: WebOptions) -> AsyncIterator[str]:
     """Serve while the block runs; yields the address of the page.
 
     Raises:
-        SettingsError: see `check_options`.
+        SettingsError: see `check_options`; or the certificate or its key can't be used.
         FormatError: the tokens or the audit log can't be used.
-        DriverError: the port can't be used.
+        DriverError: the host or the port can't be used.
     """
     check_options(options)
     tokens = None if options.tokens is None else Tokens(options.tokens)
@@ -84,9 +84,9 @@ async def serving(front: Front, options: WebOptions) -> AsyncIterator[str]:
         stack.callback(audit.close)
         task = asyncio.create_task(feed(front, hub, front.version, reception.forecasts), name="web-feed")
         stack.push_async_callback(_ended, task)
-        listener = _tcp(options.host, options.port)
+        listener = stack.enter_context(listen_at(options.host, options.port))
         port = listener.getsockname()[1]
-        shown = f"[{options.host}]" if ":" in options.host else options.host
+        shown = shown_host(options.host)
         hosts = {*LOCAL_HOSTS, shown.lower(), *map(str.lower, options.hosts)}
         await stack.enter_async_context(_server(reception, hosts, listener, options))
         stack.callback(hub.close)
@@ -109,13 +109,14 @@ async def _server(
         ssl_certfile=options.certificate,
         ssl_keyfile=options.key,
     )
+    load_tls(config, options.certificate, options.key)
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[listener]), name="web-server")
     listening = asyncio.create_task(server.listening.wait())
     try:
         await asyncio.wait({task, listening}, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
-            _failed(task, config)
+            _failed(task)
         yield
     finally:
         listening.cancel()
@@ -124,11 +125,11 @@ async def _server(
         await asyncio.wait({task})
 
 
-def _failed(task: asyncio.Task[None], config: uvicorn.Config) -> None:
+def _failed(task: asyncio.Task[None]) -> None:
     try:
         task.result()
-    except (OSError, ssl.SSLError) as error:
-        raise SettingsError(f"--certificate {config.ssl_certfile}, --key {config.ssl_keyfile}: {error}") from error
+    except OSError as error:
+        raise DriverError(f"the HTTP server can't serve: {error.strerror or error}", retriable=False) from error
     raise DriverError("the HTTP server ended before it served", retriable=False)
 
 
@@ -154,16 +155,3 @@ async def _ended(task: asyncio.Task[None]) -> None:
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
-
-
-def _tcp(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio turns Nagle's algorithm off only if the protocol is named; otherwise each answer waits 40 ms for an ACK.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        raise DriverError(f"can't listen on {host}:{port}: {error.strerror or error}", retriable=False) from error
-    return listener

@@ -1,0 +1,107 @@
+"""Each thing that prevents the HTTP server's start has a sentence of its own: the value, the rule and the way out."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import socket
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+from web_yard import Yard
+
+from shunter.errors import DriverError, SettingsError
+from shunter.web.listening import listen_at
+from shunter.web.server import WebOptions, serving
+
+
+async def refusal(options: WebOptions, kind: type[Exception]) -> str:
+    with pytest.raises(kind) as refused:
+        async with serving(Yard().front, options):
+            pass
+    return str(refused.value)
+
+
+class TestAddresses:
+    def test_answers_do_not_wait_for_acknowledgements(self) -> None:
+        # asyncio sets TCP_NODELAY on what it accepts only if the listener says that it speaks TCP.
+        with listen_at("127.0.0.1", 0) as listener:
+            assert listener.proto == socket.IPPROTO_TCP
+
+    def test_a_port_is_taken_at_once(self) -> None:
+        """A socket that is bound and does not listen yet leaves the port to another process."""
+        with listen_at("127.0.0.1", 0) as listener:
+            assert listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 1
+
+    async def test_a_port_that_is_taken_is_told(self) -> None:
+        with listen_at("127.0.0.1", 0) as listener:
+            port = listener.getsockname()[1]
+            told = await refusal(WebOptions(port=port), DriverError)
+        rule = f"port {port} is taken; end the process that listens there, or choose another port"
+        assert told == f"--listen 127.0.0.1:{port}: can't listen: {rule}"
+
+    @pytest.mark.parametrize("host", ["a..b", "ü" * 80, "::zz"])
+    def test_a_host_without_an_address_is_told(self, host: str) -> None:
+        with pytest.raises(DriverError, match=f"no address of {host} was found; write an address of this machine"):
+            listen_at(host, 0)
+
+    def test_an_address_of_another_machine_is_told(self) -> None:
+        # 192.0.2.0/24 is for documentation: no machine has an address in it.
+        with pytest.raises(DriverError, match=r"192\.0\.2\.1 is no address of this machine; write one of its"):
+            listen_at("192.0.2.1", 0)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A folder with a certificate, its key, another key, and a file without any of them."""
+    key, other = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    contents = {
+        "certificate": certificate(key),
+        "key": private(key),
+        "other-key": private(other),
+        "nothing": b"nothing",
+    }
+    for name, content in contents.items():
+        (tmp_path / f"{name}.pem").write_bytes(content)
+    return tmp_path
+
+
+def certificate(key: ec.EllipticCurvePrivateKey) -> bytes:
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "shunter")])
+    begin = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    built = x509.CertificateBuilder(name, name, key.public_key(), 1, begin, begin + dt.timedelta(days=1))
+    return built.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
+
+
+def private(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+class TestTlsFiles:
+    @pytest.mark.parametrize(
+        ("certificate_name", "key_name", "told"),
+        [
+            ("none", "key", "--certificate {none}: can't be read: No such file or directory; name a PEM file that"),
+            ("certificate", "none", "--key {none}: can't be read: No such file or directory; name a PEM file that"),
+            ("nothing", "nothing", "--certificate {nothing}: has no certificate that can be read; give a PEM file"),
+            ("key", "certificate", "--certificate {key}: has no certificate that can be read; give a PEM file"),
+            ("certificate", "nothing", "--key {nothing}: has no key that can be read; give a PEM file"),
+            ("certificate", "other-key", "--key {other-key}: is not the key of --certificate {certificate}; give"),
+        ],
+    )
+    async def test_the_file_that_can_t_be_used_is_told(
+        self, files: Path, certificate_name: str, key_name: str, told: str
+    ) -> None:
+        options = WebOptions(port=0, certificate=files / f"{certificate_name}.pem", key=files / f"{key_name}.pem")
+        expected = re.sub(r"\{(.+?)\}", lambda found: str(files / f"{found[1]}.pem"), told)
+        assert (await refusal(options, SettingsError)).startswith(expected)
+
+    async def test_a_certificate_and_its_key_serve(self, files: Path) -> None:
+        options = WebOptions(port=0, certificate=files / "certificate.pem", key=files / "key.pem")
+        async with serving(Yard().front, options) as address:
+            assert address.startswith("https://127.0.0.1:")
