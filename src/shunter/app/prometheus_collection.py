@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ QUERY = (
 and partitions, of brokers, and of the processes that report broker metrics. Processors of machines are left out,
 because a Prometheus may know ten thousand machines. (`or` skips a series on its right whose labels equal those of a
 series on its left, whatever its name. So all series without a topic are in one selector.)"""
+
+_ANSWER = re.compile(r"prometheus-[0-9]+-(?P<end>[0-9]+)\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +83,12 @@ def _aligned(at: int, step: int) -> int:
 
 
 def _newest_end(folder: Path) -> int:
-    ends = [path.stem.rpartition("-")[2] for path in folder.glob("prometheus-*-*.json")]
-    if not ends or not all(end.isdigit() for end in ends):
+    # A person may have put another file beside the answers, such as a copy of one. Its name gives no time.
+    answers = [_ANSWER.fullmatch(path.name) for path in folder.glob("prometheus-*-*.json")]
+    ends = [int(answer["end"]) for answer in answers if answer is not None]
+    if not ends:
         raise SettingsError(f"{folder} has no earlier answer to continue from: give --since")
-    return max(int(end) for end in ends)
+    return max(ends)
 
 
 __all__ = ["QUERY", "AskedSpan", "PrometheusServer", "PrometheusSpan", "collect_prometheus"]

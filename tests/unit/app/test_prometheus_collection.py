@@ -88,6 +88,17 @@ def test_spans_meet_in_one_point_and_the_next_run_goes_on(serve, tmp_path):
     assert sorted(path.name[0] for path in tmp_path.iterdir()) == ["p"] * 4, "whole files alone"
 
 
+@pytest.mark.parametrize(
+    "odd", ["prometheus-{}-{} (1).json", "prometheus-nodes-{}-99{}.json", "prometheus-{}-²{}.json"]
+)
+def test_a_file_with_an_odd_name_does_not_count_among_the_answers(serve, tmp_path, odd):
+    server = PrometheusServer(serve())
+    list(collect_prometheus(server, tmp_path, PrometheusSpan(T0 + 60, T0)))
+    (tmp_path / odd.format(T0, T0 + 60)).write_text("{}")
+    (later,) = collect_prometheus(server, tmp_path, PrometheusSpan(T0 + 120))
+    assert (later.start, later.end) == (T0 + 60, T0 + 120)
+
+
 def test_no_query_asks_for_more_than_prometheus_gives(serve, tmp_path):
     far = PrometheusSpan(T0 + 30_000, T0, 1, 10**9)
     assert [one.end - one.start for one in collect_prometheus(PrometheusServer(serve()), tmp_path, far)] == [
