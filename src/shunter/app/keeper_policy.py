@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from shunter.app.client_configuration import configuration_of
 from shunter.app.executor import Target
+from shunter.app.loopback import is_loopback
 from shunter.app.profiles import meant, read_profiles
 from shunter.app.targets import target_of
 from shunter.core.keeper.intents import contradiction, with_intents
@@ -244,7 +245,7 @@ def _controllers(path: Path, where: str, table: dict[str, Any]) -> ControllersPl
     token = files.get("controllers-token-file")
     for url in urls:
         parts = urlsplit(url)
-        if token is not None and parts.scheme == "http" and not _local(parts.hostname or ""):
+        if token is not None and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
             rule = "the token would cross the network unencrypted: https:// is wanted"
             raise SettingsError(f"{where} controllers = {url!r}: {rule}")
     return ControllersPlace(urls, token, files.get("controllers-ca-file"))
@@ -262,10 +263,6 @@ def _url(where: str, value: Any) -> str:
             f'{where}: {value!r}: the address of a controller\'s metrics is wanted, as in "http://127.0.0.1:9464"'
         )
     return url.rstrip("/")
-
-
-def _local(host: str) -> bool:
-    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _options(where: str, table: dict[str, Any]) -> ExecutionOptions:

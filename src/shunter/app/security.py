@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Sequence
-from ipaddress import ip_address
 from pathlib import Path
 
 from shunter.app.access_tokens import Tokens
 from shunter.app.broker_file import BrokerFile
+from shunter.app.loopback import is_loopback
 from shunter.app.private_files import tell_readers
 from shunter.core.authorizer import AclAuthorizer, Authorizer, NetworkAuthorizer
 from shunter.drivers.broker_access import BrokerAccess
@@ -78,7 +78,7 @@ class Security:
             SettingsError: others on the network could read the metrics.
         """
         if listener is None:
-            if not _is_local(host):
+            if not is_loopback(host):
                 raise SettingsError(
                     f"metrics_address={host} would send metrics, and their readers' tokens, unencrypted over the"
                     " network: name a listener with TLS as metrics_listener, or leave them on 127.0.0.1"
@@ -87,7 +87,7 @@ class Security:
         tls = self.tls.get(listener.upper())
         if tls is None:
             raise SettingsError(f"metrics_listener={listener}: no listener of that name speaks TLS")
-        if not tokens and tls.settings.client_auth is not ClientAuth.REQUIRED and not _is_local(host):
+        if not tokens and tls.settings.client_auth is not ClientAuth.REQUIRED and not is_loopback(host):
             told = "everybody could read the metrics: set metrics_tokens or ssl.client.auth=required"
             raise SettingsError(f"metrics_listener={listener}: {told}")
         return tls.server
@@ -119,13 +119,6 @@ class MetricsReaders:
         if not known:
             _LOG.warning("a request for metrics was refused: it had no valid token")
         return known
-
-
-def _is_local(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _refuse_secured(names: Sequence[str]) -> None:

@@ -15,6 +15,7 @@ import uvicorn
 
 from shunter.app.access_tokens import Tokens
 from shunter.app.audit_log import AuditLog
+from shunter.app.loopback import is_loopback
 from shunter.app.page_sessions import PageSessions
 from shunter.app.service.front import Front
 from shunter.errors import DriverError, SettingsError
@@ -52,18 +53,13 @@ def check_options(options: WebOptions) -> None:
     Raises:
         SettingsError: other machines could reach the service without a token, or one of the TLS files is missing.
     """
-    if options.tokens is None and not is_local(options.host):
+    if options.tokens is None and not is_loopback(options.host):
         raise SettingsError(
             f"--listen {options.host}: other machines could read everything without a token; give --tokens FILE, or"
             " listen on 127.0.0.1"
         )
     if (options.certificate is None) != (options.key is None):
         raise SettingsError("--certificate and --key belong together: give both or none")
-
-
-def is_local(host: str) -> bool:
-    """Whether only this machine can reach an address."""
-    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 @asynccontextmanager

@@ -163,6 +163,10 @@ def test_a_profile_says_where_the_cluster_is(tmp_path: Path, monkeypatch: pytest
             HEAD + 'controllers = ["http://h:1"]\ncontrollers-token-file = "t"\n',
             "controllers = 'http://h:1': the token would cross the network unencrypted: https:// is wanted",
         ),
+        (
+            HEAD + 'controllers = ["http://127.example.com:1"]\ncontrollers-token-file = "t"\n',
+            "controllers = 'http://127.example.com:1': the token would cross the network unencrypted",
+        ),
         (HEAD + "[service]\nmodel-hours = 3\n", "[service] model-hours is for models of the lake: set lake"),
         (HEAD + "intents.replace = [3]\n", "intents.replace = [3]: a table is wanted"),
         (HEAD + "intents.replace.three = 7\n", "intents.replace.three: a broker's id is wanted, as in { 3 = 7 }"),

@@ -92,6 +92,7 @@ async def test_a_cluster_that_does_not_answer_is_told_and_the_service_goes_on(
     ("flags", "told"),
     [
         (("--listen", "0.0.0.0:0"), "give --tokens FILE, or listen on 127.0.0.1"),
+        (("--listen", "127.example.com:0"), "give --tokens FILE, or listen on 127.0.0.1"),
         (("--listen", "8080"), "write HOST:PORT"),
         (("--listen", "localhost:99999"), "write HOST:PORT"),
         (("--tokens", "x"), "--tokens is for --listen"),
