@@ -13,6 +13,7 @@ import click
 import orjson
 
 from shunter.app.plan import AIMS
+from shunter.cli.broker_ids import BrokerIds
 from shunter.core.wording import counted
 from shunter.errors import DriverError, FormatError, SettingsError, ShunterError
 
@@ -98,14 +99,14 @@ limit_option = click.option("--limit", "seconds_per_cluster", type=Duration(), d
 
 _PLAN_OPTIONS = (
     click.option("--scope", default="rebalance", show_default=True, help="rebalance, drain, fill, fix-racks, change-replication, replace, empty-disks or leaders."),
-    click.option("--brokers", default="", metavar="IDS", help="The brokers that the scope is about, with commas between."),
-    click.option("--replacements", default="", metavar="IDS", help="replace: which broker takes over from each of --brokers."),
+    click.option("--brokers", type=BrokerIds(), default="", help="The brokers that the scope is about, with commas between."),
+    click.option("--replacements", type=BrokerIds(), default="", help="replace: which broker takes over from each of --brokers."),
     click.option("--replication", type=int, default=0, help="change-replication: how many replicas."),
     click.option("--topic", "topics", multiple=True, help="change-replication: only this topic; repeat for several."),
     click.option("--disk-limit-percent", type=float, help="empty-disks: replicas leave brokers whose disks are fuller than this."),
     cluster_option,
     click.option("--exclude-topic", "excluded_topics", multiple=True, help="Leave this topic as it is; repeat for several."),
-    click.option("--exclude-brokers", "excluded_brokers", default="", metavar="IDS", help="Brokers that no replica leaves or comes to, with commas between."),
+    click.option("--exclude-brokers", "excluded_brokers", type=BrokerIds(), default="", help="Brokers that no replica leaves or comes to, with commas between."),
     click.option("--peak", default="p95", show_default=True, help="The load that brokers must carry: mean, p50, p95, p99, max, or week."),
     click.option("--days", type=float, default=0.0, show_default=True, help="Plan for the sizes of this many days from now."),
     click.option("--aims", default="", metavar="NAMES", help=f"What is balanced, the most important first, with commas between: {', '.join(AIMS)}."),
@@ -130,20 +131,10 @@ def plan_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def ids_of(text: str) -> tuple[int, ...]:
-    """Read broker ids with commas between."""
-    try:
-        return tuple(int(part) for part in text.split(",") if part.strip())
-    except ValueError as error:
-        raise click.UsageError(f"{text!r} is not a list of broker ids: write 1,2,3") from error
-
-
 def asked_of(given: dict[str, Any]) -> Any:
     """The plan's request, from the options; removes `aims` from `given`."""
     from shunter.app.pipeline import FleetPlanOptions  # noqa: PLC0415
 
-    for name in ("brokers", "replacements", "excluded_brokers"):
-        given[name] = ids_of(given[name])
     aims = tuple(part.strip() for part in given.pop("aims").split(",") if part.strip())
     if aims:
         given["aims"] = aims

@@ -15,6 +15,7 @@ from shunter.app.elections import elect_first
 from shunter.app.executor import Target, decode_plan
 from shunter.app.exit_codes import ExitCode
 from shunter.app.plan import AIMS, BOUNDS, DISKS, SCOPES, SIZE_BYTES, Planned, PlanOptions, plan_file, write_explanation
+from shunter.cli.broker_ids import BrokerIds
 from shunter.cli.choosing import by_option
 from shunter.cli.execute import Carrying, carry_out, require_consent
 from shunter.cli.execution_display import say_json
@@ -27,22 +28,6 @@ from shunter.model.execution import ExecutionOptions
 from shunter.model.partition import TopicPartition
 
 _UNDONE_SHOWN = 12
-
-
-class _Numbers(click.ParamType[tuple[int, ...]]):
-    """Broker ids with commas between."""
-
-    name = "ids"
-
-    def convert(
-        self, value: str | tuple[int, ...], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        if not isinstance(value, str):
-            return value
-        try:
-            return tuple(int(part) for part in value.split(",") if part.strip())
-        except ValueError:
-            self.fail(f"{value!r} is not a list of broker ids such as 3,7", param, ctx)
 
 
 class _Names(click.ParamType[tuple[str, ...]]):
@@ -74,7 +59,7 @@ _SHARED = (
     click.option(
         "--exclude-brokers",
         "excluded_brokers",
-        type=_Numbers(),
+        type=BrokerIds(),
         default="",
         help="Brokers that no replica leaves or comes to, with commas between.",
     ),
@@ -148,13 +133,13 @@ class _LogDir(click.ParamType[tuple[int, str]]):
 @click.option("--scope", type=click.Choice(SCOPES), default="rebalance", show_default=True, help="What may change.")
 @click.option(
     "--brokers",
-    type=_Numbers(),
+    type=BrokerIds(),
     default="",
     help="Scopes drain, fill, replace, demote, disks: the brokers that the scope is about, with commas between.",
 )
 @click.option(
     "--replacements",
-    type=_Numbers(),
+    type=BrokerIds(),
     default="",
     help="Scope replace: which broker takes over from each of --brokers, in the same order.",
 )
@@ -338,7 +323,7 @@ def _verb(name: str, scope: str, about: str, *, brokers: bool) -> click.Command:
 
     command.__doc__ = about
     if brokers:
-        command = click.argument("brokers", type=_Numbers())(command)
+        command = click.argument("brokers", type=BrokerIds())(command)
     return click.command(name, help=about)(command)
 
 
