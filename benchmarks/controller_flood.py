@@ -52,6 +52,7 @@ from shunter.model.partition import TopicPartition
 from shunter.testbed.controller import ShunterController
 from shunter.testbed.java import AS_IN_PRODUCTION
 from shunter.testbed.ports import LOOPBACK, free_port, free_ports
+from shunter.testbed.process_figures import cpu_seconds, resident_mib
 from shunter.testbed.simulated_brokers.messages import IsrWish, alter_partition_body, read_alter_partition
 from shunter.testbed.simulated_brokers.seeding import ID_BASE, seeded_yard, spread_replicas
 from shunter.testbed.simulated_brokers.yard import SimulatedYard
@@ -336,13 +337,6 @@ def told(phase: Phase) -> Iterator[str]:
     )
 
 
-def processor_seconds(pid: int) -> tuple[float, float]:
-    """(CPU seconds, resident MiB) of a process."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    ticks = os.sysconf("SC_CLK_TCK")
-    return (int(fields[11]) + int(fields[12])) / ticks, int(fields[21]) * os.sysconf("SC_PAGE_SIZE") / 2**20
-
-
 def longest_lag_ms(port: int) -> float:
     """The longest lag of the controller's event loop since the last call."""
     with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/metrics", timeout=30) as page:
@@ -425,9 +419,9 @@ async def run_phases(
             await asyncio.sleep(3.0)
         pid = server.process.pid or 0
         await asyncio.to_thread(longest_lag_ms, metrics)
-        before = processor_seconds(pid)[0]
+        before = cpu_seconds(pid)
         await leader.measure(asked.seconds)
-        after, resident = processor_seconds(pid)
+        after, resident = cpu_seconds(pid), resident_mib(pid)
         held_ms = await asyncio.to_thread(longest_lag_ms, metrics)
         figures = (0, 0, 0, 0)
         if kind == "flood":

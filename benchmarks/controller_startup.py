@@ -36,6 +36,7 @@ from shunter.drivers.reassignment_rpc import list_reassignments
 from shunter.errors import DriverError
 from shunter.testbed.cluster import ZooKeeperCluster
 from shunter.testbed.controller import ShunterController
+from shunter.testbed.process_figures import cpu_seconds, peak_mib, resident_mib
 from shunter.testbed.zookeeper import ZooKeeperServer
 from shunter.wire.framing import SIZE_BYTES, read_response_head, request_frame_head, response_header_version
 from shunter.wire.requests import ALTER_PARTITION, CREATE_TOPICS, encode_message
@@ -185,12 +186,6 @@ def create_topic(caller: Caller, name: str, partitions: int) -> float:
     return taken
 
 
-def processor_seconds(pid: int) -> float:
-    """A process's processor time so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return sum(int(value) for value in fields[11:13]) / os.sysconf("SC_CLK_TCK")
-
-
 def restarts(bench: Bench, rounds: int, *, count: int) -> None:
     """Kill the controller (SIGKILL) and start it again at once."""
     starts: list[float] = []
@@ -201,7 +196,7 @@ def restarts(bench: Bench, rounds: int, *, count: int) -> None:
         bench.controller.launch()
         wait(bench.in_charge, "the controller is in charge again")
         starts.append(time.perf_counter() - began)
-        spent.append(processor_seconds(bench.controller.process.pid))
+        spent.append(cpu_seconds(bench.controller.process.pid))
         wait(lambda: bench.all_led(bench.controller.port, count), "everything is led")
     bench.tell("SIGKILL and started again at once → in charge", starts, "s")
     bench.tell("the same, processor time", spent, "s")
@@ -305,9 +300,8 @@ def deaths(bench: Bench, rounds: int, count: int) -> None:
 
 def memory(bench: Bench, when: str) -> None:
     """Note the resident memory of the controller's process, now and at its peak."""
-    lines = Path(f"/proc/{bench.controller.process.pid}/status").read_text().splitlines()
-    found = {line.split(":")[0]: int(line.split()[1]) / 1024 for line in lines if line.startswith(("VmRSS", "VmHWM"))}
-    told = f"{found['VmRSS']:.0f} MiB now, {found['VmHWM']:.0f} MiB at the most"
+    pid = bench.controller.process.pid
+    told = f"{resident_mib(pid):.0f} MiB now, {peak_mib(pid):.0f} MiB at the most"
     bench.rows.append((f"memory (resident), {when}", told))
     print(f"  memory, {when}: {told}", flush=True)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -26,13 +25,12 @@ from shunter.model.partition import Replicas, TopicPartition
 from shunter.testbed import tools
 from shunter.testbed.kraft import KRaftCluster
 from shunter.testbed.probes import brokers_known_at
+from shunter.testbed.process_figures import cpu_seconds, resident_mib
 from shunter.testbed.waiting import wait_until
 
 BROKERS = (1, 2, 3)
 TOPICS = 4
 PATIENCE_S = 600.0
-TICKS = os.sysconf("SC_CLK_TCK")
-PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def wait_for_brokers(cluster: KRaftCluster) -> None:
@@ -89,22 +87,21 @@ def by_the_tool(cluster: KRaftCluster, plan: Path) -> float:
     return began
 
 
-def by_the_executor(cluster: KRaftCluster, plan: Path, journal: Path, extra: list[str]) -> tuple[float, float, int]:
-    """Run the executor; returns when it was started, its processor seconds, and its largest resident bytes."""
+def by_the_executor(cluster: KRaftCluster, plan: Path, journal: Path, extra: list[str]) -> tuple[float, float, float]:
+    """Run the executor; returns when it was started, its processor seconds, and its largest resident MiB."""
     began = time.monotonic()
     command = [sys.executable, "-c", "from shunter.cli import main; main()", "execute", str(plan), "--yes", *extra]
     command += ["--bootstrap-server", cluster.bootstrap, "--journal", str(journal)]
     told = journal.with_suffix(".out")
     with told.open("w") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
-    most = 0
+    most = 0.0
     seconds = 0.0
     while process.poll() is None:
         try:
-            fields = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-            seconds = (int(fields[11]) + int(fields[12])) / TICKS
-            most = max(most, int(fields[21]) * PAGE)
-        except (OSError, IndexError):
+            seconds = cpu_seconds(process.pid)
+            most = max(most, resident_mib(process.pid))
+        except OSError:
             break
         time.sleep(0.1)
     if process.wait() != 0:
@@ -150,7 +147,7 @@ def main() -> None:
                 ours.append(time.monotonic() - began)
                 print(
                     f"round {turn}: tool {tool[-1]:.2f} s, executor {ours[-1]:.2f} s "
-                    f"({seconds:.2f} s of processor, {seconds / ours[-1]:.0%} of a core, {most / 1e6:.0f} MB)",
+                    f"({seconds:.2f} s of processor, {seconds / ours[-1]:.0%} of a core, {most:.0f} MiB)",
                     flush=True,
                 )
             admin.close()

@@ -30,6 +30,7 @@ from shunter.pipeline.lake import Lake
 from shunter.pipeline.schemas import LOAD_MODEL
 from shunter.pipeline.session import SessionSettings, open_session
 from shunter.pipeline.sources.tables import read_table
+from shunter.testbed.process_figures import cpu_seconds, peak_mib
 
 HOURS = {"wide": 30, "year": 8_760}
 START = 1_704_067_200
@@ -172,14 +173,12 @@ def timed(step: object) -> tuple[float, float]:
 
 
 def _processor_seconds() -> float:
-    ticks = sum(int(value) for value in Path(f"/proc/{_jvm()}/stat").read_text().rsplit(")", 1)[1].split()[11:13])
-    return ticks / os.sysconf("SC_CLK_TCK") + time.process_time()
+    return cpu_seconds(_jvm()) + time.process_time()
 
 
 def peak_memory_mib() -> int:
     """The JVM's peak resident memory."""
-    lines = Path(f"/proc/{_jvm()}/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) // 1024
+    return int(peak_mib(_jvm()))
 
 
 def _jvm() -> int:

@@ -32,6 +32,7 @@ from web_lake import keep_lake
 from web_yard import Yard
 
 from shunter.app.access_tokens import AccessRole, add_token
+from shunter.testbed.process_figures import cpu_seconds
 from shunter.web.server import WebOptions, serving
 
 FLEET = {"prod-eu": (200, 100_000), "staging": (6, 900), "metrics": (9, 2_000)}
@@ -79,12 +80,6 @@ async def serve(moves: int, kept: Path | None) -> None:
             print(time.process_time() - began, flush=True)
 
 
-def processor_seconds(pid: int) -> float:
-    """Processor time of a process so far, in user and system mode."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 async def be_a_page(address: str, asked: tuple[str, ...], until: float) -> int:
     """Follow the events, and read what a page shows at most once a second; returns the number of answers."""
     answers = 0
@@ -109,11 +104,11 @@ async def cost_of_pages(address: str, pid: int, ticks: list[float]) -> None:
     """Print the service's processor time with and without open pages, without the time for the moves themselves."""
     for pages in (0, PAGES):
         ticks.clear()
-        before, began = processor_seconds(pid), time.monotonic()
+        before, began = cpu_seconds(pid), time.monotonic()
         readers = [be_a_page(address, ASKED[each % len(ASKED)], began + SECONDS) for each in range(pages)]
         answers = sum(await asyncio.gather(*readers, asyncio.sleep(SECONDS, 0)))
         passed = time.monotonic() - began
-        spent = processor_seconds(pid) - before - sum(ticks)
+        spent = cpu_seconds(pid) - before - sum(ticks)
         print(f"{pages:>3} pages: {spent / passed:.1%} of a core, {answers / passed:.0f} answers a second")
 
 

@@ -18,7 +18,7 @@ from shunter.drivers.zookeeper_requests import ConnectionLost
 from shunter.errors import DriverError
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.testbed.ports import LOOPBACK
-from shunter.testbed.simulated_brokers.figures import cpu_seconds, forget_peak, peak_mib
+from shunter.testbed.process_figures import cpu_seconds, forget_peak, peak_mib
 from shunter.testbed.simulated_brokers.knowledge import UNKNOWN, KnownState
 from shunter.testbed.simulated_brokers.yard import Expectation, SimulatedYard
 from shunter.wire.versions import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
