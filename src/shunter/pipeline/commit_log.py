@@ -133,19 +133,22 @@ class CommitLog:
         """All that is committed now.
 
         Raises:
-            FormatError: a commit of a newer version of Shunter, or one that can't be read; or commits are missing.
+            FormatError: a commit of a newer version of Shunter, or one that can't be read; or a checkpoint or a commit
+                is missing, so that what is committed can't be known.
         """
         known = self._known()
+        # Commits are pruned in their order. A log that still has the last commit that was read has all later ones.
+        anew = known is not self._read
         while True:
             following = known.version + 1
             raw = self._store.read(_name(following))
-            if raw is None:
-                # Entries below a checkpoint may be deleted. In that case a checkpoint is newer than the known state.
-                if self._newest_checkpoint() <= known.version:
-                    break
-                known = self._begun()
-                continue
-            known = known.after(_decode(raw, self._place, following))
+            if raw is not None:
+                known = known.after(_decode(raw, self._place, following))
+            elif self._newest_checkpoint() > known.version:
+                # Entries below a checkpoint may be deleted.
+                known, anew = self._begun(), True
+            elif not anew or self._is_at_end(known.version):
+                break
         self._read = known
         return known
 
@@ -164,12 +167,15 @@ class CommitLog:
         return after
 
     def prune(self, before: datetime) -> int:
-        """Delete entries that a checkpoint covers and that were made before a moment; returns how many."""
+        """Delete entries that a checkpoint covers and that were made before a moment; returns how many.
+
+        The commit after which the newest checkpoint was written stays: if the checkpoint is lost, the commit shows it.
+        """
         newest = self._newest_checkpoint()
         deleted = 0
         for name in sorted(self._store.names("")):
             number = _number(name)
-            if number is None or number > newest:
+            if number is None or number >= newest:
                 continue
             raw = self._store.read(name)
             made = None if raw is None else _decode(raw, self._place, number).committed_at
@@ -200,11 +206,32 @@ class CommitLog:
                 place = f"{self._place}/{_CHECKPOINTS}/{_name(newest)}"
                 raise FormatError(place, "is listed, but can't be read: bring it back from a backup")
             looked_for = newest  # It was deleted after it was listed: newer ones are there.
-        numbers = {number for name in self._store.names("") if (number := _number(name)) is not None}
-        if numbers and 1 not in numbers:
-            rule = f"begins with commit {min(numbers)}, and no checkpoint is left"
-            raise FormatError(self._place, f"{rule}: bring {_CHECKPOINTS} back from a backup")
         return LogState(0, tuple(self._older()) if self._older is not None else ())
+
+    def _is_at_end(self, version: int) -> bool:
+        """Whether a commit is the last one. False: the log has changed since the commit was read, and is read again.
+
+        Raises:
+            FormatError: later commits are there, and the one that follows is not.
+        """
+        later = [number for name in self._store.names("") if (number := _number(name) or 0) > version]
+        if not later:
+            return True
+        if version + 1 in later or self._newest_checkpoint() > version:
+            return False
+        raise self._gap(version + 1, min(later) - 1, max(later))
+
+    def _gap(self, first: int, last: int, newest: int) -> FormatError:
+        """The error of a log in which the commits from `first` to `last` are neither there nor in a checkpoint."""
+        gone = f"commit {first} is" if first == last else f"commits {first} to {last} are"
+        checkpoint = newest - newest % EVERY
+        if checkpoint < last:
+            rule = f"{gone} missing, and commit {last + 1} is there: bring what is missing back from a backup"
+            return FormatError(f"{self._place}/{_name(first)}", rule)
+        # A writer that was killed behind its commit wrote no checkpoint. So the newest that there was may be an older one.
+        way = f"bring it, or another checkpoint of commit {last} or later, back from a backup"
+        rule = f"is missing, and {gone} deleted, so that nothing says what is committed: {way}"
+        return FormatError(f"{self._place}/{_CHECKPOINTS}/{_name(checkpoint)}", rule)
 
     def _checkpoint(self, state: LogState) -> None:
         document = {"version": VERSION, "commits": [_document(commit) for commit in state.commits]}

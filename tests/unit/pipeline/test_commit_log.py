@@ -203,6 +203,9 @@ def test_how_far_apart_the_windows_of_batches_may_be():
     assert may_span([batch(0, 3), Commit("older", "json", good=1)], fortnight), "it does not say of when it is"
 
 
+CHECKPOINT = "checkpoints/{:020d}.json"
+
+
 class Losing(LocalStore):
     """A store whose checkpoints are deleted behind whoever lists them."""
 
@@ -226,8 +229,57 @@ def test_a_log_without_checkpoint_and_first_commits_is_refused(tmp_path, store):
         (tmp_path / "checkpoints" / f"{EVERY:020d}.json").unlink()
     for number in range(1, EVERY + 1):
         (tmp_path / f"{number:020d}.json").unlink()
-    with pytest.raises(FormatError, match=f"begins with commit {EVERY + 1}, and no checkpoint is left"):
+    with pytest.raises(
+        FormatError, match=f"{CHECKPOINT.format(EVERY)}: is missing, and commits 1 to {EVERY} are deleted"
+    ):
         CommitLog(store(tmp_path), str(tmp_path)).state()
+
+
+@pytest.fixture
+def pruned(tmp_path):
+    """A log of four checkpoints and three more commits. The commits before the newest checkpoint's are deleted."""
+    append_all(tmp_path, "a", 4 * EVERY + 3)
+    log_in(tmp_path).prune(NOW + timedelta(days=1))
+    return tmp_path
+
+
+@pytest.mark.parametrize("later", [3, 0])
+def test_a_log_that_lost_its_newest_checkpoint_is_not_read_as_an_older_state(pruned, later):
+    """The commit of the lost checkpoint is enough to see that later commits were there."""
+    (pruned / CHECKPOINT.format(4 * EVERY)).unlink()
+    for number in range(later + 1, 4):
+        (pruned / f"{4 * EVERY + number:020d}.json").unlink()
+    with pytest.raises(FormatError) as refused:
+        log_in(pruned).state()
+    assert str(refused.value) == (
+        f"{pruned}/{CHECKPOINT.format(4 * EVERY)}: is missing, and commits {3 * EVERY + 1} to {4 * EVERY - 1} are deleted,"
+        f" so that nothing says what is committed: bring it, or another checkpoint of commit {4 * EVERY - 1} or later,"
+        " back from a backup"
+    )
+
+
+def test_a_log_that_lost_all_its_checkpoints_is_not_read_as_empty(pruned):
+    for path in (pruned / "checkpoints").iterdir():
+        path.unlink()
+    with pytest.raises(FormatError, match=f"{CHECKPOINT.format(4 * EVERY)}: is missing, and commits 1 to"):
+        log_in(pruned).state()
+
+
+def test_a_log_that_lost_its_newest_checkpoint_is_read_from_the_one_before_if_all_commits_are_there(tmp_path):
+    append_all(tmp_path, "a", 2 * EVERY + 3)
+    (tmp_path / CHECKPOINT.format(2 * EVERY)).unlink()
+    assert log_in(tmp_path).state().version == 2 * EVERY + 3
+
+
+@pytest.mark.parametrize(("gone", "told"), [((3,), "commit 3 is missing"), ((3, 4), "commits 3 to 4 are missing")])
+def test_a_commit_that_is_missing_among_others_is_named(tmp_path, gone, told):
+    append_all(tmp_path, "a", 5)
+    for number in gone:
+        (tmp_path / f"{number:020d}.json").unlink()
+    with pytest.raises(
+        FormatError, match=rf"{3:020d}\.json: {told}, and commit {gone[-1] + 1} is there: bring what is"
+    ):
+        log_in(tmp_path).state()
 
 
 def test_a_checkpoint_that_is_listed_and_never_read_is_refused(tmp_path):
