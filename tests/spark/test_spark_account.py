@@ -136,7 +136,11 @@ def read(spark, path, lines):
 
 
 def stalls(journal):
-    return [(row["cause"], row["seconds"]) for row in stalls_of(journal).orderBy("began_at").collect()]
+    return stalls_in(stalls_of(journal))
+
+
+def stalls_in(found):
+    return [(row["cause"], row["seconds"]) for row in found.orderBy("began_at").collect()]
 
 
 def paused_twice(resumed, **fields):
@@ -189,6 +193,36 @@ def test_a_step_goes_on_while_another_plan_takes_its_move(spark, tmp_path):
     journal.add(10, "move-accepted", tp="t-0", original=[1], target=[3], size_bytes=10)
     journal.add(40, "step-finished", tp="t-0", number=1, replicas=[1, 2], isr=[1, 2], copied_bytes=10)
     assert stalls(read(spark, tmp_path / "j.jsonl", journal.lines)) == []
+
+
+def test_a_move_that_another_plan_takes_over_ends_there_as_superseded(spark, tmp_path):
+    journal = Journal()
+    journal.add(0, "plan-accepted", plan_id="p1")
+    for tp in ("t-0", "t-1", "t-2"):
+        journal.add(0, "move-accepted", tp=tp, original=[1], target=[2], size_bytes=10)
+    journal.add(5, "step-begun", tp="t-0", number=1, before=[1], after=[1, 2], reason="add 2")
+    journal.add(15, "step-finished", tp="t-0", number=1, replicas=[1, 2], isr=[1, 2], copied_bytes=10)
+    journal.add(20, "move-closed", tp="t-1", outcome="done", reason="", replicas=[2])
+    journal.add(30, "plan-accepted", plan_id="p2")
+    for tp in ("t-0", "t-1", "t-2"):
+        journal.add(30, "move-accepted", tp=tp, original=[1], target=[3], size_bytes=10)
+    journal.add(40, "move-closed", tp="t-0", outcome="done", reason="", replicas=[3], copied_bytes=20)
+    read_back = read(spark, tmp_path / "j.jsonl", journal.lines).cache()
+    ended = f"(unix_millis(ended_at) - {T0}) / 1000"
+    moves = moves_of(read_back).orderBy("partition", "accepted_sequence")
+    found = moves.selectExpr("partition", "plan_id", "outcome", ended, "seconds", "stalled_seconds").collect()
+    assert [tuple(row) for row in found] == [
+        (0, "p1", "superseded", 30.0, 25.0, 15.0),
+        (0, "p2", "done", 40.0, None, 0.0),
+        (1, "p1", "done", 20.0, None, 0.0),
+        (1, "p2", None, None, None, 0.0),
+        (2, "p1", "superseded", 30.0, None, 0.0),
+        (2, "p2", None, None, None, 0.0),
+    ]
+    reasons = {row["reason"] for row in moves.where("outcome = 'superseded'").collect()}
+    assert reasons == {"the partition's move was accepted anew"}
+    of_first = stalls_of(read_back).where(f"partition = 0 and began_at < timestamp_millis({T0 + 30_000})")
+    assert stalls_in(of_first) == [("waiting for its turn", 5.0), ("between steps", 15.0)]
 
 
 def stories() -> dict[str, Rig]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, SparkSession, Window, WindowSpec
 from pyspark.sql import functions as F
 
+from shunter.model.execution import Outcome
 from shunter.pipeline.account_schemas import (
     ACCOUNT_MOVES,
     ACCOUNT_PLANS,
@@ -25,6 +26,7 @@ _LINE = """
 _SHORTEST_STALL = 1.0
 """Seconds. The bookkeeping between two steps takes a moment, which is not a stall."""
 _SAME_MOVE = ("cluster_id", "journal", "accepted_sequence")
+_SUPERSEDED_BECAUSE = "the partition's move was accepted anew"
 
 
 def read_journals(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
@@ -85,7 +87,10 @@ def stalls_of(journal: DataFrame) -> DataFrame:
 
 
 def moves_of(journal: DataFrame) -> DataFrame:
-    """Grain: one row per move; columns of `account_moves`. A move that still runs has no end and no outcome."""
+    """Grain: one row per move; columns of `account_moves`. A move that still runs has no end and no outcome.
+
+    A move that another submission took over before its end has no closing entry. It ends as superseded at that moment.
+    """
     entries = _with_moves(journal)
     whole = entries.groupBy(*_SAME_MOVE).agg(
         F.max("plan_id").alias("plan_id"),
@@ -102,6 +107,15 @@ def moves_of(journal: DataFrame) -> DataFrame:
         _of("move-accepted", "bytes").alias("size"),
         F.sum(F.when(F.col("kind") == "step-finished", F.col("bytes"))).alias("copied"),
         _of("move-closed", "bytes").alias("closed_bytes"),
+        F.max("superseded_at").alias("superseded_at"),
+    )
+    superseded = F.col("superseded_at").isNotNull()
+    whole = whole.withColumns(
+        {
+            "ended_at": F.coalesce("ended_at", "superseded_at"),
+            "outcome": F.when(superseded, F.lit(Outcome.SUPERSEDED.value)).otherwise(F.col("outcome")),
+            "reason": F.when(superseded, F.lit(_SUPERSEDED_BECAUSE)).otherwise(F.col("reason")),
+        }
     )
     with_stalls = whole.join(_stalled(entries), on=list(_SAME_MOVE), how="left")
     copied = F.greatest(F.coalesce("closed_bytes", F.lit(0)), F.coalesce("copied", F.lit(0)))
@@ -184,7 +198,10 @@ def _same_partition() -> WindowSpec:
 
 
 def _with_moves(journal: DataFrame) -> DataFrame:
-    """Add to each entry of a partition the acceptance of its move; entries before the first acceptance are dropped."""
+    """Add to each entry of a partition its move: `accepted_sequence`, and `superseded_at` of a move that was taken over.
+
+    Entries before the first acceptance are dropped.
+    """
     kinds = (
         "move-accepted",
         "step-begun",
@@ -198,7 +215,11 @@ def _with_moves(journal: DataFrame) -> DataFrame:
     accepted = F.when(F.col("kind") == "move-accepted", F.col("sequence"))
     entries = journal.where(F.col("kind").isin(*kinds) & F.col("topic").isNotNull())
     with_move = entries.withColumn("accepted_sequence", F.last(accepted, ignorenulls=True).over(_same_partition()))
-    return with_move.where(F.col("accepted_sequence").isNotNull())
+    with_move = with_move.where(F.col("accepted_sequence").isNotNull())
+    ahead = _same_partition().rowsBetween(1, Window.unboundedFollowing)
+    anew = F.first(F.when(F.col("kind") == "move-accepted", F.col("at")), ignorenulls=True).over(ahead)
+    closed = F.max(F.col("kind") == "move-closed").over(Window.partitionBy(*_SAME_MOVE))
+    return with_move.withColumn("superseded_at", F.when(~closed, anew))
 
 
 def _standstills(entries: DataFrame) -> DataFrame:
@@ -231,7 +252,8 @@ def _standstills(entries: DataFrame) -> DataFrame:
     with_causes = entries.withColumns({"cause": cause, "started_at": started})
     with_causes = with_causes.withColumn("cause_before", F.lag("cause").over(in_order))
     turns = with_causes.where(~F.col("cause").eqNullSafe(F.col("cause_before")))
-    stretches = turns.withColumn("until", F.lead("at").over(in_order)).withColumn("seconds", _between("at", "until"))
+    until = F.coalesce(F.lead("at").over(in_order), "superseded_at")
+    stretches = turns.withColumn("until", until).withColumn("seconds", _between("at", "until"))
     return stretches.where(F.col("cause").isNotNull() & (F.col("seconds") >= _SHORTEST_STALL))
 
 

@@ -298,7 +298,12 @@ ACCOUNT_MOVES = Table(
             column("accepted_at", TimestampType(), "when the move was accepted", unit="UTC"),
             column("started_at", TimestampType(), "when its first step was asked for", unit="UTC", nullable=True),
             column("ended_at", TimestampType(), "when the move ended", unit="UTC", nullable=True),
-            column("outcome", StringType(), "how the move ended; null while it runs", nullable=True),
+            column(
+                "outcome",
+                StringType(),
+                "how the move ended; null while it runs. If another plan took the partition over before the end: superseded",
+                nullable=True,
+            ),
             column("reason", StringType(), "why the move ended like this", nullable=True),
             column("steps", LongType(), "number of finished steps"),
             column("planned_bytes", LongType(), "size of the partition × number of replicas to copy", unit="bytes"),
