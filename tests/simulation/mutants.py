@@ -279,8 +279,8 @@ def _keep_alone(self, tp, broker):
     self.dropped.get(tp, set()).discard(broker)
 
 
-def _ask_in_any_case(self, stop, left_over, tp, epoch, broker):
-    stop.setdefault(tp, set()).add(broker)
+def _ask_in_any_case(self, asked, tp, epoch, broker):
+    asked.add(tp, broker)
 
 
 MUTANTS.append(

@@ -25,6 +25,7 @@ from shunter.model.partition import (
 )
 from shunter.simulation.alterations import Alterations
 from shunter.simulation.channels import Answered, DecidedRequest
+from shunter.simulation.edge_rules import REFUSED_BY_BROKER
 from shunter.simulation.log import Log
 from shunter.simulation.replica import FetchAnswer, Replica, Role
 from shunter.simulation.scheduler import MS, SECOND, Timer
@@ -299,7 +300,7 @@ class SimulatedBroker:
         if refusal is not None:
             self.world.coverage.count("broker", f"answered {refusal.name}")
             self.answered_error = True
-            self.world.edge_rules.refused(f"{decided.sender} by broker {self.id}")
+            self.world.edge_rules.refused(f"{decided.sender} by broker {self.id}", REFUSED_BY_BROKER)
             return refusal, _NO_ERRORS
         if 0 <= request.broker_epoch < self.fence:
             self.world.coverage.count("broker", "stale broker epoch refused")

@@ -22,9 +22,12 @@ SINCE_VERSION_2 = {100: "UNKNOWN_TOPIC_ID", 107: "INELIGIBLE_REPLICA", 108: "NEW
 """Errors that leaders before 3.3 don't know: after such an error they ask again at once, for ever."""
 
 
-REFUSED_PER_SECOND = 100
-"""A sender that retries at once is refused several hundred times a second. A broker that refused everything, while
-brokers came and went and moves were under way, refused 41 different requests in a second (seed 96331516)."""
+REFUSED_BY_ZOOKEEPER = 40
+"""Refusals of one process in a second, at most. An election that is tried again at once is refused more often."""
+REFUSED_BY_BROKER = 100
+"""Refusals of one sender by one broker in a second, at most. A sender that retries at once is refused several hundred
+times. A broker that refused everything, while brokers came and went and moves were under way, refused 41 different
+requests in a second (seed 96331516)."""
 TOPIC, STATE = 4, 7
 """How many parts the paths of topics and of states have."""
 
@@ -101,7 +104,7 @@ class EdgeRules:
             told = f"broker {broker.id} refuses {tp}, placed there in epoch {epoch}, for it is not announced as new"
             self.violate("new replicas are announced as new", told)
 
-    def refused(self, who: str) -> None:
+    def refused(self, who: str, at_most: int) -> None:
         """After a refusal the sender retries with a growing backoff, not at once and for ever.
 
         Source: issue, "the election spins without back-off where a write is refused".
@@ -111,7 +114,7 @@ class EdgeRules:
         moments.append(now_us)
         while moments[0] < now_us - SECOND:
             moments.popleft()
-        if len(moments) > REFUSED_PER_SECOND:
+        if len(moments) > at_most:
             self.violate("nothing spins", f"{who} was refused {len(moments)} times within a second")
 
     # ---- answers to callers

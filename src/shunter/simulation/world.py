@@ -30,7 +30,7 @@ from shunter.simulation.actions import FAULT_WEIGHTS, Action
 from shunter.simulation.apache import ApacheController
 from shunter.simulation.broker import SimulatedBroker
 from shunter.simulation.coverage import Coverage
-from shunter.simulation.edge_rules import EdgeRules
+from shunter.simulation.edge_rules import REFUSED_BY_ZOOKEEPER, EdgeRules
 from shunter.simulation.edges import Edges
 from shunter.simulation.faults import Faults
 from shunter.simulation.garbling import Garbling
@@ -261,7 +261,7 @@ class World:
     def refused(self, process: str, path: str) -> None:
         """ZooKeeper refused a request of a process, about a path."""
         self.unmarked.update(each.id for each in self.processes.values() if path == znodes.controller_id(each.id))
-        self.edge_rules.refused(process)
+        self.edge_rules.refused(process, REFUSED_BY_ZOOKEEPER)
 
     def broker_stopped(self, broker: BrokerId) -> None:
         """A broker's process ended: connections to it break."""
