@@ -25,6 +25,8 @@ DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
 HELP = {"-h", "--help"}
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 BRACKETED_PICTURE = re.compile(r"!\[[^\]]*\]\(([^)\s]+)\)")
+FILES_OF_OTHERS = {"_state.py", "worker_state_machine.py"}
+"""Files of h11 and dask, which decision record 0036 names."""
 DECISION_NUMBER = re.compile(r"docs/decisions/(\d{4}[a-z0-9-]*)(\.md)?")
 
 
@@ -123,10 +125,45 @@ def test_every_decision_is_in_the_index() -> None:
         assert f"| [{number}]({decision.name}) | {title} |" in index
 
 
+def test_the_index_of_decisions_is_in_the_order_of_their_numbers() -> None:
+    for body in sections(ROOT / "docs" / "decisions" / "README.md", 2).values():
+        numbers = re.findall(r"^\| \[(\d{4})\]", body, flags=re.MULTILINE)
+        assert numbers == sorted(numbers)
+
+
+def status_of(decision: Path) -> str:
+    return decision.read_text().splitlines()[2]
+
+
 def test_every_decision_has_its_status_and_date() -> None:
-    status = re.compile(r"Status: (accepted|superseded by \[\d{4}\]\(\S+\)), \d{4}-\d{2}-\d{2}\.?")
-    without = [path.name for path in DECISIONS if not status.fullmatch(path.read_text().splitlines()[2])]
-    assert without == []
+    link = r"\[(\d{4})\]\(\1-[a-z0-9-]+\.md\)"
+    state = rf"(?:accepted|accepted, superseded in part by {link}|superseded by {link.replace('1', '2')})"
+    status = re.compile(rf"Status: {state}, \d{{4}}-\d{{2}}-\d{{2}}\.")
+    assert [path.name for path in DECISIONS if not status.fullmatch(status_of(path))] == []
+
+
+def test_decisions_that_supersede_others_say_so() -> None:
+    pairs = [(path, path.parent / newer) for path in DECISIONS for newer in LINK.findall(status_of(path))]
+    assert pairs
+    assert [f"{newer.name}: {path.name}" for path, newer in pairs if f"]({path.name})" not in newer.read_text()] == []
+
+
+def named_files(text: str) -> list[str]:
+    """Backquoted names of Python files, and backquoted paths that begin with a room or a folder of the repository."""
+    tops = "|".join([*ROOMS, "src", "tests", "benchmarks", "scripts", "docs"])
+    return re.findall(rf"`((?:{tops})/[\w./-]+|[\w./-]+\.py)`", text)
+
+
+@pytest.mark.parametrize("page", [ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=named)
+def test_files_that_a_page_names_are_there(page: Path) -> None:
+    """A path begins in the repository, the package or a room; a name without a folder may be anywhere."""
+    names = FILES_OF_OTHERS | {
+        path.name for top in ("src", "tests", "benchmarks") for path in (ROOT / top).rglob("*.py")
+    }
+    starts = [ROOT, PACKAGE, *(PACKAGE / room for room in ROOMS)]
+    named_there = named_files(page.read_text())
+    gone = {name for name in named_there if not any((start / name).exists() for start in starts) and name not in names}
+    assert sorted(gone) == []
 
 
 def test_decisions_that_the_code_names_are_there() -> None:
@@ -207,6 +244,12 @@ class TestTheRulesThemselves:
         page = tmp_path / "page.md"
         page.write_text("# Page\n## `one`\nfirst\n### below\n## two\nsecond\n")
         assert sections(page, 2) == {"one": "\nfirst\n### below\n", "two": "\nsecond\n"}
+
+    def test_named_files_are_found(self) -> None:
+        text = (
+            "`core/election.py`, `views`, `drivers/admin`, `orders-7`, `a/b`, `intake.py`, `/controller`, `Draft.lead`"
+        )
+        assert named_files(text) == ["core/election.py", "drivers/admin", "intake.py"]
 
     def test_a_broken_link_is_found(self, tmp_path: Path) -> None:
         page = tmp_path / "page.md"
