@@ -12,8 +12,10 @@ FEWEST_DAYS = 3.0
 """Below this a slope says more about segment rolls and retention than about growth."""
 _ONE_OFF = 6.0
 """A step of so many robust standard deviations above the others is a one-off load."""
-_SMALLEST_STEP = 0.02
+_SMALLEST_LOAD = 0.12
 """A step below this share of the size is never a one-off load, however steady the other steps are."""
+_SMALLEST_BREAK = 0.02
+"""A size that is off its trend by less than this share is no break, however steady the steps are."""
 _LOW, _HIGH = 0.1, 0.9
 HELD_BACK = 0.25
 """The share of the days that is held back to measure a trend's error."""
@@ -86,7 +88,7 @@ def breaks(days: Sequence[float], sizes: Sequence[float], looked_at: int) -> lis
             continue
         steps = np.diff(values[:at])
         spread = 1.4826 * float(np.median(np.abs(steps - np.median(steps))))
-        slack = _ONE_OFF * max(spread, _SMALLEST_STEP * trend.level / _ONE_OFF)
+        slack = max(_ONE_OFF * spread, _SMALLEST_BREAK * trend.level)
         before, ahead = values[:at], times[at] - times[:at]
         grows, shrinks = max(trend.slope, 0.0), min(trend.slope, 0.0)
         passed = float(times[at] - times[at - 1])
@@ -103,8 +105,8 @@ def _loads(steps: np.ndarray, values: np.ndarray) -> np.ndarray:
     """The part of each step that is a one-off load."""
     usual = float(np.median(steps))
     spread = 1.4826 * float(np.median(np.abs(steps - usual)))
-    least = max(spread, _SMALLEST_STEP * float(np.median(values)))
-    outside = steps > usual + _ONE_OFF * least
+    least = max(_ONE_OFF * spread, _SMALLEST_LOAD * float(np.median(values)))
+    outside = steps > usual + least
     # A saw's teeth may rise in steps. Steps that come again and again are not one-off loads.
     if outside.sum() > max(1, len(steps) // 10):
         return np.zeros_like(steps)
