@@ -1,6 +1,7 @@
 """The cost of a controller of hundreds of brokers, Shunter's and Apache's in turn over the same simulated brokers.
 
     python benchmarks/controller_scale.py --brokers 200 --partitions 100000 [--peer apache] [--rounds 2]
+    python benchmarks/controller_scale.py --moves-alone 4
 
 A real ZooKeeper and real controllers run in processes of their own; this process simulates all brokers (see
 `shunter.testbed.simulated_brokers`). Every round restarts each controller, so the first election of a round is cold
@@ -9,7 +10,8 @@ broker's death during all moves. Figures are medians over the rounds. CPU time o
 first, because wall time depends on the machine's other load; each phase is printed with the load average.
 
 Two clusters are measured: one of the size given, and a smaller one for mass reassignments, whose cost in Apache's
-controller grows with the square of the number of brokers.
+controller grows with the square of the number of brokers. `--moves-alone` measures these alone, again and again by
+one Shunter controller: to compare two versions, run it in turns with the PYTHONPATH of each.
 """
 
 from __future__ import annotations
@@ -96,6 +98,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--failovers", type=int, default=2, help="number of warm failovers in each round")
     parser.add_argument("--moves", type=int, default=5_000, help="moves at once in the smaller cluster; 0: none")
+    parser.add_argument(
+        "--moves-alone", type=int, metavar="TIMES", help="measure only the moves at once, so many times"
+    )
     parser.add_argument("--moving-brokers", type=int, default=50)
     parser.add_argument("--moving-partitions", type=int, default=20_000)
     parser.add_argument("--bound", type=float, default=200.0, help="seconds that one phase may take")
@@ -172,6 +177,21 @@ class Measurement:
                 for number in range(self.asked.rounds):
                     for kind in kinds:
                         await self.one_round(kind, number, connect, yard, moving=moving)
+
+    async def moves_alone(self, times: int) -> None:
+        """Measure mass reassignments alone, one after another by one controller."""
+        ids, each = tuple(range(1, self.asked.moving_brokers + 1)), self.asked.partitions_each
+        with self.zookeeper() as zookeeper:
+            connect, port = zookeeper.connect_string, free_port()
+            async with seeded_yard(
+                connect, ids, topics=self.asked.moving_partitions // each, partitions_each=each
+            ) as yard:
+                with controller_of(OURS, self.folder / "controller", connect, 0, port) as server:
+                    await asyncio.to_thread(server.start)
+                    phases = Phases(yard, server.process.pid or 0, bound_s=self.asked.bound, metrics_port=port)
+                    await phases.start_up()
+                    for _ in range(times):
+                        self.note(OURS, "reassign", await phases.reassign(self.asked.moves))
 
     async def one_round(self, kind: str, number: int, connect: str, yard: SimulatedYard, *, moving: bool) -> None:
         """Start a controller, run the phases, stop it."""
@@ -253,8 +273,11 @@ async def measure(asked: argparse.Namespace, folder: Path) -> int:
     measurement = Measurement(asked, folder)
     began = time.monotonic()
     print(f"{platform.platform()}, Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()}")
-    await measurement.cluster(asked.brokers, asked.partitions, [OURS, *logged, *peer], moving=False)
-    if asked.moves:
+    if asked.moves_alone:
+        await measurement.moves_alone(asked.moves_alone)
+    else:
+        await measurement.cluster(asked.brokers, asked.partitions, [OURS, *logged, *peer], moving=False)
+    if asked.moves and not asked.moves_alone:
         brokers = min(asked.brokers, asked.moving_brokers)
         partitions = min(asked.partitions, asked.moving_partitions)
         await measurement.cluster(brokers, partitions, [OURS, ALL_AT_ONCE, *peer], moving=True)
