@@ -470,7 +470,11 @@ class ControllerMachine:
         """
         epoch, ourselves = self.state.controller_epoch, self.state.ourselves
         told = f"{self.refusals} writes in a row met something else than expected; reading the cluster again"
+        # The requests that called replicas new are dropped, perhaps unsent. A broker with a failed log dir makes a log
+        # for a new replica only.
+        not_created = self.outbox.not_created
         self._start_over()
+        self.outbox.not_created = not_created
         self.state.controller_epoch, self.state.ourselves = epoch, ourselves
         self.loading = True
         bundle.notices.append(Notice("reload", "zookeeper", told))

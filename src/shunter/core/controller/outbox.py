@@ -60,8 +60,11 @@ class Outbox:
         default_factory=dict[tuple[int, BrokerId], frozenset[TopicPartition]]
     )
     """Replicas that an unanswered LeaderAndIsr calls new."""
-    not_created: dict[BrokerId, set[TopicPartition]] = field(default_factory=dict[BrokerId, set[TopicPartition]])
-    """New replicas that brokers have not acknowledged since they registered. LeaderAndIsr calls them new until then."""
+    not_created: dict[tuple[BrokerId, int], set[TopicPartition]] = field(
+        default_factory=dict[tuple[BrokerId, int], set[TopicPartition]]
+    )
+    """By broker and the epoch of its registration: new replicas that it has not acknowledged. LeaderAndIsr calls them new
+    until then. This outlives a reload (`ControllerMachine`), which forgets the requests that called them new."""
     roles: dict[tuple[int, BrokerId], tuple[TopicSlice, ...]] = field(
         default_factory=dict[tuple[int, BrokerId], tuple[TopicSlice, ...]]
     )
@@ -181,9 +184,10 @@ class Outbox:
         }
         request_id = self._handed_out((broker,), now_ms)
         self.roles[request_id, broker] = topics
+        registered = self._registered(broker)
         if new:
-            self.not_created.setdefault(broker, set()).update(new)
-        if awaited := self.not_created.get(broker):
+            self.not_created.setdefault(registered, set()).update(new)
+        if awaited := self.not_created.get(registered):
             # A broker that refused a new replica has no log of it. With a failed log dir it makes a log only for a new
             # replica, so the replica stays new until it is acknowledged.
             named = (TopicPartition(topic.name, number) for topic in topics for number, _ in topic.partitions)
@@ -338,6 +342,11 @@ class Outbox:
         self.last_metadata_id = self.next_request_id - 1
         return requests
 
+    def _registered(self, broker: BrokerId) -> tuple[BrokerId, int]:
+        """A broker with the epoch of its own registration; -1 if it is not registered."""
+        known = self.state.brokers.get(broker)
+        return broker, -1 if known is None else known.epoch
+
     def _broker_epoch(self, broker: BrokerId) -> int:
         if self.settings.control_request_epoch is ControlRequestEpoch.PER_BROKER:
             return self.state.brokers[broker].epoch
@@ -384,12 +393,13 @@ class Outbox:
     ) -> None:
         """A broker answered a LeaderAndIsr: replicas that it did not refuse are not new any more."""
         new = self.told_new.pop((request_id, broker), None)
-        known = self.not_created.get(broker)
+        registered = self._registered(broker)
+        known = self.not_created.get(registered)
         if new is None or known is None or error is not ErrorCode.NONE:
             return
         known -= new.difference(refused)
         if not known:
-            del self.not_created[broker]
+            del self.not_created[registered]
 
     def heard(self, request_id: int, among: Collection[BrokerId] | None = None) -> bool:
         """Whether every broker that can be waited for, or each of `among`, has answered all requests up to this one."""
@@ -409,8 +419,8 @@ class Outbox:
             self.slow.discard(broker)
             self.tardy.discard(broker)
             self.unreachable.discard(broker)
-            self.not_created.pop(broker, None)
         self.releases += 1
+        self.not_created = {key: new for key, new in self.not_created.items() if key[0] not in gone}
         self.told_new = {key: new for key, new in self.told_new.items() if key[1] not in gone}
         self.roles = {key: topics for key, topics in self.roles.items() if key[1] not in gone}
         self.stops = {each for each in self.stops if each[1] not in gone}

@@ -13,10 +13,12 @@ from shunter.core.controller.answers import (
     of_request,
 )
 from shunter.core.controller.events import (
+    BatchRefused,
     ConnectionChanged,
     ControlledShutdownRequested,
     RequestAnswered,
 )
+from shunter.core.controller.machine import REFUSALS_BEFORE_RELOAD, RETRY_AFTER_MS
 from shunter.core.controller.ready import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata
 from shunter.errors import ErrorCode
 from shunter.model.partition import TopicPartition
@@ -342,6 +344,25 @@ def test_a_broker_that_was_restarted_since_it_refused_is_told_of_no_new_replica(
     world.bounce(2)
     assert world.sent_to(2, SendLeaderAndIsr)
     assert not any(request.new for request in world.sent_to(2, SendLeaderAndIsr))
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_new_replica_is_still_new_after_the_cluster_was_read_again(restarted):
+    """Found by simulation (seed 99120029): a reload forgot the request that the broker had not acknowledged."""
+    world = Refusing().start()
+    world.errors[2] = always(ErrorCode.UNKNOWN_SERVER_ERROR)
+    world.create("t", [(1, 2, 3)])
+    world.sent.clear()
+    write = world.store.write
+    world.store.write = lambda batch: BatchRefused(batch.batch_id, "lost", (), ())
+    world.kill(1)
+    for _ in range(REFUSALS_BEFORE_RELOAD - 1):
+        world.pass_time(RETRY_AFTER_MS)
+    world.store.write = write
+    if restarted:
+        world.bounce(2)
+    told = [TP in request.new for request in world.sent_to(2, SendLeaderAndIsr) if request.full]
+    assert told == ([True, False] if restarted else [True])
 
 
 @pytest.mark.parametrize(
