@@ -187,12 +187,6 @@ def throttles_of_others_overwritten(original, found, before, ours):
     return False
 
 
-@mutant(throttles, "is_doubtful", within=40, first=97486300)
-def late_words_believed(original, state, key, found, now_ms):
-    """The bug that was found, twice: the old value that a late broker shows is taken for another tool's new value."""
-    return False
-
-
 @mutant(ThrottleBook, "fresh", within=150)
 def settings_read_once(original, self, key, now_ms, within_ms=0):
     """The bug that was found: a daemon uses settings that it read long ago."""
