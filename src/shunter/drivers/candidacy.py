@@ -39,6 +39,13 @@ class Scene(NamedTuple):
     is_shunters: bool = False
     """Whether the id of the controller is one of Shunter's, by the durable list (looked up for `standby` only)."""
 
+    @property
+    def of_one_session(self) -> bool:
+        """Whether controller and registration belong to one session, and so end together."""
+        if self.controller is None or self.registration is None:
+            return False
+        return self.controller.owner == self.registration.owner
+
 
 class Prospect(NamedTuple):
     """What is in the way; `obstacle` None: nothing is."""

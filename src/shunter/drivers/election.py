@@ -393,8 +393,7 @@ class Election:
         self._scene, self._news = None, _News.NOTHING
         if scene is None or news is not _News.VACATED or scene.controller is None:
             return None
-        gone = scene.registration is not None and scene.registration.owner == scene.controller.owner
-        return scene._replace(controller=None, registration=None if gone else scene.registration)
+        return scene._replace(controller=None, registration=None if scene.of_one_session else scene.registration)
 
     async def _take(self, scene: Scene) -> None:
         """Try to win. After a lost connection the next look finds this session's znodes, and replaces them."""
@@ -582,10 +581,14 @@ class Election:
             self._is_noted = False
         if event.path not in {znodes.CONTROLLER, self._path, znodes.MIGRATION}:
             return
-        gone = event.kind is WatchKind.DELETED and event.path != znodes.MIGRATION
-        if not gone:
+        if event.kind is not WatchKind.DELETED or event.path == znodes.MIGRATION:
             self._news = _News.OTHER
-        elif event.path == znodes.CONTROLLER and self._news is _News.NOTHING:
+        elif event.path == self._path:
+            # It goes with the controller that was seen last if one session owns both. Otherwise look anew: by what was
+            # seen last somebody would still be registered, for ever, because its watch has fired.
+            if self._scene is None or not self._scene.of_one_session:
+                self._news = _News.OTHER
+        elif self._news is _News.NOTHING:
             self._news = _News.VACATED
         self._changed.set()
 

@@ -16,7 +16,7 @@ from shunter.core.controller.events import Elected, SessionExpired
 from shunter.drivers import process_identity
 from shunter.drivers.zookeeper_requests import Create, Remove
 from shunter.formats import znodes
-from shunter.formats.broker_znodes import ProcessIdentity, decode_controller, encode_controller
+from shunter.formats.broker_znodes import ProcessIdentity, decode_controller, encode_broker, encode_controller
 from shunter.model.settings import Takeover
 from shunter.simulation import zookeeper_wire as wire
 
@@ -113,6 +113,27 @@ def test_a_standby_that_sees_something_else_change_looks_before_it_stands():
     place.pass_seconds(40)
     assert not place.told(Elected)
     assert "migrates to KRaft" in place.seat.election.obstacle
+
+
+@pytest.mark.parametrize("registration_first", [False, True])
+def test_a_standby_whose_former_process_ends_with_the_controller_stands(registration_first):
+    """Found by simulation (seed 99164961): it stood by for ever, because its id had been registered when it looked."""
+    place = Standby()
+    former = place.tree.open_session()
+    ours = place.seat.election._registration
+    data = encode_broker(ours, timestamp_ms=0, process=ELSEWHERE, controller_only=True)
+    place.act(Create("/brokers/ids", None))
+    place.tree.commit([Create(znodes.broker(100), data, ephemeral=True)], former)
+    place.lead(1).begin()
+    place.pass_seconds(1)
+    assert "is registered by the Shunter process" in place.seat.election.obstacle
+    place.loop.pause()  # It hears of both ends at once.
+    for session in (former, place.holder) if registration_first else (place.holder, former):
+        place.tree.close_session(session)
+    place.pass_seconds(1)
+    place.loop.resume()
+    place.pass_seconds(1)
+    assert place.leads()
 
 
 @pytest.mark.parametrize("takeover", [Takeover.VACANT, Takeover.STANDBY])
