@@ -94,6 +94,7 @@ KEPT = {
     96341988: "a topic was read during its deletion, came back, and was created again with fewer partitions",
     96331516: "a broker refused many different requests within a second, and a rule called that spinning",
     99120029: "the cluster was read again within a term, and a replica that its broker had not made was not new any more",
+    99172224: "a legacy znode that the cancel znode held back, and that lost an entry meanwhile, counted as taken over",
     99164961: "a standby's former process and the controller ended while it stood still, and it stood by for ever",
     99140679: "a standby's four reads were throttled and sent again every 100 ms, and a rule called that spinning",
     90000561: "a LeaderAndIsr that was sent again together with the deletion after it made the deleted replica again",

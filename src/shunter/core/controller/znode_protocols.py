@@ -381,7 +381,8 @@ class ZnodeProtocols:
         """A draft is durable: note deleted requests, and take extra entries that waited for room beside legacy ones."""
         self.done.update(each.name for each in draft.other_records if isinstance(each, DeleteReassignmentRequest))
         self.done.update(name for name, left in draft.requests.items() if not left)
-        if draft.legacy is not None and self.state.legacy is not None:
+        # While the cancel znode exists, a write only takes entries out, perhaps of a znode that it holds back.
+        if draft.legacy is not None and self.state.legacy is not None and self.state.cancel is None:
             self.bridged = self.state.legacy.czxid
         waiting = self.state.extra is not None and self.state.cancel is None
         if waiting and draft.legacy is not None and draft.extra is None:
