@@ -583,12 +583,10 @@ class Election:
             return
         if event.kind is not WatchKind.DELETED or event.path == znodes.MIGRATION:
             self._news = _News.OTHER
-        elif event.path == self._path:
-            # It goes with the controller that was seen last if one session owns both. Otherwise look anew: by what was
-            # seen last somebody would still be registered, for ever, because its watch has fired.
-            if self._scene is None or not self._scene.of_one_session:
-                self._news = _News.OTHER
-        elif self._news is _News.NOTHING:
+        elif event.path == self._path and not (self._scene is not None and self._scene.of_one_session):
+            # It did not go with the controller. By the last look it would be there for ever: its watch has fired.
+            self._news = _News.OTHER
+        elif event.path == znodes.CONTROLLER and self._news is _News.NOTHING:
             self._news = _News.VACATED
         self._changed.set()
 
