@@ -277,10 +277,10 @@ async def measure(asked: argparse.Namespace, folder: Path) -> int:
         await measurement.moves_alone(asked.moves_alone)
     else:
         await measurement.cluster(asked.brokers, asked.partitions, [OURS, *logged, *peer], moving=False)
-    if asked.moves and not asked.moves_alone:
-        brokers = min(asked.brokers, asked.moving_brokers)
-        partitions = min(asked.partitions, asked.moving_partitions)
-        await measurement.cluster(brokers, partitions, [OURS, ALL_AT_ONCE, *peer], moving=True)
+        if asked.moves:
+            brokers = min(asked.brokers, asked.moving_brokers)
+            partitions = min(asked.partitions, asked.moving_partitions)
+            await measurement.cluster(brokers, partitions, [OURS, ALL_AT_ONCE, *peer], moving=True)
     print()
     print("\n".join(table(measurement.found, [OURS, ALL_AT_ONCE, *peer] if asked.moves else [OURS, *logged, *peer])))
     print(f"\nMedians. {time.monotonic() - began:.0f} s in all; load average now {os.getloadavg()}.")
