@@ -81,6 +81,7 @@ def pytest_runtest_makereport(item):
 def yard(request, shared_yard, tidied):
     """The cluster of all tests that leave it as they found it. After a test that failed the cluster is cleaned up."""
     with tidied(shared_yard.cluster.brokers, shared_yard.bootstrap):
+        shared_yard.wait_for_controller()
         yield shared_yard
     if not getattr(request.node, "failed_once", False):
         # A move that still ran would run into the next test, which may kill a broker that the move needs.

@@ -198,8 +198,7 @@ def test_a_topic_is_deleted_in_mid_move(yard, topic, create, zk):
     with yard.traffic([each.tp for each in partitions]):
         pass
     begin(yard, partitions, (4, 3, 2))
-    with yard.admin() as admin:
-        admin.delete_topics([topic])
+    yard.asked(lambda admin: admin.delete_topics([topic]))
     wait_until(lambda: yard.moving() == set(), what="nothing moves any more", timeout_s=BOUND_S)
     wait_until(lambda: not zk.exists(f"/brokers/topics/{topic}"), what="the topic is gone", timeout_s=BOUND_S)
     wait_until(

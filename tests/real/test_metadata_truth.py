@@ -111,8 +111,7 @@ def after_a_clean_stop(yard, topic):
 def test_replicas_of_a_broker_that_left_are_offline_in_metadata(yard, topic, zk):
     """The same under Shunter's controller and under an Apache broker's."""
     placed = {0: [1, 3], 1: [3, 1], 2: [1, 2]}
-    with yard.admin() as admin:
-        admin.create_topics([NewTopic(topic, -1, -1, replica_assignments=placed)])
+    yard.asked(lambda admin: admin.create_topics([NewTopic(topic, -1, -1, replica_assignments=placed)]))
     ours = after_a_clean_stop(yard, topic)
     yard.controller.stop()
     try:

@@ -146,5 +146,4 @@ def test_apaches_tool_is_told_in_apaches_words(yard, topic):
     made = yard.cluster.kafka_tool(TOPICS, *bootstrap, "--create", "--topic", topic, "--config", "retention.ms=7")
     assert made.returncode == 0, made.stderr
     assert f"Created topic {topic}." in made.stdout
-    with yard.admin() as admin:
-        admin.delete_topics([topic])
+    yard.asked(lambda admin: admin.delete_topics([topic]))

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as ClientPartition
 from kafka.admin import NewTopic
+from kafka.errors import UnknownBrokerIdError
 
 from shunter.app.demo.proof import Leftovers, check_records
 from shunter.app.demo.traffic import Traffic, read_everything
@@ -25,6 +26,7 @@ from shunter.model.partition import ReplicaAssignment, TopicPartition
 from shunter.testbed.cluster import ZooKeeperCluster
 from shunter.testbed.controller import ShunterController
 from shunter.testbed.failures import PartFailed
+from shunter.testbed.probes import brokers_known_at
 from shunter.testbed.waiting import wait_until
 
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
@@ -88,14 +90,25 @@ class Yard:
         finally:
             client.close()
 
+    def wait_for_controller(self):
+        """Wait until every broker names the controller. It may have returned a moment ago, at the last test's end."""
+        wait_until(
+            lambda: all(self.controller.broker_id in brokers_known_at(b.port) for b in self.cluster.brokers.values()),
+            what=f"every broker names broker {self.controller.broker_id}",
+            timeout_s=60,
+        )
+
     def asked(self, question):
-        """Ask by a new Admin client; ask again if a busy machine has just caused another controller to be elected."""
+        """Ask by a new Admin client; ask again while not all brokers know who has just been elected controller."""
         answers = []
 
         def answered():
             with self.admin() as admin:
                 try:
                     answers.append(question(admin))
+                except UnknownBrokerIdError:
+                    # kafka-python learns the brokers and the controller from two brokers; the first was behind.
+                    return False
                 except RuntimeError as failure:
                     # kafka-python's words for NOT_CONTROLLER from the node that brokers name as the controller.
                     if "active controller" not in str(failure):
