@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 from shunter.app.client_configuration import configuration_of
 from shunter.app.executor import Target
-from shunter.app.loopback import is_loopback
 from shunter.app.profiles import meant, read_profiles
 from shunter.app.targets import target_of
 from shunter.core.keeper.intents import contradiction, with_intents
@@ -33,6 +32,7 @@ from shunter.model.keeper import (
     Mode,
     Watch,
 )
+from shunter.model.loopback import is_loopback
 from shunter.model.service import NOTIFIED, IntentKind, KeptIntent, Notifier, NotifierKind
 
 _MOST_NUMBER = 2**31 - 1

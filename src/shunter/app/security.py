@@ -9,7 +9,6 @@ from pathlib import Path
 
 from shunter.app.access_tokens import Tokens
 from shunter.app.broker_file import BrokerFile
-from shunter.app.loopback import is_loopback
 from shunter.app.private_files import tell_readers
 from shunter.core.authorizer import AclAuthorizer, Authorizer, NetworkAuthorizer
 from shunter.drivers.broker_access import BrokerAccess
@@ -20,6 +19,7 @@ from shunter.drivers.scram_users import ScramUsers
 from shunter.drivers.tls import TlsContexts
 from shunter.drivers.token_validator import TokenValidator
 from shunter.errors import FormatError, SettingsError
+from shunter.model.loopback import is_loopback
 from shunter.model.security import ClientAuth, SecurityProtocol, SecuritySettings
 
 _LOG = logging.getLogger(__name__)

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from shunter.core.wording import counted, named
+from shunter.model.loopback import is_loopback
 from shunter.model.partition import BrokerId
 from shunter.model.settings import ControllerSettings
 
@@ -34,7 +35,6 @@ ZNODE_LIMIT: Final = 1_048_575
 """The default of `jute.maxbuffer`: bytes of one request or answer."""
 BROKERS_NAMED: Final = 8
 """The most brokers that a finding names; the others are counted."""
-_LOOPBACK: Final = ("localhost", "127.", "::1")
 
 
 class Severity(Enum):
@@ -61,6 +61,7 @@ class BrokerFound(NamedTuple):
 
     id: BrokerId
     address: str
+    """`HOST:PORT`; "nowhere": the broker has registered no listener."""
     rack: str | None = None
     unreachable: str | None = None
     settings: Mapping[str, str | None] | None = None
@@ -68,6 +69,11 @@ class BrokerFound(NamedTuple):
     """The address of this machine's end of the connection to the broker."""
     listeners: tuple[str, ...] = ()
     """Names of the listeners that the broker has registered."""
+
+    @property
+    def host(self) -> str:
+        """The host of `address`."""
+        return self.address.rpartition(":")[0].strip("[]")
 
 
 class WayBack(NamedTuple):
@@ -139,9 +145,9 @@ def _places(facts: Facts) -> Iterator[ControllerFinding]:
         yield ControllerFinding(
             Severity.OBSTACLE, "listener", told, "free the port, or say another one with --listener"
         )
-    remote = [broker.id for broker in facts.brokers if not broker.address.startswith(_LOOPBACK)]
+    remote = [broker.id for broker in facts.brokers if not is_loopback(broker.host)]
     for host in facts.hosts:
-        if remote and host.startswith(_LOOPBACK):
+        if remote and is_loopback(host):
             told = f"brokers such as {remote[0]} are on other machines and would look for us at {host}"
             yield ControllerFinding(
                 Severity.OBSTACLE, "listener", told, "say an address that they reach, with advertised_listener"

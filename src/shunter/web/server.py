@@ -15,10 +15,10 @@ import uvicorn
 
 from shunter.app.access_tokens import Tokens
 from shunter.app.audit_log import AuditLog
-from shunter.app.loopback import is_loopback
 from shunter.app.page_sessions import PageSessions
 from shunter.app.service.front import Front
 from shunter.errors import DriverError, SettingsError
+from shunter.model.loopback import is_loopback
 from shunter.web.application import make_application
 from shunter.web.feed import feed
 from shunter.web.guards import LOCAL_HOSTS

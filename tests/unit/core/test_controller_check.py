@@ -48,6 +48,20 @@ def test_a_cluster_that_is_ready_has_nothing_in_the_way():
     assert "2 topics with 7 partitions can be read" in told
 
 
+@pytest.mark.parametrize("address", ["localhost:9092", "127.0.0.1:9092", "::1:9092", "[::1]:9092"])
+def test_brokers_of_this_machine_find_a_controller_on_the_loopback(address):
+    facts = replace(GOOD, hosts=("127.0.0.1",), brokers=(broker(1)._replace(address=address),))
+    assert bad(facts) == []
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "LocalHost"])
+@pytest.mark.parametrize("address", ["127.example.com:9092", "localhost.example.com:9092"])
+def test_a_broker_whose_name_only_begins_like_the_loopback_is_on_another_machine(host, address):
+    facts = replace(GOOD, hosts=(host,), brokers=(broker(1)._replace(address=address),))
+    (found,) = bad(facts)
+    assert "brokers such as 1 are on other machines" in found.told
+
+
 WAY = WayBack("INTERNAL", "shunter", 9090, ("10.0.0.5",))
 
 
