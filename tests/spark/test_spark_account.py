@@ -225,6 +225,33 @@ def test_a_move_that_another_plan_takes_over_ends_there_as_superseded(spark, tmp
     assert stalls_in(of_first) == [("waiting for its turn", 5.0), ("between steps", 15.0)]
 
 
+def test_bytes_of_moves_that_take_one_another_over_are_counted_once(spark, tmp_path):
+    """The journal's closing entry carries what all of them copied."""
+    journal = Journal()
+
+    def accept(at, plan, target):
+        journal.add(at, "plan-accepted", plan_id=plan)
+        journal.add(at, "move-accepted", tp="t-0", original=[1], target=target, size_bytes=10)
+
+    def copy(at, number, copied):
+        journal.add(at, "step-begun", tp="t-0", number=number, before=[1], after=[1, 2], reason="")
+        journal.add(at + 1, "step-finished", tp="t-0", number=number, replicas=[1, 2], isr=[1, 2], copied_bytes=copied)
+
+    accept(0, "p1", [2])
+    copy(1, 1, 10)
+    accept(3, "p2", [3])
+    accept(4, "p3", [4])
+    copy(5, 2, 20)
+    accept(7, "p4", [5])
+    copy(8, 3, 40)
+    journal.add(10, "move-closed", tp="t-0", outcome="done", reason="", replicas=[5], copied_bytes=70)
+    accept(20, "p5", [6])
+    journal.add(30, "move-closed", tp="t-0", outcome="done", reason="", replicas=[6], copied_bytes=80)
+    moves = moves_of(read(spark, tmp_path / "j.jsonl", journal.lines)).orderBy("accepted_sequence")
+    found = [tuple(row) for row in moves.select("plan_id", "copied_bytes").collect()]
+    assert found == [("p1", 10), ("p2", None), ("p3", 20), ("p4", 40), ("p5", 80)]
+
+
 def stories() -> dict[str, Rig]:
     """Executions of one move, each with its journal."""
     orders: dict[str, tuple[CommandKind, ...]] = {

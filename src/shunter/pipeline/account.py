@@ -89,7 +89,8 @@ def stalls_of(journal: DataFrame) -> DataFrame:
 def moves_of(journal: DataFrame) -> DataFrame:
     """Grain: one row per move; columns of `account_moves`. A move that still runs has no end and no outcome.
 
-    A move that another submission took over before its end has no closing entry. It ends as superseded at that moment.
+    A move that another submission took over before its end has no closing entry. It ends as superseded at that moment,
+    and the bytes that it copied are counted for it alone.
     """
     entries = _with_moves(journal)
     whole = entries.groupBy(*_SAME_MOVE).agg(
@@ -118,8 +119,19 @@ def moves_of(journal: DataFrame) -> DataFrame:
         }
     )
     with_stalls = whole.join(_stalled(entries), on=list(_SAME_MOVE), how="left")
-    copied = F.greatest(F.coalesce("closed_bytes", F.lit(0)), F.coalesce("copied", F.lit(0)))
-    return with_stalls.select(
+    in_order = Window.partitionBy("cluster_id", "journal", "topic", "partition").orderBy("accepted_sequence")
+    so_far = in_order.rowsBetween(Window.unboundedPreceding, -1)
+    # The closing entry counts from the first of the moves that took one another over: its steps were under way.
+    chained = with_stalls.withColumns(
+        {
+            "seen": F.coalesce(F.sum("copied").over(so_far), F.lit(0)),
+            "ended_before": F.coalesce(F.lag(~superseded).over(in_order), F.lit(True)),
+        }
+    )
+    of_chain = F.last(F.when(F.col("ended_before"), F.col("seen")), ignorenulls=True).over(in_order)
+    own = F.coalesce("closed_bytes", F.lit(0)) - (F.col("seen") - of_chain)
+    copied = F.greatest(own, F.coalesce("copied", F.lit(0)))
+    return chained.select(
         *_SAME_MOVE, "plan_id", "topic", "partition", "original", "target", "accepted_at", "started_at", "ended_at",
         "outcome", "reason", "steps",
         (F.coalesce("size", F.lit(0)) * F.size(F.array_except("target", "original"))).alias("planned_bytes"),
