@@ -20,6 +20,12 @@ COUNTED = 200
 FEWEST_ENDED = 5
 LEAST_MS = 3_000
 SOON_MS = 1_000
+STILL_MS = 30_000
+"""If no byte was copied for this long (and longer, under a low throttle), an estimate from former bytes would be wrong."""
+FETCH_BYTES = 2**20
+"""The bytes of one partition in one fetch, by default (`replica.fetch.max.bytes`)."""
+FETCHES = 3
+"""This many fetches' time without a byte is longer than a throttle explains."""
 
 
 class Ending(NamedTuple):
@@ -55,10 +61,24 @@ def when_it_ends(state: ExecutorState, meter: Meter, now_ms: int, others: Mappin
     if state.cluster.silent_since_ms is not None:
         return Ending(None, "the cluster does not answer")
     found = _estimate(state, meter, going, now_ms, others)
+    still_ms = standing_still_ms(state, meter)
+    if found is not None and found.remaining_bytes > 0 and still_ms is not None:
+        still = f"end unknown: nothing was copied for {still_ms // 1000} s"
+        return Ending(None, "; ".join(told for told in (still, held) if told))
     if found is not None and found.left_ms < SOON_MS:
         late = "the end is overdue" if found.remaining_bytes > 0 else "the last copies are about to be in sync"
         return Ending(None, "; ".join(told for told in (late, held) if told))
     return Ending(found, held)
+
+
+def standing_still_ms(state: ExecutorState, meter: Meter) -> int | None:
+    """For how long no byte was copied, if that is longer than pauses that a throttle explains; None: it is not."""
+    points = meter.points()
+    came = next((at for at in range(len(points) - 1, 0, -1) if points[at].bytes > points[at - 1].bytes), 0)
+    still_ms = points[-1].at_ms - points[came].at_ms if points else 0
+    # A throttle lets a whole fetch through at once, and then nothing until the fetch is within its rate.
+    least_ms = 0 if state.limit is None else FETCH_BYTES * 1000 // max(1, state.limit)
+    return still_ms if still_ms >= max(STILL_MS, FETCHES * least_ms) else None
 
 
 def _told_throttles(state: ExecutorState) -> str:

@@ -259,6 +259,8 @@ class Executor:
         answered = set(event.brokers)
         cluster.futures = {key: size for key, size in cluster.futures.items() if key[0] not in answered}
         cluster.futures.update(event.futures)
+        # A broker does not name log dirs that have failed.
+        cluster.spaces = {key: space for key, space in cluster.spaces.items() if key[0] not in answered}
         cluster.spaces.update(event.spaces)
         self.polls.on_log_dirs(self._now_ms, event.cost_ms)
         if self._submissions and self._submissions[0].sizes_asked:

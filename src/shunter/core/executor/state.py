@@ -316,6 +316,13 @@ class ObservedCluster:
         default_factory=dict[tuple[BrokerId, TopicPartition], ReplicaSize]
     )
     spaces: dict[tuple[BrokerId, str], LogDirSpace] = field(default_factory=dict[tuple[BrokerId, str], LogDirSpace])
+    """Log dirs that work, by each broker's last answer."""
+
+    def lost_log_dir(self, broker: BrokerId, tp: TopicPartition) -> str | None:
+        """The log dir in which a replica was seen, if its broker offers other log dirs and not this one any more."""
+        size = self.sizes.get((broker, tp))
+        offered = {path for owner, path in self.spaces if owner == broker}
+        return None if size is None or not offered or size.log_dir in offered else size.log_dir
 
     def partition(self, tp: TopicPartition) -> ObservedPartition | None:
         """The partition as last seen, or None."""

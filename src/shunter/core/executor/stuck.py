@@ -11,7 +11,7 @@ from dataclasses import replace
 from shunter.core.executor.choice import Waits, blockers, choose, undo
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.model.execution import Direction, ObservedPartition
-from shunter.model.partition import BrokerId, Replicas
+from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
 _WAYS_OUT = {
     Direction.FORWARD: "`shunter rollback` or `shunter stop` ends it",
@@ -21,25 +21,39 @@ _WAYS_OUT = {
 
 
 def stuck(state: ExecutorState, move: Move) -> str | None:
-    """Why a move can't end before a dead broker is back; None: nothing that was seen keeps it from ending."""
+    """Why a move can't end before a dead broker or log dir is back; None: nothing that was seen keeps it from ending."""
     seen = state.cluster.partition(move.tp)
     live = frozenset(state.cluster.brokers)
     if not move.open or seen is None or not live:
         return None
     if move.direction is Direction.FORWARD:
-        missing = tuple(broker for broker in move.goal if broker not in live)
-        return f"it can't end without {_named(missing)} and part of its target" if missing else None
+        missing = _named(state, move.tp, move.goal)
+        return f"it can't end without {missing} and part of its target" if missing else None
     waits = _what_it_waits_for(move, seen, live, state.cluster.min_isr(move.tp.topic))
     if waits is None:
         return None
-    dead = tuple(broker for broker in waits.brokers if broker not in live)
+    missing = _named(state, move.tp, waits.brokers)
     able = sum(broker in live and broker not in seen.offline for broker in waits.brokers)
-    return f"it can't end without {_named(dead)}: {waits.reason}" if dead and able < waits.missing else None
+    return f"it can't end without {missing}: {waits.reason}" if missing and able < waits.missing else None
 
 
-def _named(brokers: Replicas) -> str:
-    listed = ", ".join(str(broker) for broker in brokers)
-    return f"broker {listed}, which is down" if len(brokers) == 1 else f"brokers {listed}, which are down"
+def _named(state: ExecutorState, tp: TopicPartition, brokers: Replicas) -> str:
+    """Name those of these brokers that can't serve the partition, and why; "": each of them can."""
+    seen, live = state.cluster.partition(tp), state.cluster.brokers
+    down = [str(broker) for broker in brokers if broker not in live]
+    told: list[str] = []
+    if down:
+        listed = ", ".join(down)
+        told.append(f"broker {listed}, which is down" if len(down) == 1 else f"brokers {listed}, which are down")
+    for broker in brokers:
+        if broker not in live:
+            continue
+        lost = state.cluster.lost_log_dir(broker, tp)
+        if lost is not None:
+            told.append(f"log dir {lost} of broker {broker}, which has failed")
+        elif seen is not None and broker in seen.offline:
+            told.append(f"a working log dir of broker {broker}, whose replica is offline")
+    return " and ".join(told)
 
 
 def _what_it_waits_for(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_isr: int) -> Waits | None:

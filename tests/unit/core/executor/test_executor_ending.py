@@ -115,6 +115,29 @@ def test_a_copy_that_should_be_over_by_now_does_not_end_in_0_seconds() -> None:
     assert late == Ending(None, "the end is overdue")
 
 
+def goes_quiet(state: ExecutorState, meter: Meter, until_s: int) -> Ending:
+    """The ending after looks that found no new byte from second 30 to `until_s`."""
+    for second in range(32, until_s + 1, 2):
+        meter.sample(state, second * 1000, {(move.target[0], tp) for tp, move in state.moves.items()})
+    return when_it_ends(state, meter, until_s * 1000, {})
+
+
+def test_copies_that_stand_still_have_no_end_and_no_rate() -> None:
+    state, meter = copying(1, size=600_000)
+    assert goes_quiet(state, meter, 58).estimate is not None, "copies may pause for a while"
+    assert goes_quiet(state, meter, 62) == Ending(None, "end unknown: nothing was copied for 32 s")
+    assert view_execution(state, meter, None, 62_000).bytes_per_s is None
+    state.cluster.sizes[10, T0] = ReplicaSize(310_000, "/d")
+    meter.sample(state, 64_000, {(10, T0)})
+    assert when_it_ends(state, meter, 64_000, {}).estimate is not None, "bytes come again"
+
+
+def test_a_low_throttle_explains_longer_pauses() -> None:
+    state, meter = copying(1, size=600_000, limit=50_000)
+    assert goes_quiet(state, meter, 90).estimate is not None, "three fetches take 63 s"
+    assert goes_quiet(state, meter, 94).held == "end unknown: nothing was copied for 64 s"
+
+
 @pytest.mark.parametrize("setting", [FOLLOWER_RATE, LEADER_RATE])
 def test_a_throttle_of_somebody_elses_that_holds_is_believed(setting: str) -> None:
     state, meter = copying(1, size=1_200_000, limit=100_000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from apache_yard import Rig, Yard
 
+from shunter.core.executor.events import Envelope, LogDirsObserved
 from shunter.core.executor.rates import Meter
 from shunter.core.executor.ready import CommandReply
 from shunter.core.executor.state import ExecutorState, Move
@@ -13,9 +14,11 @@ from shunter.model.execution import (
     CommandKind,
     Direction,
     ExecutionOptions,
+    LogDirSpace,
     ObservedPartition,
     ObservedTopic,
     Outcome,
+    ReplicaSize,
 )
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
@@ -73,6 +76,27 @@ def test_a_stop_that_a_dead_original_holds_up_names_it_and_leaving_ends_it_at_on
     assert rig.yard.partitions[T0].adding == (3, 4)
     owed = {key.name for key in rig.core.state.throttles}
     assert owed <= {"2"}, "throttles are given back, but for the dead broker's"
+
+
+def test_a_failed_log_dir_of_the_target_is_named_until_it_works_again() -> None:
+    rig = Rig(Yard({"t": [(1, 2)]}))
+    rig.submit(("t", 0, (6, 2)))
+    rig.settle(catching_up=False, rounds=40)
+    state, (move,) = rig.core.state, rig.core.state.moves.values()
+    seen = state.cluster.topics["t"].partitions[0]
+    state.cluster.topics["t"].partitions[0] = seen._replace(offline=(6,))
+    assert stuck(state, move) == (
+        "it can't end without a working log dir of broker 6, whose replica is offline and part of its target"
+    )
+    state.cluster.topics["t"].partitions[0] = seen
+    assert stuck(state, move) is None
+    # In KRaft mode metadata may go on for long without telling: then the broker's own answer does.
+    state.cluster.sizes[6, T0] = ReplicaSize(5, "/disk1")
+    for working, told in ((("/disk1", "/disk2"), None), (("/disk2",), "log dir /disk1 of broker 6, which has failed")):
+        spaces = {(6, path): LogDirSpace(100, 50) for path in working}
+        rig.core.handle(Envelope(rig.now_ms, "test", LogDirsObserved({}, spaces, (6,), rig.now_ms)))
+        found = stuck(state, move)
+        assert found == (told and f"it can't end without {told} and part of its target")
 
 
 def stopping(*, dead: int, out_of_sync: int) -> Rig:
