@@ -26,6 +26,7 @@ _LOG = logging.getLogger(__name__)
 FAILED_SECONDS = 0.1
 """How long the answer to a failed login is held back (`connection.failed.authentication.delay.ms`)."""
 _NONCE_BYTES = 24
+_REASON_CHARACTERS = 200
 
 CredentialOf = Callable[[str, str], Awaitable[ScramCredential | None]]
 """Returns the credential of (user, mechanism); None if there is none.
@@ -225,9 +226,11 @@ class Login:
     def _succeed(self, user: str) -> None:
         principal = Principal(USER, user)
         if self._before is not None and self._before[1] != principal:
-            told = f"Cannot change principals during re-authentication from {self._before[1]}: {principal}"
+            before, now = (f"{each.kind}.{each.name}" for each in (self._before[1], principal))
+            told = f"Cannot change principals during re-authentication from {before}: {now}"
             raise SaslRefused(told, told)
         self.principal, self.state, self._scram = principal, LoginState.DONE, None
 
     def _fail(self, reason: str) -> None:
-        self.state, self.failure = LoginState.FAILED, reason
+        # A client chooses the names in the reason, and they may be long.
+        self.state, self.failure = LoginState.FAILED, reason[:_REASON_CHARACTERS]

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 _LOG = logging.getLogger(__name__)
 
 QUIET_SECONDS = 10.0
-"""At most one line per reason is logged in this time; it says how many lines were left out since the last one."""
+"""At most one line per kind is logged in this time; it says how many lines were left out since the last one."""
+LINES_AT_ONCE = 20
+"""The most lines for one reason in that time, whatever their kind: a kind may have a name that any client can choose."""
 _KINDS_REMEMBERED = 1_000
 
 PRINCIPALS_AT_MOST = 1_000
@@ -35,7 +37,12 @@ class ServerStats:
     """Answered requests by API key and principal."""
     bytes_in: int = 0
     bytes_out: int = 0
-    _logged: dict[str, tuple[float, int]] = field(default_factory=dict)
+    _logged: dict[tuple[str, str], tuple[float, int]] = field(default_factory=dict)
+    """By reason and kind: when the last line was logged, and how many were left out since."""
+    _lines: dict[str, tuple[float, int]] = field(default_factory=dict)
+    """By reason: when its present stretch of `QUIET_SECONDS` began, and the lines logged in it."""
+    _left_out: dict[str, int] = field(default_factory=dict)
+    """By reason: lines of all kinds that were left out because of `LINES_AT_ONCE`, since the last line."""
 
     def answered(self, api_key: int, seconds: float, principal: str) -> None:
         """Count an answered request."""
@@ -54,21 +61,31 @@ class ServerStats:
     def close(self, reason: str, told: str, level: int = logging.WARNING, *, of: str = "") -> None:
         """Count and log a connection that this server closed. Lines with different `of` are limited separately."""
         self.closed[reason] = self.closed.get(reason, 0) + 1
-        self._log(f"{reason} {of}", told, level)
+        self._log(reason, told, level, of=of)
 
     def deny(self, operation: str, told: str) -> None:
         """Count and log an operation that a principal may not do."""
         self.denied[operation] = self.denied.get(operation, 0) + 1
-        self._log(told, told, logging.INFO)
+        self._log(f"denied {operation}", told, logging.INFO, of=told)
 
-    def _log(self, reason: str, told: str, level: int) -> None:
+    def _log(self, reason: str, told: str, level: int, *, of: str = "") -> None:
         now = time.monotonic()
-        last, silent = self._logged.get(reason, (-QUIET_SECONDS, 0))
+        last, silent = self._logged.get((reason, of), (-QUIET_SECONDS, 0))
         if now - last < QUIET_SECONDS:
-            self._logged[reason] = last, silent + 1
+            self._logged[reason, of] = last, silent + 1
             return
+        began, lines = self._lines.get(reason, (now, 0))
+        if now - began >= QUIET_SECONDS:
+            began, lines = now, 0
+        if lines >= LINES_AT_ONCE:
+            self._left_out[reason] = self._left_out.get(reason, 0) + 1
+            return
+        self._lines[reason] = began, lines + 1
         if len(self._logged) > _KINDS_REMEMBERED:
-            self._logged.clear()  # Bounded, because reasons contain names that any client can choose.
-        self._logged[reason] = now, 0
-        more = f" ({silent} more of the kind were not logged)" if silent else ""
+            self._logged.clear()  # Bounded, because kinds contain names that any client can choose.
+        self._logged[reason, of] = now, 0
+        others = self._left_out.pop(reason, 0)
+        left_out = [f"{silent} more of the kind"] if silent else []
+        left_out += [f"{others} of other kinds"] if others else []
+        more = f" ({' and '.join(left_out)} were not logged)" if left_out else ""
         _LOG.log(level, "%s%s", told, more)

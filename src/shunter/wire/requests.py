@@ -66,6 +66,7 @@ INCREMENTAL_ALTER_CONFIGS: Final = 44
 ALTER_USER_SCRAM_CREDENTIALS: Final = 51
 UPDATE_FEATURES: Final = 57
 DESCRIBE_CLUSTER: Final = 60
+LIST_TRANSACTIONS: Final = 66
 ALLOCATE_PRODUCER_IDS: Final = 67
 
 SERVED: Final[Mapping[int, tuple[int, int]]] = {
@@ -91,6 +92,7 @@ SERVED: Final[Mapping[int, tuple[int, int]]] = {
     ALTER_PARTITION: (0, 3),
     UPDATE_FEATURES: (0, 1),
     DESCRIBE_CLUSTER: (0, 1),
+    LIST_TRANSACTIONS: (0, 1),
     ALLOCATE_PRODUCER_IDS: (0, 0),
 }
 """API key -> (lowest, highest) version: the versions that Kafka 3.9 serves in ZooKeeper mode and that kio can read."""

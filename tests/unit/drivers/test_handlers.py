@@ -47,6 +47,8 @@ from shunter.wire.reassignments import (
     AlteredTopic,
     AlterReassignmentsRequest,
     ListReassignmentsRequest,
+    PartitionResult,
+    TopicResults,
     decode_alter_response,
     decode_list_response,
     encode_alter_request,
@@ -233,7 +235,7 @@ async def test_a_reassignment_that_is_not_taken_in_time_is_answered_so():
         answer = decode_alter_response(await raw(w, 45, encode_alter_request(AlterReassignmentsRequest(moved, 30))))
         assert answer.error is ErrorCode.REQUEST_TIMED_OUT
         assert "30 ms" in answer.message
-        assert answer.topics == ()
+        assert answer.topics == (TopicResults("t", (PartitionResult(0, answer.error, answer.message),)),)
 
 
 async def test_a_node_that_is_not_the_controller_answers_both_requests_so():
@@ -711,6 +713,9 @@ async def test_what_is_asked_of_a_node_and_is_nothing_for_ours():
             assert (log_dir.log_dir, int(log_dir.error_code), log_dir.topics) == (CONTROLLERS_LOG_DIR, 0, ())
         for version in range(6):
             assert (await w.ask(16, version)).groups == ()
+        for version in range(2):
+            message = await w.ask(66, version, state_filters=(), producer_id_filters=())
+            assert (int(message.error_code), message.transaction_states) == (0, ())
         dirs = [{"path": "/d", "topics": [{"name": "t", "partitions": [0]}]}]
         for version in range(3):
             message = await w.ask(34, version, dirs=dirs)

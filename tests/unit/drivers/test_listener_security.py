@@ -103,6 +103,16 @@ def plain(**more):
     return ListenerSecurity(SecurityProtocol.SASL_PLAINTEXT, sasl=SaslSettings(("PLAIN",), USERS, **more))
 
 
+async def test_a_long_user_name_is_cut_in_the_log(served, caplog):
+    one = await client(await served(plain()))
+    assert (await logged_in(one, "A" * 100_000, "x")).error_code == 58
+    assert await one.closed()
+    one.writer.close()
+    (line,) = [record.message for record in caplog.records if "login failed" in record.message]
+    assert "invalid password or unknown user 'AAA" in line
+    assert len(line) < 400
+
+
 async def test_a_session_goes_on_by_another_login_of_the_same_user(served):
     port = await served(plain(max_reauth_ms=60_000))
     one = await client(port)
@@ -112,7 +122,7 @@ async def test_a_session_goes_on_by_another_login_of_the_same_user(served):
     assert (await one.ask(60, 0, include_cluster_authorized_operations=False)).error_code == 0
     refused = await logged_in(one, "bob", "b")
     assert refused.error_code == 58
-    assert "Cannot change principals during re-authentication from User:ann: User:bob" in refused.error_message
+    assert "Cannot change principals during re-authentication from User.ann: User.bob" in refused.error_message
     assert await one.closed()
     one.writer.close()
 

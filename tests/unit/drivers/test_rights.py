@@ -52,6 +52,20 @@ async def test_networks_say_who_acts_as_a_broker_and_who_administers():
         assert len(w.core.events) == 1, "nothing but the first"
 
 
+async def test_a_refused_reassignment_has_the_error_at_each_partition():
+    """Apache's clients look there; without it their tool reports too few results instead of the missing right."""
+    async with rpc_world(authorizer=NetworkAuthorizer(HERE, ELSEWHERE)) as w:
+        asked = [{"partition_index": number, "replicas": [1]} for number in (0, 3)]
+        topics = [{"name": "t", "partitions": asked}, {"name": "empty", "partitions": []}]
+        refused = await w.ask(45, 0, timeout=1_000, topics=topics)
+        assert refused.error_code == CLUSTER_FAILED
+        found = [
+            (each.name, [(p.partition_index, p.error_code) for p in each.partitions]) for each in refused.responses
+        ]
+        assert found == [("t", [(0, CLUSTER_FAILED), (3, CLUSTER_FAILED)])]
+        assert refused.responses[0].partitions[0].error_message == "Cluster authorization failed."
+
+
 async def test_metadata_shows_what_somebody_may_see_by_name_and_by_id():
     authorizer = with_acls((ResourceType.TOPIC, "mine", True, Operation.READ))
     async with rpc_world(authorizer=authorizer) as w:

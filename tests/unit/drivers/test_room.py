@@ -18,7 +18,7 @@ from shunter.core.controller.ready import AlterPartitionReply, ProducerIdsReply
 from shunter.drivers.connection import PRESSED_SECONDS
 from shunter.drivers.desk import MOST_QUICK
 from shunter.drivers.door import ANTEROOM, CONNECTIONS_PER_BROKER, GuestKind
-from shunter.drivers.server_stats import ServerStats
+from shunter.drivers.server_stats import LINES_AT_ONCE, QUIET_SECONDS, ServerStats
 from shunter.errors import ErrorCode
 from shunter.model.settings import WireLimits
 
@@ -456,3 +456,19 @@ def test_of_one_reason_one_line_is_logged_in_ten_seconds(caplog):
     stats.close("idle", "peer closed")
     assert [record.message for record in caplog.records] == ["peer 0 turned away", "peer closed"]
     assert stats.refused == {"max.connections": 100}
+
+
+def test_however_many_names_clients_choose_the_lines_of_one_reason_are_few(caplog, monkeypatch):
+    stats, now = ServerStats(), [0.0]
+    monkeypatch.setattr("shunter.drivers.server_stats.time.monotonic", lambda: now[0])
+    for number in range(5_000):
+        stats.close("login", f"peer: login of user {number} failed", of=f"user {number}")
+        stats.close("login", f"peer: login of user {number} failed again", of=f"user {number}")
+    stats.close("idle", "peer closed")
+    assert len(caplog.records) == LINES_AT_ONCE + 1
+    now[0] = QUIET_SECONDS
+    stats.close("login", "peer: login of user 0 failed", of="user 0")
+    stats.close("login", "peer: login of user 7000 failed", of="user 7000")
+    told = "peer: login of user 0 failed (1 more of the kind and 9960 of other kinds were not logged)"
+    assert [record.message for record in caplog.records[-2:]] == [told, "peer: login of user 7000 failed"]
+    assert stats.closed["login"] == 10_002

@@ -47,6 +47,7 @@ HANDLERS: Final[Mapping[int, Handler]] = {
     ALTER_PARTITION: brokers.alter_partition,
     requests.UPDATE_FEATURES: features.update_features,
     requests.DESCRIBE_CLUSTER: metadata.describe_cluster,
+    requests.LIST_TRANSACTIONS: node.list_transactions,
     requests.ALLOCATE_PRODUCER_IDS: brokers.allocate_producer_ids,
 }
 

@@ -60,6 +60,11 @@ async def list_groups(_request: Any, call: Call) -> Any:
     return call.answer(error_code=ErrorCode.NONE, groups=())
 
 
+async def list_transactions(_request: Any, call: Call) -> Any:
+    """Answer ListTransactions: this node coordinates none, and clients ask every node for its own."""
+    return call.answer(error_code=ErrorCode.NONE, unknown_state_filters=(), transaction_states=())
+
+
 async def find_coordinator(request: Any, call: Call) -> Any:
     """Have a broker answer FindCoordinator. If no broker answers, clients get an error that makes them ask again.
 

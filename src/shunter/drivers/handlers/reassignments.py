@@ -12,6 +12,7 @@ from shunter.core.controller.ready import PartitionResultsReply
 from shunter.core.controller.state import ClusterView
 from shunter.core.reassignment import Waiting, WaitReason, describe_waiting
 from shunter.drivers.handlers.context import Call, unexpected
+from shunter.drivers.handlers.refusals import no_reassignments
 from shunter.errors import ErrorCode, RequestRejected
 from shunter.model.partition import PartitionState, ReplicaAssignment, Replicas, TopicPartition
 from shunter.model.reassignment import Intervention, Phase, Reassignment, unfinished
@@ -54,9 +55,11 @@ async def alter_partition_reassignments(request: AlterReassignmentsRequest, call
             request.timeout_ms if request.timeout_ms > 0 else UNTIMED_MS,
         )
     except RequestRejected as refused:
-        return AlterReassignmentsResult(refused.error_code, refused.message)
+        return no_reassignments(request, refused.error_code, refused.message)
     if not isinstance(reply, PartitionResultsReply):
         raise unexpected(reply, PartitionResultsReply)
+    if reply.error is not ErrorCode.NONE and not reply.partitions:
+        return no_reassignments(request, reply.error, reply.message)
     return AlterReassignmentsResult(reply.error, reply.message, await _by_topic(reply))
 
 

@@ -20,8 +20,11 @@ from shunter.wire import requests
 from shunter.wire.reassignments import (
     ALTER_PARTITION_REASSIGNMENTS,
     LIST_PARTITION_REASSIGNMENTS,
+    AlterReassignmentsRequest,
     AlterReassignmentsResult,
     ListReassignmentsResult,
+    PartitionResult,
+    TopicResults,
 )
 from shunter.wire.requests import response_entity
 
@@ -41,7 +44,7 @@ def refused(call: Call, error: ErrorCode, told: str | None) -> Any | None:
     request, key = call.parsed.message, call.parsed.api_key
     why = {"error_code": error, "error_message": told}
     if key == ALTER_PARTITION_REASSIGNMENTS:
-        return AlterReassignmentsResult(error, told)
+        return no_reassignments(request, error, told)
     if key == LIST_PARTITION_REASSIGNMENTS:
         return ListReassignmentsResult(error, told)
     if key in {requests.CREATE_TOPICS, requests.CREATE_PARTITIONS}:
@@ -64,6 +67,22 @@ def refused(call: Call, error: ErrorCode, told: str | None) -> Any | None:
         nothing = {field.name: _NOTHING.get(field.metadata.get("kafka_type")) for field in fields if _is_needed(field)}
         return call.answer(**{**nothing, **why})
     return None
+
+
+def no_reassignments(
+    request: AlterReassignmentsRequest, error: ErrorCode, told: str | None
+) -> AlterReassignmentsResult:
+    """Make the answer to an RPC 45 that is refused as a whole.
+
+    Apache's clients look for the error at each partition, unless another node is to be asked.
+    """
+    if error is ErrorCode.NOT_CONTROLLER:
+        return AlterReassignmentsResult(error, told)
+    named = ((topic.name, topic.partitions or ()) for topic in request.topics or ())
+    parts = ((name, tuple(PartitionResult(each.partition, error, told) for each in found)) for name, found in named)
+    return AlterReassignmentsResult(
+        error, told, tuple(TopicResults(name, results) for name, results in parts if results)
+    )
 
 
 def _is_needed(field: dataclasses.Field[Any]) -> bool:

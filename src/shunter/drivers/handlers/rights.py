@@ -64,6 +64,7 @@ EACH: Final[Mapping[int, str]] = {
     requests.CREATE_PARTITIONS: "Alter on each topic",
     requests.INCREMENTAL_ALTER_CONFIGS: "AlterConfigs on each topic; on Cluster for brokers",
     requests.DESCRIBE_CLUSTER: "none; Describe on Cluster to be told the authorized operations",
+    requests.LIST_TRANSACTIONS: "none: the controller coordinates no transaction",
     INIT_PRODUCER_ID: "Write on the TransactionalId; else IdempotentWrite on Cluster, or Write on any topic",
 }
 """API -> the rights that its handler checks, in words."""
