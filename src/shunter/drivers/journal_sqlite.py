@@ -24,6 +24,7 @@ from shunter.drivers.journals import (
     JournalBusy,
     JournalDamaged,
     JournalFenced,
+    JournalForsaken,
     JournalHeld,
     JournalRestored,
     JournalUnusable,
@@ -248,10 +249,9 @@ class SqliteJournal:
             JournalFenced: another executor has it.
         """
         self._still_there()
-        with self._guarded():
-            holder = self._holder()
+        holder = self.lease()
         if holder is None or holder.owner != self.owner:
-            raise JournalFenced(f"{self.path} is driven by {holder or 'nobody'} now, not by us", retriable=False)
+            raise self._fenced(holder)
 
     def _rows(self) -> list[JournalRow]:
         with self._guarded():
@@ -375,8 +375,13 @@ class SqliteJournal:
             "UPDATE lease SET expires_at_ms = ? WHERE owner = ?", (now_ms + LEASE_MS, self.owner)
         )
         if changed.rowcount != 1:
-            holder = self._holder()
-            raise JournalFenced(f"{self.path} is driven by {holder or 'nobody'} now, not by us", retriable=False)
+            raise self._fenced(self._holder())
+
+    def _fenced(self, holder: LeaseHolder | None) -> JournalFenced:
+        """Make the error that the lease is not this executor's any more, but that of `holder` (None: nobody's)."""
+        if holder is None or self._presence.has_ended(holder):
+            return JournalForsaken(str(self.path))
+        return JournalFenced(f"{self.path} is driven by {holder} now, not by us", retriable=False)
 
     def release(self) -> None:
         """Give the lease back, if this executor has it."""
@@ -385,9 +390,13 @@ class SqliteJournal:
 
     def holder(self, now_ms: int) -> LeaseHolder | None:
         """Return the executor that drives the journal now; None if no executor does."""
-        with self._guarded():
-            holder = self._holder()
+        holder = self.lease()
         return None if holder is None or self._presence.lapsed(holder, now_ms) else holder
+
+    def lease(self) -> LeaseHolder | None:
+        """Return the lease as the file has it, even if it does not count any more; None if there is none."""
+        with self._guarded():
+            return self._holder()
 
     def _holder(self) -> LeaseHolder | None:
         row = self._connection.execute("SELECT owner, host, process, expires_at_ms FROM lease").fetchone()

@@ -25,6 +25,7 @@ from shunter.drivers.journals import (
     JournalBusy,
     JournalDamaged,
     JournalFenced,
+    JournalForsaken,
     JournalHeld,
     JournalRestored,
     JournalUnusable,
@@ -103,6 +104,18 @@ def test_a_lease_that_ran_out_is_anothers_and_fences_the_first(journal: SqliteJo
         with pytest.raises(JournalFenced):
             journal.renew(NOW + LEASE_MS)
         assert second.load() == ()
+        second.release()
+        for lost in (journal.check, lambda: journal.renew(NOW + LEASE_MS)):
+            with pytest.raises(JournalForsaken, match="no executor has it any more"):
+                lost()
+        assert second.lease() is None
+
+
+def test_a_lease_that_ran_out_is_shown_although_it_does_not_count(journal: SqliteJournal) -> None:
+    lease = journal.lease()
+    assert lease is not None
+    assert (lease.owner, lease.expires_at_ms) == (journal.owner, NOW + LEASE_MS)
+    assert journal.holder(NOW + LEASE_MS) is None
 
 
 def test_a_lease_that_is_renewed_stays(journal: SqliteJournal, path: Path) -> None:

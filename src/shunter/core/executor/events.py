@@ -31,7 +31,11 @@ class Fatal(Enum):
     CLUSTER = "cluster"
     """The cluster does not answer, or refuses the executor."""
     TAKEN = "taken"
-    """Another executor has the journal, or the cluster."""
+    """Another executor has the journal."""
+    CLAIMED = "claimed"
+    """Another executor has the cluster; its journal may be another one."""
+    FORSAKEN = "forsaken"
+    """Another executor had the journal, and no executor has it now."""
     JOURNAL = "journal"
     """The journal can't be written, or belongs to another cluster."""
 
