@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from shunter.app.executor import Ended, Session, SessionStart, Target, drive, open_session, read_plan
-from shunter.app.executor_orders import HolderGone, holder_of, order_plan
+from shunter.app.executor_orders import HolderGone, StandsStill, holder_of, order_plan
 from shunter.app.executor_outcome import exit_code, told_end
 from shunter.app.exit_codes import ExitCode
 from shunter.app.order_costs import bytes_again_by_plan
@@ -159,7 +159,9 @@ async def _by_executor(target: Target, moves: Sequence[MoveOrder], options: Exec
             return int(ExitCode.REFUSED)
         try:
             answer = await order_plan(place, moves, options)
-        except HolderGone as gone:
+        except (HolderGone, StandsStill) as gone:
+            if isinstance(gone, StandsStill) and not target.take_over_cluster:
+                raise
             click.echo(f"shunter: {gone}: the plan is carried out here", err=True)
         else:
             code = told_order({**answer, "text": f"handed to {holder}: {answer['text']}"}, as_json=how.as_json)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import closing
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import pytest
 from shunter.app.executor_orders import HolderGone, order_plan
 from shunter.app.journals import JournalPlace
 from shunter.drivers.clock import SystemClock
+from shunter.drivers.driver_seat import DriverSeat, StandsStill
 from shunter.drivers.journal_sqlite import SqliteJournal
+from shunter.drivers.journals import LEASE_MS
 from shunter.model.execution import ExecutionOptions, MoveOrder
 from shunter.model.partition import TopicPartition
 from shunter.testbed.waiting import wait_until
@@ -47,3 +50,17 @@ def test_a_plan_is_not_taken_back_while_somebody_drives_or_once_it_is_answered(t
         driver.release()
         assert not driver.withdraw(number, 2_000)
         assert driver.answer_to(number) == "{}"
+
+
+def test_an_order_to_an_executor_that_stands_still_is_taken_back_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHUNTER_STATE", str(tmp_path))
+    place = JournalPlace(tmp_path / "a.journal")
+    seat = DriverSeat(tmp_path, "c1", place.seat_name)
+    with closing(SqliteJournal(place.path, "driver")) as driver:
+        driver.acquire(SystemClock().now_ms() - LEASE_MS)
+        with pytest.raises(StandsStill, match=f"process {os.getpid()} has not renewed its lease since"):
+            asyncio.run(handed_over(place))
+        assert driver.orders() == ()
+    seat.leave()
