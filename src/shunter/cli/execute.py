@@ -23,6 +23,7 @@ from shunter.cli.execution_display import Display, say_json, told_view
 from shunter.cli.execution_options import PLAN, carrying_options, driver_options, execution_options
 from shunter.cli.execution_plan import show_dry_run
 from shunter.cli.leaving import leave_with, run
+from shunter.cli.outlet import goes_on_without_output
 from shunter.core.doers import Doer
 from shunter.core.wording import told_bytes
 from shunter.errors import SettingsError
@@ -178,6 +179,7 @@ async def run_session(
     counted: Callable[[ExecutionView], None] | None = None,
 ) -> int:
     """Drive an execution in the foreground: show it, ask at the first ctrl-C, leave at the second."""
+    goes_on_without_output()
     leave = asyncio.Event()
     with make_display(as_json=as_json) as display:
 
@@ -222,14 +224,16 @@ class Interruption:
         self._loop = asyncio.get_running_loop()
 
     def install(self) -> None:
-        """Take SIGINT and SIGTERM."""
+        """Take SIGINT, SIGTERM, and SIGHUP unless it is ignored (`nohup`)."""
         self._loop.add_signal_handler(signal.SIGINT, self._interrupted)
         self._loop.add_signal_handler(signal.SIGTERM, self._leave.set)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            self._loop.add_signal_handler(signal.SIGHUP, self._leave.set)
 
     def remove(self) -> None:
-        """Stop handling SIGINT and SIGTERM."""
-        self._loop.remove_signal_handler(signal.SIGINT)
-        self._loop.remove_signal_handler(signal.SIGTERM)
+        """Stop handling these signals."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            self._loop.remove_signal_handler(number)
 
     def _interrupted(self) -> None:
         if not self._asks or (self._asking is not None and not self._asking.done()):

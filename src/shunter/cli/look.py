@@ -25,6 +25,7 @@ from shunter.cli.execution_display import say_json, told_view
 from shunter.cli.execution_options import PLAN, cluster_options, journal_options, session_options
 from shunter.cli.leaving import leave_with
 from shunter.cli.named_moves import NOWHERE, Elsewhere, look_elsewhere, meant, missing_of, narrowed
+from shunter.cli.outlet import output_lost
 from shunter.cli.profiles import fleet_option, for_each_cluster
 from shunter.cli.tables import output_options, show_rows
 from shunter.core.doers import Doer, Wanted
@@ -286,6 +287,8 @@ async def _watch(target: Target, wanted: Wanted, *, as_json: bool) -> int:
             # A view lists a bounded number of moves, so the journal is asked whether one of these is still open.
             if not wanted.everything and not shown.running and not await _open_moves(place, wanted):
                 click.echo("all moves that were named have ended", err=True)
+                return int(ExitCode.DONE)
+            if output_lost():
                 return int(ExitCode.DONE)
         await asyncio.sleep(WATCH_EVERY_S)
         place, holder = await holder_of(target)
