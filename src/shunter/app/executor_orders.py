@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import orjson
@@ -20,6 +20,7 @@ from shunter.app.executor import (
 from shunter.app.journals import JournalPlace
 from shunter.app.taking import refuse_standing
 from shunter.core.doers import Wanted
+from shunter.core.wording import counted
 from shunter.drivers.clock import SystemClock
 from shunter.drivers.driver_seat import StandsStill, StillDriver
 from shunter.drivers.journals import ANSWER_WITHIN_S
@@ -29,6 +30,7 @@ from shunter.errors import DriverError, ShunterError
 from shunter.formats.journal import command_to_json, options_to_json
 from shunter.formats.reassignment_json import encode_plan
 from shunter.model.execution import Command, ExecutionOptions, LeaseHolder, MoveOrder
+from shunter.model.partition import TopicPartition
 
 HOLDER_EVERY_S = 1.0
 """While waiting for an answer: how often to check that an executor still drives the journal."""
@@ -85,6 +87,21 @@ async def standing_of(place: JournalPlace) -> StillDriver | None:
     return (await asyncio.to_thread(load_journal, place)).standing if place.exists() else None
 
 
+async def told_others(place: JournalPlace, named: Collection[TopicPartition]) -> str:
+    """What a command that drives the journal itself does beside its own order; "": no other move is open."""
+    if not place.exists():
+        return ""
+    state, _holder = await asyncio.to_thread(read_journal, place)
+    count = sum(move.tp not in named for move in state.open_moves())
+    if not count:
+        return ""
+    others = counted(count, "other open move")
+    return (
+        f"no executor drives the journal: this command drives {others} to {'its' if count == 1 else 'their'} end too; "
+        f"ctrl-C leaves {'it' if count == 1 else 'them'} running under the journal"
+    )
+
+
 async def order(place: JournalPlace, kind: str, document: object) -> dict[str, Any]:
     """Give an order to the executor that drives a journal, and wait for the answer.
 
@@ -134,4 +151,5 @@ __all__ = [
     "order_command",
     "order_plan",
     "standing_of",
+    "told_others",
 ]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from shunter.app.executor import Ended, Session, SessionStart, Target, drive, open_session, read_plan
-from shunter.app.executor_orders import HolderGone, StandsStill, holder_of, order_plan
+from shunter.app.executor_orders import HolderGone, StandsStill, holder_of, order_plan, told_others
 from shunter.app.executor_outcome import exit_code, told_end
 from shunter.app.exit_codes import ExitCode
 from shunter.app.order_costs import bytes_again_by_plan
@@ -167,6 +167,8 @@ async def _by_executor(target: Target, moves: Sequence[MoveOrder], options: Exec
         else:
             code = told_order({**answer, "text": f"handed to {holder}: {answer['text']}"}, as_json=how.as_json)
             return int(ExitCode.PARTLY) if code == ExitCode.DONE and answer["refused"] else code
+    if others := await told_others(place, [move.tp for move in moves]):
+        click.echo(others, err=True)
     return await run_session(target, SessionStart(tuple(moves), options), as_json=how.as_json)
 
 

@@ -7,7 +7,7 @@ import asyncio
 import click
 
 from shunter.app.executor import SessionStart, Target, claimed_by, no_journal, read_journal
-from shunter.app.executor_orders import HolderGone, StandsStill, holder_of, order_command, standing_of
+from shunter.app.executor_orders import HolderGone, StandsStill, holder_of, order_command, standing_of, told_others
 from shunter.app.exit_codes import ExitCode
 from shunter.app.journals import JournalPlace
 from shunter.app.order_costs import bytes_again
@@ -215,6 +215,8 @@ async def _go_on(target: Target, command: Command, *, yes: bool = False, as_json
             click.echo(f"shunter: {gone}: the order is carried out here", err=True)
     if not place.exists():
         raise await no_journal(target, place)
+    if command.partitions and (others := await told_others(place, command.partitions)):
+        click.echo(others, err=True)
     unpause = command.kind is CommandKind.RESUME and not command.partitions
     work = SessionStart(unpause=True) if unpause else SessionStart(command=command)
     return await run_session(target, work, as_json=as_json)
