@@ -14,6 +14,7 @@ _FATAL = {
     Fatal.CLAIMED: ExitCode.HELD,
     Fatal.FORSAKEN: ExitCode.HELD,
     Fatal.JOURNAL: ExitCode.JOURNAL,
+    Fatal.UNWRITTEN: ExitCode.JOURNAL,
 }
 _KEPT = {
     Fatal.CLUSTER: "the journal keeps where it stood",
@@ -22,6 +23,8 @@ _KEPT = {
     "cluster, and throttles stay. `shunter resume` goes on when it has ended",
     Fatal.FORSAKEN: "nobody looks after the moves under way: steps go on in the cluster, and throttles stay until "
     "`shunter resume` goes on",
+    Fatal.UNWRITTEN: "steps under way go on in the cluster, and throttles stay; `shunter resume` goes on when the journal "
+    "can be written again",
     Fatal.JOURNAL: "steps under way go on in the cluster, and throttles stay. Repair the journal; if it is damaged, "
     "move it away and leave the .copy in place: `shunter resume` goes on from the copy",
 }

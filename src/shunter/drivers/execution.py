@@ -28,7 +28,14 @@ from shunter.core.executor.ready import (
 )
 from shunter.drivers.admin.protocol import AdminClient, SettingsDenied
 from shunter.drivers.claimants import ClusterClaimed
-from shunter.drivers.journals import JournalBusy, JournalFenced, JournalForsaken, JournalRestored, JournalUnusable
+from shunter.drivers.journals import (
+    JournalBusy,
+    JournalFenced,
+    JournalForsaken,
+    JournalRestored,
+    JournalUnusable,
+    JournalUnwritten,
+)
 from shunter.drivers.seams import ProcessClock
 from shunter.drivers.whole_calls import to_its_end
 from shunter.errors import DriverError
@@ -81,6 +88,7 @@ _FATAL: tuple[tuple[type[DriverError], ev.Fatal], ...] = (
     (JournalForsaken, ev.Fatal.FORSAKEN),
     (JournalFenced, ev.Fatal.TAKEN),
     (ClusterClaimed, ev.Fatal.CLAIMED),
+    (JournalUnwritten, ev.Fatal.UNWRITTEN),
     (JournalUnusable, ev.Fatal.JOURNAL),
 )
 """What each error means to the core; the first match counts."""

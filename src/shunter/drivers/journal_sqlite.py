@@ -28,6 +28,7 @@ from shunter.drivers.journals import (
     JournalHeld,
     JournalRestored,
     JournalUnusable,
+    JournalUnwritten,
     OrderRow,
     Presence,
     this_process,
@@ -163,7 +164,8 @@ class SqliteJournal:
     def _refused(self, error: sqlite3.DatabaseError) -> DriverError:
         if _is_locked(error):
             return JournalBusy(f"{self.path} is locked by another process: {error}", retriable=True)
-        return JournalUnusable(f"{self.path}: can't be used: {error}{_way_out(error, self.path)}", retriable=False)
+        kind = JournalUnusable if _is_damage(error) else JournalUnwritten
+        return kind(f"{self.path}: can't be used: {error}{_way_out(error, self.path)}", retriable=False)
 
     def load(self, after: int = 0) -> tuple[JournalEntry, ...]:
         """Read all entries after the one of this sequence.
@@ -508,6 +510,11 @@ def _is_damage(error: sqlite3.DatabaseError) -> bool:
 
 def _way_out(error: sqlite3.DatabaseError, path: Path) -> str:
     """Return an explanation of why the file can't be written, and what to do; "" if SQLite's message has to suffice."""
+    if _kind(error) in _NO_ACCESS and os.statvfs(path.parent).f_flag & os.ST_RDONLY:
+        return (
+            f"; {path.parent} is mounted read-only: mount it writable, or copy the journal with all its files (.copy, -wal) "
+            "to a folder that is, and name the copy by --journal"
+        )
     if _kind(error) in _NO_ACCESS:
         return f"; this needs a file, and a folder, that this account may write to ({path.parent})"
     if _kind(error) == sqlite3.SQLITE_FULL or (_kind(error) == sqlite3.SQLITE_IOERR and not _is_damage(error)):

@@ -42,6 +42,10 @@ class JournalUnusable(DriverError):
     """The journal's file can no longer be written or read: a full disk, or damage while this executor drove it."""
 
 
+class JournalUnwritten(JournalUnusable):
+    """The journal is whole, but can't be written or opened where it is: a full disk, or a missing right."""
+
+
 class JournalFenced(DriverError):
     """This executor drove the journal, and another one does now: this one may send nothing more."""
 

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -29,6 +30,7 @@ from shunter.drivers.journals import (
     JournalHeld,
     JournalRestored,
     JournalUnusable,
+    JournalUnwritten,
 )
 from shunter.errors import FormatError
 from shunter.formats.journal import encode_line
@@ -390,7 +392,7 @@ def test_a_disk_that_takes_no_more_writes_is_no_damage(path: Path) -> None:
     with closing(SqliteJournal(path, "first")) as journal:
         journal.acquire(NOW)
         journal.append(entries(), NOW)
-    with no_file_grows_beyond(1), pytest.raises(JournalUnusable, match=r"bytes free in .*: make room there"):
+    with no_file_grows_beyond(1), pytest.raises(JournalUnwritten, match=r"bytes free in .*: make room there"):
         SqliteJournal(path, "second")
     with closing(SqliteJournal(path, "second")) as again:
         assert again.load() == tuple(entries())
@@ -398,7 +400,7 @@ def test_a_disk_that_takes_no_more_writes_is_no_damage(path: Path) -> None:
 
 def test_a_disk_that_fills_up_while_we_drive_is_no_damage(journal: SqliteJournal, path: Path) -> None:
     size = path.with_name(f"{path.name}-wal").stat().st_size
-    with no_file_grows_beyond(size), pytest.raises(JournalUnusable, match="make room there"):
+    with no_file_grows_beyond(size), pytest.raises(JournalUnwritten, match="make room there"):
         journal.append(entries(count=400), NOW)
     journal.append(entries(), NOW)
     assert journal.load() == tuple(entries())
@@ -488,3 +490,16 @@ def test_a_lock_of_others_is_a_matter_of_waiting_and_no_damage(tmp_path: Path) -
         other.execute("ROLLBACK")
         journal.append(entries(), NOW)
         assert len(journal.load()) == 10
+
+
+@pytest.mark.parametrize(
+    ("flag", "told"),
+    [(os.ST_RDONLY, "is mounted read-only: mount it writable, or copy"), (0, "that this account may write to")],
+)
+def test_a_file_that_can_not_be_opened_says_what_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: int, told: str
+) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_flag=flag))
+    (tmp_path / "x.journal").mkdir()
+    with pytest.raises(JournalUnwritten, match=told):
+        SqliteJournal(tmp_path / "x.journal", "o")

@@ -37,7 +37,9 @@ class Fatal(Enum):
     FORSAKEN = "forsaken"
     """Another executor had the journal, and no executor has it now."""
     JOURNAL = "journal"
-    """The journal can't be written, or belongs to another cluster."""
+    """The journal is damaged, or belongs to another cluster."""
+    UNWRITTEN = "unwritten"
+    """The journal is whole, but can't be written: a full disk, or a missing right."""
 
 
 @dataclass(frozen=True, slots=True)
