@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,11 +14,11 @@ from pathlib import Path
 import executor_scenarios as scenarios
 import pytest
 from click.testing import CliRunner
-from executor_process import Shunter, write_plan
+from executor_process import Running, Shunter, write_plan
 from executor_scenarios import BROKERS, ORIGINAL, PARTITIONS, TARGET, Yard
 from kafka import TopicPartition
 from kafka.admin import NewTopic
-from tidying import tidy_up
+from tidying import remember, tidy_up
 
 from shunter.app.exit_codes import ExitCode
 from shunter.cli import main
@@ -313,4 +315,41 @@ def test_throttles_that_a_dead_executor_left_behind_are_listed_and_cleared(yard:
     assert yard.cluster.set_throttle(1, 77)
     assert "broker 1 leader.replication.throttled.rate = 77" in yard.shunter.run("throttles", "list").stdout
     assert yard.shunter.run("throttles", "clear", "--yes").returncode == ExitCode.DONE
+    yard.ended_in(ORIGINAL)
+
+
+@pytest.mark.long
+def test_an_executor_whose_output_nobody_reads_drives_on(yard: Yard) -> None:
+    command = yard.shunter.command("execute", yard.plan, "--yes", "--throttle", "200K")
+    driving = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    remember(driving)
+    assert driving.stdout is not None
+    assert driving.stderr is not None
+    driving.stdout.readline()
+    driving.stdout.close()
+    told = [driving.stderr.readline() for _line in range(2)]
+    assert told[-1] == "shunter: nobody reads the output any more: this goes on without it\n", told
+    assert yard.shunter.run("rollback", "--yes").returncode == ExitCode.DONE, "it takes orders"
+    assert driving.wait(120) == ExitCode.TURNED
+    assert driving.stderr.read() == ""
+    driving.stderr.close()
+    yard.ended_in(ORIGINAL)
+
+
+@pytest.mark.long
+def test_a_terminal_that_is_closed_leaves_as_sigterm_does_and_nohup_drives_on(yard: Yard) -> None:
+    command = yard.shunter.command("execute", yard.plan, "--yes", "--throttle", "200K", "--json")
+    running = Running(["/usr/bin/env", "nohup", *command])
+    running.wait_for(lambda: running.progress["counts"].get("moving", 0) > 0, about="moves under way")
+    running.process.send_signal(signal.SIGHUP)
+    paused = yard.shunter.run("pause")
+    assert paused.returncode == ExitCode.DONE, paused.stderr
+    running.process.send_signal(signal.SIGTERM)
+    assert running.end() == ExitCode.LEFT
+    second = yard.shunter.start("resume")
+    second.wait_for(lambda: second.progress["counts"].get("moving", 0) > 0, about="moves under way")
+    second.process.send_signal(signal.SIGHUP)
+    assert second.end() == ExitCode.LEFT
+    assert "left running under the journal" in str(second.lines[-1]["told"])
+    assert yard.shunter.run("rollback", "--yes").returncode == ExitCode.DONE
     yard.ended_in(ORIGINAL)

@@ -1,7 +1,8 @@
-"""The executor beside Apache's own tool: it takes over that tool's moves only on request, and ends them correctly."""
+"""The executor beside others: moves of Apache's own tool, an executor of another host, and one that stands still."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -135,3 +136,55 @@ def test_who_takes_a_cluster_over_finds_what_the_other_left_and_says_so(yard: Ya
     # The second executor found and gave back the first one's throttles. The first one gave them back as well.
     assert any("another tool's value is back" in told for told in notices(two, "throttle-theirs-again"))
     assert their_throttles(yard) == {}
+
+
+def stopped(yard: Yard) -> Running:
+    """An executor that was suspended in the middle of its moves, and whose lease has run out."""
+    running = yard.shunter.start("execute", yard.plan, "--yes", "--throttle", "150K")
+    running.wait_for(lambda: yard.cluster.ongoing() == PARTITIONS, about="moves under way")
+    running.process.send_signal(signal.SIGSTOP)
+    about = "the lease running out"
+    wait_until(lambda: standing(running) in yard.shunter.run("status").stdout, what=about, timeout_s=90)
+    return running
+
+
+def standing(running: Running) -> str:
+    return f"process {running.process.pid} has not renewed its lease since"
+
+
+def test_nobody_takes_anything_from_an_executor_that_stands_still_and_it_goes_on(yard: Yard) -> None:
+    running = stopped(yard)
+    for verb, *options in (("resume",), ("rollback", "--yes"), ("execute", yard.plan, "--yes"), ("pause",)):
+        refused = yard.shunter.run(verb, *options)
+        assert refused.returncode == ExitCode.HELD, refused.stdout + refused.stderr
+        way_out = f"continue it (kill -CONT {running.process.pid}) or end it (kill -9 {running.process.pid})"
+        assert standing(running) in refused.stderr
+        assert way_out in refused.stderr
+    running.process.send_signal(signal.SIGCONT)
+    assert yard.shunter.run("rollback", "--yes").returncode == ExitCode.DONE, "it takes orders again"
+    assert running.end() == ExitCode.TURNED, running.lines[-3:]
+    yard.ended_in(ORIGINAL)
+
+
+def test_an_executor_that_stood_still_longer_than_its_claim_claims_again(yard: Yard) -> None:
+    running = stopped(yard)
+    second = Shunter(yard.bootstrap, yard.shunter.journal.with_name("two.journal"), state=yard.shunter.journal.parent)
+    claimed = "drives this cluster under another journal"
+    assert claimed in second.run("pause").stderr
+    wait_until(lambda: claimed not in second.run("pause").stderr, what="the claim running out", timeout_s=120)
+    running.process.send_signal(signal.SIGCONT)
+    assert yard.shunter.run("rollback", "--yes").returncode == ExitCode.DONE, "it takes orders again"
+    assert running.end() == ExitCode.TURNED, running.lines[-3:]
+    yard.ended_in(ORIGINAL)
+
+
+def test_a_journal_is_taken_over_from_an_executor_that_stands_still_which_then_ends(yard: Yard) -> None:
+    first = stopped(yard)
+    second = yard.shunter.start("resume", "--take-over-cluster")
+    second.wait_for(lambda: second.progress["counts"].get("moving", 0) > 0, about="the second one driving")
+    first.process.send_signal(signal.SIGCONT)
+    assert first.end() == ExitCode.HELD, first.lines[-3:]
+    assert f"is driven by process {second.process.pid}" in str(first.lines[-1]["told"])
+    assert yard.shunter.run("rollback", "--yes").returncode == ExitCode.DONE
+    assert second.end() == ExitCode.TURNED, second.lines[-3:]
+    yard.ended_in(ORIGINAL)

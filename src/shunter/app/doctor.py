@@ -92,6 +92,7 @@ async def _look_into_journal(
         claimant if loaded.holder is None else "",
         frozenset(move.tp for move in loaded.state.open_moves()),
         told_debts(loaded.state.owed()),
+        ("", "") if loaded.standing is None else (str(loaded.standing), loaded.standing.way_out),
     )
     return journal, loaded, seen
 

@@ -18,6 +18,7 @@ from shunter.app.client_configuration import configuration_of
 from shunter.app.dry_run import DryRun, dry_run
 from shunter.app.journals import JournalPlace
 from shunter.app.state_folder import state_folder
+from shunter.app.taking import standing_in, take_seat
 from shunter.core.executor import events as ev
 from shunter.core.executor.apply import apply
 from shunter.core.executor.machine import Executor
@@ -27,7 +28,7 @@ from shunter.core.wording import counted
 from shunter.drivers.admin.protocol import AdminClient
 from shunter.drivers.claimants import ClusterClaimed, this_claimant
 from shunter.drivers.clock import SystemClock
-from shunter.drivers.driver_seat import DriverSeat, SeatTaken
+from shunter.drivers.driver_seat import DriverSeat, SeatTaken, StillDriver
 from shunter.drivers.execution import ExecutionDriver, refused
 from shunter.drivers.journal_sqlite import SqliteJournal
 from shunter.drivers.journals import (
@@ -170,7 +171,7 @@ def _replace(path: Path, text: bytes) -> None:
 
 
 async def _claim(target: Target, place: JournalPlace, listener: Callable[[Notice], None]) -> ClusterClaim:
-    """Check that no other executor drives the cluster, on any host; the claim's `keep` takes the claim."""
+    """Check that no other executor drives the cluster, on any host, and take nothing yet."""
     configuration = configuration_of(target.bootstrap, target.properties)
     from shunter.drivers.cluster_claim import ClusterClaim  # noqa: PLC0415 - as above
 
@@ -235,7 +236,10 @@ async def nothing_journalled(target: Target) -> bool:
 
 @contextlib.asynccontextmanager
 async def open_session(target: Target, listener: Callable[[Notice], None]) -> AsyncIterator[Session]:
-    """Connect, take the journal's lease, and load the journal; gives the lease back at the end.
+    """Connect, take the host's seat and the journal's lease, and load the journal; gives both back at the end.
+
+    Each step may refuse, and the steps before it take nothing from another executor: so a command that is refused
+    leaves the executor that is there as it was, even one that is suspended.
 
     Raises:
         JournalHeld, SeatTaken, ClusterClaimed: another executor drives the journal, or the cluster under another
@@ -253,7 +257,10 @@ async def open_session(target: Target, listener: Callable[[Notice], None]) -> As
         cluster_id = await admin.cluster_id()
         place = await journal_place(target, admin)
         journal = await to_its_end(place.open, uuid.uuid4().hex)
+        seat = await take_seat(place, journal, cluster_id, listener, take_over=target.take_over_cluster)
+        claim = await _claim(target, place, listener)
         await to_its_end(journal.acquire, clock.now_ms())
+        await claim.clear()
         if isinstance(journal, SqliteJournal) and (made := await to_its_end(journal.take_rebuilt)):
             listener(
                 Notice(
@@ -262,8 +269,6 @@ async def open_session(target: Target, listener: Callable[[Notice], None]) -> As
                     f"{place} was missing: it was rebuilt from {counted(made, 'entry', 'entries')} of its copy",
                 )
             )
-        seat = DriverSeat(state_folder(), cluster_id, str(place))
-        claim = await _claim(target, place, listener)
         core = Executor()
         driver = ExecutionDriver(core, journal, admin, clock, listener, claim)
         keeping = asyncio.create_task(claim.keep())
@@ -377,6 +382,8 @@ class LoadedJournal(NamedTuple):
     entries: Sequence[JournalEntry]
     state: ExecutorState
     holder: LeaseHolder | None
+    standing: StillDriver | None = None
+    """The process of this host that would drive the journal, but has let its lease run out."""
 
 
 def read_journal(place: JournalPlace) -> tuple[ExecutorState, LeaseHolder | None]:
@@ -403,7 +410,8 @@ def load_journal(place: JournalPlace) -> LoadedJournal:
         entries = journal.load()
         for entry in entries:
             apply(state, entry)
-        return LoadedJournal(entries, state, journal.holder(SystemClock().now_ms()))
+        holder = journal.holder(SystemClock().now_ms())
+        return LoadedJournal(entries, state, holder, standing_in(place, journal) if holder is None else None)
     finally:
         journal.close()
 

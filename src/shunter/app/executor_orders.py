@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import orjson
 
-from shunter.app.executor import Target, connect, is_named, journal_place, journals_reached_by, read_journal
+from shunter.app.executor import (
+    Target,
+    connect,
+    is_named,
+    journal_place,
+    journals_reached_by,
+    load_journal,
+    read_journal,
+)
 from shunter.app.journals import JournalPlace
+from shunter.app.taking import refuse_standing
 from shunter.core.doers import Wanted
+from shunter.core.wording import counted
 from shunter.drivers.clock import SystemClock
+from shunter.drivers.driver_seat import StandsStill, StillDriver
 from shunter.drivers.journals import ANSWER_WITHIN_S
 from shunter.drivers.order_taker import ORDERS_EVERY_S
 from shunter.drivers.whole_calls import to_its_end
@@ -19,6 +30,7 @@ from shunter.errors import DriverError, ShunterError
 from shunter.formats.journal import command_to_json, options_to_json
 from shunter.formats.reassignment_json import encode_plan
 from shunter.model.execution import Command, ExecutionOptions, LeaseHolder, MoveOrder
+from shunter.model.partition import TopicPartition
 
 HOLDER_EVERY_S = 1.0
 """While waiting for an answer: how often to check that an executor still drives the journal."""
@@ -70,11 +82,32 @@ def _holder(place: JournalPlace) -> LeaseHolder | None:
         journal.close()
 
 
+async def standing_of(place: JournalPlace) -> StillDriver | None:
+    """The process of this host that would drive a journal, but has let its lease run out; None: there is none."""
+    return (await asyncio.to_thread(load_journal, place)).standing if place.exists() else None
+
+
+async def told_others(place: JournalPlace, named: Collection[TopicPartition]) -> str:
+    """What a command that drives the journal itself does beside its own order; "": no other move is open."""
+    if not place.exists():
+        return ""
+    state, _holder = await asyncio.to_thread(read_journal, place)
+    count = sum(move.tp not in named for move in state.open_moves())
+    if not count:
+        return ""
+    others = counted(count, "other open move")
+    return (
+        f"no executor drives the journal: this command drives {others} to {'its' if count == 1 else 'their'} end too; "
+        f"ctrl-C leaves {'it' if count == 1 else 'them'} running under the journal"
+    )
+
+
 async def order(place: JournalPlace, kind: str, document: object) -> dict[str, Any]:
     """Give an order to the executor that drives a journal, and wait for the answer.
 
     Raises:
         HolderGone: it ended before it took the order, and no executor drives the journal: the caller can do it itself.
+        StandsStill: it stands still, so it did not take the order, which was withdrawn.
         DriverError: no answer came in time.
     """
     clock = SystemClock()
@@ -90,6 +123,7 @@ async def order(place: JournalPlace, kind: str, document: object) -> dict[str, A
             if clock.now_ms() >= looked_ms + HOLDER_EVERY_S * 1000:
                 looked_ms = clock.now_ms()
                 if await to_its_end(journal.withdraw, number, looked_ms):
+                    await to_its_end(refuse_standing, place, journal)
                     raise HolderGone(f"{place}: the executor that drove it ended before it took this up")
             await asyncio.sleep(ORDERS_EVERY_S / 2)
     finally:
@@ -106,3 +140,16 @@ async def order_plan(place: JournalPlace, moves: Sequence[MoveOrder], options: E
     """Hand a plan to the executor that drives a journal."""
     document = {"plan": orjson.loads(encode_plan(moves)), "options": options_to_json(options)}
     return await order(place, "plan", document)
+
+
+__all__ = [
+    "HolderGone",
+    "StandsStill",
+    "driven_here",
+    "holder_of",
+    "order",
+    "order_command",
+    "order_plan",
+    "standing_of",
+    "told_others",
+]

@@ -8,10 +8,23 @@ from shunter.core.executor.events import Fatal
 from shunter.core.wording import counted
 
 _TURNED = ("stopped", "rolled_back", "left")
-_FATAL = {Fatal.CLUSTER: ExitCode.CLUSTER, Fatal.TAKEN: ExitCode.HELD, Fatal.JOURNAL: ExitCode.JOURNAL}
+_FATAL = {
+    Fatal.CLUSTER: ExitCode.CLUSTER,
+    Fatal.TAKEN: ExitCode.HELD,
+    Fatal.CLAIMED: ExitCode.HELD,
+    Fatal.FORSAKEN: ExitCode.HELD,
+    Fatal.JOURNAL: ExitCode.JOURNAL,
+    Fatal.UNWRITTEN: ExitCode.JOURNAL,
+}
 _KEPT = {
     Fatal.CLUSTER: "the journal keeps where it stood",
     Fatal.TAKEN: "the other executor looks after the moves under way; `shunter status` shows them",
+    Fatal.CLAIMED: "if that executor has another journal, it leaves the moves under way alone: steps go on in the "
+    "cluster, and throttles stay. `shunter resume` goes on when it has ended",
+    Fatal.FORSAKEN: "nobody looks after the moves under way: steps go on in the cluster, and throttles stay until "
+    "`shunter resume` goes on",
+    Fatal.UNWRITTEN: "steps under way go on in the cluster, and throttles stay; `shunter resume` goes on when the journal "
+    "can be written again",
     Fatal.JOURNAL: "steps under way go on in the cluster, and throttles stay. Repair the journal; if it is damaged, "
     "move it away and leave the .copy in place: `shunter resume` goes on from the copy",
 }

@@ -14,8 +14,8 @@ from shunter.app.executor import (
     is_named,
     journal_place,
     journal_without_cluster,
+    load_journal,
     no_journal,
-    read_journal,
     read_view,
 )
 from shunter.app.journals import JournalPlace
@@ -24,6 +24,7 @@ from shunter.core.executor.rates import Meter
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.drivers.admin.protocol import AdminClient
 from shunter.drivers.clock import SystemClock
+from shunter.drivers.driver_seat import StillDriver
 from shunter.errors import DriverError
 from shunter.model.execution import LeaseHolder
 from shunter.model.partition import BrokerId, TopicPartition
@@ -37,6 +38,8 @@ class Status:
     place: JournalPlace
     view: ExecutionView
     holder: LeaseHolder | None
+    standing: StillDriver | None = None
+    """The process of this host that would drive the journal, but stands still."""
     differences: tuple[str, ...] = ()
     live: ExecutionView | None = None
     """The view of the executor that drives the journal, if it runs on this host."""
@@ -56,6 +59,7 @@ class Status:
         return {
             "journal": str(self.place),
             "holder": None if self.holder is None else self.holder._asdict(),
+            "standing": None if self.standing is None else self.standing._asdict(),
             "claimant": self.claimant or None,
             "differences": list(self.differences),
             "unasked": self.unasked or None,
@@ -71,7 +75,7 @@ async def read_status(target: Target, *, check: bool) -> Status:
         place = await journal_place(target, admin)
         if check and not place.exists():
             raise await no_journal(target, place)
-        state, holder = await asyncio.to_thread(read_journal, place)
+        _entries, state, holder, standing = await asyncio.to_thread(load_journal, place)
         claimant = await claimed_by(target, place) if check and holder is None else ""
         differences = await _differences(state, admin) if admin is not None and state.running else ()
         live = read_view(place) if holder is not None else None
@@ -85,9 +89,8 @@ async def read_status(target: Target, *, check: bool) -> Status:
     if holder is None and view.running:
         view = undriven(view)
     owed = state.owed()
-    return Status(
-        place, view, holder, differences, live, claimant, told_way_out(owed, driven=holder is not None) if owed else ""
-    )
+    debts = told_way_out(owed, driven=holder is not None) if owed else ""
+    return Status(place, view, holder, standing, differences, live, claimant, debts)
 
 
 async def read_without_cluster(target: Target, error: DriverError) -> Status:

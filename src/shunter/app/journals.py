@@ -67,6 +67,11 @@ class JournalPlace:
         return TopicJournal(self.configuration, self.topic, owner)
 
     @property
+    def seat_name(self) -> str:
+        """The journal's name in the file that its driver locks on its host: a file's whole path."""
+        return str(self) if self.topic is not None else str(self.path.resolve())
+
+    @property
     def view_path(self) -> Path:
         """The file in which its driver writes views for other shells on this host."""
         return self.path.with_name(self.path.name + ".view")

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from shunter.app.journals import JournalPlace
+from shunter.app.taking import refuse_standing
 from shunter.core.executor.apply import apply
 from shunter.core.executor.state import ExecutorState
 from shunter.core.executor.throttles import is_doubtful
@@ -48,11 +49,13 @@ class JournalInHand:
 
         Raises:
             JournalHeld: an executor drives the journal.
+            StandsStill: an executor of this host would drive the journal, but stands still.
             FormatError: the journal is damaged, or can't be made.
         """
         self._cause = cause
         self._journal: LeasedJournal = place.open(LOAN + uuid.uuid4().hex)
         try:
+            refuse_standing(place, self._journal)
             self._journal.acquire(SystemClock().now_ms())
             self.state = ExecutorState()
             for entry in self._journal.load():

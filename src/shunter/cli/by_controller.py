@@ -17,6 +17,7 @@ from shunter.cli.choosing import NOTHING_OF_IT
 from shunter.cli.consent import agreed
 from shunter.cli.execution_display import clock_time, say_json, told_ms
 from shunter.cli.named_moves import look_elsewhere, missing_of
+from shunter.cli.outlet import goes_on_without_output, output_lost
 from shunter.core.doers import Ground, Wanted, foreign_to_controller
 from shunter.core.wording import counted, told_bytes
 from shunter.errors import ShunterError
@@ -79,6 +80,7 @@ def execute(
         if not taken:
             _give_back(loan)
         elif watching is not None:
+            goes_on_without_output()
             try:
                 watching.follow(lambda row: row.tp in taken, loan)
             finally:
@@ -321,6 +323,8 @@ def _watch(
             if line != told:
                 click.echo(f"{clock_time()} {line}")
                 told = line
+        if journal is None and output_lost():
+            return
         time.sleep(POLL_SECONDS)
     if not as_json:
         click.echo(f"all moves have ended, after {told_ms(int((time.monotonic() - started) * 1000))}")

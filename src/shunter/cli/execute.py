@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from shunter.app.executor import Ended, Session, SessionStart, Target, drive, open_session, read_plan
-from shunter.app.executor_orders import HolderGone, holder_of, order_plan
+from shunter.app.executor_orders import HolderGone, StandsStill, holder_of, order_plan, told_others
 from shunter.app.executor_outcome import exit_code, told_end
 from shunter.app.exit_codes import ExitCode
 from shunter.app.order_costs import bytes_again_by_plan
@@ -23,6 +23,7 @@ from shunter.cli.execution_display import Display, say_json, told_view
 from shunter.cli.execution_options import PLAN, carrying_options, driver_options, execution_options
 from shunter.cli.execution_plan import show_dry_run
 from shunter.cli.leaving import leave_with, run
+from shunter.cli.outlet import goes_on_without_output
 from shunter.core.doers import Doer
 from shunter.core.wording import told_bytes
 from shunter.errors import SettingsError
@@ -159,11 +160,15 @@ async def _by_executor(target: Target, moves: Sequence[MoveOrder], options: Exec
             return int(ExitCode.REFUSED)
         try:
             answer = await order_plan(place, moves, options)
-        except HolderGone as gone:
+        except (HolderGone, StandsStill) as gone:
+            if isinstance(gone, StandsStill) and not target.take_over_cluster:
+                raise
             click.echo(f"shunter: {gone}: the plan is carried out here", err=True)
         else:
             code = told_order({**answer, "text": f"handed to {holder}: {answer['text']}"}, as_json=how.as_json)
             return int(ExitCode.PARTLY) if code == ExitCode.DONE and answer["refused"] else code
+    if others := await told_others(place, [move.tp for move in moves]):
+        click.echo(others, err=True)
     return await run_session(target, SessionStart(tuple(moves), options), as_json=how.as_json)
 
 
@@ -176,6 +181,7 @@ async def run_session(
     counted: Callable[[ExecutionView], None] | None = None,
 ) -> int:
     """Drive an execution in the foreground: show it, ask at the first ctrl-C, leave at the second."""
+    goes_on_without_output()
     leave = asyncio.Event()
     with make_display(as_json=as_json) as display:
 
@@ -220,14 +226,16 @@ class Interruption:
         self._loop = asyncio.get_running_loop()
 
     def install(self) -> None:
-        """Take SIGINT and SIGTERM."""
+        """Take SIGINT, SIGTERM, and SIGHUP unless it is ignored (`nohup`)."""
         self._loop.add_signal_handler(signal.SIGINT, self._interrupted)
         self._loop.add_signal_handler(signal.SIGTERM, self._leave.set)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            self._loop.add_signal_handler(signal.SIGHUP, self._leave.set)
 
     def remove(self) -> None:
-        """Stop handling SIGINT and SIGTERM."""
-        self._loop.remove_signal_handler(signal.SIGINT)
-        self._loop.remove_signal_handler(signal.SIGTERM)
+        """Stop handling these signals."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            self._loop.remove_signal_handler(number)
 
     def _interrupted(self) -> None:
         if not self._asks or (self._asking is not None and not self._asking.done()):

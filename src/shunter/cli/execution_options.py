@@ -169,7 +169,7 @@ def driver_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "--take-over-cluster",
         is_flag=True,
         help="Drive the cluster although another executor claims it. Use this only if you know that the other executor"
-        " is dead.",
+        " is dead, or stands still.",
     )
     @functools.wraps(command)
     def wrapped(*args: Any, target: Target, take_over_cluster: bool, **rest: Any) -> Any:

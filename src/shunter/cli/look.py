@@ -17,7 +17,7 @@ from shunter.app.executor import (
     read_plan,
     read_view,
 )
-from shunter.app.executor_orders import holder_of
+from shunter.app.executor_orders import holder_of, standing_of
 from shunter.app.executor_status import read_status, read_without_cluster
 from shunter.app.exit_codes import ExitCode
 from shunter.cli.choosing import by_option, found_out, wanted_options
@@ -25,6 +25,7 @@ from shunter.cli.execution_display import say_json, told_view
 from shunter.cli.execution_options import PLAN, cluster_options, journal_options, session_options
 from shunter.cli.leaving import leave_with
 from shunter.cli.named_moves import NOWHERE, Elsewhere, look_elsewhere, meant, missing_of, narrowed
+from shunter.cli.outlet import output_lost
 from shunter.cli.profiles import fleet_option, for_each_cluster
 from shunter.cli.tables import output_options, show_rows
 from shunter.core.doers import Doer, Wanted
@@ -145,7 +146,7 @@ def _show(target: Target, found: Status, wanted: Wanted, *, as_json: bool) -> in
             click.echo(f"  the cluster differs: {difference}")
     if found.debts:
         click.echo(f"throttles are owed to {found.view.owed}: {found.debts}")
-    if found.view.running and found.holder is None:
+    if found.view.running and found.holder is None and found.standing is None:
         click.echo("`shunter resume` goes on, `shunter rollback` restores, `shunter stop` ends it here")
     return int(code)
 
@@ -179,7 +180,10 @@ def _show_driver(found: Status) -> None:
     if found.unasked:
         told = f"shunter: {found.unasked}\nthe cluster did not answer: everything below is from the journal alone"
         click.echo(told, err=True)
-    click.echo(f"driven by {found.holder}" if found.holder is not None else "driven by no executor")
+    if found.standing is not None:
+        click.echo(f"{found.standing}; {found.standing.way_out}")
+    else:
+        click.echo(f"driven by {found.holder}" if found.holder is not None else "driven by no executor")
     if found.claimant:
         click.echo(f"{found.claimant} drives the cluster under another journal: ask there")
 
@@ -284,11 +288,18 @@ async def _watch(target: Target, wanted: Wanted, *, as_json: bool) -> int:
             if not wanted.everything and not shown.running and not await _open_moves(place, wanted):
                 click.echo("all moves that were named have ended", err=True)
                 return int(ExitCode.DONE)
+            if output_lost():
+                return int(ExitCode.DONE)
         await asyncio.sleep(WATCH_EVERY_S)
         place, holder = await holder_of(target)
     left = await _open_moves(place, wanted)
-    told = f", and {counted(left, 'move is', 'moves are')} open: `shunter resume` goes on" if left else ""
-    click.echo(f"no executor drives it{told}", err=True)
+    standing = await standing_of(place)
+    opened = f"{counted(left, 'move is', 'moves are')} open"
+    if standing is not None:
+        click.echo(f"{standing}, and {opened}; {standing.way_out}", err=True)
+    else:
+        told = f", and {opened}: `shunter resume` goes on" if left else ""
+        click.echo(f"no executor drives it{told}", err=True)
     return int(ExitCode.LEFT if left else ExitCode.DONE)
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from typing import Any
 
 import click
 
 from shunter import __version__
+from shunter.app.exit_codes import ExitCode
 from shunter.app.private_files import keep_to_ourselves
+from shunter.cli.outlet import failure_at_end, let_out
 from shunter.cli.sections import Sections
 
 _VERBS = {
@@ -76,7 +80,19 @@ _GROUPS = {
 
 
 class _LazyGroup(Sections):
-    """A group whose commands are imported when they are asked for."""
+    """A group whose commands are imported when they are asked for, and whose output never ends a command."""
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        """Run a command, as click does."""
+        let_out()
+        try:
+            return super().main(*arguments, **options)
+        except SystemExit as end:
+            failure = failure_at_end()
+            if not failure:
+                raise
+            click.echo(f"shunter: {failure}", err=True)
+            sys.exit(end.code or ExitCode.PARTLY)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*super().list_commands(ctx), *_VERBS})

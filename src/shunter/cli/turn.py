@@ -7,7 +7,7 @@ import asyncio
 import click
 
 from shunter.app.executor import SessionStart, Target, claimed_by, no_journal, read_journal
-from shunter.app.executor_orders import HolderGone, holder_of, order_command
+from shunter.app.executor_orders import HolderGone, StandsStill, holder_of, order_command, standing_of, told_others
 from shunter.app.exit_codes import ExitCode
 from shunter.app.journals import JournalPlace
 from shunter.app.order_costs import bytes_again
@@ -209,10 +209,14 @@ async def _go_on(target: Target, command: Command, *, yes: bool = False, as_json
     if holder is not None and holder.takes_orders:
         try:
             return told_order(await order_command(place, command), as_json=as_json)
-        except HolderGone as gone:
+        except (HolderGone, StandsStill) as gone:
+            if isinstance(gone, StandsStill) and not target.take_over_cluster:
+                raise
             click.echo(f"shunter: {gone}: the order is carried out here", err=True)
     if not place.exists():
         raise await no_journal(target, place)
+    if command.partitions and (others := await told_others(place, command.partitions)):
+        click.echo(others, err=True)
     unpause = command.kind is CommandKind.RESUME and not command.partitions
     work = SessionStart(unpause=True) if unpause else SessionStart(command=command)
     return await run_session(target, work, as_json=as_json)
@@ -223,10 +227,13 @@ async def _order(target: Target, command: Command, *, yes: bool = False, as_json
 
     Raises:
         NobodyDrives: no executor does.
+        StandsStill: an executor of this host would, but stands still.
     """
     place, holder = await holder_of(target)
     if holder is None and not place.exists():
         raise await no_journal(target, place)
+    if (standing := None if holder is not None else await standing_of(place)) is not None:
+        raise StandsStill(standing)
     if holder is None:
         claimant = await claimed_by(target, place)
         if claimant:

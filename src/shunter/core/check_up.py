@@ -204,6 +204,9 @@ def _moves(seen: CheckUp, journal: CheckedJournal) -> list[Finding]:
     if journal.holder:
         told = f"an executor drives the cluster: {journal.holder}, {counted(len(ours), 'move')} open"
         found.append(Finding(Level.NOTE, "moves", told, "`shunter status` tells how they stand"))
+    elif ours and journal.standing[0]:
+        told, advice = journal.standing
+        found.append(Finding(Level.WARNING, "moves", f"{told}, {counted(len(ours), 'move')} open", advice))
     elif ours:
         told = f"nobody drives {counted(len(ours), 'open move')} of journal {journal.place} ({named(sorted(ours))})"
         advice = "`shunter resume` goes on, `shunter rollback` restores, `shunter stop` ends them where they are"

@@ -41,7 +41,11 @@ _LEFT_OUT = (kafka_errors.UnknownMemberIdError, kafka_errors.IllegalGenerationEr
 
 
 class ClusterClaim:
-    """The claim of one process. Call `look` first, run `keep` as a task, and await `granted` before each request."""
+    """The claim of one process.
+
+    Call `look` first, `clear` once the journal's lease is taken, then run `keep` as a task, and await `granted` before
+    each request.
+    """
 
     def __init__(
         self,
@@ -66,6 +70,7 @@ class ClusterClaim:
         self._member = GroupMember(self._client, GROUP, orjson.dumps(asdict(mine)), SESSION_MS)
         self._granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._heard_s = -1e9
+        self._joins = 0
         self.unclaimed = ""
         """Why the executor goes on without a claim; empty if it has one."""
 
@@ -76,18 +81,31 @@ class ClusterClaim:
         return cls(client, mine, take_over=take_over)
 
     async def look(self) -> None:
-        """Remove claims of dead executors and of former processes of this journal.
+        """Check that no other executor has the claim, and take nothing from anybody.
 
         Raises:
             ClusterClaimed: a live executor drives the cluster.
             DriverError: the coordinator does not answer, or a right is missing.
         """
+        await self._pass_over(remove=False)
+
+    async def clear(self) -> None:
+        """Remove claims of dead executors and of former processes of this journal, whose lease this executor has now.
+
+        Raises:
+            ClusterClaimed, DriverError: as for `look`.
+        """
+        if not self.unclaimed:
+            await self._pass_over(remove=True)
+
+    async def _pass_over(self, *, remove: bool) -> None:
         try:
             for member in await self._coordinated(self._member.members):
                 holder = _claimant(member)
                 if not self._take_over and not self._is_gone(holder):
                     raise ClusterClaimed(_told(holder, member), retriable=False)
-                await self._coordinated(partial(self._member.remove, member.member_id))
+                if remove:
+                    await self._coordinated(partial(self._member.remove, member.member_id))
         except ClusterClaimed:
             raise
         except DriverError as error:
@@ -150,6 +168,7 @@ class ClusterClaim:
             first = next((each for each in others if each.member_id == leader), None)
             raise ClusterClaimed(_told(None if first is None else _claimant(first), first), retriable=False)
         self._heard_s = time.monotonic()
+        self._joins += 1
         if not self._granted.done():
             self._granted.set_result(None)
 
@@ -190,18 +209,26 @@ class ClusterClaim:
         Raises:
             DriverError: another executor has the claim, or the coordinator does not grant it.
         """
-        granted = self._granted.done() and self._granted.exception() is None and not self.unclaimed
-        if granted and time.monotonic() - self._heard_s > SESSION_MS / 2000:
+        if self._is_granted() and not self.unclaimed and time.monotonic() - self._heard_s > SESSION_MS / 2000:
             await self._still_ours()
         await asyncio.shield(self._granted)
 
+    def _is_granted(self) -> bool:
+        return self._granted.done() and self._granted.exception() is None
+
     async def _still_ours(self) -> None:
-        """Ask the coordinator at once: after a long pause of this process, another executor may have the claim."""
+        """Ask the coordinator at once: after a long pause of this process, another executor may have the claim.
+
+        If the group has removed this member, nothing is granted any more until `keep` finds the same with its next
+        heartbeat, and has either claimed again, where no other executor has, or lost the claim.
+        """
+        joins = self._joins
         try:
             await asyncio.to_thread(self._member.beat)
             self._heard_s = time.monotonic()
-        except _LEFT_OUT as error:
-            raise ClusterClaimed("the claim was lost while this process stood still", retriable=False) from error
+        except _LEFT_OUT:
+            if joins == self._joins and self._is_granted():
+                self._granted = asyncio.get_running_loop().create_future()
         except (kafka_errors.KafkaError, OSError, RuntimeError):
             pass  # If the cluster can't be reached, no request can be sent to it either.
 

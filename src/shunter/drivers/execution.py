@@ -28,7 +28,14 @@ from shunter.core.executor.ready import (
 )
 from shunter.drivers.admin.protocol import AdminClient, SettingsDenied
 from shunter.drivers.claimants import ClusterClaimed
-from shunter.drivers.journals import JournalBusy, JournalFenced, JournalRestored, JournalUnusable
+from shunter.drivers.journals import (
+    JournalBusy,
+    JournalFenced,
+    JournalForsaken,
+    JournalRestored,
+    JournalUnusable,
+    JournalUnwritten,
+)
 from shunter.drivers.seams import ProcessClock
 from shunter.drivers.whole_calls import to_its_end
 from shunter.errors import DriverError
@@ -77,16 +84,23 @@ class Claim(Protocol):
         ...
 
 
+_FATAL: tuple[tuple[type[DriverError], ev.Fatal], ...] = (
+    (JournalForsaken, ev.Fatal.FORSAKEN),
+    (JournalFenced, ev.Fatal.TAKEN),
+    (ClusterClaimed, ev.Fatal.CLAIMED),
+    (JournalUnwritten, ev.Fatal.UNWRITTEN),
+    (JournalUnusable, ev.Fatal.JOURNAL),
+)
+"""What each error means to the core; the first match counts."""
+
+
 class ExecutorEnded(DriverError):
     """The executor ended before it answered a request."""
 
 
 def refused(error: DriverError, batch_id: int = 0) -> ev.JournalRefused:
     """Make the event for the core that the journal or the claim was lost."""
-    if isinstance(error, JournalFenced | ClusterClaimed):
-        kind = ev.Fatal.TAKEN
-    else:
-        kind = ev.Fatal.JOURNAL if isinstance(error, JournalUnusable) else ev.Fatal.CLUSTER
+    kind = next((kind for kinds, kind in _FATAL if isinstance(error, kinds)), ev.Fatal.CLUSTER)
     return ev.JournalRefused(batch_id, str(error), kind)
 
 

@@ -24,9 +24,11 @@ from shunter.drivers.journals import (
     JournalBusy,
     JournalDamaged,
     JournalFenced,
+    JournalForsaken,
     JournalHeld,
     JournalRestored,
     JournalUnusable,
+    JournalUnwritten,
     OrderRow,
     Presence,
     this_process,
@@ -162,7 +164,8 @@ class SqliteJournal:
     def _refused(self, error: sqlite3.DatabaseError) -> DriverError:
         if _is_locked(error):
             return JournalBusy(f"{self.path} is locked by another process: {error}", retriable=True)
-        return JournalUnusable(f"{self.path}: can't be used: {error}{_way_out(error, self.path)}", retriable=False)
+        kind = JournalUnusable if _is_damage(error) else JournalUnwritten
+        return kind(f"{self.path}: can't be used: {error}{_way_out(error, self.path)}", retriable=False)
 
     def load(self, after: int = 0) -> tuple[JournalEntry, ...]:
         """Read all entries after the one of this sequence.
@@ -248,10 +251,9 @@ class SqliteJournal:
             JournalFenced: another executor has it.
         """
         self._still_there()
-        with self._guarded():
-            holder = self._holder()
+        holder = self.lease()
         if holder is None or holder.owner != self.owner:
-            raise JournalFenced(f"{self.path} is driven by {holder or 'nobody'} now, not by us", retriable=False)
+            raise self._fenced(holder)
 
     def _rows(self) -> list[JournalRow]:
         with self._guarded():
@@ -375,8 +377,13 @@ class SqliteJournal:
             "UPDATE lease SET expires_at_ms = ? WHERE owner = ?", (now_ms + LEASE_MS, self.owner)
         )
         if changed.rowcount != 1:
-            holder = self._holder()
-            raise JournalFenced(f"{self.path} is driven by {holder or 'nobody'} now, not by us", retriable=False)
+            raise self._fenced(self._holder())
+
+    def _fenced(self, holder: LeaseHolder | None) -> JournalFenced:
+        """Make the error that the lease is not this executor's any more, but that of `holder` (None: nobody's)."""
+        if holder is None or self._presence.has_ended(holder):
+            return JournalForsaken(str(self.path))
+        return JournalFenced(f"{self.path} is driven by {holder} now, not by us", retriable=False)
 
     def release(self) -> None:
         """Give the lease back, if this executor has it."""
@@ -385,9 +392,13 @@ class SqliteJournal:
 
     def holder(self, now_ms: int) -> LeaseHolder | None:
         """Return the executor that drives the journal now; None if no executor does."""
-        with self._guarded():
-            holder = self._holder()
+        holder = self.lease()
         return None if holder is None or self._presence.lapsed(holder, now_ms) else holder
+
+    def lease(self) -> LeaseHolder | None:
+        """Return the lease as the file has it, even if it does not count any more; None if there is none."""
+        with self._guarded():
+            return self._holder()
 
     def _holder(self) -> LeaseHolder | None:
         row = self._connection.execute("SELECT owner, host, process, expires_at_ms FROM lease").fetchone()
@@ -499,6 +510,11 @@ def _is_damage(error: sqlite3.DatabaseError) -> bool:
 
 def _way_out(error: sqlite3.DatabaseError, path: Path) -> str:
     """Return an explanation of why the file can't be written, and what to do; "" if SQLite's message has to suffice."""
+    if _kind(error) in _NO_ACCESS and os.statvfs(path.parent).f_flag & os.ST_RDONLY:
+        return (
+            f"; {path.parent} is mounted read-only: mount it writable, or copy the journal with all its files (.copy, -wal) "
+            "to a folder that is, and name the copy by --journal"
+        )
     if _kind(error) in _NO_ACCESS:
         return f"; this needs a file, and a folder, that this account may write to ({path.parent})"
     if _kind(error) == sqlite3.SQLITE_FULL or (_kind(error) == sqlite3.SQLITE_IOERR and not _is_damage(error)):

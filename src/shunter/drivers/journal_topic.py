@@ -26,6 +26,7 @@ from shunter.drivers.journals import (
     ANSWER_WITHIN_S,
     JournalDamaged,
     JournalFenced,
+    JournalForsaken,
     JournalHeld,
     OrderRow,
     Presence,
@@ -155,13 +156,21 @@ class TopicJournal:
         except DriverError:
             raise
         except _FENCED as error:
-            told = f"{self._place}: another executor took it over ({type(error).__name__})"
-            raise JournalFenced(told, retriable=False) from error
+            raise self._taken_over(error) from error
         except kafka_errors.AuthorizationError as error:
             told = f"{what} {self._place} is not allowed: needs Read and Write on Topic {self.topic} and on its"
             raise DriverError(f"{told} TransactionalId ({type(error).__name__})", retriable=False) from error
         except kafka_errors.KafkaError as error:
             raise DriverError(f"{what} {self._place}: {type(error).__name__}: {error}", retriable=True) from error
+
+    def _taken_over(self, error: Exception) -> JournalFenced:
+        """Make the error that another producer fenced this one; the topic says whether it still drives, if it can."""
+        with suppress(DriverError, kafka_errors.KafkaError):
+            self._catch_up()
+            fenced = self._fenced()
+            if isinstance(fenced, JournalForsaken):
+                return fenced
+        return JournalFenced(f"{self._place}: another executor took it over ({type(error).__name__})", retriable=False)
 
     def _catch_up(self) -> None:
         """Read the records that were committed since the last call."""
@@ -301,7 +310,14 @@ class TopicJournal:
         self._guarded("reading", self._catch_up)
         lease = self._seen.lease
         if lease is None or lease.owner != self.owner:
-            raise JournalFenced(f"{self._place} is driven by {lease or 'nobody'} now, not by us", retriable=False)
+            raise self._fenced()
+
+    def _fenced(self) -> JournalFenced:
+        """Make the error that the lease that was read last is not this executor's."""
+        lease = self._seen.lease
+        if lease is None or self._presence.has_ended(lease):
+            return JournalForsaken(self._place)
+        return JournalFenced(f"{self._place} is driven by {lease} now, not by us", retriable=False)
 
     def release(self) -> None:
         """Give the lease back, if this executor has it."""
@@ -311,9 +327,13 @@ class TopicJournal:
 
     def holder(self, now_ms: int) -> LeaseHolder | None:
         """Return the executor that drives the journal now; None if no executor does."""
-        self._guarded("reading", self._catch_up)
-        lease = self._seen.lease
+        lease = self.lease()
         return None if lease is None or self._presence.lapsed(lease, now_ms) else lease
+
+    def lease(self) -> LeaseHolder | None:
+        """Return the lease as the topic has it, even if it does not count any more; None if there is none."""
+        self._guarded("reading", self._catch_up)
+        return self._seen.lease
 
     def order(self, kind: str, document: object, now_ms: int) -> int:
         """Send an order to the executor that drives the journal; return the order's number, which is its offset."""

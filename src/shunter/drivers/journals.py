@@ -42,8 +42,21 @@ class JournalUnusable(DriverError):
     """The journal's file can no longer be written or read: a full disk, or damage while this executor drove it."""
 
 
+class JournalUnwritten(JournalUnusable):
+    """The journal is whole, but can't be written or opened where it is: a full disk, or a missing right."""
+
+
 class JournalFenced(DriverError):
     """This executor drove the journal, and another one does now: this one may send nothing more."""
+
+
+class JournalForsaken(JournalFenced):
+    """Another executor took the lease from this one, and has given it back or has ended: no executor drives now."""
+
+    def __init__(self, place: str) -> None:
+        """Make the error about the journal at `place`."""
+        told = f"another executor took the lease of {place} from this one, and no executor has it any more"
+        super().__init__(told, retriable=False)
 
 
 class JournalBusy(DriverError):
@@ -95,6 +108,10 @@ class LeasedJournal(Protocol):
         """Return the executor that drives the journal now; None if no executor does."""
         ...
 
+    def lease(self) -> LeaseHolder | None:
+        """Return the lease as the journal has it, even if it does not count any more; None if there is none."""
+        ...
+
     def order(self, kind: str, document: object, now_ms: int) -> int:
         """Send an order to the executor that drives the journal; return the order's number."""
         ...
@@ -129,8 +146,10 @@ class Presence(NamedTuple):
 
     def lapsed(self, holder: LeaseHolder, now_ms: int) -> bool:
         """Whether the holder's lease does not count: it has expired, or its process was of this host and has ended."""
-        if holder.expires_at_ms <= now_ms:
-            return True
+        return holder.expires_at_ms <= now_ms or self.has_ended(holder)
+
+    def has_ended(self, holder: LeaseHolder) -> bool:
+        """Whether the holder was a process of this host that has ended."""
         return holder.host == self.host and not self.alive(holder.process)
 
     def lease(self, owner: str, now_ms: int) -> LeaseHolder:

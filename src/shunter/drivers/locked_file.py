@@ -40,5 +40,9 @@ class LockedFile:
         os.pwrite(self._descriptor, holder.encode(), 0)
 
     def leave(self) -> None:
-        """Release the lock. The file is not deleted: otherwise two processes could each lock a file of this name."""
+        """Release the lock. The file is not deleted: otherwise two processes could each lock a file of this name.
+
+        It is emptied first: a process that lives on after it has left must not seem to have the lock.
+        """
+        os.ftruncate(self._descriptor, 0)
         os.close(self._descriptor)

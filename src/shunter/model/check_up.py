@@ -110,3 +110,5 @@ class CheckedJournal:
     open_moves: frozenset[TopicPartition] = frozenset()
     owed_to: str = ""
     """Brokers and topics that throttles are owed to, in words."""
+    standing: tuple[str, str] = ("", "")
+    """The process that would drive it but stands still, and what to do about that ("": there is none)."""

@@ -133,7 +133,7 @@ class Yard:
     async def seat(self, listener: Callable[[Notice], None]) -> AsyncIterator[Driving]:
         """Drive it, unless somebody else does."""
         if self.held_by:
-            raise SeatTaken(f"driven by {self.held_by}", retriable=False)
+            raise SeatTaken(f"driven by {self.held_by}")
         if not self.answers:
             raise DriverError("no broker answers", retriable=True)
         self.held_by = "the service"

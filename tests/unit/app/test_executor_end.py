@@ -24,7 +24,7 @@ from shunter.core.executor.state import ExecutorState
 from shunter.drivers.claimants import ClusterClaimed
 from shunter.drivers.clock import SystemClock
 from shunter.drivers.execution import refused
-from shunter.drivers.journals import JournalFenced, JournalUnusable
+from shunter.drivers.journals import JournalFenced, JournalForsaken, JournalUnusable, JournalUnwritten
 from shunter.errors import DriverError
 from shunter.model.execution import (
     Direction,
@@ -126,7 +126,13 @@ def test_a_refused_plan_does_not_boast_with_the_moves_of_another() -> None:
             ExitCode.HELD,
             "the other executor looks after the moves",
         ),
-        (ClusterClaimed("the claim was lost", retriable=False), ExitCode.HELD, "the other executor looks after"),
+        (JournalForsaken("x"), ExitCode.HELD, "nobody looks after the moves under way"),
+        (ClusterClaimed("the claim was lost", retriable=False), ExitCode.HELD, "`shunter resume` goes on when it"),
+        (
+            JournalUnwritten("the disk is full", retriable=False),
+            ExitCode.JOURNAL,
+            "when the journal can be written again",
+        ),
         (JournalUnusable("x was cut off", retriable=False), ExitCode.JOURNAL, "leave the .copy in place"),
         (DriverError("nobody answers", retriable=False), ExitCode.CLUSTER, "the journal keeps where it stood"),
     ],

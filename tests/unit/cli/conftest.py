@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from shunter.app.journals import JournalPlace
 from shunter.drivers.clock import SystemClock
+from shunter.drivers.driver_seat import DriverSeat
+from shunter.drivers.journals import LEASE_MS
 from shunter.model.execution import (
     Command,
     CommandKind,
@@ -32,6 +36,18 @@ def written(path: Path, *records: JournalRecord) -> Path:
     journal.release()
     journal.close()
     return path
+
+
+@pytest.fixture
+def standing(undriven: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The same journal, whose driver has the cluster's seat but has let its lease run out: this process."""
+    monkeypatch.setenv("SHUNTER_STATE", str(undriven.parent))
+    place = JournalPlace(undriven)
+    with closing(place.open("suspended")) as journal:
+        journal.acquire(SystemClock().now_ms() - LEASE_MS)
+    seat = DriverSeat(undriven.parent, "c", place.seat_name)
+    yield undriven
+    seat.leave()
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import orjson
@@ -49,6 +50,25 @@ def test_the_journal_of_a_cluster_that_does_not_answer_is_found_by_its_servers(
     assert other.exit_code == ExitCode.CLUSTER
     assert f"`shunter status --offline --journal FILE` shows a journal of this host: {undriven}" in other.output
     assert "t-0 [" not in other.output
+
+
+def test_an_executor_that_stands_still_is_named_with_the_ways_out(standing: Path) -> None:
+    pid = os.getpid()
+    told = f"process {pid} has not renewed its lease since 2"
+    way_out = f"it stands still or is suspended; continue it (kill -CONT {pid}) or end it (kill -9 {pid}), then repeat"
+    status = said("status", "--offline", "--journal", str(standing))
+    assert f"{told}" in status.stdout
+    assert way_out in status.stdout
+    assert "driven by" not in status.stdout
+    assert "`shunter resume` goes on" not in status.stdout
+    as_json = json.loads(said("status", "--offline", "--journal", str(standing), "--json").stdout)
+    assert (as_json["holder"], as_json["standing"]["process"]) == (None, pid)
+    paused = said("pause", "--journal", str(standing), "--bootstrap-server", CLOSED)
+    assert paused.exit_code == ExitCode.HELD
+    assert told in paused.stderr
+    watched = said("watch", "--journal", str(standing), "--bootstrap-server", CLOSED)
+    assert watched.exit_code == ExitCode.LEFT
+    assert told in watched.stderr
 
 
 def test_what_nothing_moves_is_told_and_is_no_success(undriven: Path) -> None:

@@ -163,6 +163,8 @@ def test_a_move_under_way_is_no_partition_out_of_sync() -> None:
     assert left.level is Level.WARNING
     assert "nobody drives 1 open move of journal /j (t-0)" in left.text
     assert "shunter resume" in left.advice
+    (still,) = bad(seen, replace(ours, holder="", standing=("process 7 stands still", "end it")))
+    assert (still.text, still.advice) == ("process 7 stands still, 1 move open", "end it")
 
 
 def test_who_drives_the_cluster_under_another_journal_and_what_is_owed_are_told() -> None:

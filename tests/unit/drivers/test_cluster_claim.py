@@ -105,6 +105,7 @@ async def claimed(
 ) -> tuple[ClusterClaim, asyncio.Task[None]]:
     claim = ClusterClaim(coordinator.client(), mine, take_over=take_over, presence=HERE)
     await claim.look()
+    await claim.clear()
     keeping = asyncio.create_task(claim.keep())
     await claim.granted()
     return claim, keeping
@@ -127,6 +128,17 @@ async def test_the_first_one_has_it_and_the_second_is_told_who_and_where() -> No
     await ended(keeping)
     await claim.leave()
     await second.look()
+    assert coordinator.members == {}
+
+
+async def test_who_only_looks_takes_nothing_from_a_former_process_of_its_journal() -> None:
+    """It has not taken the journal's lease yet, and may still be refused."""
+    coordinator = Coordinator()
+    coordinator.joined(replace(THEIRS, journal=MINE.journal))
+    claim = ClusterClaim(coordinator.client(), MINE, presence=HERE)
+    await claim.look()
+    assert len(coordinator.members) == 1
+    await claim.clear()
     assert coordinator.members == {}
 
 
@@ -171,6 +183,7 @@ async def test_a_dead_process_is_known_by_its_connections_name_while_its_own_wor
                 await claim.look()
         else:
             await claim.look()
+            await claim.clear()
     assert coordinator.members == {}
 
 
@@ -208,6 +221,24 @@ async def test_who_was_left_out_for_standing_still_claims_again_where_nobody_els
             await asyncio.sleep(0)
     await claim.granted()
     assert await ended(keeping) is not None
+
+
+async def test_who_stood_still_asks_for_nothing_before_it_has_claimed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own request finds out before its next heartbeat does."""
+    coordinator = Coordinator()
+    claim, keeping = await claimed(coordinator)
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+    coordinator.members.clear()
+    monkeypatch.setattr(claim, "_heard_s", -1e9)
+    asking = asyncio.create_task(claim.granted())
+    async with asyncio.timeout(40):
+        while claim._is_granted():  # noqa: ASYNC110  the coordinator answers in another thread
+            await asyncio.sleep(0)
+    assert not asking.done()
+    await claim._beat()
+    await asking
+    assert len(coordinator.members) == 1
 
 
 async def test_of_two_that_join_at_once_the_later_one_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:

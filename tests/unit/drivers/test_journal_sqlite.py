@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,9 +26,11 @@ from shunter.drivers.journals import (
     JournalBusy,
     JournalDamaged,
     JournalFenced,
+    JournalForsaken,
     JournalHeld,
     JournalRestored,
     JournalUnusable,
+    JournalUnwritten,
 )
 from shunter.errors import FormatError
 from shunter.formats.journal import encode_line
@@ -103,6 +106,18 @@ def test_a_lease_that_ran_out_is_anothers_and_fences_the_first(journal: SqliteJo
         with pytest.raises(JournalFenced):
             journal.renew(NOW + LEASE_MS)
         assert second.load() == ()
+        second.release()
+        for lost in (journal.check, lambda: journal.renew(NOW + LEASE_MS)):
+            with pytest.raises(JournalForsaken, match="no executor has it any more"):
+                lost()
+        assert second.lease() is None
+
+
+def test_a_lease_that_ran_out_is_shown_although_it_does_not_count(journal: SqliteJournal) -> None:
+    lease = journal.lease()
+    assert lease is not None
+    assert (lease.owner, lease.expires_at_ms) == (journal.owner, NOW + LEASE_MS)
+    assert journal.holder(NOW + LEASE_MS) is None
 
 
 def test_a_lease_that_is_renewed_stays(journal: SqliteJournal, path: Path) -> None:
@@ -377,7 +392,7 @@ def test_a_disk_that_takes_no_more_writes_is_no_damage(path: Path) -> None:
     with closing(SqliteJournal(path, "first")) as journal:
         journal.acquire(NOW)
         journal.append(entries(), NOW)
-    with no_file_grows_beyond(1), pytest.raises(JournalUnusable, match=r"bytes free in .*: make room there"):
+    with no_file_grows_beyond(1), pytest.raises(JournalUnwritten, match=r"bytes free in .*: make room there"):
         SqliteJournal(path, "second")
     with closing(SqliteJournal(path, "second")) as again:
         assert again.load() == tuple(entries())
@@ -385,7 +400,7 @@ def test_a_disk_that_takes_no_more_writes_is_no_damage(path: Path) -> None:
 
 def test_a_disk_that_fills_up_while_we_drive_is_no_damage(journal: SqliteJournal, path: Path) -> None:
     size = path.with_name(f"{path.name}-wal").stat().st_size
-    with no_file_grows_beyond(size), pytest.raises(JournalUnusable, match="make room there"):
+    with no_file_grows_beyond(size), pytest.raises(JournalUnwritten, match="make room there"):
         journal.append(entries(count=400), NOW)
     journal.append(entries(), NOW)
     assert journal.load() == tuple(entries())
@@ -475,3 +490,16 @@ def test_a_lock_of_others_is_a_matter_of_waiting_and_no_damage(tmp_path: Path) -
         other.execute("ROLLBACK")
         journal.append(entries(), NOW)
         assert len(journal.load()) == 10
+
+
+@pytest.mark.parametrize(
+    ("flag", "told"),
+    [(os.ST_RDONLY, "is mounted read-only: mount it writable, or copy"), (0, "that this account may write to")],
+)
+def test_a_file_that_can_not_be_opened_says_what_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: int, told: str
+) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_flag=flag))
+    (tmp_path / "x.journal").mkdir()
+    with pytest.raises(JournalUnwritten, match=told):
+        SqliteJournal(tmp_path / "x.journal", "o")

@@ -6,7 +6,7 @@ import pytest
 from kafka import errors as kafka_errors
 
 from shunter.drivers.journal_topic import ANSWERS_KEPT_MS, DELETED_AT_ONCE, TopicJournal
-from shunter.drivers.journals import ANSWER_WITHIN_S, LEASE_MS, JournalFenced, Presence
+from shunter.drivers.journals import ANSWER_WITHIN_S, LEASE_MS, JournalFenced, JournalForsaken, Presence
 from shunter.errors import DriverError
 from shunter.simulation.executor.topic import JournalTopic
 from shunter.simulation.scheduler import Scheduler
@@ -79,13 +79,24 @@ def test_the_next_executor_deletes_what_the_former_one_left_and_a_fenced_one_del
     shell, number = answered(topic, former)
     former.renew(NOW)
     successor = driving(topic, "successor", LATER)
-    with pytest.raises(JournalFenced):
+    with pytest.raises(JournalFenced, match="another executor took it over"):
         former.renew(LATER)
     successor.renew(LATER)
     assert shell.answer_to(number) == "done", "by the successor's clock, a shell may wait for it since this moment"
     successor.renew(LATER + ANSWERS_KEPT_MS)
     assert shell.answer_to(number) is None
     assert kept(topic) == {"lease"}
+
+
+def test_a_fenced_executor_knows_whether_anybody_drives_now(topic: JournalTopic) -> None:
+    former = driving(topic)
+    successor = driving(topic, "successor", NOW + LEASE_MS)
+    with pytest.raises(JournalFenced, match="is driven by process 1 on successor"):
+        former.check()
+    successor.release()
+    for lost in (former.check, lambda: former.renew(NOW + LEASE_MS)):
+        with pytest.raises(JournalForsaken, match="no executor has it any more"):
+            lost()
 
 
 def test_a_clock_that_was_set_back_does_not_keep_answers(topic: JournalTopic) -> None:

@@ -31,9 +31,15 @@ class Fatal(Enum):
     CLUSTER = "cluster"
     """The cluster does not answer, or refuses the executor."""
     TAKEN = "taken"
-    """Another executor has the journal, or the cluster."""
+    """Another executor has the journal."""
+    CLAIMED = "claimed"
+    """Another executor has the cluster; its journal may be another one."""
+    FORSAKEN = "forsaken"
+    """Another executor had the journal, and no executor has it now."""
     JOURNAL = "journal"
-    """The journal can't be written, or belongs to another cluster."""
+    """The journal is damaged, or belongs to another cluster."""
+    UNWRITTEN = "unwritten"
+    """The journal is whole, but can't be written: a full disk, or a missing right."""
 
 
 @dataclass(frozen=True, slots=True)
