@@ -1,4 +1,4 @@
-"""`shunter status`, `watch`, `list`, `verify`: which moves are under way, and whether a plan has been reached."""
+"""`shunter status`, `watch`, `list`: which moves are under way, and how they stand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from shunter.app.executor import (
     nothing_journalled,
     only_journal,
     read_journal,
-    read_plan,
     read_view,
 )
 from shunter.app.executor_orders import holder_of
@@ -22,7 +21,7 @@ from shunter.app.executor_status import read_status, read_without_cluster
 from shunter.app.exit_codes import ExitCode
 from shunter.cli.choosing import by_option, found_out, wanted_options
 from shunter.cli.execution_display import say_json, told_view
-from shunter.cli.execution_options import PLAN, cluster_options, journal_options, session_options
+from shunter.cli.execution_options import cluster_options, journal_options, session_options
 from shunter.cli.leaving import leave_with
 from shunter.cli.named_moves import NOWHERE, Elsewhere, look_elsewhere, meant, missing_of, narrowed
 from shunter.cli.profiles import fleet_option, for_each_cluster
@@ -344,52 +343,4 @@ def _session(target: Target) -> ReassignSession:
     return ReassignSession(target.bootstrap, target.properties)
 
 
-@click.command()
-@click.argument("plan", type=PLAN)
-@session_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object for each partition that differs, then the end.")
-def verify(plan: Path, target: Target, *, as_json: bool) -> None:
-    """Compare PLAN with the cluster. Exit status 0: all partitions are where the plan says; 1: some are not, or not yet.
-
-    \b
-    Example:
-      shunter verify plan.json --bootstrap-server kafka1:9092
-    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    leave_with(lambda: _verify(plan, target, as_json=as_json))
-
-
-def _verify(plan: Path, target: Target, *, as_json: bool) -> int:
-    from shunter.cli.by_controller import told_row  # noqa: PLC0415 - brings the client library with it
-
-    orders = read_plan(plan)
-    with _session(target) as session:
-        moving = {row.tp: row for row in session.rows()}
-        partitions = session.cluster.partitions([order.tp for order in orders])
-    differing = 0
-    for order in orders:
-        known = partitions.get(order.tp)
-        if order.tp in moving:
-            told = f"is still being moved: {told_row(moving[order.tp])}"
-        elif known is None:
-            told = "does not exist"
-        elif known.replicas != order.target:
-            told = f"is on {list(known.replicas)}, not on {list(order.target)}, and nothing moves it"
-        else:
-            continue
-        differing += 1
-        if as_json:
-            say_json({"event": "differs", "partition": str(order.tp), "text": told})
-        else:
-            click.echo(f"{order.tp} {told}")
-    code = ExitCode.PARTLY if differing else ExitCode.DONE
-    text = (
-        f"{len(orders) - differing:,} of {counted(len(orders), 'partition is', 'partitions are')} where the plan says"
-    )
-    if as_json:
-        say_json({"event": "end", "exit": int(code), "text": text})
-    else:
-        click.echo(text)
-    return int(code)
-
-
-__all__ = ["list_command", "status", "verify", "watch"]
+__all__ = ["list_command", "status", "watch"]

@@ -6,7 +6,7 @@ feature `shunter`. Apache's controller would take a stop or a pause for a plain 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -18,11 +18,13 @@ from shunter.app.throttle_loan import JournalInHand, LoanTaken, give_back, set_t
 from shunter.core.doers import Ground
 from shunter.core.reassignment import no_longer_fits
 from shunter.core.throttles import limited, traffic_of
+from shunter.core.verification import NOT_LIVE, PlanDifference, differences, replicas_to_place
 from shunter.drivers.admin.blocking import BlockingAdmin
 from shunter.drivers.admin.cluster import KafkaPythonAdmin
 from shunter.drivers.admin.reassignments import AlterOptions, PartitionReassignment
 from shunter.errors import RequestRejected
 from shunter.model.execution import MoveOrder, ThrottleKey
+from shunter.model.log_dirs import ReplicaDirs
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.model.reassignment import Intervention, Strategy
 
@@ -174,6 +176,21 @@ class ReassignSession:
         live = {node.id for node in self.cluster.nodes()}
         wanted = {(broker, row.tp) for row in rows for broker in (*row.replicas, *row.adding) if broker in live}
         return {key: place.size for key, place in self.cluster.log_dirs(wanted).found.items()}
+
+    def differences(
+        self, orders: Sequence[MoveOrder], told: Callable[[MoveUnderWay], str]
+    ) -> tuple[PlanDifference, ...]:
+        """The partitions of a plan that are not where it says; `told` makes a sentence of a move under way."""
+        moving = {row.tp: told(row) for row in self.rows()}
+        known = self.cluster.partitions([order.tp for order in orders])
+        replicas = {tp: info.replicas for tp, info in known.items()}
+        return tuple(differences(orders, moving, replicas, self._places(replicas_to_place(orders, moving, replicas))))
+
+    def _places(self, wanted: Sequence[tuple[BrokerId, TopicPartition]]) -> ReplicaDirs:
+        """Log dirs of replicas. A broker that is not live is not asked: that would only take its time."""
+        live = {node.id for node in self.cluster.nodes()} if wanted else set[BrokerId]()
+        seen = self.cluster.log_dirs([each for each in wanted if each[0] in live])
+        return seen._replace(failed=seen.failed | {broker: NOT_LIVE for broker, _tp in wanted if broker not in live})
 
     # ---- moving
 
