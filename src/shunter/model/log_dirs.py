@@ -26,4 +26,25 @@ class ReplicaDirs(NamedTuple):
     failed: dict[BrokerId, str]
 
 
-__all__ = ["ReplicaDir", "ReplicaDirs"]
+class LogDirCopy(NamedTuple):
+    """A replica that its broker copies to another of its log dirs, whoever asked for that.
+
+    `source`: "" if the log dir that has it failed. `copied` of `size` bytes are there.
+    """
+
+    tp: TopicPartition
+    broker: BrokerId
+    source: str
+    destination: str
+    copied: int
+    size: int
+
+
+class LogDirCopies(NamedTuple):
+    """The copies between log dirs that are under way. `failed`: brokers that do not tell theirs, and why."""
+
+    copies: tuple[LogDirCopy, ...]
+    failed: dict[BrokerId, str]
+
+
+__all__ = ["LogDirCopies", "LogDirCopy", "ReplicaDir", "ReplicaDirs"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from shunter.drivers.admin.cluster import KafkaPythonAdmin
 from shunter.errors import DriverError, ErrorCode
 from shunter.model.execution import ReplicaSize, ThrottleKey
-from shunter.model.log_dirs import ReplicaDir, ReplicaDirs
+from shunter.model.log_dirs import LogDirCopies, ReplicaDir, ReplicaDirs
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
 if TYPE_CHECKING:
@@ -179,6 +179,10 @@ class BlockingAdmin:
             },
             dict(seen.failed),
         )
+
+    def log_dir_copies(self) -> LogDirCopies:
+        """Replicas that brokers copy between their log dirs; each live broker is asked."""
+        return self.run(lambda admin: admin.log_dir_copies())
 
     def alter_log_dirs(
         self, moves: Mapping[tuple[BrokerId, TopicPartition], str]
