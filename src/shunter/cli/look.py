@@ -88,14 +88,20 @@ def status(target: Target, wanted: Wanted, by: Doer | None, *, fleet: bool, offl
 
 
 def _others(target: Target, wanted: Wanted, *, as_json: bool) -> int:
-    """Show the cluster's moves where this host has no journal: another tool began all of them."""
+    """Show the cluster's moves, also between log dirs, where this host has no journal: another tool began all of them."""
     from shunter.cli import by_controller  # noqa: PLC0415 - brings the client library with it
 
     with _session(target) as session:
+        copies = session.copies()
+        between = copies.rows()
+        meant_copies = set(wanted.of([row.tp for row in between]))
         rows = by_controller.chosen_rows(session, wanted)
+        rows += [row for row in between if row.tp in meant_copies]
         missing = missing_of(wanted, {str(row.tp) for row in rows})
         elsewhere = look_elsewhere(missing, None, session, by_controller.told_row)
     code = elsewhere.exit_code(shown=bool(rows))
+    for line in copies.untold():
+        click.echo(line, err=True)
     if as_json:
         shown = [by_controller.row_to_json(row) for row in rows]
         say_json({"by": "executor", "journal": None, "others": shown, "unknown": elsewhere.unknown})
@@ -162,14 +168,14 @@ def _elsewhere(target: Target, found: Status, missing: Wanted) -> Elsewhere:
 
 
 def _under_way(target: Target, found: Status) -> str:
-    """Mention reassignments that others have begun: a journal without executions does not mean that nothing moves."""
+    """Mention moves that others have begun: a journal without executions does not mean that nothing moves."""
     if found.unasked or not target.bootstrap:
         return ""
     with _session(target) as session:
-        count = len(session.rows())
+        count = len(session.rows()) + len(session.copies().copies)
     if not count:
         return ""
-    told = counted(count, "reassignment is", "reassignments are")
+    told = counted(count, "move is", "moves are")
     return f", but {told} under way in the cluster: `shunter list` shows {'it' if count == 1 else 'them'}"
 
 
@@ -312,6 +318,8 @@ async def _open_moves(place: JournalPlace, wanted: Wanted) -> int:
 def list_command(target: Target, *, output: str) -> None:
     """List all moves of the cluster, pending ones too, under any controller and from any tool.
 
+    Copies from one log dir of a broker to another are moves too; each has a line with how much is copied.
+
     With --json it prints one object, a plan that `shunter execute` takes.
 
     \b
@@ -323,14 +331,16 @@ def list_command(target: Target, *, output: str) -> None:
         from shunter.cli.by_controller import row_to_json, told_row  # noqa: PLC0415 - brings the client library with it
 
         with _session(target) as session:
-            rows = session.rows()
+            moves, copies = session.rows(), session.copies()
+        for line in copies.untold():
+            click.echo(line, err=True)
         if output == "json":
-            entries = [{"topic": row.tp.topic, "partition": row.tp.partition, "replicas": row.target} for row in rows]
-            say_json({"version": 1, "partitions": entries} if rows else {})
+            click.echo(copies.as_plan(moves))
             return int(ExitCode.DONE)
-        told = {str(row.tp): told_row(row) for row in rows}
-        show_rows(output, map(row_to_json, rows), lambda row: told[row["partition"]])
-        if not rows:
+        rows = (*moves, *copies.rows())
+        told = iter([told_row(row) for row in rows])  # Two brokers may copy the same partition, so no name tells a row.
+        show_rows(output, map(row_to_json, rows), lambda _row: next(told))
+        if not rows and not copies.failed:
             click.echo("nothing moves", err=True)
         return int(ExitCode.DONE)
 
