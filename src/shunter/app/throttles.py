@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,7 +15,8 @@ from shunter.app.throttle_loan import give_back, in_hand
 from shunter.core.executor.orders import decide_command
 from shunter.core.executor.state import ExecutorState
 from shunter.core.throttles import settings_of
-from shunter.core.wording import counted
+from shunter.core.under_way import UnderWay, held_by
+from shunter.core.wording import NAMED, counted
 from shunter.drivers.claimants import ClusterClaimed
 from shunter.errors import DriverError, ShunterError
 from shunter.model.execution import Command, CommandKind, ThrottleKey
@@ -28,7 +29,7 @@ LOG = logging.getLogger(__name__)
 
 
 class StillNeeded(ShunterError):
-    """The throttles belong to an execution that has not ended."""
+    """The throttles belong to an execution that has not ended, or hold what another tool moves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,15 @@ async def see_nobody_else_drives(target: Target) -> None:
         raise ClusterClaimed(f"{told}; ask there, or clear what is left when it has ended", retriable=False)
 
 
+async def held_now(target: Target, keys: Collection[ThrottleKey]) -> list[str]:
+    """What is under way, whoever began it, and would go on without a limit if these throttles were removed."""
+    admin = await connect(target)
+    try:
+        return held_by(keys, UnderWay(await admin.list_reassignments(), await admin.log_dir_copies()))
+    finally:
+        await admin.close()
+
+
 async def clear_throttles(target: Target, found: Sequence[FoundThrottle]) -> int:
     """Remove throttles: those in the journal are restored, the others are deleted.
 
@@ -149,11 +159,15 @@ async def clear_loose_throttles(target: Target) -> str:
 
     Raises:
         ClusterClaimed: an executor drives the cluster under another journal.
+        StillNeeded: another tool's moves, or copies between log dirs, may need them.
         DriverError: the cluster does not answer, or refuses.
     """
     loose = [throttle for throttle in await list_throttles(target) if not throttle.journaled]
     if loose:
         await see_nobody_else_drives(target)
+        if held := await held_now(target, [throttle.key for throttle in loose]):
+            told = f"what is under way may need them: {'; '.join(held[:NAMED])}"
+            raise StillNeeded(f"{told}. Wait for its end, or remove them by `shunter throttles clear`, which asks")
         await clear_throttles(target, loose)
     return (
         f"{counted(len(loose), 'throttle setting is', 'throttle settings are')} removed"
