@@ -23,7 +23,6 @@ from shunter.cli.leaving import run
 from shunter.cli.sections import Sections
 from shunter.cli.tables import output_options, show_rows
 from shunter.core.wording import NAMED, counted
-from shunter.model.execution import ThrottleKey
 
 
 @click.group(cls=Sections)
@@ -37,6 +36,9 @@ def throttles() -> None:
 def list_(target: Target, *, output: str) -> None:
     """List throttles of brokers and topics, and which of them an execution will restore.
 
+    Every broker is asked, and a throttle that only some of them show is listed with these brokers. In a cluster with
+    more than 20,000 topics times brokers, one broker is asked for the throttles of topics.
+
     \b
     Example:
       shunter throttles list --bootstrap-server kafka1:9092
@@ -46,9 +48,17 @@ def list_(target: Target, *, output: str) -> None:
 
 async def _list(target: Target, output: str) -> int:
     found = await list_throttles(target)
-    rows = ({**each.key._asdict(), "value": each.value, "journaled": each.journaled} for each in found)
-    told = {each.key: str(each) for each in found}
-    show_rows(output, rows, lambda row: told[ThrottleKey(row["kind"], row["name"], row["setting"])])
+    rows = (
+        {**each.key._asdict(), "value": each.value, "journaled": each.journaled, "brokers": each.brokers}
+        for each in found
+    )
+    told = iter(map(str, found))
+    show_rows(output, rows, lambda _row: next(told))
+    if any(each.lacking and not each.journaled for each in found):
+        click.echo(
+            "brokers differ: `shunter throttles clear` sets such a throttle on every broker, and takes it away again",
+            err=True,
+        )
     if not found and output == "text":
         click.echo("no throttle is set")
     if any(not each.journaled for each in found) and (claimant := await driven_elsewhere(target)):
@@ -65,7 +75,8 @@ def clear(target: Target, *, yes: bool) -> None:
 
     A setting that the journal knows is restored as it was before, unless a move that is under way needs it. All other
     throttles are deleted, also those that another tool or person set. If they may hold moves between brokers, or copies
-    between log dirs, that are under way, the question says which.
+    between log dirs, that are under way, the question says which. A throttle that only some brokers show is set on
+    every broker first, because the controller does not know it.
 
     \b
     Example:

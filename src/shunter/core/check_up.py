@@ -237,6 +237,11 @@ def _throttles(seen: CheckUp, journal: CheckedJournal) -> list[Finding]:
         told = f"{counted(len(seen.throttles), 'throttle')} that no execution restores: {listed}"
         level, advice = (Level.WARNING, _FORGOTTEN) if seen.at_rest else (Level.NOTE, _NEEDED)
         found.append(Finding(level, "throttles", told, advice))
+    if seen.partial:
+        told = f"brokers differ about {counted(len(seen.partial), 'throttle')} of topics: {'; '.join(seen.partial[:NAMED])}"
+        advice = "`shunter throttles clear` sets it on every broker, and takes it away again"
+        advice = advice if seen.at_rest else f"when nothing moves any more, {advice}"
+        found.append(Finding(Level.WARNING, "throttles", told, advice))
     return found
 
 

@@ -94,6 +94,8 @@ class CheckUp:
     )
     throttles: tuple[tuple[ThrottleKey, str], ...] = ()
     """Throttles that no execution will restore."""
+    partial: tuple[str, ...] = ()
+    """Those of them that some brokers show and others do not, in words."""
     operations: frozenset[str] | None = None
     """What this client may do to the cluster; None: old brokers don't say."""
     claim_operations: frozenset[str] | None = None

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from shunter.core.check_up import diagnose
-from shunter.core.throttles import LOG_DIR_RATE
+from shunter.core.throttles import LEADER_REPLICAS, LOG_DIR_RATE
 from shunter.model.check_up import (
     CheckedBroker,
     CheckedJournal,
@@ -182,6 +182,17 @@ def test_a_copy_between_log_dirs_is_told_and_its_throttle_is_not_to_be_cleared()
     assert "shunter throttles clear" not in throttles.advice
     ours = CheckedJournal("/j", holder="process 7", open_moves=frozenset({T0}))
     assert [finding.text for finding in bad(copying, ours) if "somebody else" in finding.text] == []
+
+
+def test_a_throttle_about_which_brokers_differ_has_a_finding_of_its_own() -> None:
+    kept = (ThrottleKey("topic", "t", LEADER_REPLICAS), "0:1")
+    told = "topic t x = 0:1  (in force on broker 3, not on broker 1, 2)"
+    seen = replace(WELL, throttles=(kept,), partial=(told,))
+    _listed, differ = bad(seen)
+    assert (differ.level, differ.text) == (Level.WARNING, f"brokers differ about 1 throttle of topics: {told}")
+    assert differ.advice.startswith("`shunter throttles clear` sets it on every broker")
+    moving = replace(seen, ongoing={T0: OngoingReassignment((1, 2, 3), (3,), (2,))})
+    assert "when nothing moves any more" in bad(moving)[-1].advice
 
 
 @pytest.mark.parametrize("what", ["moves", "log dirs of broker 1"])

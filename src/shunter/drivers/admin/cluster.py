@@ -32,11 +32,13 @@ from shunter.drivers.admin.metadata import MetadataObserver, live_brokers
 from shunter.drivers.admin.protocol import StillOurs, always
 from shunter.drivers.admin.settings import (
     Change,
+    ToldByBrokers,
     grouped,
     not_seen_in_force,
     read_settings,
     refusals,
     settings_told_by,
+    told_by_each,
     topic_settings,
     write_settings,
 )
@@ -291,6 +293,10 @@ class KafkaPythonAdmin:
             "DescribeConfigs on Cluster (brokers) and on Topic (topics)",
             lambda client: read_settings(client, keys),
         )
+
+    async def topic_throttles(self, keys: Sequence[ThrottleKey], brokers: Collection[BrokerId]) -> ToldByBrokers:
+        """Read topics' throttles from each of these brokers: a broker may apply what others don't."""
+        return await told_by_each(keys, brokers, self._settings_at)
 
     async def alter_reassignments(
         self, targets: Sequence[tuple[TopicPartition, Replicas | None]]
