@@ -47,9 +47,9 @@ class Shunter:
             self.command(verb, *arguments), capture_output=True, text=True, timeout=timeout_s, check=False
         )
 
-    def look(self, verb: str) -> subprocess.CompletedProcess[str]:
+    def look(self, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a verb that uses no journal."""
-        command = [*self._host, *SHUNTER, verb, "--bootstrap-server", self.bootstrap]
+        command = [*self._host, *SHUNTER, verb, *arguments, "--bootstrap-server", self.bootstrap]
         return subprocess.run(command, capture_output=True, text=True, timeout=90.0, check=False)
 
     def start(self, verb: str, *arguments: str) -> Running:

@@ -67,9 +67,7 @@ def test_nothing_is_taken_over_unless_that_is_asked_for_twice(yard: Yard, tmp_pa
     assert refused.returncode == ExitCode.REFUSED
     assert "already being moved to [3, 1] by somebody else" in refused.stdout
     # The refused command left a journal without an execution.
-    told = (
-        "nothing was executed under it yet, but 2 reassignments are under way in the cluster: `shunter list` shows them"
-    )
+    told = "nothing was executed under it yet, but 2 moves are under way in the cluster: `shunter list` shows them"
     assert told in yard.shunter.run("status").stdout
     shown = yard.shunter.run("execute", ours, "--dry-run", "--take-over")
     assert "the order of its original replicas is a guess" in shown.stdout

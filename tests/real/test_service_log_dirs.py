@@ -12,6 +12,7 @@ from executor_process import Cluster, Shunter
 from live_producer import LiveProducer, fill
 from serve_process import Service
 
+from shunter.app.exit_codes import ExitCode
 from shunter.testbed.kraft import KRaftCluster
 from shunter.testbed.waiting import wait_until
 
@@ -101,7 +102,29 @@ def _roll_back_after_a_kill(executor: Shunter, shelves: KRaftCluster, numbers: l
         return any((shelves.nodes[1].folder / "other").glob(f"{TOPIC}-*-future"))
 
     running.wait_for(copying, about="a copy is under way")
+    _look_at_the_copies(executor, plan, other)
     running.kill()
     back = executor.run("rollback", "--yes")
     assert back.returncode == 0, (back.stdout, back.stderr)
     assert not copying(), "a copy that had not arrived is given up"
+
+
+def _look_at_the_copies(executor: Shunter, plan: Path, other: str) -> None:
+    """What looks say of copies between log dirs that are under way: a plan that names the log dirs is not reached.
+
+    To a user without the journal they are another tool's. Their throttle is not one that was left behind.
+    """
+    verified = executor.look("verify", str(plan))
+    assert verified.returncode == ExitCode.PARTLY, verified.stdout
+    assert f"{TOPIC}-" in verified.stdout
+    assert f" to {other}: " in verified.stdout, verified.stdout
+    listed = executor.look("list").stdout
+    assert "it is copied on broker 1 from " in listed, listed
+    other_host = Shunter(executor.bootstrap, plan.with_name("elsewhere.journal"))
+    examined = other_host.run("doctor").stdout
+    assert "between log dirs of a broker" in examined, examined
+    assert "`shunter throttles clear`" not in examined, examined
+    refused = other_host.run("throttles", "clear")
+    assert refused.returncode != ExitCode.DONE, "nobody can be asked, and the executor drives the cluster"
+    planned = other_host.run("execute", str(plan), "--dry-run")
+    assert "somebody else copies it on broker 1 from " in planned.stdout, (planned.stdout, planned.stderr)

@@ -106,4 +106,6 @@ async def _look_at_throttles(admin: KafkaPythonAdmin, loaded: LoadedJournal | No
         found = await throttles_set(admin, loaded.state)
     except (DriverError, FormatError) as error:
         return _unread(seen, "throttles", error)
-    return replace(seen, throttles=tuple((each.key, each.value) for each in found if not each.journaled))
+    loose = [each for each in found if not each.journaled]
+    partial = tuple(str(each) for each in loose if each.lacking)
+    return replace(seen, throttles=tuple((each.key, each.value) for each in loose), partial=partial)

@@ -13,8 +13,10 @@ from shunter.core.executor.ready import MoveResult
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.submission import judge_submission, replicas_to_size
 from shunter.core.reassignment import Waiting, describe_waiting, plan_on_paper, step_costs
+from shunter.core.under_way import copies_among, told_copy
 from shunter.drivers.admin.protocol import AdminClient
 from shunter.model.execution import ExecutionOptions, JournalEntry, MoveOrder
+from shunter.model.log_dirs import LogDirCopy
 from shunter.model.partition import BrokerId, Replicas
 from shunter.model.reassignment import Strategy
 
@@ -80,18 +82,34 @@ async def dry_run(
     sized = await admin.observe_log_dirs({broker: tps for broker, tps in asked.items() if broker in cluster.brokers})
     cluster.sizes.update(sized.sizes)
     cluster.spaces.update(sized.spaces)
+    ours, copies = {move.tp for move in state.open_moves()}, copies_among(sized.sizes, sized.futures)
     judged = judge_submission(state, event)
     for record in judged.records:
         apply(state, JournalEntry(state.next_sequence, 0, "dry-run", record))
     results = {result.tp: result for result in judged.results}
-    planned = [replace(_planned(state, order, results[order.tp]), log_dirs=order.log_dirs) for order in moves]
+    foreign = {order.tp: _replaced(order, copies) for order in moves if order.tp not in ours}
+    planned = [
+        replace(_planned(state, order, results[order.tp], foreign.get(order.tp)), log_dirs=order.log_dirs)
+        for order in moves
+    ]
     taken = [state.moves[tp] for tp, result in results.items() if result.refused is None and state.moves[tp].open]
     bandwidth = options.bandwidth or options.throttle or 0
     dearest = sum(max((step.rollback_bytes for step in move.steps), default=0) for move in planned)
     return DryRun(tuple(planned), forecast(taken, bandwidth=bandwidth, learnt=state.learnt_rates), dearest)
 
 
-def _planned(state: ExecutorState, order: MoveOrder, result: MoveResult) -> PlannedMove:
+def _replaced(order: MoveOrder, copies: Sequence[LogDirCopy]) -> str | None:
+    """A sentence about copies between log dirs, begun by others, that the log dirs of an order take over or cancel."""
+    told: list[str] = []
+    for copy in copies:
+        wanted = dict(order.log_dirs).get(copy.broker) if copy.tp == order.tp else None
+        if wanted is not None:
+            done = "takes it over" if wanted == copy.destination else f"cancels it, because the plan says {wanted}"
+            told.append(f"somebody else copies it {told_copy(copy)}: this move {done}")
+    return "; ".join(told) or None
+
+
+def _planned(state: ExecutorState, order: MoveOrder, result: MoveResult, foreign: str | None) -> PlannedMove:
     move = state.moves.get(order.tp)
     if result.refused is not None or move is None:
         told = result.refused or "nothing is known of it"
@@ -101,7 +119,8 @@ def _planned(state: ExecutorState, order: MoveOrder, result: MoveResult) -> Plan
     if move.strategy is Strategy.ALL_AT_ONCE:
         new = sum(broker not in move.original for broker in move.target)
         whole = (PlannedStep(move.target, new * move.size_bytes, _gone(move) * move.size_bytes),)
-        return PlannedMove(str(order.tp), move.original, move.target, move.size_bytes, whole, _adopted(move))
+        problem = "; ".join(told for told in (_adopted(move), foreign) if told) or None
+        return PlannedMove(str(order.tp), move.original, move.target, move.size_bytes, whole, problem)
     dead = [broker for broker in (*move.original, *move.target) if broker not in state.cluster.brokers]
     isr = tuple(broker for broker in seen.isr if broker in move.current)
     paper = plan_on_paper(
@@ -113,7 +132,7 @@ def _planned(state: ExecutorState, order: MoveOrder, result: MoveResult) -> Plan
         for step, cost in zip(paper.steps, costs, strict=True)
     )
     waiting = describe_waiting(paper.waiting) if isinstance(paper.waiting, Waiting) else None
-    problem = "; ".join(told for told in (_adopted(move), result.instead, waiting) if told) or None
+    problem = "; ".join(told for told in (_adopted(move), foreign, result.instead, waiting) if told) or None
     return PlannedMove(str(order.tp), move.original, move.goal, move.size_bytes, steps, problem)
 
 

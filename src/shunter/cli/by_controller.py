@@ -11,7 +11,7 @@ import click
 
 from shunter.app.exit_codes import ExitCode
 from shunter.app.reassign.journal import WatchedMoves
-from shunter.app.reassign.session import TURNS, MoveUnderWay, ReassignSession, ThrottleLoan
+from shunter.app.reassign.session import BETWEEN_LOG_DIRS, TURNS, MoveUnderWay, ReassignSession, ThrottleLoan
 from shunter.app.throttle_loan import LoanTaken
 from shunter.cli.choosing import NOTHING_OF_IT
 from shunter.cli.consent import agreed
@@ -332,6 +332,8 @@ def _watch(
 
 def told_row(row: MoveUnderWay) -> str:
     """A move under way, in a line."""
+    if row.phase == BETWEEN_LOG_DIRS:
+        return f"{row.tp}: {row.waiting}"
     phase = f"{row.phase.replace('_', ' ')}, " if row.phase else ""
     original = f" from {list(row.original)}" if row.original else ""
     waiting = f"; {row.waiting}" if row.waiting else ""

@@ -1,4 +1,4 @@
-"""`shunter status`, `watch`, `list`, `verify`: which moves are under way, and whether a plan has been reached."""
+"""`shunter status`, `watch`, `list`: which moves are under way, and how they stand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from shunter.app.executor import (
     nothing_journalled,
     only_journal,
     read_journal,
-    read_plan,
     read_view,
 )
 from shunter.app.executor_orders import holder_of, standing_of
@@ -22,7 +21,7 @@ from shunter.app.executor_status import read_status, read_without_cluster
 from shunter.app.exit_codes import ExitCode
 from shunter.cli.choosing import by_option, found_out, wanted_options
 from shunter.cli.execution_display import say_json, told_view
-from shunter.cli.execution_options import PLAN, cluster_options, journal_options, session_options
+from shunter.cli.execution_options import cluster_options, journal_options, session_options
 from shunter.cli.leaving import leave_with
 from shunter.cli.named_moves import NOWHERE, Elsewhere, look_elsewhere, meant, missing_of, narrowed
 from shunter.cli.outlet import output_lost
@@ -90,14 +89,20 @@ def status(target: Target, wanted: Wanted, by: Doer | None, *, fleet: bool, offl
 
 
 def _others(target: Target, wanted: Wanted, *, as_json: bool) -> int:
-    """Show the cluster's moves where this host has no journal: another tool began all of them."""
+    """Show the cluster's moves, also between log dirs, where this host has no journal: another tool began all of them."""
     from shunter.cli import by_controller  # noqa: PLC0415 - brings the client library with it
 
     with _session(target) as session:
+        copies = session.copies()
+        between = copies.rows()
+        meant_copies = set(wanted.of([row.tp for row in between]))
         rows = by_controller.chosen_rows(session, wanted)
+        rows += [row for row in between if row.tp in meant_copies]
         missing = missing_of(wanted, {str(row.tp) for row in rows})
         elsewhere = look_elsewhere(missing, None, session, by_controller.told_row)
     code = elsewhere.exit_code(shown=bool(rows))
+    for line in copies.untold():
+        click.echo(line, err=True)
     if as_json:
         shown = [by_controller.row_to_json(row) for row in rows]
         say_json({"by": "executor", "journal": None, "others": shown, "unknown": elsewhere.unknown})
@@ -164,14 +169,14 @@ def _elsewhere(target: Target, found: Status, missing: Wanted) -> Elsewhere:
 
 
 def _under_way(target: Target, found: Status) -> str:
-    """Mention reassignments that others have begun: a journal without executions does not mean that nothing moves."""
+    """Mention moves that others have begun: a journal without executions does not mean that nothing moves."""
     if found.unasked or not target.bootstrap:
         return ""
     with _session(target) as session:
-        count = len(session.rows())
+        count = len(session.rows()) + len(session.copies().copies)
     if not count:
         return ""
-    told = counted(count, "reassignment is", "reassignments are")
+    told = counted(count, "move is", "moves are")
     return f", but {told} under way in the cluster: `shunter list` shows {'it' if count == 1 else 'them'}"
 
 
@@ -324,6 +329,8 @@ async def _open_moves(place: JournalPlace, wanted: Wanted) -> int:
 def list_command(target: Target, *, output: str) -> None:
     """List all moves of the cluster, pending ones too, under any controller and from any tool.
 
+    Copies from one log dir of a broker to another are moves too; each has a line with how much is copied.
+
     With --json it prints one object, a plan that `shunter execute` takes.
 
     \b
@@ -335,14 +342,16 @@ def list_command(target: Target, *, output: str) -> None:
         from shunter.cli.by_controller import row_to_json, told_row  # noqa: PLC0415 - brings the client library with it
 
         with _session(target) as session:
-            rows = session.rows()
+            moves, copies = session.rows(), session.copies()
+        for line in copies.untold():
+            click.echo(line, err=True)
         if output == "json":
-            entries = [{"topic": row.tp.topic, "partition": row.tp.partition, "replicas": row.target} for row in rows]
-            say_json({"version": 1, "partitions": entries} if rows else {})
+            click.echo(copies.as_plan(moves))
             return int(ExitCode.DONE)
-        told = {str(row.tp): told_row(row) for row in rows}
-        show_rows(output, map(row_to_json, rows), lambda row: told[row["partition"]])
-        if not rows:
+        rows = (*moves, *copies.rows())
+        told = iter([told_row(row) for row in rows])  # Two brokers may copy the same partition, so no name tells a row.
+        show_rows(output, map(row_to_json, rows), lambda _row: next(told))
+        if not rows and not copies.failed:
             click.echo("nothing moves", err=True)
         return int(ExitCode.DONE)
 
@@ -355,52 +364,4 @@ def _session(target: Target) -> ReassignSession:
     return ReassignSession(target.bootstrap, target.properties)
 
 
-@click.command()
-@click.argument("plan", type=PLAN)
-@session_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object for each partition that differs, then the end.")
-def verify(plan: Path, target: Target, *, as_json: bool) -> None:
-    """Compare PLAN with the cluster. Exit status 0: all partitions are where the plan says; 1: some are not, or not yet.
-
-    \b
-    Example:
-      shunter verify plan.json --bootstrap-server kafka1:9092
-    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    leave_with(lambda: _verify(plan, target, as_json=as_json))
-
-
-def _verify(plan: Path, target: Target, *, as_json: bool) -> int:
-    from shunter.cli.by_controller import told_row  # noqa: PLC0415 - brings the client library with it
-
-    orders = read_plan(plan)
-    with _session(target) as session:
-        moving = {row.tp: row for row in session.rows()}
-        partitions = session.cluster.partitions([order.tp for order in orders])
-    differing = 0
-    for order in orders:
-        known = partitions.get(order.tp)
-        if order.tp in moving:
-            told = f"is still being moved: {told_row(moving[order.tp])}"
-        elif known is None:
-            told = "does not exist"
-        elif known.replicas != order.target:
-            told = f"is on {list(known.replicas)}, not on {list(order.target)}, and nothing moves it"
-        else:
-            continue
-        differing += 1
-        if as_json:
-            say_json({"event": "differs", "partition": str(order.tp), "text": told})
-        else:
-            click.echo(f"{order.tp} {told}")
-    code = ExitCode.PARTLY if differing else ExitCode.DONE
-    text = (
-        f"{len(orders) - differing:,} of {counted(len(orders), 'partition is', 'partitions are')} where the plan says"
-    )
-    if as_json:
-        say_json({"event": "end", "exit": int(code), "text": text})
-    else:
-        click.echo(text)
-    return int(code)
-
-
-__all__ = ["list_command", "status", "verify", "watch"]
+__all__ = ["list_command", "status", "watch"]

@@ -45,7 +45,7 @@ _VERBS = {
     "throttles": "shunter.cli.throttles:throttles",
     "token": "shunter.cli.token:token",
     "undo": "shunter.cli.history:undo",
-    "verify": "shunter.cli.look:verify",
+    "verify": "shunter.cli.verify:verify",
     "watch": "shunter.cli.look:watch",
     "why": "shunter.cli.why:why",
 }

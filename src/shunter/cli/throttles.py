@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from shunter.app.executor import Target
@@ -10,6 +12,7 @@ from shunter.app.throttles import (
     clear_throttles,
     driven_elsewhere,
     forget_throttles,
+    held_now,
     list_throttles,
     owed_settings,
     see_nobody_else_drives,
@@ -19,8 +22,7 @@ from shunter.cli.execution_options import cluster_options, yes_option
 from shunter.cli.leaving import run
 from shunter.cli.sections import Sections
 from shunter.cli.tables import output_options, show_rows
-from shunter.core.wording import counted
-from shunter.model.execution import ThrottleKey
+from shunter.core.wording import NAMED, counted
 
 
 @click.group(cls=Sections)
@@ -34,6 +36,9 @@ def throttles() -> None:
 def list_(target: Target, *, output: str) -> None:
     """List throttles of brokers and topics, and which of them an execution will restore.
 
+    Every broker is asked, and a throttle that only some of them show is listed with these brokers. In a cluster with
+    more than 20,000 topics times brokers, one broker is asked for the throttles of topics.
+
     \b
     Example:
       shunter throttles list --bootstrap-server kafka1:9092
@@ -43,9 +48,17 @@ def list_(target: Target, *, output: str) -> None:
 
 async def _list(target: Target, output: str) -> int:
     found = await list_throttles(target)
-    rows = ({**each.key._asdict(), "value": each.value, "journaled": each.journaled} for each in found)
-    told = {each.key: str(each) for each in found}
-    show_rows(output, rows, lambda row: told[ThrottleKey(row["kind"], row["name"], row["setting"])])
+    rows = (
+        {**each.key._asdict(), "value": each.value, "journaled": each.journaled, "brokers": each.brokers}
+        for each in found
+    )
+    told = iter(map(str, found))
+    show_rows(output, rows, lambda _row: next(told))
+    if any(each.lacking and not each.journaled for each in found):
+        click.echo(
+            "brokers differ: `shunter throttles clear` sets such a throttle on every broker, and takes it away again",
+            err=True,
+        )
     if not found and output == "text":
         click.echo("no throttle is set")
     if any(not each.journaled for each in found) and (claimant := await driven_elsewhere(target)):
@@ -61,7 +74,9 @@ def clear(target: Target, *, yes: bool) -> None:
     """Remove all throttles that no execution will restore by itself, whoever set them; asks before it deletes any.
 
     A setting that the journal knows is restored as it was before, unless a move that is under way needs it. All other
-    throttles are deleted, also those that another tool or person set.
+    throttles are deleted, also those that another tool or person set. If they may hold moves between brokers, or copies
+    between log dirs, that are under way, the question says which. A throttle that only some brokers show is set on
+    every broker first, because the controller does not know it.
 
     \b
     Example:
@@ -77,13 +92,22 @@ async def _clear(target: Target, *, yes: bool) -> int:
     if not found:
         click.echo("no throttle is set")
         return int(ExitCode.DONE)
-    loose = sum(not throttle.journaled for throttle in found)
+    loose = [throttle.key for throttle in found if not throttle.journaled]
     if loose:
         await see_nobody_else_drives(target)
-    if loose and not agreed(f"{loose} would be deleted", "Delete them?", yes=yes, as_json=False):
-        return int(ExitCode.REFUSED)
-    click.echo(told_cleared(len(found), loose, await clear_throttles(target, found)))
+        told = told_loose(len(loose), await held_now(target, loose))
+        if not agreed(told, "Delete them?", yes=yes, as_json=False):
+            return int(ExitCode.REFUSED)
+    click.echo(told_cleared(len(found), len(loose), await clear_throttles(target, found)))
     return int(ExitCode.DONE)
+
+
+def told_loose(count: int, held: Sequence[str]) -> str:
+    """How many throttles would be deleted, and what of that which is under way they may hold."""
+    if not held:
+        return f"{count} would be deleted"
+    more = f"; and {len(held) - NAMED} more" if len(held) > NAMED else ""
+    return f"{count} would be deleted, and this would go on without a limit: {'; '.join(held[:NAMED])}{more}"
 
 
 def told_cleared(found: int, deleted: int, restored: int) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from shunter.core.wording import counted, named
+from shunter.core.under_way import told_copy
+from shunter.core.wording import NAMED, counted, named
 from shunter.model.check_up import CheckedJournal, CheckedTopic, CheckUp, Finding, Level
 from shunter.model.partition import TopicPartition
 
@@ -14,7 +15,8 @@ VERY_FULL = 0.95
 SKEW_MS = 5_000
 """Clocks further apart than this make times in journals and logs hard to compare. A reading is exact to about a second."""
 
-_FORGOTTEN = "`shunter throttles list` shows them, `shunter throttles clear` takes them away"
+_FORGOTTEN = "nothing is being moved: `shunter throttles list` shows them, `shunter throttles clear` takes them away"
+_NEEDED = "whoever moves may need them; `shunter throttles list` shows them: look again when nothing moves any more"
 
 
 def diagnose(seen: CheckUp, journal: CheckedJournal) -> tuple[Finding, ...]:
@@ -32,11 +34,12 @@ def diagnose(seen: CheckUp, journal: CheckedJournal) -> tuple[Finding, ...]:
         ("clocks", _clocks(seen)),
         ("rights", _rights(seen)),
     )
-    return tuple(finding for name, found in checks for finding in (found or _fine(name)))
+    return tuple(finding for name, found in checks for finding in (found or _fine(name, seen)))
 
 
-def _fine(name: str) -> list[Finding]:
-    told = _FINE.get(name)
+def _fine(name: str, seen: CheckUp) -> list[Finding]:
+    """Say that all is well, unless that is not known: then another finding says what could not be read."""
+    told = None if name == "moves" and not seen.at_rest else _FINE.get(name)
     return [] if told is None else [Finding(Level.FINE, name, told)]
 
 
@@ -216,6 +219,10 @@ def _moves(seen: CheckUp, journal: CheckedJournal) -> list[Finding]:
         told = f"somebody else moves {counted(len(others), 'partition')} ({named(others)})"
         advice = "wait for their end, or adopt them by `shunter execute --take-over`"
         found.append(Finding(Level.NOTE, "moves", told, advice))
+    copies = [f"{copy.tp} {told_copy(copy)}" for copy in seen.copies if copy.tp not in ours]
+    if copies:
+        told = f"somebody else copies {counted(len(copies), 'replica')} between log dirs of a broker ({'; '.join(copies[:NAMED])})"
+        found.append(Finding(Level.NOTE, "moves", told, "wait for their end: `shunter list` shows how they stand"))
     return found
 
 
@@ -231,10 +238,13 @@ def _throttles(seen: CheckUp, journal: CheckedJournal) -> list[Finding]:
             advice = "who drives the cluster under another journal restores its own; look again when that has ended"
             return [*found, Finding(Level.NOTE, "throttles", told, advice)]
         told = f"{counted(len(seen.throttles), 'throttle')} that no execution restores: {listed}"
-        moving = bool(seen.ongoing)
-        level = Level.NOTE if moving else Level.WARNING
-        advice = f"whoever moves may need them; {_FORGOTTEN}" if moving else f"nothing is being moved: {_FORGOTTEN}"
+        level, advice = (Level.WARNING, _FORGOTTEN) if seen.at_rest else (Level.NOTE, _NEEDED)
         found.append(Finding(level, "throttles", told, advice))
+    if seen.partial:
+        told = f"brokers differ about {counted(len(seen.partial), 'throttle')} of topics: {'; '.join(seen.partial[:NAMED])}"
+        advice = "`shunter throttles clear` sets it on every broker, and takes it away again"
+        advice = advice if seen.at_rest else f"when nothing moves any more, {advice}"
+        found.append(Finding(Level.WARNING, "throttles", told, advice))
     return found
 
 

@@ -7,6 +7,7 @@ Null or empty replicas cancel the move of that partition. `"strategy"` is "incre
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -38,10 +39,12 @@ def decode_plan(text: str | bytes, place: str) -> tuple[MoveOrder, ...]:
         FormatError: not JSON, not a plan, or of a version that is not understood; the message names the entry and the
             rule.
     """
+    written = _text(text, place) if isinstance(text, bytes) else text
     try:
-        document = orjson.loads(without_mark(text) if isinstance(text, bytes) else text)
-    except (UnicodeDecodeError, orjson.JSONDecodeError) as error:
+        document = orjson.loads(written)
+    except orjson.JSONDecodeError as error:
         raise FormatError(place, f"not JSON: {error}") from error
+    _refuse_repeated_keys(written, place)
     if not isinstance(document, Mapping):
         raise FormatError(place, 'a plan is a JSON object: {"version": 1, "partitions": [...]}')
     _known(document, _PLAN_KEYS, place)
@@ -53,6 +56,41 @@ def decode_plan(text: str | bytes, place: str) -> tuple[MoveOrder, ...]:
     if not isinstance(partitions, list):
         raise FormatError(place, f"'partitions' is a list, not {type(partitions).__name__}")
     return tuple(_order(entry, f"{place}, partition {index}") for index, entry in enumerate(partitions))
+
+
+def _text(raw: bytes, place: str) -> str:
+    """A file's text: JSON's own error would not say where a byte is that is not UTF-8."""
+    try:
+        unmarked = without_mark(raw)
+        return unmarked.decode()
+    except UnicodeDecodeError as error:
+        at = error.start + (len(raw) - len(unmarked) if error.encoding == "utf-8" else 0)
+        told = f"byte 0x{error.object[error.start]:02x} at offset {at} is not {error.encoding.upper()}"
+        raise FormatError(place, f"not JSON: {told}; write the file as UTF-8") from error
+
+
+def _refuse_repeated_keys(text: str, place: str) -> None:
+    """Refuse a key that comes twice in one object: its first value would be ignored without a word."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in found:
+                raise FormatError(f"{place}{_named(dict(pairs))}", f"key {key!r} comes twice; remove one of them")
+            found[key] = value
+        return found
+
+    try:
+        json.loads(text, object_pairs_hook=once)
+    except RecursionError as error:
+        raise FormatError(
+            place, "it is nested too deeply for a plan: a plan has lists of objects, no deeper"
+        ) from error
+
+
+def _named(entry: Mapping[str, Any]) -> str:
+    """An entry's partition, to follow the file's name; "" for another object."""
+    return f" ({entry['topic']}-{entry['partition']})" if {"topic", "partition"} <= entry.keys() else ""
 
 
 def encode_plan(moves: Iterable[MoveOrder]) -> str:

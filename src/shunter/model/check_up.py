@@ -6,7 +6,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from shunter.model.execution import ObservedPartition, OngoingReassignment, ThrottleKey
+from shunter.model.log_dirs import LogDirCopy
 from shunter.model.partition import BrokerId, TopicPartition
+
+MOVES, LOG_DIRS = "moves", "log dirs of broker "
+"""How parts that could not be read begin, if they are the moves, or what a broker copies between its log dirs."""
 
 
 class Level(Enum):
@@ -61,6 +65,8 @@ class CheckedBroker:
     release: str
     listeners: tuple[CheckedListener, ...] = ()
     log_dirs: tuple[CheckedLogDir, ...] = ()
+    copies: tuple[LogDirCopy, ...] = ()
+    """Replicas that it copies between its log dirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +94,8 @@ class CheckUp:
     )
     throttles: tuple[tuple[ThrottleKey, str], ...] = ()
     """Throttles that no execution will restore."""
+    partial: tuple[str, ...] = ()
+    """Those of them that some brokers show and others do not, in words."""
     operations: frozenset[str] | None = None
     """What this client may do to the cluster; None: old brokers don't say."""
     claim_operations: frozenset[str] | None = None
@@ -95,6 +103,17 @@ class CheckUp:
     clock_ahead_ms: int | None = None
     """How far the controller's clock is ahead of this host's; None: not known."""
     unread: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def copies(self) -> tuple[LogDirCopy, ...]:
+        """Copies between log dirs that are under way, whoever asked for them."""
+        return tuple(copy for broker in self.brokers for copy in broker.copies)
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether it is known that nothing is moved between brokers, or copied between log dirs."""
+        unknown = any(what == MOVES or what.startswith(LOG_DIRS) for what, _why in self.unread)
+        return not (self.ongoing or self.copies or unknown)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from shunter.core.keeper.requests import scopes_of
 from shunter.core.keeper.runway import DiskRunway
 from shunter.core.keeper.sighting import Sighting, frozen_topics
 from shunter.core.keeper.signs import under_min_isr
+from shunter.model.check_up import MOVES
 from shunter.model.keeper import MENDED, Condition, KeeperPolicy, Mode
 from shunter.model.partition import TopicPartition
 from shunter.model.service import KeptIntent, KeptProposal, KillSwitch, ProposalState
@@ -183,7 +184,7 @@ def _brokers(seen: SeenCluster) -> tuple[KeptBrokerView, ...]:
 
 def safe_to_remove(sighting: Sighting, policy: KeeperPolicy) -> tuple[int, ...]:
     """Brokers that are drained or replaced, hold no replica, and get none. Empty while the moves could not be read."""
-    if any(what == "moves" for what, _why in sighting.check_up.unread):
+    if any(what == MOVES for what, _why in sighting.check_up.unread):
         return ()
     busy = {broker for each in sighting.inventory.partitions for broker in each.replicas}
     busy |= {broker for each in sighting.check_up.ongoing.values() for broker in (*each.replicas, *each.adding)}

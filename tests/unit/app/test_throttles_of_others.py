@@ -10,7 +10,7 @@ import pytest
 from shunter.app import throttles
 from shunter.app.executor import Target
 from shunter.app.journals import JournalPlace
-from shunter.app.throttles import FoundThrottle, clear_loose_throttles
+from shunter.app.throttles import FoundThrottle, StillNeeded, clear_loose_throttles
 from shunter.core.throttles import LEADER_RATE
 from shunter.drivers.claimants import ClusterClaimed
 from shunter.model.execution import ThrottleKey
@@ -25,7 +25,8 @@ class Cluster:
     def __init__(self, claimant: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.claimant = claimant
         self.cleared: list[FoundThrottle] = []
-        for name in ("list_throttles", "holder_of", "claimed_by", "clear_throttles"):
+        self.held: list[str] = []
+        for name in ("list_throttles", "holder_of", "claimed_by", "clear_throttles", "held_now"):
             monkeypatch.setattr(throttles, name, getattr(self, name))
 
     async def list_throttles(self, _target: Target) -> tuple[FoundThrottle, ...]:
@@ -36,6 +37,10 @@ class Cluster:
 
     async def claimed_by(self, _target: Target, _place: JournalPlace | None) -> str:
         return self.claimant
+
+    async def held_now(self, _target: Target, keys: Sequence[ThrottleKey]) -> list[str]:
+        assert keys == [FOUND[0].key]
+        return self.held
 
     async def clear_throttles(self, _target: Target, found: Sequence[FoundThrottle]) -> None:
         self.cleared += found
@@ -53,3 +58,11 @@ def test_what_is_left_over_is_cleared_where_nobody_else_drives(monkeypatch: pyte
     cluster = Cluster("", monkeypatch)
     assert asyncio.run(clear_loose_throttles(TARGET)) == "1 throttle setting is removed"
     assert cluster.cleared == list(FOUND)
+
+
+def test_a_throttle_that_may_hold_what_is_under_way_is_not_cleared_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster("", monkeypatch)
+    cluster.held = ["t-0 on broker 1 from /a to /b, 2 B of 9 B"]
+    with pytest.raises(StillNeeded, match=r"may need them: t-0 on broker 1 .* `shunter throttles clear`, which asks"):
+        asyncio.run(clear_loose_throttles(TARGET))
+    assert cluster.cleared == []

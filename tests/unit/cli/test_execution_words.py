@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import socket
 from pathlib import Path
@@ -9,14 +10,17 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from shunter.app.journals import JournalPlace
 from shunter.cli import main
+from shunter.cli.execution_bars import drawn
 from shunter.cli.execution_display import PlainLines, sentence, shortened
 from shunter.cli.execution_options import parse_rate
 from shunter.cli.throttles import told_cleared
 from shunter.errors import FormatError
 from shunter.model.notice import Notice
+from shunter.views.execution import ExecutionView, MoveRow
 
 
 @pytest.mark.parametrize(
@@ -47,6 +51,28 @@ def test_a_long_name_is_cut_in_the_middle() -> None:
     assert cut.startswith("aaaa")
     assert cut.endswith("bb-17")
     assert shortened("orders-3") == "orders-3"
+
+
+def _row(name: str, waits: str) -> MoveRow:
+    return MoveRow(name, "moving", "forward", (1, 3), (1, 3), (1, 4), None, 2, waits, "", 10, 5, 0)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+@pytest.mark.parametrize("waits", ["", "waits for its turn", "waits for broker 4, which is down, and for much else"])
+def test_a_narrow_terminal_shows_names_and_replicas_and_a_shorter_bar(width: int, waits: str) -> None:
+    rows = tuple(_row(f"t1-{n}", waits) for n in (0, 17))
+    counts = {"moving": 2}
+    view = ExecutionView(0, "c", "p", True, None, counts, 20, 10, None, None, None, None, "", 0, (), 0, 0, "", rows)
+    console = Console(width=width, file=io.StringIO(), force_terminal=False)
+    with console.capture() as captured:
+        console.print(drawn(view, width))
+    lines = captured.get().splitlines()
+    assert all(len(line) <= width for line in lines)
+    first, second = (line for line in lines if line.startswith("t1-"))
+    assert first.startswith("t1-0  ")
+    assert second.startswith("t1-17 ")
+    assert all("[1, 3] → [1, 4]" in line for line in (first, second))
+    assert width < 60 or (waits or "moving")[:12] in first, first
 
 
 @pytest.mark.parametrize(

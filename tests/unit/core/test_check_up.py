@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from shunter.core.check_up import diagnose
+from shunter.core.throttles import LEADER_REPLICAS, LOG_DIR_RATE
 from shunter.model.check_up import (
     CheckedBroker,
     CheckedJournal,
@@ -18,6 +19,7 @@ from shunter.model.check_up import (
     Level,
 )
 from shunter.model.execution import ObservedPartition, OngoingReassignment, ThrottleKey
+from shunter.model.log_dirs import LogDirCopy
 from shunter.model.partition import TopicPartition
 
 ALL = frozenset({"READ", "ALTER", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"})
@@ -165,6 +167,43 @@ def test_a_move_under_way_is_no_partition_out_of_sync() -> None:
     assert "shunter resume" in left.advice
     (still,) = bad(seen, replace(ours, holder="", standing=("process 7 stands still", "end it")))
     assert (still.text, still.advice) == ("process 7 stands still, 1 move open", "end it")
+
+
+COPY = LogDirCopy(T0, 1, "/d", "/e", 2_000_000, 9_000_000)
+RATE = (ThrottleKey("broker", "1", LOG_DIR_RATE), "77")
+
+
+def test_a_copy_between_log_dirs_is_told_and_its_throttle_is_not_to_be_cleared() -> None:
+    copying = replace(WELL, brokers=(replace(WELL.brokers[0], copies=(COPY,)), *WELL.brokers[1:]), throttles=(RATE,))
+    moves, throttles = bad(copying)
+    assert (moves.level, moves.check) == (Level.NOTE, "moves")
+    assert moves.text == (
+        "somebody else copies 1 replica between log dirs of a broker (t-0 on broker 1 from /d to /e, 2.0 MB of 9.0 MB)"
+    )
+    assert (throttles.level, throttles.check) == (Level.NOTE, "throttles")
+    assert "shunter throttles clear" not in throttles.advice
+    ours = CheckedJournal("/j", holder="process 7", open_moves=frozenset({T0}))
+    assert [finding.text for finding in bad(copying, ours) if "somebody else" in finding.text] == []
+
+
+def test_a_throttle_about_which_brokers_differ_has_a_finding_of_its_own() -> None:
+    kept = (ThrottleKey("topic", "t", LEADER_REPLICAS), "0:1")
+    told = "topic t x = 0:1  (in force on broker 3, not on broker 1, 2)"
+    seen = replace(WELL, throttles=(kept,), partial=(told,))
+    _listed, differ = bad(seen)
+    assert (differ.level, differ.text) == (Level.WARNING, f"brokers differ about 1 throttle of topics: {told}")
+    assert differ.advice.startswith("`shunter throttles clear` sets it on every broker")
+    moving = replace(seen, ongoing={T0: OngoingReassignment((1, 2, 3), (3,), (2,))})
+    assert "when nothing moves any more" in bad(moving)[-1].advice
+
+
+@pytest.mark.parametrize("what", ["moves", "log dirs of broker 1"])
+def test_moves_that_are_not_known_are_not_called_none(what: str) -> None:
+    seen = replace(WELL, throttles=(RATE,), unread=((what, "no"),))
+    unread, throttles = bad(seen)
+    assert (unread.check, throttles.level) == ("unread", Level.NOTE)
+    assert "shunter throttles clear" not in throttles.advice
+    assert "moves" not in [finding.check for finding in diagnose(seen, NOBODY)]
 
 
 def test_who_drives_the_cluster_under_another_journal_and_what_is_owed_are_told() -> None:

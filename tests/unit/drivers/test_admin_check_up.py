@@ -12,6 +12,7 @@ from shunter.drivers.admin.check_up import take_check_up
 from shunter.drivers.admin.cluster import READ_WITHIN_S, Answer, KafkaPythonAdmin
 from shunter.errors import DriverError
 from shunter.model.execution import OngoingReassignment
+from shunter.model.log_dirs import LogDirCopy
 from shunter.model.partition import TopicPartition
 
 
@@ -28,8 +29,10 @@ class Client:
     def describe_configs(self, resources: list[Any], **_options: Any) -> dict[str, dict[str, Any]]:
         return {"broker": {"1": {}, "2": {}}, "topic": {"t": {"min.insync.replicas": {"value": "2"}}}}
 
-    def describe_log_dirs(self, _topics: Any, brokers: list[int]) -> list[dict[str, Any]]:
-        return [{"log_dirs": [{"log_dir": f"/{brokers[0]}", "error_code": 0}]}]
+    def describe_log_dirs(self, topics: Any, brokers: list[int]) -> list[dict[str, Any]]:
+        """Return two log dirs; each broker copies its replica to the second one."""
+        assert topics is None, "copies of all partitions are looked for"
+        return [{"log_dirs": [_log_dir(f"/{brokers[0]}", 9), _log_dir(f"/{brokers[0]}b", 3, future=True)]}]
 
     def all_topics(self) -> list[SimpleNamespace]:
         part = SimpleNamespace(
@@ -46,6 +49,11 @@ class Client:
 
     def describe_features(self, **_options: Any) -> dict[str, Any]:
         return {}
+
+
+def _log_dir(path: str, size: int, *, future: bool = False) -> dict[str, Any]:
+    part = {"partition_index": 0, "partition_size": size, "is_future_key": future}
+    return {"log_dir": path, "error_code": 0, "topics": [{"name": "t", "partitions": [part]}]}
 
 
 class Cluster(KafkaPythonAdmin):
@@ -67,10 +75,20 @@ async def test_every_part_of_a_cluster_is_read() -> None:
     seen = await take_check_up(Cluster(set()))
     assert seen.unread == ()
     assert [(each.broker, each.rack, each.release) for each in seen.brokers] == [(1, "r1", "3.9.1"), (2, "r2", "3.9.2")]
-    assert [each.log_dirs[0].path for each in seen.brokers] == ["/1", "/2"]
+    assert [[log_dir.path for log_dir in each.log_dirs] for each in seen.brokers] == [["/1", "/1b"], ["/2", "/2b"]]
+    moved = TopicPartition("t", 0)
+    assert seen.copies == (LogDirCopy(moved, 1, "/1", "/1b", 3, 9), LogDirCopy(moved, 2, "/2", "/2b", 3, 9))
     assert [(each.name, each.min_isr, each.operations) for each in seen.topics] == [("t", 2, {"DESCRIBE"})]
     assert seen.ongoing == {TopicPartition("t", 0): OngoingReassignment((1, 2), (2,), (1,))}
     assert (seen.controller, seen.controlled_by) == (2, "Apache (KRaft)")
+
+
+async def test_copies_between_log_dirs_are_read_from_every_live_broker() -> None:
+    found = await Cluster(set()).log_dir_copies()
+    assert [(copy.broker, copy.destination) for copy in found.copies] == [(1, "/1b"), (2, "/2b")]
+    assert found.failed == {}
+    unanswered = await Cluster({"DescribeLogDirs"}).log_dir_copies()
+    assert (unanswered.copies, list(unanswered.failed)) == ((), [1, 2])
 
 
 async def test_what_nobody_answers_is_named_and_the_rest_is_read() -> None:
@@ -78,6 +96,6 @@ async def test_what_nobody_answers_is_named_and_the_rest_is_read() -> None:
     seen = await take_check_up(Cluster(silent))
     assert {what for what, _why in seen.unread} == {"log dirs of broker 2", "moves", "the version of broker 1"}
     assert all("was not answered within" in why for _what, why in seen.unread)
-    assert [(each.release, len(each.log_dirs)) for each in seen.brokers] == [("", 1), ("3.9.2", 0)]
+    assert [(each.release, len(each.log_dirs)) for each in seen.brokers] == [("", 2), ("3.9.2", 0)]
     assert [each.min_isr for each in seen.topics] == [2]
     assert seen.ongoing == {}

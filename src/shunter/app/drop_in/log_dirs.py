@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from shunter.drivers.admin.blocking import BlockingAdmin, ReplicaDir
+from shunter.drivers.admin.blocking import BlockingAdmin
 from shunter.errors import DriverError, ErrorCode, ShunterError
+from shunter.model.log_dirs import ReplicaDir
 from shunter.model.partition import BrokerId, TopicPartition
 
 Echo = Callable[[str], None]

@@ -6,7 +6,7 @@ feature `shunter`. Apache's controller would take a stop or a pause for a plain 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -18,11 +18,15 @@ from shunter.app.throttle_loan import JournalInHand, LoanTaken, give_back, set_t
 from shunter.core.doers import Ground
 from shunter.core.reassignment import no_longer_fits
 from shunter.core.throttles import limited, traffic_of
+from shunter.core.under_way import told_copy
+from shunter.core.verification import NOT_LIVE, PlanDifference, differences, replicas_to_place
 from shunter.drivers.admin.blocking import BlockingAdmin
 from shunter.drivers.admin.cluster import KafkaPythonAdmin
 from shunter.drivers.admin.reassignments import AlterOptions, PartitionReassignment
 from shunter.errors import RequestRejected
+from shunter.formats.reassignment_json import encode_plan
 from shunter.model.execution import MoveOrder, ThrottleKey
+from shunter.model.log_dirs import LogDirCopy, ReplicaDirs
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.model.reassignment import Intervention, Strategy
 
@@ -34,8 +38,15 @@ TURNS = {
 }
 
 
+BETWEEN_LOG_DIRS = "between_log_dirs"
+"""The phase in the row of a copy from one log dir of a broker to another."""
+
+
 class MoveUnderWay(NamedTuple):
-    """A move under way. `original` and `phase` are empty if the controller is not Shunter's."""
+    """A move under way. `original` and `phase` are empty if the controller is not Shunter's.
+
+    A copy between log dirs has a row too: its phase is `BETWEEN_LOG_DIRS`, its target is where the partition is.
+    """
 
     tp: TopicPartition
     replicas: Replicas
@@ -45,6 +56,40 @@ class MoveUnderWay(NamedTuple):
     original: Replicas
     phase: str
     waiting: str
+
+
+class CopiesUnderWay(NamedTuple):
+    """Copies between log dirs, the replicas of their partitions, and brokers that do not tell theirs, and why."""
+
+    copies: tuple[LogDirCopy, ...]
+    replicas: Mapping[TopicPartition, Replicas]
+    failed: Mapping[BrokerId, str]
+
+    def rows(self) -> tuple[MoveUnderWay, ...]:
+        """Each copy as a row beside those of moves between brokers."""
+        places = ((copy, self.replicas[copy.tp]) for copy in self.copies)
+        return tuple(
+            MoveUnderWay(copy.tp, replicas, (), (), replicas, (), BETWEEN_LOG_DIRS, f"it is copied {told_copy(copy)}")
+            for copy, replicas in places
+        )
+
+    def as_plan(self, moves: Sequence[MoveUnderWay]) -> str:
+        """These copies and moves between brokers as the JSON of a plan; `{}` if there are none."""
+        targets = {copy.tp: self.replicas[copy.tp] for copy in self.copies} | {row.tp: row.target for row in moves}
+        log_dirs: dict[TopicPartition, list[tuple[BrokerId, str]]] = {}
+        for copy in self.copies:
+            if copy.broker in targets[copy.tp]:
+                log_dirs.setdefault(copy.tp, []).append((copy.broker, copy.destination))
+        orders = [MoveOrder(tp, target, log_dirs=tuple(log_dirs.get(tp, ()))) for tp, target in sorted(targets.items())]
+        return encode_plan(orders) if orders else "{}"
+
+    def untold(self) -> list[str]:
+        """A sentence about each broker that does not tell its copies."""
+        known = "what it copies between its log dirs is not known"
+        return [
+            f"broker {broker} does not tell its log dirs, so {known}: {why}"
+            for broker, why in sorted(self.failed.items())
+        ]
 
 
 class Progress(NamedTuple):
@@ -154,6 +199,15 @@ class ReassignSession:
         """Moves under way, by partition; None: all."""
         return tuple(_row(tp, move) for tp, move in sorted(self.cluster.list_moves(partitions).items()))
 
+    def copies(self) -> CopiesUnderWay:
+        """Copies between log dirs that are under way, whoever began them. Cost: one request per live broker."""
+        seen = self.cluster.log_dir_copies()
+        known = self.cluster.partitions({copy.tp for copy in seen.copies})
+        replicas = {tp: info.replicas for tp, info in known.items()}
+        # A replica that its broker has no more is being deleted there.
+        there = tuple(copy for copy in seen.copies if copy.broker in replicas.get(copy.tp, ()))
+        return CopiesUnderWay(there, replicas, seen.failed)
+
     def progress(self, rows: Sequence[MoveUnderWay]) -> Progress:
         """Ask live brokers how much of new replicas they have. Cost: one request per broker concerned."""
         sizes = self._replica_sizes(rows)
@@ -174,6 +228,21 @@ class ReassignSession:
         live = {node.id for node in self.cluster.nodes()}
         wanted = {(broker, row.tp) for row in rows for broker in (*row.replicas, *row.adding) if broker in live}
         return {key: place.size for key, place in self.cluster.log_dirs(wanted).found.items()}
+
+    def differences(
+        self, orders: Sequence[MoveOrder], told: Callable[[MoveUnderWay], str]
+    ) -> tuple[PlanDifference, ...]:
+        """The partitions of a plan that are not where it says; `told` makes a sentence of a move under way."""
+        moving = {row.tp: told(row) for row in self.rows()}
+        known = self.cluster.partitions([order.tp for order in orders])
+        replicas = {tp: info.replicas for tp, info in known.items()}
+        return tuple(differences(orders, moving, replicas, self._places(replicas_to_place(orders, moving, replicas))))
+
+    def _places(self, wanted: Sequence[tuple[BrokerId, TopicPartition]]) -> ReplicaDirs:
+        """Log dirs of replicas. A broker that is not live is not asked: that would only take its time."""
+        live = {node.id for node in self.cluster.nodes()} if wanted else set[BrokerId]()
+        seen = self.cluster.log_dirs([each for each in wanted if each[0] in live])
+        return seen._replace(failed=seen.failed | {broker: NOT_LIVE for broker, _tp in wanted if broker not in live})
 
     # ---- moving
 

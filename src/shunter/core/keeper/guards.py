@@ -12,6 +12,7 @@ from shunter.core.keeper.signs import under_min_isr
 from shunter.core.planning.request import ORDER_ALONE, Scope
 from shunter.core.time_windows import is_within
 from shunter.core.wording import counted, named, told_bytes
+from shunter.model.check_up import MOVES
 from shunter.model.keeper import DAY_MINUTES, GuardRails, KeeperPolicy
 
 _WITH_DEAD = (Scope.OFFLINE, Scope.DRAIN, Scope.REPLACE, Scope.DEMOTE, Scope.LEADERS)
@@ -81,7 +82,7 @@ def _under_way(sighting: Sighting, scope: Scope) -> Iterator[str]:
 
 def _unseen(sighting: Sighting, scope: Scope) -> Iterator[str]:
     for what, why in sighting.check_up.unread:
-        if what == "moves":
+        if what == MOVES:
             yield f"it is not known which partitions are being moved: {why}"
     if sighting.past is None:
         yield "the journal can't be read, so it is not known what was moved lately"

@@ -328,7 +328,7 @@ def _settled(sighting: Sighting, partition: InventoryPartition) -> Sequence[Brok
 
 def _left_over(sighting: Sighting) -> Iterator[Sign]:
     seen = sighting.check_up
-    if seen.throttles and not seen.ongoing:
+    if seen.throttles and seen.at_rest:
         told = named(f"{key.kind} {key.name} {key.setting} = {value}" for key, value in seen.throttles)
         text = f"{counted(len(seen.throttles), 'throttle')} that no execution restores, and nothing is being moved ({told})"
         yield Sign(Subject(Condition.THROTTLES_LEFT), f"{text}; `shunter throttles clear` takes them away")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from shunter.drivers.admin.cluster import KafkaPythonAdmin
 from shunter.errors import DriverError, ErrorCode
 from shunter.model.execution import ReplicaSize, ThrottleKey
+from shunter.model.log_dirs import LogDirCopies, ReplicaDir, ReplicaDirs
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
 if TYPE_CHECKING:
@@ -31,21 +32,6 @@ class PartitionInfo(NamedTuple):
     replicas: Replicas
     isr: Replicas
     leader: BrokerId
-
-
-class ReplicaDir(NamedTuple):
-    """A replica's log dir, the log dir that it is being moved to, and its size in bytes."""
-
-    current: str | None
-    future: str | None
-    size: int
-
-
-class ReplicaDirs(NamedTuple):
-    """Log dirs of replicas, without those that their broker does not report. `failed`: brokers that did not answer."""
-
-    found: dict[tuple[BrokerId, TopicPartition], ReplicaDir]
-    failed: dict[BrokerId, str]
 
 
 class BlockingAdmin:
@@ -187,11 +173,16 @@ class BlockingAdmin:
                     seen.sizes[key].log_dir if key in seen.sizes else None,
                     seen.futures[key].log_dir if key in seen.futures else None,
                     seen.sizes.get(key, absent).bytes,
+                    seen.futures.get(key, absent).bytes,
                 )
                 for key in seen.sizes.keys() | seen.futures.keys()
             },
             dict(seen.failed),
         )
+
+    def log_dir_copies(self) -> LogDirCopies:
+        """Replicas that brokers copy between their log dirs; each live broker is asked."""
+        return self.run(lambda admin: admin.log_dir_copies())
 
     def alter_log_dirs(
         self, moves: Mapping[tuple[BrokerId, TopicPartition], str]

@@ -13,14 +13,24 @@ from typing import Any, TypeVar
 from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource, ConfigResourceType
 
+from shunter.core.under_way import copies_among
 from shunter.drivers.admin.bootstrap_probe import look
 from shunter.drivers.admin.client import is_shunters
 from shunter.drivers.admin.cluster import PATIENCE_S, READ_WITHIN_S, KafkaPythonAdmin
-from shunter.drivers.admin.log_dirs import describe_log_dirs
+from shunter.drivers.admin.log_dirs import LogDirsSeen, describe_log_dirs, take_log_dirs
 from shunter.drivers.admin.settings import min_insync
 from shunter.errors import DriverError
-from shunter.model.check_up import CheckedBroker, CheckedListener, CheckedLogDir, CheckedTopic, CheckUp
+from shunter.model.check_up import (
+    LOG_DIRS,
+    MOVES,
+    CheckedBroker,
+    CheckedListener,
+    CheckedLogDir,
+    CheckedTopic,
+    CheckUp,
+)
 from shunter.model.execution import ObservedPartition, OngoingReassignment
+from shunter.model.log_dirs import LogDirCopy
 from shunter.model.partition import BrokerId, TopicPartition
 
 Answer = TypeVar("Answer")
@@ -31,7 +41,7 @@ _LISTENERS = (
     "listener.security.protocol.map",
     "controller.listener.names",
 )
-_NO_LOG_DIRS: tuple[CheckedLogDir, ...] = ()
+_NO_LOG_DIRS: tuple[tuple[CheckedLogDir, ...], tuple[LogDirCopy, ...]] = (), ()
 _NO_MOVES: dict[TopicPartition, OngoingReassignment] = {}
 _OPERATIONS = {3: "READ", 7: "ALTER", 8: "DESCRIBE", 10: "DESCRIBE_CONFIGS", 11: "ALTER_CONFIGS"}
 """Code -> name, of those of Kafka's operations that Shunter's commands need."""
@@ -81,7 +91,7 @@ async def take_check_up(admin: KafkaPythonAdmin) -> CheckUp:
     racks = {int(broker["broker_id"]): broker.get("rack") or None for broker in up}
     brokers = [await _broker(visit, broker, racks[broker], listeners.get(broker, ())) for broker in ids]
     topics = await _topics(visit)
-    ongoing = await visit.noted("moves", admin.list_reassignments(), _NO_MOVES)
+    ongoing = await visit.noted(MOVES, admin.list_reassignments(), _NO_MOVES)
     quorum = await visit.part("the quorum", "Describe on Cluster", _quorum, None)
     shunter = await visit.part("features", "", is_shunters, False)
     own = described.get("authorized_operations")
@@ -102,9 +112,9 @@ async def _broker(
     visit: _Visit, broker: BrokerId, rack: str | None, listeners: tuple[CheckedListener, ...]
 ) -> CheckedBroker:
     release = await visit.part(f"the version of broker {broker}", "", partial(_release, broker=broker), "")
-    what = f"log dirs of broker {broker}"
-    log_dirs = await visit.part(what, "Describe on Cluster", partial(_log_dirs, broker=broker), _NO_LOG_DIRS)
-    return CheckedBroker(broker, rack, release, listeners, log_dirs)
+    what = f"{LOG_DIRS}{broker}"
+    found = await visit.part(what, "Describe on Cluster", partial(_log_dirs, broker=broker), _NO_LOG_DIRS)
+    return CheckedBroker(broker, rack, release, listeners, *found)
 
 
 def _release(client: Any, broker: BrokerId) -> str:
@@ -152,16 +162,21 @@ def _advertised(client: Any, broker: BrokerId) -> list[tuple[str, str, bool]]:
     return told
 
 
-def _log_dirs(client: Any, broker: BrokerId) -> tuple[CheckedLogDir, ...]:
-    return tuple(
+def _log_dirs(client: Any, broker: BrokerId) -> tuple[tuple[CheckedLogDir, ...], tuple[LogDirCopy, ...]]:
+    """Return a broker's log dirs, and the copies between them."""
+    found = describe_log_dirs(client, broker, None)
+    seen = LogDirsSeen({}, {}, {}, (broker,))
+    take_log_dirs(seen, broker, found)
+    log_dirs = tuple(
         CheckedLogDir(
             str(log_dir["log_dir"]),
             int(log_dir.get("total_bytes", -1)),
             int(log_dir.get("usable_bytes", -1)),
             "" if log_dir["error_code"] == 0 else kafka_errors.for_code(log_dir["error_code"]).__name__,
         )
-        for log_dir in describe_log_dirs(client, broker, ())
+        for log_dir in found
     )
+    return log_dirs, copies_among(seen.sizes, seen.futures)
 
 
 async def _topics(visit: _Visit) -> tuple[CheckedTopic, ...]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kafka import TopicPartition as KafkaTopicPartition
 from kafka import errors as kafka_errors
 
+from shunter.core.under_way import copies_among
 from shunter.drivers.admin.answers import NotSet, SettingsSeen, TopicsSeen, code_of, translated
 from shunter.drivers.admin.bootstrap_probe import look_at, probe, protocol_of, servers_of
 from shunter.drivers.admin.client import connected, is_shunters, known_addresses
@@ -31,16 +32,19 @@ from shunter.drivers.admin.metadata import MetadataObserver, live_brokers
 from shunter.drivers.admin.protocol import StillOurs, always
 from shunter.drivers.admin.settings import (
     Change,
+    ToldByBrokers,
     grouped,
     not_seen_in_force,
     read_settings,
     refusals,
     settings_told_by,
+    told_by_each,
     topic_settings,
     write_settings,
 )
 from shunter.errors import DriverError, ErrorCode, RequestRejected
 from shunter.model.execution import OngoingReassignment, ThrottleKey
+from shunter.model.log_dirs import LogDirCopies
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.model.reassignment import Intervention, Strategy
 
@@ -257,7 +261,16 @@ class KafkaPythonAdmin:
         """Read sizes of replicas and space of log dirs, per broker; brokers that do not answer are in `failed`."""
         return await gather_log_dirs(asked, lambda broker: self._log_dirs_of(broker, asked[broker]), take_log_dirs)
 
-    async def _log_dirs_of(self, broker: BrokerId, partitions: Sequence[TopicPartition]) -> list[dict[str, Any]] | str:
+    async def log_dir_copies(self) -> LogDirCopies:
+        """Ask every live broker which replicas it copies from one of its log dirs to another."""
+        seen = await gather_log_dirs(
+            await self.brokers(), lambda broker: self._log_dirs_of(broker, None), take_log_dirs
+        )
+        return LogDirCopies(copies_among(seen.sizes, seen.futures), dict(seen.failed))
+
+    async def _log_dirs_of(
+        self, broker: BrokerId, partitions: Sequence[TopicPartition] | None
+    ) -> list[dict[str, Any]] | str:
         """Return a broker's answer about its log dirs, or why there is none."""
         try:
             async with asyncio.timeout(BROKER_WITHIN_S):
@@ -280,6 +293,10 @@ class KafkaPythonAdmin:
             "DescribeConfigs on Cluster (brokers) and on Topic (topics)",
             lambda client: read_settings(client, keys),
         )
+
+    async def topic_throttles(self, keys: Sequence[ThrottleKey], brokers: Collection[BrokerId]) -> ToldByBrokers:
+        """Read topics' throttles from each of these brokers: a broker may apply what others don't."""
+        return await told_by_each(keys, brokers, self._settings_at)
 
     async def alter_reassignments(
         self, targets: Sequence[tuple[TopicPartition, Replicas | None]]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
 
@@ -22,6 +22,7 @@ from shunter.model.execution import ThrottleKey
 from shunter.model.partition import BrokerId
 
 WITHIN_S = 10.0
+AGREE_WITHIN_S = 3.0
 EVERY_S = 0.1
 PER_REQUEST = 500
 """Resources per request: keeps every answer well under a broker's frame limit."""
@@ -164,6 +165,64 @@ async def not_seen_in_force(
                 dict.fromkeys(stands_for, f"taken, but broker {broker} did not apply it within {within_s:g} s")
             )
     return missing
+
+
+class ToldByBrokers(NamedTuple):
+    """Topics' settings as each broker reports them: value -> brokers. `silent`: brokers that do not answer, and why."""
+
+    values: dict[ThrottleKey, dict[str | None, tuple[BrokerId, ...]]]
+    silent: dict[BrokerId, str]
+
+
+async def told_by_each(
+    keys: Sequence[ThrottleKey], brokers: Iterable[BrokerId], ask: Ask, *, within_s: float = AGREE_WITHIN_S
+) -> ToldByBrokers:
+    """Read settings of topics from each broker. While brokers differ, they are asked again: one of them may be late.
+
+    Args:
+        keys: Settings of topics.
+        brokers: Live brokers.
+        ask: See `Ask`; asked for the topics of one request at a time.
+        within_s: Seconds after which brokers that still differ are taken at their word.
+
+    Raises:
+        DriverError: a permission is missing.
+    """
+    clock = asyncio.get_running_loop().time
+    deadline_s = clock() + within_s
+    seen = await _ask_each(keys, sorted(brokers), ask)
+    while (differing := [key for key, values in seen.values.items() if len(values) > 1]) and clock() < deadline_s:
+        await asyncio.sleep(EVERY_S)
+        again = await _ask_each(differing, [broker for broker in sorted(brokers) if broker not in seen.silent], ask)
+        seen = ToldByBrokers(seen.values | again.values, seen.silent | again.silent)
+    return seen
+
+
+async def _ask_each(keys: Sequence[ThrottleKey], brokers: Sequence[BrokerId], ask: Ask) -> ToldByBrokers:
+    values: dict[ThrottleKey, dict[str | None, tuple[BrokerId, ...]]] = {key: {} for key in keys}
+    silent: dict[BrokerId, str] = {}
+    for broker, told in zip(
+        brokers, await asyncio.gather(*(_all_of(broker, keys, ask) for broker in brokers)), strict=True
+    ):
+        if isinstance(told, str):
+            silent[broker] = told
+            continue
+        for key, value in told.items():
+            values[key][value] = (*values[key].get(value, ()), broker)
+    return ToldByBrokers(values, silent)
+
+
+async def _all_of(broker: BrokerId, keys: Sequence[ThrottleKey], ask: Ask) -> dict[ThrottleKey, str | None] | str:
+    """Read settings from a broker in as many requests as are needed; a text says why it does not answer."""
+    found: dict[ThrottleKey, str | None] = {}
+    try:
+        for first in range(0, len(keys), PER_REQUEST):
+            found.update(await ask(broker, keys[first : first + PER_REQUEST]))
+    except DriverError as error:
+        if not error.retriable:
+            raise
+        return str(error)
+    return found
 
 
 def _told_by(

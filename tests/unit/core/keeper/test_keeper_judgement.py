@@ -14,6 +14,7 @@ from shunter.core.planning.request import Scope
 from shunter.model.check_up import CheckedLogDir
 from shunter.model.execution import OngoingReassignment, ThrottleKey
 from shunter.model.keeper import DEFAULTS, MENDED, Condition, GuardRails, Intents, KeeperPolicy, Mode, Watch
+from shunter.model.log_dirs import LogDirCopy
 from shunter.model.partition import TopicPartition
 
 EVEN = {"t": [[1, 2], [2, 3], [3, 1]]}
@@ -221,7 +222,12 @@ class TestWhatIsToldAlone:
 
     def test_throttles_that_were_left(self) -> None:
         left = ((ThrottleKey("broker", "1", "follower.replication.throttled.rate"), "5"),)
-        assert list(held(look(cluster(EVEN, throttles=left), AT_ONCE))) == ["throttles-left"]
+        seen = cluster(EVEN, throttles=left)
+        assert list(held(look(seen, AT_ONCE))) == ["throttles-left"]
+        first, *others = seen.check_up.brokers
+        copy = LogDirCopy(TopicPartition("t", 0), first.broker, "/a", "/b", 1, 2)
+        copying = replace(seen.check_up, brokers=(replace(first, copies=(copy,)), *others))
+        assert list(held(look(replace(seen, check_up=copying), AT_ONCE))) == [], "a copy between log dirs may need them"
 
     def test_a_move_of_others_stands_still_only_while_nothing_of_it_changes(self) -> None:
         policy = KeeperPolicy({**only().watches, Condition.MOVES_STUCK: Watch(Mode.NOTIFY, 10)})

@@ -1,0 +1,80 @@
+"""A plan has been reached when each replica is on its broker and in its log dir; what is not known is no success."""
+
+from __future__ import annotations
+
+import pytest
+
+from shunter.core.verification import PlanDifference, differences, replicas_to_place
+from shunter.model.execution import MoveOrder
+from shunter.model.log_dirs import ReplicaDir, ReplicaDirs
+from shunter.model.partition import Replicas, TopicPartition
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+ORDER = MoveOrder(T0, (1, 2), log_dirs=((1, "/b"),))
+"""Broker 2 may have it in any log dir."""
+
+
+def found(
+    places: dict[int, ReplicaDir],
+    failed: dict[int, str] | None = None,
+    order: MoveOrder = ORDER,
+    moving: dict[TopicPartition, str] | None = None,
+    replicas: dict[TopicPartition, Replicas] | None = None,
+) -> list[PlanDifference]:
+    """The differences of one order."""
+    dirs = ReplicaDirs({(broker, T0): place for broker, place in places.items()}, failed or {})
+    return list(differences([order], moving or {}, {T0: (1, 2)} if replicas is None else replicas, dirs))
+
+
+def test_a_replica_in_the_log_dir_of_the_plan_is_where_it_says() -> None:
+    assert found({1: ReplicaDir("/b", None, 5), 2: ReplicaDir("/a", None, 5)}) == []
+    assert found({}, order=ORDER._replace(log_dirs=())) == [], "any log dir will do"
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        (ReplicaDir("/a", None, 5), "on broker 1 is in /a, the plan says /b, and nothing moves it there"),
+        (ReplicaDir("/a", "/b", 9000, 2000), "on broker 1 is still being copied from /a to /b: 2.0 kB of 9.0 kB"),
+        (ReplicaDir("/a", "/c", 9, 2), "on broker 1 is being copied from /a to /c, the plan says /b: 2 B of 9 B"),
+        (ReplicaDir("/b", "/a", 9, 2), "on broker 1 is being copied from /b to /a, the plan says /b: 2 B of 9 B"),
+        (
+            ReplicaDir(None, None, 0),
+            "on broker 1: its log dir is not known, the plan says /b; no log dir that the broker shows has it",
+        ),
+    ],
+)
+def test_a_replica_that_is_not_in_its_log_dir_is_told_with_both(place: ReplicaDir, told: str) -> None:
+    (difference,) = found({1: place})
+    assert difference.texts == (told,)
+    (replica,) = difference.log_dirs
+    assert (replica.broker, replica.wanted, replica.now, replica.coming) == (1, "/b", place.current, place.future)
+    assert (replica.copied_bytes, replica.bytes) == (place.copied, place.size)
+
+
+def test_a_broker_that_does_not_tell_its_log_dirs_is_no_success() -> None:
+    (difference,) = found({}, {1: "it is not live"})
+    assert difference.texts == (
+        "on broker 1: its log dir is not known, the plan says /b; the broker does not tell it: it is not live",
+    )
+
+
+def test_each_replica_has_a_sentence_of_its_own() -> None:
+    order = ORDER._replace(log_dirs=((1, "/b"), (2, "/b")))
+    (difference,) = found({1: ReplicaDir("/a", None, 5), 2: ReplicaDir("/a", "/b", 5, 1)}, order=order)
+    assert [text.split(" is ")[0] for text in difference.texts] == ["on broker 1", "on broker 2"]
+
+
+def test_a_partition_on_other_brokers_is_told_without_its_log_dirs() -> None:
+    assert found({}, moving={T0: "to [1, 2]"})[0].texts == ("is still being moved: to [1, 2]",)
+    assert found({}, replicas={})[0].texts == ("does not exist",)
+    assert found({}, replicas={T0: (2, 1)})[0].texts == ("is on [2, 1], not on [1, 2], and nothing moves it",)
+    orders = [ORDER, MoveOrder(T1, (1,), log_dirs=((1, "/b"),))]
+    assert replicas_to_place(orders, [], {T0: (1, 2), T1: (3,)}) == [(1, T0)]
+    assert replicas_to_place(orders, [T0], {T0: (1, 2), T1: (3,)}) == []
+
+
+def test_a_cancel_is_reached_when_nothing_moves_the_partition() -> None:
+    cancel = MoveOrder(T0, ())
+    assert found({}, order=cancel) == []
+    assert found({}, order=cancel, moving={T0: "to [3]"})[0].texts == ("is still being moved: to [3]",)
