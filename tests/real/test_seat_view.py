@@ -292,8 +292,10 @@ def test_other_znodes_that_shunter_left_are_told_with_their_ways_out(place):
     assert "/admin/reassign_cancel (the tool that created it has to remove it" in lines[1]
     client.delete("/admin/reassign_cancel")
     client.delete("/admin/reassign_partitions")
+    client.create("/admin/shunter/owed_deletions/3", b"{}", makepath=True)
     assert HandBack(connect, lines.append, 0.0).run("kafka:9092", None, "finish") == 1
     assert "/admin/reassignment_requests/request_1 (only Shunter reads it" in lines[-1]
+    assert "/admin/shunter/owed_deletions/3 (broker 3 was dead when replicas left it, and only Shunter" in lines[-1]
     assert "/admin/reassignments/mv/0 (replicas that left mv-0 may not be deleted yet, or it can't be read" in lines[-1]
 
 

@@ -257,6 +257,13 @@ def _way_out_without_shunter(path: str) -> str:
         )
     if folder == znodes.REASSIGNMENT_REQUESTS or path == znodes.EXTRA_REASSIGNMENTS:
         return "only Shunter reads it: let Shunter lead, or delete it and execute its plan in another way"
+    if folder == znodes.OWED_DELETIONS:
+        return (
+            f"broker {name} was dead when replicas left it, and only Shunter has it delete them: let Shunter lead once"
+            " more, or delete them from its log dirs by hand and then this znode"
+        )
+    if folder == znodes.OWED_REPLICAS:
+        return f"topic {name} lacks a replica, which only Shunter gives it: assign one yourself, and delete this znode"
     return _way_out(path)
 
 
