@@ -89,6 +89,47 @@ def test_in_mid_move_and_again_when_apache_leads(yard):
     assert "there is nothing to hand back" in told
 
 
+@pytest.mark.timeout(600)
+def test_brokers_that_do_not_answer_are_found_before_the_controller_is_ended(yard):
+    at = ("--zookeeper", yard.cluster.zookeeper_connect, "--bootstrap-server", "127.0.0.1:1")
+    status, told = cli("hand-back", *at)
+    assert status == 3, told
+    assert "no broker answers" in told
+    assert yard.controller.is_leading()
+
+
+@pytest.mark.timeout(600)
+def test_what_shunter_leaves_when_a_migration_begins_is_told(yard, tmp_path):
+    """Shunter leaves in mid-move, because `/migration` appears. Apache ends the step, which is not the target."""
+    partitions = yard.create("left", (1, 2), partitions=1)
+    with yard.traffic(partitions, records=200):
+        yard.throttle("left", 1)
+        yard.move(partitions, (3, 4))
+        wait_until(lambda: places(yard, "left") == [[1, 2, 3]], what="the first step is under way", timeout_s=60)
+        with zookeeper(yard) as zk:
+            zk.create("/migration", b"{}")
+            try:
+                wait_until(lambda: "moves-left" in yard.controller.log_tail(10_000), what="it leaves", timeout_s=60)
+                wait_until(lambda: apache_leads(yard), what="an Apache broker leads", timeout_s=60)
+                status, told = hand_back(yard, "--plan", tmp_path / "plan.json")
+            finally:
+                zk.delete("/migration")
+                wait_until(yard.controller.is_leading, what="Shunter leads again", timeout_s=90)
+        yard.throttle("left", None)
+        assert status == 1, told
+        assert "but Shunter has left work that is not done" in told
+        assert "ends 1 short of the target: left-0 at [1, 2, 3], not at [3, 4]" in told
+        assert json.loads((tmp_path / "plan.json").read_text()) == plan_of(partitions, (3, 4))
+        assert "left-0 at [1, 2, 3], not at [3, 4]" in yard.controller.log_tail(20_000)
+        yard.wait_moved(partitions, (3, 4))
+
+
+def apache_leads(yard):
+    with zookeeper(yard) as zk:
+        held = zk.exists("/controller") and json.loads(zk.get("/controller")[0])
+        return bool(held) and held["brokerid"] in yard.cluster.brokers
+
+
 def stuck_in_the_middle(yard, topic):
     """Begin a move from (1, 2) to (3, 4) that waits at (1, 3): broker 4 is dead, and a znode's move waits for it."""
     partitions = yard.create(topic, (1, 2), partitions=2)

@@ -16,10 +16,15 @@ from kafka import KafkaAdminClient
 from kafka import TopicPartition as ClientPartition
 from kafka.admin import NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from kazoo.client import KazooClient
 
+from shunter.app.controller_observe import ControllerObserver, _Lines
+from shunter.app.settings import ControllerConfig
 from shunter.drivers.observing import ReadOnlyZooKeeper
 from shunter.drivers.zookeeper_requests import Create
 from shunter.errors import DriverError
+from shunter.formats import znodes
+from shunter.formats.broker_znodes import encode_controller_epoch
 from shunter.testbed.cluster import ZooKeeperCluster
 from shunter.testbed.probes import zookeeper_get
 from shunter.testbed.waiting import wait_until
@@ -240,3 +245,34 @@ async def _refused_write(connect_string):
 
 def test_an_observers_session_writes_nothing(zookeeper):
     asyncio.run(_refused_write(zookeeper.connect_string))
+
+
+def test_a_migration_to_kraft_is_told_and_its_end_too(zookeeper, chroot):
+    root = KazooClient(zookeeper.connect_string)
+    root.start()
+    place = f"{zookeeper.connect_string}{chroot}"
+    kraft = b'{"version":2,"brokerid":3000,"timestamp":"1","kraftControllerEpoch":4}'
+    apache = b'{"version":2,"brokerid":2,"timestamp":"1","kraftControllerEpoch":-1}'
+    contents = {znodes.CONTROLLER: kraft, znodes.CONTROLLER_EPOCH: encode_controller_epoch(5), znodes.MIGRATION: b"{}"}
+    for path, data in contents.items():
+        root.create(f"{chroot}{path}", data, makepath=True)
+    lines = []
+
+    def show(line):
+        lines.append(line)
+        if "observing" in line:
+            root.set(f"{chroot}{znodes.CONTROLLER}", apache)
+            root.delete(f"{chroot}{znodes.MIGRATION}")
+
+    observer = ControllerObserver(
+        ControllerConfig(zookeeper=place, listener=["PLAINTEXT://127.0.0.1:0"], broker_id=1000),
+        _Lines(show, as_json=False),
+        1.0,
+    )
+    asyncio.run(observer.run(6.0))
+    root.stop()
+    root.close()
+    held = "KRaft controller 3000 holds /controller, and a migration to KRaft is under way, because /migration is there"
+    assert f"observing: {held}: nothing is compared; 0 brokers" in lines[0]
+    assert any("KRaft has left this cluster: decisions are compared" in line for line in lines)
+    assert any("broker 2 is the controller now, with epoch 5" in line for line in lines)

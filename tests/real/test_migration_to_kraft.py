@@ -9,6 +9,7 @@ from contextlib import ExitStack
 import pytest
 from kafka import KafkaProducer
 from kazoo.client import KazooClient
+from yard import cli
 
 from shunter.formats import znodes
 from shunter.testbed.artifacts import ZOOKEEPER_MODE_VERSION
@@ -17,7 +18,7 @@ from shunter.testbed.kafka import KafkaBroker
 from shunter.testbed.kraft import KRaftNode
 from shunter.testbed.ports import free_port
 from shunter.testbed.probes import brokers_known_at
-from shunter.testbed.tools import TOPICS, kafka_tool
+from shunter.testbed.tools import REASSIGN_PARTITIONS, TOPICS, kafka_tool
 from shunter.testbed.waiting import wait_until
 from shunter.testbed.zookeeper import ZooKeeperServer
 
@@ -31,6 +32,8 @@ pytestmark = [
 BOUND_S = 180
 QUORUM = 3000
 TOPIC = "t"
+MOVING = "mv"
+LEFT = "ends 1 short of the target: mv-0 at [1, 2], not at [2]"
 
 
 def migrating(port, connect_string):
@@ -62,16 +65,62 @@ def quorum_node(folder, port, connect_string, cluster_id):
     )
 
 
-def produce(brokers, value):
+def produce(brokers, value, topic=TOPIC):
     producer = KafkaProducer(bootstrap_servers=[broker.bootstrap for broker in brokers], acks="all")
     try:
-        return producer.send(TOPIC, value, partition=0).get(timeout=BOUND_S).offset
+        return producer.send(topic, value, partition=0).get(timeout=BOUND_S).offset
     finally:
         producer.close()
 
 
-def test_a_cluster_leaves_shunter_for_kraft(tmp_path):
-    """Shunter leaves by itself when `/migration` appears, and the migration ends. No written record is lost."""
+def create(broker, topic, replicas):
+    options = ("--create", "--topic", topic, "--replica-assignment", replicas)
+    done = kafka_tool(TOPICS, "--bootstrap-server", broker.bootstrap, *options, timeout_s=BOUND_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def begin_a_move(brokers, folder):
+    """Move a partition from broker 1 to broker 2, so slowly that the migration begins in the middle."""
+    create(brokers[0], MOVING, "1")
+    for _ in range(4):
+        produce(brokers, b"x" * 900_000, MOVING)
+    plan = folder / "move.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": MOVING, "partition": 0, "replicas": [2]}]}))
+    options = ("--execute", "--reassignment-json-file", str(plan), "--throttle", "1000")
+    done = kafka_tool(REASSIGN_PARTITIONS, "--bootstrap-server", brokers[0].bootstrap, *options, timeout_s=BOUND_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def end_the_move(server, brokers, folder, zk):
+    """Go the way out that `hand-back` tells: what Shunter left ends at its target, and then nothing is left."""
+    reaching = ("--bootstrap-server", brokers[0].bootstrap)
+    hand_back, plan = ("hand-back", "--zookeeper", server.connect_string, *reaching), folder / "left.json"
+    status, told = cli(*hand_back, "--plan", plan)
+    assert status == 1, told
+    assert f"KRaft controller {QUORUM} is the controller, not Shunter; but Shunter has left work" in told
+    assert LEFT in told
+    assert f"shunter throttles clear {' '.join(reaching)}" in told
+    assert cli("throttles", "clear", *reaching, "--yes")[0] == 0
+
+    def assigned():
+        found = json.loads(zk.get(znodes.topic(MOVING))[0])
+        return found["partitions"]["0"], found["adding_replicas"]
+
+    wait_until(lambda: assigned() == ([1, 2], {}), what="the step has ended, short of the target", timeout_s=BOUND_S)
+    status, told = cli("execute", plan, *reaching, "--yes")
+    assert status == 0, told
+    wait_until(lambda: assigned() == ([2], {}), what="the move has ended", timeout_s=BOUND_S)
+    status, told = cli(*hand_back)
+    assert status == 0, told
+    assert "there is nothing to hand back" in told
+
+
+def test_a_cluster_leaves_shunter_for_kraft(tmp_path, monkeypatch):
+    """Shunter leaves by itself when `/migration` appears, and the migration ends. No written record is lost.
+
+    A move that was under way is told, by Shunter when it leaves and by `hand-back`, and can be ended.
+    """
+    monkeypatch.setenv("SHUNTER_STATE", str(tmp_path / "state"))
     port = free_port()
     with ExitStack() as stack:
         server = stack.enter_context(ZooKeeperServer(tmp_path / "zookeeper"))
@@ -82,7 +131,7 @@ def test_a_cluster_leaves_shunter_for_kraft(tmp_path):
                 server.connect_string,
                 tmp_path / f"broker-{number}",
                 heap_mib=160,
-                properties=migrating(port, server.connect_string),
+                properties={**migrating(port, server.connect_string), "offsets.topic.replication.factor": 2},
             )
             for number in (1, 2)
         ]
@@ -92,10 +141,9 @@ def test_a_cluster_leaves_shunter_for_kraft(tmp_path):
         for broker in brokers:
             broker.wait_ready()
             wait_until(lambda b=broker: {1, 2} <= brokers_known_at(b.port), what="it knows both", timeout_s=BOUND_S)
-        create = ("--create", "--topic", TOPIC, "--replica-assignment", "1:2")
-        done = kafka_tool(TOPICS, "--bootstrap-server", brokers[0].bootstrap, *create, timeout_s=BOUND_S)
-        assert done.returncode == 0, done.stdout + done.stderr
+        create(brokers[0], TOPIC, "1:2")
         assert produce(brokers, b"before") == 0
+        begin_a_move(brokers, tmp_path)
 
         zk = KazooClient(server.connect_string)
         zk.start()
@@ -110,6 +158,7 @@ def test_a_cluster_leaves_shunter_for_kraft(tmp_path):
             what="Shunter leaves",
             timeout_s=BOUND_S,
         )
+        wait_until(lambda: LEFT in controller.log_tail(10_000), what="it says what it leaves", timeout_s=BOUND_S)
 
         def held_by_kraft():
             held = zk.exists(znodes.CONTROLLER) and json.loads(zk.get(znodes.CONTROLLER)[0])
@@ -128,3 +177,4 @@ def test_a_cluster_leaves_shunter_for_kraft(tmp_path):
         told = kafka_tool(TOPICS, "--bootstrap-server", brokers[0].bootstrap, *describe, timeout_s=BOUND_S).stdout
         assert "Replicas: 1,2\tIsr: 1,2" in told, told
         assert json.loads(zk.get(znodes.topic(TOPIC))[0])["partitions"] == {"0": [1, 2]}
+        end_the_move(server, brokers, tmp_path, zk)

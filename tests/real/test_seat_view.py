@@ -8,14 +8,19 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
+from shunter.app import hand_back
 from shunter.app.hand_back import HandBack
 from shunter.drivers.process_identity import this_process
 from shunter.drivers.seat_view import SeatView, end_here
+from shunter.errors import DriverError, SettingsError
 from shunter.formats import znodes
 from shunter.formats.broker_znodes import encode_broker, encode_controller, encode_controller_id
+from shunter.formats.reassignment_json import decode_plan
+from shunter.formats.reassignment_znodes import encode_reassignment
 from shunter.formats.topic_znodes import encode_state, encode_topic
 from shunter.model.broker import Broker
-from shunter.model.partition import LeaderAndIsr, ReplicaAssignment
+from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from shunter.model.reassignment import Phase, Reassignment, Strategy
 from shunter.model.topic import Topic
 
 pytestmark = pytest.mark.real
@@ -48,8 +53,38 @@ def view(place):
     made.close()
 
 
-def hold(client, broker, process=None):
+class Brokers:
+    """The session of a hand-back with brokers whose controller is Shunter's, and which move nothing."""
+
+    def __init__(self, *, shunters=True, refusal=None):
+        self.shunters, self.refusal = shunters, refusal
+
+    def __call__(self, *_):
+        return self
+
+    def __enter__(self):
+        if self.refusal is not None:
+            raise self.refusal
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+    def is_shunters(self):
+        return self.shunters
+
+    def rows(self):
+        return ()
+
+
+@pytest.fixture(autouse=True)
+def no_brokers(monkeypatch):
+    monkeypatch.setattr(hand_back, "ReassignSession", Brokers())
+
+
+def hold(client, broker, process=None, kraft_epoch=-1):
     data = encode_controller(broker, timestamp_ms=1, process=process)
+    data = data.replace(b'"kraftControllerEpoch":-1', b'"kraftControllerEpoch":%d' % kraft_epoch)
     if client.exists("/controller"):
         client.set("/controller", data)
     else:
@@ -60,14 +95,16 @@ def test_whose_the_seat_is(place, view):
     _, client = place
     assert view.holder() is None
     hold(client, 7, this_process())
-    assert view.holder() == (7, True, this_process())
+    assert view.holder() == (7, True, this_process(), False)
     hold(client, 1)
-    assert view.holder() == (1, False, None)
+    assert view.holder() == (1, False, None, False)
     # If `/controller` names no process, a controller's id in ZooKeeper decides, unless a broker has the same id.
     client.create(znodes.controller_id(1), encode_controller_id(), makepath=True)
-    assert view.holder() == (1, True, None)
+    assert view.holder() == (1, True, None, False)
     client.create(znodes.broker(1), encode_broker(Broker(1, 0, ()), timestamp_ms=1), makepath=True)
-    assert view.holder() == (1, False, None)
+    assert view.holder() == (1, False, None, False)
+    hold(client, 3000, kraft_epoch=4)
+    assert view.holder() == (3000, False, None, True)
 
 
 def test_what_is_left(place, view):
@@ -171,5 +208,111 @@ def test_what_is_not_done_in_time_is_told_and_the_controller_leads_on(place):
         assert HandBack(connect, told.append, 0.0).run("nowhere:1", None, "finish") == 1
         assert "ZooKeeper does not let us list /admin/reassignments" in told[0]
         assert lines[-1].startswith("Shunter goes on leading")
+        assert child.poll() is None
+        child.terminate()
+
+
+STEP = ReplicaAssignment((1, 2), adding=(2,))
+LEFT = (
+    "2 moves of topic mv are not over; a controller that is no Shunter ends 1 short of the target: "
+    "mv-0 at [1, 2], not at [2]"
+)
+OVER = (
+    "records of moves that are over, in /admin/reassignments: 1. No other controller reads them, and the next Shunter "
+    "removes them"
+)
+
+
+def leave_moves(client):
+    """A migration has begun in the middle of moves: one stops short, one ends by itself, one was moved on since."""
+    assignments = {0: STEP, 1: ReplicaAssignment((1, 2), removing=(1,)), 2: ReplicaAssignment((2,))}
+    client.create("/brokers/topics/mv", encode_topic(Topic("mv", None, assignments)), makepath=True)
+    for number, written in enumerate((STEP, assignments[1], STEP)):
+        record = Reassignment(None, (1,), (2,), Strategy.INCREMENTAL, Phase.MOVING, written, accepted_at_ms=1, top=1)
+        client.create(f"/admin/reassignments/mv/{number}", encode_reassignment(record), makepath=True)
+
+
+@pytest.mark.parametrize(("kraft_epoch", "who"), [(-1, "broker 3000"), (4, "KRaft controller 3000")])
+def test_moves_that_shunter_left_are_told_where_another_controller_leads(place, tmp_path, kraft_epoch, who):
+    connect, client = place
+    hold(client, 3000, kraft_epoch=kraft_epoch)
+    leave_moves(client)
+    lines = []
+    assert HandBack(connect, lines.append, 0.0).run("kafka:9092", None, "finish") == 1
+    assert lines == [
+        f"{who} is the controller, not Shunter; but Shunter has left work that is not done",
+        LEFT,
+        "to end them at their targets, let Shunter lead again, or repeat this with --plan FILE for a plan",
+        OVER,
+    ]
+    plan, properties = tmp_path / "plan.json", tmp_path / "client.properties"
+    assert HandBack(connect, lines.append, 0.0, plan=plan).run("kafka:9092", properties, "finish") == 1
+    assert [(order.tp, order.target) for order in decode_plan(plan.read_bytes(), "plan")] == [
+        (TopicPartition("mv", 0), (2,))
+    ]
+    reaching = f"--bootstrap-server kafka:9092 --command-config {properties}"
+    assert f"when `shunter list {reaching}` shows no move, run `shunter execute {plan} {reaching}`" in lines[-2]
+
+
+def test_moves_that_shunter_leaves_during_a_hand_back_are_not_waited_for(place):
+    connect, client = place
+    hold(client, 1000, this_process())
+    leave_moves(client)
+    taker = threading.Timer(1.0, hold, (client, 2))
+    taker.start()
+    lines = []
+    assert HandBack(connect, lines.append, 60.0).run("kafka:9092", None, "finish") == 1
+    taker.join()
+    assert lines[0] == "broker 2 is the controller, not Shunter; but Shunter has left work that is not done"
+    assert LEFT in lines
+
+
+def test_when_every_move_is_over_nothing_is_left(place):
+    connect, client = place
+    hold(client, 2)
+    leave_moves(client)
+    ended = {number: ReplicaAssignment((2,)) for number in range(3)}
+    client.set("/brokers/topics/mv", encode_topic(Topic("mv", None, ended)))
+    lines = []
+    assert HandBack(connect, lines.append, 0.0).run("kafka:9092", None, "finish") == 0
+    assert lines[0] == "broker 2 is the controller, not Shunter: there is nothing to hand back"
+    assert lines[1] == OVER.replace(": 1.", ": 3.")
+
+
+def test_other_znodes_that_shunter_left_are_told_with_their_ways_out(place):
+    connect, client = place
+    client.create("/brokers/topics/mv", encode_topic(Topic("mv", None, {0: STEP})), makepath=True)
+    client.create("/admin/reassignments/mv/0", b"nonsense", makepath=True)
+    for path in ("/admin/reassign_cancel", "/admin/reassign_partitions", "/admin/reassignment_requests/request_1"):
+        client.create(path, b"{}", makepath=True)
+    lines = []
+    assert HandBack(connect, lines.append, 0.0).run("kafka:9092", None, "finish") == 1
+    assert lines[0] == "no process is the controller; but Shunter has left work that is not done"
+    assert "/admin/reassign_partitions (an Apache broker that leads carries it out: " in lines[1]
+    assert "/admin/reassign_cancel (the tool that created it has to remove it" in lines[1]
+    client.delete("/admin/reassign_cancel")
+    client.delete("/admin/reassign_partitions")
+    client.create("/admin/shunter/owed_deletions/3", b"{}", makepath=True)
+    assert HandBack(connect, lines.append, 0.0).run("kafka:9092", None, "finish") == 1
+    assert "/admin/reassignment_requests/request_1 (only Shunter reads it" in lines[-1]
+    assert "/admin/shunter/owed_deletions/3 (broker 3 was dead when replicas left it, and only Shunter" in lines[-1]
+    assert "/admin/reassignments/mv/0 (replicas that left mv-0 may not be deleted yet, or it can't be read" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("brokers", "error", "told"),
+    [
+        (Brokers(refusal=DriverError("wrong password", retriable=False)), DriverError, "wrong password"),
+        (Brokers(shunters=False), SettingsError, "Name brokers of that cluster"),
+    ],
+)
+def test_brokers_that_cant_be_asked_are_found_before_the_controller_is_ended(place, monkeypatch, brokers, error, told):
+    connect, client = place
+    monkeypatch.setattr(hand_back, "ReassignSession", brokers)
+    child, process = process_that_waits()
+    with child:
+        hold(client, 1000, process)
+        with pytest.raises(error, match=told):
+            HandBack(connect, lambda _: None, 0.0).run("kafka:9092", None, "finish")
         assert child.poll() is None
         child.terminate()

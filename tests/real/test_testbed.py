@@ -247,4 +247,7 @@ class TestKRaft:
             create_topic(cluster.bootstrap, NewTopic("shared", 1, 3))
             cluster.nodes[2].kill()
             with closing(KafkaAdminClient(bootstrap_servers=cluster.nodes[3].bootstrap)) as admin:
-                assert "shared" in admin.list_topics()
+                # The node learns of the topic, and of the next controller, a moment later.
+                wait_until(
+                    lambda: "shared" in admin.list_topics(), what="the third node has the topic", timeout_s=BOUND_S
+                )

@@ -276,13 +276,13 @@ class TestElection:
             (
                 znodes.CONTROLLER,
                 b'{"version":2,"brokerid":3000,"timestamp":"1","kraftControllerEpoch":4}',
-                "a KRaft controller (3000) holds /controller",
+                "a KRaft controller (3000) holds /controller, which no session ends: if it runs no more",
             ),
             (znodes.CONTROLLER, b"nonsense", "/controller: is not JSON"),
             (
                 znodes.MIGRATION,
                 b'{"version":0,"kraft_controller_id":3000,"kraft_controller_epoch":1}',
-                "/migration says that KRaft controller 3000 migrates this cluster",
+                "/migration says that KRaft controller 3000 migrates this cluster; if that was reverted, delete /migration",
             ),
             (
                 znodes.MIGRATION,

@@ -94,6 +94,7 @@ class ControllerObserver:
         self.leading: Leading | None = None
         self.expired = False
         self.open_before = 0
+        self.kraft_told = ""
 
     async def run(self, seconds: float) -> None:
         """Observe for this many seconds; 0: until SIGTERM or SIGINT.
@@ -172,6 +173,7 @@ class ControllerObserver:
             text = f"broker {leading.broker} is the controller now, with epoch {leading.epoch}"
             self.lines.tell("controller", text, broker=leading.broker, epoch=leading.epoch)
         self.leading = leading if leading is not None else self.leading
+        self._tell_kraft()
         states = await self.store.states()
         told, differences = self.observation.look(states, self.clock.now_ms(), steady=steady)
         for event, cause in told:
@@ -186,6 +188,14 @@ class ControllerObserver:
             self.loop.post(SessionExpired("a difference was found"))
             self.loop.post(Elected(0 if self.leading is None else self.leading.epoch, 0), "after a difference")
 
+    def _tell_kraft(self) -> None:
+        """Report when KRaft begins to keep decisions from being compared, and when it does so no more."""
+        kraft = self.store.kraft
+        if kraft != self.kraft_told:
+            text = f"{kraft}: nothing is compared" if kraft else "KRaft has left this cluster: decisions are compared"
+            self.lines.tell("controller", text, broker=None, epoch=None, kraft=kraft)
+        self.kraft_told = kraft
+
     def _tell_open(self, count: int) -> None:
         """Report when the first open difference appears, and when none is left."""
         if bool(count) is not bool(self.open_before):
@@ -196,15 +206,17 @@ class ControllerObserver:
     def _tell_start(self) -> None:
         state = self.machine.view
         partitions = sum(len(topic.partitions) for topic in state.topics.values())
-        who = (
-            "no broker is the controller"
-            if self.leading is None
-            else f"broker {self.leading.broker} leads, epoch {self.leading.epoch}"
-        )
+        who = "no broker is the controller"
+        if self.store.kraft:
+            self.kraft_told = self.store.kraft
+            who = f"{self.store.kraft}: nothing is compared"
+        elif self.leading is not None:
+            who = f"broker {self.leading.broker} leads, epoch {self.leading.epoch}"
         counts = {"brokers": len(state.brokers), "topics": len(state.topics), "partitions": partitions}
         text = f"observing: {who}; " + ", ".join(f"{count} {name}" for name, count in counts.items())
         controller = None if self.leading is None else self.leading.broker
-        self.lines.tell("start", text, controller=controller, settle_seconds=self.settle_seconds, **counts)
+        values = {"controller": controller, "kraft": self.store.kraft}
+        self.lines.tell("start", text, **values, settle_seconds=self.settle_seconds, **counts)
 
     def _tell(self, difference: DecisionDifference) -> None:
         if difference.explained:

@@ -331,13 +331,18 @@ def _watch(
 
 
 def told_row(row: MoveUnderWay) -> str:
-    """A move under way, in a line."""
+    """A move under way, in a line.
+
+    A controller that is no Shunter shows the step under way alone. Where that step only adds replicas, its target is
+    what the partition is on: then the line says which replicas are being added.
+    """
     if row.phase == BETWEEN_LOG_DIRS:
         return f"{row.tp}: {row.waiting}"
     phase = f"{row.phase.replace('_', ' ')}, " if row.phase else ""
     original = f" from {list(row.original)}" if row.original else ""
     waiting = f"; {row.waiting}" if row.waiting else ""
-    return f"{row.tp}: {phase}on {list(row.replicas)}, to {list(row.target)}{original}{waiting}"
+    adding = f", adding {list(row.adding)}" if row.adding and row.target == row.replicas else ""
+    return f"{row.tp}: {phase}on {list(row.replicas)}{adding}, to {list(row.target)}{original}{waiting}"
 
 
 def row_to_json(row: MoveUnderWay) -> dict[str, object]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from shunter.errors import ShunterError
+from shunter.cli.leaving import leave_with
 
 
 @click.command("hand-back")
@@ -30,6 +30,11 @@ from shunter.errors import ShunterError
     help="How moves under way end: wait for them (finish), stop them where they are, or roll them back.",
 )
 @click.option(
+    "--plan",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="If Shunter does not lead: write moves that it left short of their targets into this file, as a plan.",
+)
+@click.option(
     "--timeout",
     type=float,
     default=3_600.0,
@@ -42,6 +47,7 @@ def hand_back(
     bootstrap_server: str,
     command_config: Path | None,
     moves: str,
+    plan: Path | None,
     timeout: float,
 ) -> None:
     """Hand a cluster back to Apache's controller: end its moves, resign, and wait until an Apache broker leads.
@@ -51,8 +57,12 @@ def hand_back(
     waits until an Apache broker leads, and until no further partition is under-replicated. You can interrupt it and
     call it again at any point.
 
+    If Shunter does not lead, for example because a migration to KRaft has begun, it looks at what Shunter has left: moves
+    that are not over, and where the other controller ends them; requests, cancels, and replicas that are owed.
+
     \b
-    Exit status: 0 an Apache broker leads, and nothing is left; 1 the timeout passed, and Shunter may still lead.
+    Exit status: 0 another controller leads, and nothing is left; 1 something is left, or the timeout passed, and
+    Shunter may still lead; 3 ZooKeeper or the brokers do not answer, or refuse access.
 
     \b
     Example:
@@ -60,8 +70,8 @@ def hand_back(
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     from shunter.app.hand_back import HandBack  # noqa: PLC0415 - other commands need not wait for it
 
-    try:
-        status = HandBack(zookeeper, click.echo, timeout, zookeeper_config).run(bootstrap_server, command_config, moves)
-    except ShunterError as error:
-        raise click.ClickException(str(error)) from error
-    raise SystemExit(status)
+    leave_with(
+        lambda: HandBack(zookeeper, click.echo, timeout, zookeeper_config, plan).run(
+            bootstrap_server, command_config, moves
+        )
+    )

@@ -23,9 +23,13 @@ from shunter.model.settings import Takeover
 
 MENDED_WITHIN_S = 5.0
 """How often unreadable znodes are read again; not all of them are watched."""
+_REVERTED = (
+    f"if that was reverted, delete {znodes.MIGRATION}, and also {znodes.CONTROLLER} if a KRaft controller holds it,"
+    " because no session ends that znode"
+)
 MIGRATION_BEGUN = (
     f"{znodes.MIGRATION} is there: this cluster migrates to KRaft, whose controllers wait until every id in"
-    f" {znodes.BROKER_IDS} has registered with them, and ours never does; delete {znodes.MIGRATION} if that was reverted"
+    f" {znodes.BROKER_IDS} has registered with them, and ours never does; {_REVERTED}"
 )
 
 
@@ -117,7 +121,8 @@ class Candidacy:
         except FormatError as refusal:
             return Prospect(str(refusal), MENDED_WITHIN_S)
         if migrator != -1:
-            return Prospect(f"{znodes.MIGRATION} says that KRaft controller {migrator} migrates this cluster")
+            told = f"{znodes.MIGRATION} says that KRaft controller {migrator} migrates this cluster"
+            return Prospect(f"{told}; {_REVERTED}")
         if scene.migration is not None:
             return Prospect(MIGRATION_BEGUN)
         if scene.registration is not None and not stale:
@@ -162,7 +167,10 @@ class Candidacy:
         except FormatError as refusal:
             return Prospect(str(refusal))
         if held.kraft_epoch != NO_KRAFT or not controller.owner:
-            return Prospect(f"a KRaft controller ({held.broker}) holds {znodes.CONTROLLER}")
+            return Prospect(
+                f"a KRaft controller ({held.broker}) holds {znodes.CONTROLLER}, which no session ends:"
+                f" if it runs no more because a migration was reverted, delete {znodes.CONTROLLER}"
+            )
         if controller.owner in ours or (process is not None and is_dead(process)):
             return Prospect()
         rival = None if process is None else _nearby(process)

@@ -27,7 +27,12 @@ from shunter.drivers.zookeeper_access import PLAIN_ZOOKEEPER_ACCESS, ZooKeeperAc
 from shunter.drivers.zookeeper_requests import ZooKeeperRequest
 from shunter.errors import DriverError
 from shunter.formats import znodes
-from shunter.formats.broker_znodes import decode_controller, decode_controller_epoch, decode_process
+from shunter.formats.broker_znodes import (
+    ControllerRegistration,
+    decode_controller,
+    decode_controller_epoch,
+    decode_process,
+)
 from shunter.model.partition import BrokerId, LeaderAndIsr, TopicPartition
 
 
@@ -80,6 +85,8 @@ class UnwrittenStore:
         self._seen = Seen()
         self._reader = ClusterReader(client)
         self._watches = ClusterWatches(client, self._reader, self._seen, self._hear, lambda: None)
+        self.kraft = ""
+        """Why KRaft keeps this cluster from being compared, by the last `leading`; empty: it does not."""
 
     def _hear(self, event: Event) -> None:
         for told, cause in self._observation.hear(event):
@@ -122,10 +129,9 @@ class UnwrittenStore:
         (held, epoch, migration), _ = await self._client.get_many(
             (znodes.CONTROLLER, znodes.CONTROLLER_EPOCH, znodes.MIGRATION)
         )
-        if held is None or epoch is None or migration is not None:
-            return None
-        found = decode_controller(held.data)
-        if found.kraft_epoch >= 0:
+        found = None if held is None else decode_controller(held.data)
+        self.kraft = _told_kraft(found, migrates=migration is not None)
+        if held is None or found is None or epoch is None or self.kraft:
             return None
         ours = decode_process(held.data, znodes.CONTROLLER) is not None
         return Leading(found.broker, decode_controller_epoch(epoch.data), ours)
@@ -133,6 +139,14 @@ class UnwrittenStore:
     def stop(self) -> None:
         """Stop watching."""
         self._watches.stop()
+
+
+def _told_kraft(held: ControllerRegistration | None, *, migrates: bool) -> str:
+    under_way = f"a migration to KRaft is under way, because {znodes.MIGRATION} is there"
+    if held is not None and held.kraft_epoch >= 0:
+        told = f"KRaft controller {held.broker} holds {znodes.CONTROLLER}"
+        return f"{told}, and {under_way}" if migrates else told
+    return under_way if migrates else ""
 
 
 class UnsentRequests:

@@ -1,4 +1,4 @@
-"""The process that is the controller, and znodes that its moves have left; read to hand a cluster back to Apache's."""
+"""The process that is the controller, and what its moves have left; read to hand a cluster back to Apache's."""
 
 from __future__ import annotations
 
@@ -9,16 +9,21 @@ from typing import NamedTuple
 
 from kazoo.exceptions import KazooException, NoNodeError
 
+from shunter.core.reassignment import LeftMove, left_move
 from shunter.core.throttles import LISTS, RATES
 from shunter.drivers.process_identity import is_alive_here
 from shunter.drivers.zookeeper_access import PLAIN_ZOOKEEPER_ACCESS, ZooKeeperAccess
 from shunter.errors import DriverError, FormatError
 from shunter.formats import znodes
-from shunter.formats.broker_znodes import ProcessIdentity, decode_controller, decode_process
+from shunter.formats.admin_znodes import decode_legacy_reassignments
+from shunter.formats.broker_znodes import NO_KRAFT, ProcessIdentity, decode_controller, decode_process
 from shunter.formats.config_znodes import decode_config
+from shunter.formats.reassignment_znodes import decode_reassignment
 from shunter.formats.topic_znodes import decode_state, decode_topic
 from shunter.formats.znode_json import SharedReplicas
-from shunter.model.partition import BrokerId
+from shunter.model.partition import BrokerId, TopicPartition
+from shunter.model.reassignment import Phase
+from shunter.model.topic import Topic
 
 _QUEUES = (znodes.REASSIGNMENTS, znodes.REASSIGNMENT_REQUESTS, znodes.OWED_DELETIONS, znodes.OWED_REPLICAS)
 CONNECT_SECONDS = 30.0
@@ -31,6 +36,23 @@ class SeatHolder(NamedTuple):
     broker: BrokerId
     shunter: bool
     process: ProcessIdentity | None
+    kraft: bool = False
+    """Whether it is a KRaft controller, which holds `/controller` during a migration."""
+
+    def __str__(self) -> str:
+        who = "Shunter" if self.shunter else "KRaft controller" if self.kraft else "broker"
+        return f"{who} {self.broker}"
+
+
+class LeftBehind(NamedTuple):
+    """What a Shunter that leads no more has left in ZooKeeper."""
+
+    moves: tuple[LeftMove, ...]
+    """Moves that are not over."""
+    others: tuple[str, ...]
+    """Other znodes whose work is not done: requests, owed deletions and replicas, records that can't be read."""
+    over: int
+    """How many records are of moves that are over."""
 
 
 class SeatView:
@@ -58,7 +80,9 @@ class SeatView:
         data = self._data(znodes.CONTROLLER)
         if data is None:
             return None
-        broker = decode_controller(data).broker
+        broker, kraft_epoch = decode_controller(data)
+        if kraft_epoch != NO_KRAFT:
+            return SeatHolder(broker, False, None, kraft=True)
         process = decode_process(data, znodes.CONTROLLER)
         known = self._data(znodes.controller_id(broker)) is not None and self._data(znodes.broker(broker)) is None
         return SeatHolder(broker, process is not None or known, process)
@@ -74,6 +98,69 @@ class SeatView:
                     [f"{path}/{each}" for each in self._children(path)] if queue == znodes.REASSIGNMENTS else [path]
                 )
         return tuple(found)
+
+    def left_behind(self, *, kraft: bool) -> LeftBehind:
+        """Compare what is left with the assignments: which moves are not over. Cost: one read per record and topic.
+
+        Args:
+            kraft: The next controller is a KRaft controller, which does not read `/admin/reassign_partitions`.
+
+        Raises:
+            DriverError: ZooKeeper does not let us read it.
+        """
+        legacy = frozenset[TopicPartition]() if kraft else self._in_legacy()
+        moves: list[LeftMove] = []
+        others: list[str] = []
+        over = 0
+        topics: dict[str, Topic | None] = {}
+        for path in self.left():
+            if not path.startswith(f"{znodes.REASSIGNMENTS}/"):
+                others.append(path)
+                continue
+            try:
+                move, ended = self._left_move(path, topics, legacy)
+            except (FormatError, ValueError):
+                others.append(path)
+                continue
+            if move is not None:
+                moves.append(move)
+            elif ended:
+                over += 1
+            else:
+                others.append(path)
+        return LeftBehind(tuple(sorted(moves)), tuple(others), over)
+
+    def _left_move(
+        self, path: str, topics: dict[str, Topic | None], legacy: Collection[TopicPartition]
+    ) -> tuple[LeftMove | None, bool]:
+        """The move of a record, if it is not over, and whether the record is of no more use.
+
+        Raises:
+            FormatError, ValueError: the record, its name or its topic can't be read.
+        """
+        _, name, number = path.rsplit("/", 2)
+        tp = TopicPartition(name, int(number))
+        if name not in topics:
+            topics[name] = self._topic(name)
+        topic, data = topics[name], self._data(path)
+        assignment = None if topic is None else topic.assignments.get(tp.partition)
+        if topic is None or assignment is None or data is None:
+            return None, True
+        record = decode_reassignment(path, data, version=0, czxid=0)
+        left = left_move(tp, record, topic.topic_id, assignment, by_legacy_znode=tp in legacy)
+        return left, record.phase is not Phase.DROPPING or record.topic_id not in {None, topic.topic_id}
+
+    def _topic(self, name: str) -> Topic | None:
+        data = self._data(znodes.topic(name))
+        return None if data is None else decode_topic(name, data, 0, {})
+
+    def _in_legacy(self) -> Collection[TopicPartition]:
+        """The partitions that `/admin/reassign_partitions` names; none if it can't be read."""
+        data = self._data(znodes.LEGACY_REASSIGNMENTS)
+        try:
+            return () if data is None else decode_legacy_reassignments(data, 0).targets
+        except FormatError:
+            return ()
 
     def under_replicated(self) -> frozenset[str]:
         """Return partitions whose ISR lacks a replica, or without a leader. Cost: one read per topic and partition."""

@@ -39,8 +39,8 @@ class KRaftNode(Server):
         version: str,
         heap_mib: int,
         properties: Mapping[str, object],
-        more_log_dirs: Sequence[str],
         start_timeout_s: float,
+        more_log_dirs: Sequence[str] = (),
     ) -> None:
         """Describe the node; nothing starts yet.
 
@@ -55,8 +55,8 @@ class KRaftNode(Server):
             version: Kafka's version; see `artifacts.ensure_kafka`.
             heap_mib: Largest heap, in MiB.
             properties: More settings for server.properties; they replace those that are set here.
-            more_log_dirs: Names of log dirs beside `data`, in its folder.
             start_timeout_s: Bound for each start, in seconds.
+            more_log_dirs: Names of log dirs beside `data`, in its folder.
         """
         super().__init__(f"node-{node_id}", folder, port=port, start_timeout_s=start_timeout_s)
         self.node_id = node_id

@@ -17,7 +17,7 @@ from shunter.model.log_line import LogLine
 from shunter.model.partition import NO_LEADER, TopicPartition
 
 ALWAYS = frozenset({"started", "stopped", "elected", "gap"})
-TERM_NOTICES = frozenset({"in-charge", "resigned", "reload", "request-met-a-bug"})
+TERM_NOTICES = frozenset({"in-charge", "resigned", "moves-left", "reload", "request-met-a-bug"})
 LISTED_AT_MOST = 20
 """How many lines of one kind are shown for one event; the others are counted."""
 

@@ -37,6 +37,7 @@ from shunter.core.controller.events import (
     TopicsSubmitted,
 )
 from shunter.core.controller.intake import Effects, Intake
+from shunter.core.controller.leaving import moves_left
 from shunter.core.controller.lifecycle import Transition
 from shunter.core.controller.outbox import Outbox
 from shunter.core.controller.ready import LoadCluster, Read, Ready, RefusedReply, Reply, Request, WriteBatch
@@ -313,9 +314,10 @@ class ControllerMachine:
         That goes for replies of this turn too, of held events that were taken in before. The driver answers every
         caller that still waits with NOT_CONTROLLER: the caller asks the next controller, which knows what is durable.
         """
+        left = moves_left(self.state)
         self._start_over()
         self.loading = False
-        bundle.notices.append(Notice("resigned", "controller", reason))
+        bundle.notices += [Notice("resigned", "controller", reason), *left]
         bundle.requests.clear()
         bundle.replies.clear()
         bundle.resigned = reason or "unknown"

@@ -2,6 +2,7 @@
 
 from shunter.core.reassignment.cost import StepCost, step_costs
 from shunter.core.reassignment.interruption import drop_set, roll_back, stop, supersede
+from shunter.core.reassignment.left_behind import LeftMove, left_move, told_moves
 from shunter.core.reassignment.paper import PaperPlan, plan_on_paper, roll_back_on_paper
 from shunter.core.reassignment.reconciliation import (
     Closing,
@@ -18,6 +19,7 @@ from shunter.core.reassignment.targets import no_longer_fits, validate_target, v
 
 __all__ = [
     "Closing",
+    "LeftMove",
     "PaperPlan",
     "Reconciled",
     "Row",
@@ -29,6 +31,7 @@ __all__ = [
     "Waiting",
     "describe_waiting",
     "drop_set",
+    "left_move",
     "next_step",
     "no_longer_fits",
     "original_replicas",
@@ -40,6 +43,7 @@ __all__ = [
     "step_costs",
     "stop",
     "supersede",
+    "told_moves",
     "validate_target",
     "validate_top",
 ]
