@@ -50,7 +50,7 @@ def _named(state: ExecutorState, tp: TopicPartition, brokers: Replicas) -> str:
             continue
         lost = state.cluster.lost_log_dir(broker, tp)
         if lost is not None:
-            told.append(f"log dir {lost} of broker {broker}, which has failed")
+            told.append(f"log dir {lost} of broker {broker}, which is offline")
         elif seen is not None and broker in seen.offline:
             told.append(f"a working log dir of broker {broker}, whose replica is offline")
     return " and ".join(told)

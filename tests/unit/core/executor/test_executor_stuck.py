@@ -92,7 +92,7 @@ def test_a_failed_log_dir_of_the_target_is_named_until_it_works_again() -> None:
     assert stuck(state, move) is None
     # In KRaft mode metadata may go on for long without telling: then the broker's own answer does.
     state.cluster.sizes[6, T0] = ReplicaSize(5, "/disk1")
-    for working, told in ((("/disk1", "/disk2"), None), (("/disk2",), "log dir /disk1 of broker 6, which has failed")):
+    for working, told in ((("/disk1", "/disk2"), None), (("/disk2",), "log dir /disk1 of broker 6, which is offline")):
         spaces = {(6, path): LogDirSpace(100, 50) for path in working}
         rig.core.handle(Envelope(rig.now_ms, "test", LogDirsObserved({}, spaces, (6,), rig.now_ms)))
         found = stuck(state, move)
