@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from shunter.core.under_way import told_copy
 from shunter.core.wording import NAMED, counted, named
-from shunter.model.check_up import CheckedJournal, CheckedTopic, CheckUp, Finding, Level
+from shunter.model.check_up import LOG_DIRS, CheckedJournal, CheckedTopic, CheckUp, Finding, Level
 from shunter.model.partition import TopicPartition
 
 FULL = 0.85
@@ -39,7 +39,8 @@ def diagnose(seen: CheckUp, journal: CheckedJournal) -> tuple[Finding, ...]:
 
 def _fine(name: str, seen: CheckUp) -> list[Finding]:
     """Say that all is well, unless that is not known: then another finding says what could not be read."""
-    told = None if name == "moves" and not seen.at_rest else _FINE.get(name)
+    unknown = any(what.startswith(_SEEN_BY.get(name, ())) for what, _why in seen.unread)
+    told = None if unknown or (name == "moves" and not seen.at_rest) else _FINE.get(name)
     return [] if told is None else [Finding(Level.FINE, name, told)]
 
 
@@ -53,6 +54,15 @@ _FINE = {
     "throttles": "no throttle was left behind",
     "rights": "every command is allowed",
 }
+_SEEN_BY: Mapping[str, tuple[str, ...]] = {
+    "brokers": ("topics",),
+    "listeners": ("listeners of",),
+    "partitions": ("topics",),
+    "min.insync.replicas": ("topics", "min.insync.replicas"),
+    "disks": (LOG_DIRS,),
+    "throttles": ("throttles",),
+}
+"""By check: how the names of those parts begin without which it is not known whether all is well."""
 
 
 def _unread(seen: CheckUp) -> list[Finding]:

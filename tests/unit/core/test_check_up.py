@@ -206,6 +206,25 @@ def test_moves_that_are_not_known_are_not_called_none(what: str) -> None:
     assert "moves" not in [finding.check for finding in diagnose(seen, NOBODY)]
 
 
+@pytest.mark.parametrize(
+    ("what", "unknown"),
+    [
+        ("topics", {"brokers", "partitions", "min.insync.replicas"}),
+        ("min.insync.replicas", {"min.insync.replicas"}),
+        ("listeners of broker 2", {"listeners"}),
+        ("log dirs of broker 1", {"disks", "moves"}),
+        ("moves", {"moves"}),
+        ("throttles", {"throttles"}),
+        ("the quorum", set[str]()),
+    ],
+)
+def test_what_could_not_be_looked_at_is_not_called_well(what: str, unknown: set[str]) -> None:
+    def well(seen: CheckUp) -> set[str]:
+        return {finding.check for finding in diagnose(seen, NOBODY) if finding.level is Level.FINE}
+
+    assert well(WELL) - well(replace(WELL, unread=((what, "not allowed"),))) == unknown
+
+
 def test_who_drives_the_cluster_under_another_journal_and_what_is_owed_are_told() -> None:
     claimed, owed = bad(WELL, CheckedJournal("/j", claimant="ann on h", owed_to="broker 3"))
     assert claimed.text.endswith("driven by ann on h")
