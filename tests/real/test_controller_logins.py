@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 from kazoo.client import KazooClient
+from yard import cli
 
 from shunter.testbed.controller import ShunterController
 from shunter.testbed.kafka import KafkaBroker
@@ -85,3 +86,14 @@ def test_logins_permissions_and_tokens(tmp_path):
         gone = "the expired token is deleted"
         wait_until(lambda: not zk.get_children("/delegation_token/tokens"), what=gone, timeout_s=30)
         wait_until(lambda: token not in tool(tokens, *asked, *described), what="the broker has heard", timeout_s=60)
+
+        # Brokers that refuse the login are asked before Shunter is ended. Clients of their listener don't see Shunter.
+        wrong = tmp_path / "wrong"
+        wrong.mkdir()
+        at = ("hand-back", "--zookeeper", zookeeper.connect_string, *asked[:2], "--timeout", "60")
+        status, told = cli(*at, "--command-config", login(wrong, "wrong"))
+        assert status == 3, told
+        assert shunter.is_leading()
+        status, told = cli(*at, *asked[2:])
+        assert status == 0, told
+        assert not shunter.alive

@@ -59,6 +59,13 @@ class Brokers:
     def __init__(self, *, shunters=True, refusal=None):
         self.shunters, self.refusal = shunters, refusal
 
+    @property
+    def cluster(self):
+        return self
+
+    def nodes(self):
+        return ()
+
     def __call__(self, *_):
         return self
 
@@ -313,6 +320,6 @@ def test_brokers_that_cant_be_asked_are_found_before_the_controller_is_ended(pla
     with child:
         hold(client, 1000, process)
         with pytest.raises(error, match=told):
-            HandBack(connect, lambda _: None, 0.0).run("kafka:9092", None, "finish")
+            HandBack(connect, lambda _: None, 0.0).run("kafka:9092", None, "stop")
         assert child.poll() is None
         child.terminate()

@@ -167,20 +167,24 @@ class HandBack:
     def _end_moves(self, bootstrap: str, properties: Path | None, ending: str) -> None:
         """End moves as `ending` says; ask the brokers in any case.
 
-        So a wrong address or password is found before the controller is ended.
+        So a wrong address or password is found before the controller is ended. Whether these brokers show Shunter as
+        their controller matters only where Shunter is asked: it may have no listener of the name that clients use.
 
         Raises:
             DriverError, FormatError, SettingsError: the brokers can't be reached, or are another cluster's.
         """
         mode = ENDINGS[ending]
         with ReassignSession(bootstrap, properties) as session:
+            session.cluster.nodes()
+            if mode is None:
+                return
             if not session.is_shunters():
                 raise SettingsError(
                     f"--bootstrap-server {bootstrap}: the controller of these brokers is not Shunter's, but Shunter leads"
                     f" the cluster of --zookeeper {self._zookeeper}. Name brokers of that cluster; if they are, they have"
                     " not heard of their controller yet: repeat this"
                 )
-            if mode is None or not session.rows():
+            if not session.rows():
                 return
             refused = {tp: why for tp, why in session.turn(mode, None, None).items() if why is not None}
         for tp, why in sorted(refused.items()):
