@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from shunter.core.wording import counted, named
 from shunter.model.loopback import is_loopback
 from shunter.model.partition import BrokerId
+from shunter.model.security import CertificateFault, FaultKind
 from shunter.model.settings import ControllerSettings
 
 CONTROL_PLANE: Final = "control.plane.listener.name"
@@ -89,6 +90,14 @@ class WayBack(NamedTuple):
     unreached: str | None = None
 
 
+class ListenerFault(NamedTuple):
+    """Why peers refuse the certificate of one of Shunter's listeners. `by_brokers`: brokers come to it."""
+
+    listener: str
+    fault: CertificateFault
+    by_brokers: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What was found. Sentences are empty or None if there is nothing to say."""
@@ -101,6 +110,8 @@ class Facts:
     """Sentences: why some of Shunter's listeners can't be opened."""
     ways_back: tuple[WayBack, ...] = ()
     """How brokers reach each of Shunter's listeners that can be opened."""
+    certificates: tuple[ListenerFault, ...] = ()
+    """Why peers refuse the certificates of Shunter's listeners."""
     controller: str | None = None
     """A name for the present controller."""
     kraft: str | None = None
@@ -145,6 +156,10 @@ def _places(facts: Facts) -> Iterator[ControllerFinding]:
         yield ControllerFinding(
             Severity.OBSTACLE, "listener", told, "free the port, or say another one with --listener"
         )
+    for listener, fault, by_brokers in facts.certificates:
+        stops = by_brokers and fault.kind is not FaultKind.DOUBTFUL
+        level = Severity.OBSTACLE if stops else Severity.WARNING
+        yield ControllerFinding(level, "certificate", f"listener {listener}: {fault.told}", fault.todo)
     remote = [broker.id for broker in facts.brokers if not is_loopback(broker.host)]
     for host in facts.hosts:
         if remote and is_loopback(host):

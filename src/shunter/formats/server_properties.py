@@ -96,7 +96,7 @@ class ServerProperties:
                     "listener.security.protocol.map", f"it has no protocol for listener {name} ({known})"
                 )
             listeners[name] = self._listener(name, protocols[name], spoken=name == brokers)
-        return SecuritySettings(listeners, brokers, self._acls())
+        return SecuritySettings(listeners, brokers, (inter_broker or "PLAINTEXT").upper(), self._acls())
 
     def _protocols(self) -> dict[str, SecurityProtocol]:
         text = self.get("listener.security.protocol.map")

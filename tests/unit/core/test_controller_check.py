@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from shunter.core.controller_check import BrokerFound, Facts, Severity, WayBack, findings
+from shunter.core.controller_check import BrokerFound, Facts, ListenerFault, Severity, WayBack, findings
+from shunter.model.security import CertificateFault, FaultKind
 from shunter.model.settings import ControllerSettings
 
 SETTINGS = {
@@ -73,7 +74,15 @@ def test_what_can_be_seen_of_the_brokers_way_to_us_is_not_taken_for_more():
     assert "nc -vz shunter 9090" in told.todo
 
 
+def certificate(kind, *, by_brokers=True):
+    fault = CertificateFault(kind, "its certificate (CN=x) is bad", "renew it")
+    return replace(GOOD, certificates=(ListenerFault("INTERNAL", fault, by_brokers),))
+
+
 OBSTACLES = {
+    "certificate": (certificate(FaultKind.UNUSABLE), "listener INTERNAL: its certificate (CN=x) is bad"),
+    "certificate of another authority": (certificate(FaultKind.UNTRUSTED), "listener INTERNAL: its certificate"),
+    "certificate for another host": (certificate(FaultKind.OTHER_HOST), "listener INTERNAL: its certificate"),
     "taken port": (replace(GOOD, closed_listeners=("INTERNAL://:9090 can't be opened",)), "can't be opened"),
     "loopback": (replace(GOOD, hosts=("localhost",)), "brokers such as 1 are on other machines"),
     "migration": (replace(GOOD, kraft="/migration is there"), "/migration is there"),
@@ -101,6 +110,8 @@ def test_an_obstacle_names_its_way_out(name):
 
 
 WARNINGS = {
+    "certificate for clients": (certificate(FaultKind.UNUSABLE, by_brokers=False), "(CN=x) is bad", "renew it"),
+    "doubtful certificate": (certificate(FaultKind.DOUBTFUL), "(CN=x) is bad", "renew it"),
     "listener of clients": (
         replace(GOOD, brokers=(broker(1)._replace(listeners=("INTERNAL", "OUTSIDE")),)),
         "clients that come to brokers 1 by listener OUTSIDE would not see the controller",
