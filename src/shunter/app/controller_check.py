@@ -52,7 +52,8 @@ async def _found(config: ControllerConfig) -> tuple[ControllerFinding, ...]:
         facts = await look(client, config.broker_id, listeners, endpoints, name, security.access)
     finally:
         await client.close()
-    ours = replace(facts, certificates=security.certificates(endpoints))
+    authorizes = security.settings.acls is not None
+    ours = replace(facts, certificates=security.certificates(endpoints), authorizes=authorizes)
     return findings(ours, config.controller_settings())
 
 

@@ -17,6 +17,7 @@ from shunter.formats.client_properties import jaas_options
 from shunter.formats.tls_properties import TLS_VERSIONS, TlsProperties
 from shunter.model.principal import parse_principal
 from shunter.model.security import (
+    AUTHORIZERS,
     LOGIN_FRAME_BYTES,
     MECHANISMS,
     OAUTHBEARER,
@@ -35,8 +36,6 @@ from shunter.model.security import (
     TokenRules,
 )
 
-AUTHORIZERS: Final = frozenset({"kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer"})
-"""The second is the name before Kafka 2.4, for the same rules."""
 _REFUSED: Final[Mapping[str, str]] = {
     "principal.builder.class": "principals are built as Kafka does by default",
     "ssl.engine.factory.class": "it is a Java class; name stores by ssl.keystore.location and ssl.truststore.location",

@@ -14,6 +14,8 @@ SCRAM_HASHES: Final[Mapping[str, str]] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-
 OAUTHBEARER: Final = "OAUTHBEARER"
 MECHANISMS: Final = (PLAIN, *SCRAM_HASHES, OAUTHBEARER)
 """SASL mechanisms by which clients may log in, and the controller logs in at brokers."""
+AUTHORIZERS: Final = frozenset({"kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer"})
+"""Kafka's own authorizer, whose rules the controller has. The second is the name before Kafka 2.4, for the same rules."""
 LOGIN_FRAME_BYTES: Final = 524_288
 """Largest request of a client that has not logged in yet (`sasl.server.max.receive.size`)."""
 

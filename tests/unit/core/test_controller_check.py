@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from shunter.core.controller_check import BrokerFound, Facts, ListenerFault, Severity, WayBack, findings
+from shunter.core.controller_check import BrokerFound, Cause, Facts, ListenerFault, Severity, WayBack, findings
 from shunter.model.security import CertificateFault, FaultKind
 from shunter.model.settings import ControllerSettings
 
@@ -22,6 +22,7 @@ SETTINGS = {
     "leader.imbalance.per.broker.percentage": "10",
 }
 OURS = ControllerSettings(1000)
+ACLS = "kafka.security.authorizer.AclAuthorizer"
 
 
 def broker(number, rack=None, unreachable=None, settings=None, **changed):
@@ -118,7 +119,7 @@ WARNINGS = {
         "--listener OUTSIDE://HOST:PORT as well, or have tools bootstrap by INTERNAL",
     ),
     "controller": (replace(GOOD, controller="broker 2"), "broker 2 leads now", "--takeover preempt"),
-    "one broker": (replace(GOOD, brokers=(broker(1), broker(2, unreachable="refused"))), "broker 2 at", "PLAINTEXT"),
+    "one broker": (replace(GOOD, brokers=(broker(1), broker(2, unreachable="refused"))), "broker 2 at", "open the way"),
     "no address": (replace(GOOD, ways_back=(WAY._replace(addresses=()),)), "has no address", "advertised_listener"),
     "not reached by ourselves": (
         replace(GOOD, ways_back=(WAY._replace(unreached="refused"),)),
@@ -156,7 +157,20 @@ WARNINGS = {
         "brokers 1 have one",
         "topic_policy_",
     ),
-    "authorizer": (replace(GOOD, brokers=(broker(1, authorizer__class__name="x.Y"),)), "have one", "no authorizer"),
+    "authorizer": (
+        replace(GOOD, brokers=(broker(1, authorizer__class__name=ACLS),)),
+        "brokers 1 have one",
+        "no authorizer: name a broker's file that has one with --server-properties",
+    ),
+    "another authorizer": (
+        replace(
+            GOOD,
+            authorizes=True,
+            brokers=(broker(1, authorizer__class__name=ACLS), broker(2, authorizer__class__name="x.Y")),
+        ),
+        "brokers 2 have another than AclAuthorizer",
+        "compare what theirs allows",
+    ),
     "unreadable": (replace(GOOD, unreadable=(("/brokers/topics/t", "no JSON"),)), "can't be read: no JSON", "mend"),
     "large": (replace(GOOD, largest=("/brokers/topics/t", 900_000)), "has 900000 bytes", "no more partitions"),
     "without replicas": (
@@ -176,6 +190,28 @@ def test_a_warning_is_no_obstacle_and_says_what_to_do(name):
     assert finding.level is Severity.WARNING
     assert told in finding.told
     assert todo in finding.todo
+
+
+def test_the_authorizer_that_we_have_too_is_no_finding():
+    facts = replace(GOOD, authorizes=True, brokers=(broker(1, authorizer__class__name=ACLS),))
+    assert bad(facts) == []
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_the_way_out_goes_with_the_cause(cause):
+    """A wrong password was told to be mended by a plaintext listener."""
+    facts = replace(GOOD, brokers=(broker(1), broker(2, unreachable="refused")._replace(cause=cause)))
+    (finding,) = bad(facts)
+    named = {
+        Cause.NO_LISTENER: "PLAINTEXT listener",
+        Cause.NETWORK: "open the way",
+        Cause.CLOSED: "listener.security.protocol.map",
+        Cause.LOGIN: "password in the sasl.jaas.config",
+        Cause.ITS_CERTIFICATE: "into the ssl.truststore of --server-properties",
+        Cause.ITS_HOST: "a certificate for that host",
+        Cause.OUR_CERTIFICATE: "broker's ssl.truststore",
+    }
+    assert [word for word in named.values() if word in finding.todo] == [named[cause]]
 
 
 def test_obstacles_come_first_and_long_lists_are_cut():
