@@ -13,7 +13,7 @@ from typing import Final
 from shunter.errors import FormatError, SettingsError
 from shunter.formats.bearer_login import ALLOWED_URLS, LOGIN_HANDLER, bearer_login, is_login_handler, shown
 from shunter.formats.certificate_names import mapping_rules
-from shunter.formats.client_properties import jaas_options
+from shunter.formats.jaas import jaas_options
 from shunter.formats.tls_properties import TLS_VERSIONS, TlsProperties
 from shunter.model.principal import parse_principal
 from shunter.model.security import (
@@ -290,7 +290,10 @@ class _OneListener(TlsProperties):
         text = self.get(name) or self.get("sasl.jaas.config")
         if text is None:
             raise self.refusal(name, "is not set; a JAAS file of Java's is not read: put its entry here, on one line")
-        return jaas_options(text)
+        try:
+            return jaas_options(text, name)
+        except FormatError as refusal:
+            raise self.refusal(name, refusal.rule) from None
 
     def _number(self, name: str, fallback: str, default: int) -> int:
         value = self.get(name) or self.get(fallback) or str(default)

@@ -1,6 +1,6 @@
 """Which certificates Java's peers accept: each fault names the value, the rule and the way out.
 
-`tests/real/test_certificates_beside_java.py` asks Kafka's own code about the same cases.
+`tests/real/test_security_beside_java.py` asks Kafka's own code about the same cases.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The certificates that we take for good or bad are those that Kafka's brokers accept or refuse."""
+"""Certificates and logins that we take for good or bad are those that Kafka's own code accepts or refuses."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 
 from certificate_cases import ACCEPTED, FOR, NOT_FOR, REFUSED, ROOT
+from jaas_cases import MODULE, REFUSED_WHOLE, TAKEN
+from jaas_cases import REFUSED as REFUSED_LOGINS
 from made_certificates import BOTH, NOW, SERVER, Made, issued
 from shunter.formats.certificate_chain import faults_of, host_fault
 from shunter.testbed.artifacts import ZOOKEEPER_MODE_VERSION, kafka_classpath
@@ -119,3 +121,16 @@ def test_hosts_are_checked_as_brokers_check_them(java: Any, tmp_path: Path, name
         client.close()
         server.join(10)
     assert (host_fault(made.certificate, host) is None) == accepted, told
+
+
+@pytest.mark.parametrize("said", [*(MODULE + each for each in (*TAKEN, *REFUSED_LOGINS)), *REFUSED_WHOLE])
+def test_logins_are_read_as_kafka_reads_them(java: Any, said: str) -> None:
+    password = java.org.apache.kafka.common.config.types.Password(said)
+    loaded = java.org.apache.kafka.common.security.JaasContext
+    wanted = TAKEN.get(said.removeprefix(MODULE)) if said.startswith(MODULE) else None
+    if wanted is None:
+        with pytest.raises(Py4JJavaError, match="IllegalArgumentException"):
+            loaded.loadClientContext({"sasl.jaas.config": password})
+        return
+    [entry] = loaded.loadClientContext({"sasl.jaas.config": password}).configurationEntries()
+    assert dict(entry.getOptions()) == wanted
