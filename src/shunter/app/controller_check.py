@@ -7,6 +7,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from shunter.app.controller import registered_endpoints
 from shunter.app.security import Security
@@ -51,7 +52,9 @@ async def _found(config: ControllerConfig) -> tuple[ControllerFinding, ...]:
         facts = await look(client, config.broker_id, listeners, endpoints, name, security.access)
     finally:
         await client.close()
-    return findings(facts, config.controller_settings())
+    authorizes = security.settings.acls is not None
+    ours = replace(facts, certificates=security.certificates(endpoints), authorizes=authorizes)
+    return findings(ours, config.controller_settings())
 
 
 def _json(found: Sequence[ControllerFinding]) -> str:

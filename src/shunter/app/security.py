@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from shunter.app.access_tokens import Tokens
 from shunter.app.broker_file import BrokerFile
 from shunter.app.private_files import tell_readers
 from shunter.core.authorizer import AclAuthorizer, Authorizer, NetworkAuthorizer
+from shunter.core.controller_check import ListenerFault
 from shunter.drivers.broker_access import BrokerAccess
 from shunter.drivers.gate import ListenerGate
 from shunter.drivers.permissions import Permissions
@@ -19,8 +20,10 @@ from shunter.drivers.scram_users import ScramUsers
 from shunter.drivers.tls import TlsContexts
 from shunter.drivers.token_validator import TokenValidator
 from shunter.errors import FormatError, SettingsError
+from shunter.formats.certificate_chain import sentence
+from shunter.model.broker import Endpoint
 from shunter.model.loopback import is_loopback
-from shunter.model.security import ClientAuth, SecurityProtocol, SecuritySettings
+from shunter.model.security import ClientAuth, FaultKind, SecurityProtocol, SecuritySettings
 
 _LOG = logging.getLogger(__name__)
 _SECURED = frozenset(each.value for each in SecurityProtocol if each is not SecurityProtocol.PLAINTEXT)
@@ -47,7 +50,7 @@ class Security:
             tell_readers(file.path)
             self.settings = file.properties.security(names)
         self.tls = {
-            name: TlsContexts(listener.tls, f"listener {name}")
+            name: TlsContexts(listener.tls, f"listener {name}", self.settings.rules_of(name))
             for name, listener in self.settings.listeners.items()
             if listener.tls is not None
         }
@@ -63,6 +66,32 @@ class Security:
             acls = self.settings.acls
             authorizer = AclAuthorizer(acls.super_users, everyone_if_no_acl=acls.everyone_if_no_acl)
             self.authorizer, self.permissions = authorizer, Permissions(authorizer)
+
+    def certificates(self, endpoints: Iterable[Endpoint]) -> tuple[ListenerFault, ...]:
+        """Judge the certificates of the controller's listeners, for the addresses at which brokers and clients look.
+
+        From now on these addresses also count when a certificate is renewed.
+        """
+        found: list[ListenerFault] = []
+        for endpoint in endpoints:
+            tls = self.tls.get(endpoint.listener)
+            if tls is not None:
+                tls.host = endpoint.host
+                by_brokers = self.settings.rules_of(endpoint.listener).by_brokers
+                found += (ListenerFault(endpoint.listener, fault, by_brokers) for fault in tls.faults())
+        return tuple(found)
+
+    def refuse_bad_certificates(self, endpoints: Iterable[Endpoint]) -> None:
+        """Refuse a certificate that no broker would accept, as brokers do at their start; warn of other faults.
+
+        Raises:
+            SettingsError: brokers that look for a controller at a listener would refuse its certificate.
+        """
+        for listener, fault, by_brokers in self.certificates(endpoints):
+            told = f"listener {listener}: {sentence([fault])}"
+            if by_brokers and fault.kind in {FaultKind.UNUSABLE, FaultKind.UNTRUSTED}:
+                raise SettingsError(f"{told} (no broker would connect to this controller)")
+            _LOG.warning("%s", told)
 
     def gate(self, listener: str) -> ListenerGate:
         """The gate of one of the controller's listeners: TLS, logins and tokens."""

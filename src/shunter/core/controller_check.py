@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from shunter.core.wording import counted, named
 from shunter.model.loopback import is_loopback
 from shunter.model.partition import BrokerId
+from shunter.model.security import AUTHORIZERS, CertificateFault, FaultKind
 from shunter.model.settings import ControllerSettings
 
 CONTROL_PLANE: Final = "control.plane.listener.name"
@@ -47,6 +48,39 @@ class Severity(Enum):
     GOOD = "good"
 
 
+class Cause(Enum):
+    """Why a broker can't be reached."""
+
+    NO_LISTENER = "no listener"
+    """It has none that Shunter's settings know."""
+    NETWORK = "network"
+    CLOSED = "closed"
+    """The broker closed the connection, or one side does not speak what the other expects."""
+    LOGIN = "login"
+    """The broker refuses the login, or there is no token for it."""
+    ITS_CERTIFICATE = "its certificate"
+    ITS_HOST = "its host"
+    """The broker's certificate is for another host."""
+    OUR_CERTIFICATE = "our certificate"
+
+
+_WAYS_OUT: Final[Mapping[Cause, str]] = {
+    Cause.NO_LISTENER: "name a broker's file that secures such a listener with --server-properties, or give the broker"
+    " a PLAINTEXT listener",
+    Cause.NETWORK: "start that broker, or open the way from this machine to that address",
+    Cause.CLOSED: "compare listener.security.protocol.map, ssl.enabled.protocols, ssl.cipher.suites and ssl.client.auth"
+    " of --server-properties with the broker's; its log has its reason",
+    Cause.LOGIN: "check user and password in the sasl.jaas.config of --server-properties, and whether brokers know that"
+    " user for sasl.mechanism.inter.broker.protocol",
+    Cause.ITS_CERTIFICATE: "put the authority of the broker's certificate into the ssl.truststore of"
+    " --server-properties, or renew the broker's certificate if its dates are over",
+    Cause.ITS_HOST: "give the broker a certificate for that host; where brokers have"
+    " ssl.endpoint.identification.algorithm= (empty), set that in --server-properties too",
+    Cause.OUR_CERTIFICATE: "put the authority of the certificate in the ssl.keystore of --server-properties into the"
+    " broker's ssl.truststore, or take a certificate that brokers trust",
+}
+
+
 class ControllerFinding(NamedTuple):
     """One thing that was looked at. `todo` says what to do about it; empty: all is well."""
 
@@ -57,7 +91,10 @@ class ControllerFinding(NamedTuple):
 
 
 class BrokerFound(NamedTuple):
-    """A registered broker. `unreachable`: why it can't be reached; `settings` None: it does not say them."""
+    """A registered broker.
+
+    `unreachable`: why it can't be reached, and `cause` of which kind that is; `settings` None: it does not say them.
+    """
 
     id: BrokerId
     address: str
@@ -69,6 +106,7 @@ class BrokerFound(NamedTuple):
     """The address of this machine's end of the connection to the broker."""
     listeners: tuple[str, ...] = ()
     """Names of the listeners that the broker has registered."""
+    cause: Cause = Cause.NETWORK
 
     @property
     def host(self) -> str:
@@ -89,6 +127,14 @@ class WayBack(NamedTuple):
     unreached: str | None = None
 
 
+class ListenerFault(NamedTuple):
+    """Why peers refuse the certificate of one of Shunter's listeners. `by_brokers`: brokers come to it."""
+
+    listener: str
+    fault: CertificateFault
+    by_brokers: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What was found. Sentences are empty or None if there is nothing to say."""
@@ -101,6 +147,10 @@ class Facts:
     """Sentences: why some of Shunter's listeners can't be opened."""
     ways_back: tuple[WayBack, ...] = ()
     """How brokers reach each of Shunter's listeners that can be opened."""
+    authorizes: bool = False
+    """Whether Shunter's settings name Kafka's own authorizer for its listeners."""
+    certificates: tuple[ListenerFault, ...] = ()
+    """Why peers refuse the certificates of Shunter's listeners."""
     controller: str | None = None
     """A name for the present controller."""
     kraft: str | None = None
@@ -145,6 +195,10 @@ def _places(facts: Facts) -> Iterator[ControllerFinding]:
         yield ControllerFinding(
             Severity.OBSTACLE, "listener", told, "free the port, or say another one with --listener"
         )
+    for listener, fault, by_brokers in facts.certificates:
+        stops = by_brokers and fault.kind is not FaultKind.DOUBTFUL
+        level = Severity.OBSTACLE if stops else Severity.WARNING
+        yield ControllerFinding(level, "certificate", f"listener {listener}: {fault.told}", fault.todo)
     remote = [broker.id for broker in facts.brokers if not is_loopback(broker.host)]
     for host in facts.hosts:
         if remote and is_loopback(host):
@@ -183,13 +237,12 @@ def _brokers(facts: Facts) -> Iterator[ControllerFinding]:
     for broker in unreachable:
         told = f"broker {broker.id} at {broker.address}: {broker.unreachable}"
         level = Severity.OBSTACLE if len(unreachable) == len(facts.brokers) else Severity.WARNING
-        yield ControllerFinding(level, "reachability", told, "give it a PLAINTEXT listener that this machine reaches")
+        yield ControllerFinding(level, "reachability", told, _WAYS_OUT[broker.cause])
     silent = [broker.id for broker in facts.brokers if broker.settings is None and broker.unreachable is None]
     if silent:
         told = f"brokers {_listed(silent)} do not tell their settings"
-        yield ControllerFinding(
-            Severity.WARNING, "brokers", told, "allow DescribeConfigs for ANONYMOUS, or compare them by hand"
-        )
+        todo = "allow our user (ANONYMOUS, where there is no login) DescribeConfigs, or compare them by hand"
+        yield ControllerFinding(Severity.WARNING, "brokers", told, todo)
     reached = len(facts.brokers) - len(unreachable)
     if reached:
         yield ControllerFinding(
@@ -271,13 +324,28 @@ def _settings(facts: Facts, settings: ControllerSettings) -> Iterator[Controller
     told = {broker.id: broker.settings for broker in facts.brokers if broker.settings is not None}
     yield from _where_brokers_differ(PROTOCOL, _by_value(PROTOCOL, told))
     yield from compared_defaults(told, settings, facts.dynamic_defaults)
-    for name, todo in (
-        (POLICY, "it is not asked under Shunter: set the topic_policy_… settings"),
-        (AUTHORIZER, "without --server-properties Shunter's own listeners have no authorizer: give it a broker's file"),
+    for name, what, todo in (
+        (POLICY, "have one", "it is not asked under Shunter: set the topic_policy_… settings"),
+        (AUTHORIZER, *_authorizers(ours=facts.authorizes)),
     ):
-        brokers = [broker for broker, known in told.items() if known.get(name)]
+        brokers = [broker for broker, known in told.items() if _concerns(name, known.get(name), facts)]
         if brokers:
-            yield ControllerFinding(Severity.WARNING, name, f"brokers {_listed(brokers)} have one", todo)
+            yield ControllerFinding(Severity.WARNING, name, f"brokers {_listed(brokers)} {what}", todo)
+
+
+def _concerns(name: str, value: str | None, facts: Facts) -> bool:
+    known = name == AUTHORIZER and facts.authorizes and value in AUTHORIZERS
+    return bool(value) and not known
+
+
+def _authorizers(*, ours: bool) -> tuple[str, str]:
+    """Return what is told of brokers with an authorizer that Shunter does not have, and what to do."""
+    if ours:
+        return "have another than AclAuthorizer", "Shunter judges by AclAuthorizer's rules: compare what theirs allows"
+    told = (
+        "Shunter's own listeners would have no authorizer: name a broker's file that has one with --server-properties"
+    )
+    return "have one", told
 
 
 def compared_defaults(

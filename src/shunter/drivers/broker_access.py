@@ -31,6 +31,10 @@ _read_handshake = entity_reader(SaslHandshakeResponse)
 _read_authentication = entity_reader(SaslAuthenticateResponse)
 
 
+class LoginRefused(FormatError):
+    """The broker refuses the login, can't prove that it knows the user, or no token can be fetched."""
+
+
 class Wire(Protocol):
     """An open byte stream to a broker."""
 
@@ -200,7 +204,8 @@ class BrokerAccess:
 
         Raises:
             OSError, EOFError: the connection broke.
-            FormatError: the broker refuses the login, can't prove that it knows the user, or no token can be fetched.
+            LoginRefused: see there.
+            FormatError: an answer can't be read.
         """
         sasl = self._settings.of(endpoint.listener).sasl
         if sasl is None or sasl.login is None:
@@ -212,7 +217,7 @@ class BrokerAccess:
             else:
                 lives_s = await self._exchange(connection, sasl.login)
         except (SaslRefused, DriverError) as refused:
-            raise FormatError(place, str(refused)) from None
+            raise LoginRefused(place, str(refused)) from None
         return lives_s or None
 
     async def _show_token(self, connection: Asking, login: BearerLogin, tokens: SharedTokens) -> float:

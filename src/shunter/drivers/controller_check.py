@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Iterator, Sequence
 
-from shunter.core.controller_check import ASKED, BrokerFound, Facts, WayBack
-from shunter.drivers.broker_access import PLAIN_ACCESS, BrokerAccess
+from shunter.core.controller_check import ASKED, BrokerFound, Cause, Facts, WayBack
+from shunter.drivers.broker_access import PLAIN_ACCESS, BrokerAccess, LoginRefused
 from shunter.drivers.broker_connection import BrokerConnection
 from shunter.drivers.broker_settings import settings_of
 from shunter.drivers.cluster_reader import ClusterReader
@@ -44,6 +45,8 @@ NEEDED = {
     znodes.FEATURE: _FILE,
 }
 """Path -> rights that a controller needs. The rights to create and delete a znode are those of its parent."""
+_OTHER_HOST = frozenset({62, 64})
+"""OpenSSL's numbers for a certificate of another host name, and of another address."""
 TOPICS_LOOKED_AT = 500
 """Number of topics whose rights are checked; they are usually the same for all topics of a cluster."""
 
@@ -87,7 +90,7 @@ async def look(
         controller=controller,
         kraft=kraft,
         id_taken=await _who_has(client, broker_id),
-        brokers=tuple(await asyncio.gather(*(_ask(broker, name, ours, limit, access) for broker in brokers))),
+        brokers=tuple(await asyncio.gather(*(ask(broker, name, ours, limit, access) for broker in brokers))),
         topics=len(found.topics),
         partitions=sum(len(each.topic.assignments) for each in found.topics),
         moves=tuple(sorted({str(tp) for tp in found.reassignments} | _moving(found))),
@@ -136,16 +139,19 @@ async def _who_has(client: ZooKeeperClient, broker_id: int) -> str | None:
     return f"{who} has the id {broker_id}"
 
 
-async def _ask(
+async def ask(
     broker: Broker, name: str | None, ours: Sequence[str], limit: asyncio.Semaphore, access: BrokerAccess
 ) -> BrokerFound:
     """Connect to a broker as a controller would, and ask for its settings."""
     address = next((f"{each.host}:{each.port}" for each in broker.endpoints), "nowhere")
     found = BrokerFound(broker.id, address, broker.rack, listeners=tuple(each.listener for each in broker.endpoints))
+    try:
+        endpoint = access.likely_endpoint(broker, name, ours)
+    except FormatError as failure:
+        return found._replace(unreachable=str(failure), cause=Cause.NO_LISTENER)
+    found = found._replace(address=f"{endpoint.host}:{endpoint.port}")
     async with limit:
         try:
-            endpoint = access.likely_endpoint(broker, name, ours)
-            found = found._replace(address=f"{endpoint.host}:{endpoint.port}")
             async with asyncio.timeout(ANSWER_SECONDS):
                 connection = await BrokerConnection.open(endpoint, "shunter-check", access)
                 found = found._replace(sees_us_at=connection.local_host)
@@ -157,8 +163,27 @@ async def _ask(
             return found
         except (OSError, EOFError, TimeoutError, FormatError) as failure:
             why = str(failure) or f"no answer within {ANSWER_SECONDS:g} s"
-            return found._replace(unreachable=why, sees_us_at=None)
+            return found._replace(unreachable=why, cause=_cause(failure), sees_us_at=None)
     return found._replace(settings=settings)
+
+
+def _cause(failure: Exception) -> Cause:
+    """Return which kind of failure it is to connect and log in to a broker."""
+    match failure:
+        case LoginRefused():
+            return Cause.LOGIN
+        case ssl.SSLCertVerificationError():
+            return Cause.ITS_HOST if failure.verify_code in _OTHER_HOST else Cause.ITS_CERTIFICATE
+        case ssl.SSLError():
+            return Cause.OUR_CERTIFICATE if _refuses_ours(failure.reason or "") else Cause.CLOSED
+        case EOFError() | ConnectionResetError() | FormatError():
+            return Cause.CLOSED
+    return Cause.NETWORK
+
+
+def _refuses_ours(reason: str) -> bool:
+    """Whether a TLS alert of the broker is about our certificate."""
+    return "_ALERT_" in reason and any(part in reason for part in ("CERTIFICATE", "UNKNOWN_CA"))
 
 
 def _why_closed(listener: Listener) -> str | None:

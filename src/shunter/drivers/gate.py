@@ -9,6 +9,7 @@ from typing import Any
 from shunter.drivers.login import CredentialOf, Login
 from shunter.drivers.tls import TlsContexts
 from shunter.drivers.token_validator import TokenValidator
+from shunter.formats.certificate_chain import sentence
 from shunter.model.principal import ANONYMOUS, Principal
 from shunter.model.security import PLAINTEXT, ListenerSecurity, ScramCredential, SecurityProtocol
 
@@ -62,6 +63,10 @@ class ListenerGate:
     def tls(self) -> ssl.SSLContext | None:
         """The context for connections to this listener; None if it does not use TLS."""
         return None if self._tls is None else self._tls.server
+
+    def own_faults(self) -> str:
+        """Say what is wrong with our certificate; empty: nothing that we know of."""
+        return "" if self._tls is None else sentence(self._tls.faults())
 
     def login(self) -> Login | None:
         """Begin a connection's login; None if this listener has no login."""

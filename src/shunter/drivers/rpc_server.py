@@ -235,7 +235,7 @@ class RpcServer:
         self._greetings.discard(greeting)
         failure = None if greeting.cancelled() else greeting.exception()
         if failure is not None and gate.tls is not None:
-            told = f"no TLS came about on listener {gate.name}: {_handshake_failure(failure)}"
+            told = f"no TLS came about on listener {gate.name}: {_handshake_failure(failure, gate)}"
             connection.leave("handshake", told, logging.WARNING)
             # The traceback's frames refer to the connection: a reference cycle; see `Connection.connection_lost`.
             failure.__traceback__ = None
@@ -274,8 +274,8 @@ class RpcServer:
         return self.house.door.count(kind)
 
 
-def _handshake_failure(failure: BaseException) -> str:
-    """Explain why a TLS handshake failed."""
+def _handshake_failure(failure: BaseException, gate: ListenerGate) -> str:
+    """Explain why a TLS handshake failed. If the peer ended it, our own certificate may be the cause."""
     reason = getattr(failure, "reason", None) or str(failure) or type(failure).__name__
     meaning = {
         "WRONG_VERSION_NUMBER": "it speaks plaintext",
@@ -284,7 +284,10 @@ def _handshake_failure(failure: BaseException) -> str:
         "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate, and ssl.client.auth is required",
         "CERTIFICATE_VERIFY_FAILED": getattr(failure, "verify_message", "its certificate is not trusted"),
     }
-    return f"{meaning[reason]} ({reason})" if reason in meaning else str(reason)
+    if reason in meaning:
+        return f"{meaning[reason]} ({reason})"
+    faults = gate.own_faults()
+    return f"{reason}: {faults}" if faults else str(reason)
 
 
 async def _bound(listener: Listener) -> list[socket.socket]:

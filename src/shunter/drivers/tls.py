@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import logging
 import os
 import secrets
@@ -11,19 +12,24 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
+from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from shunter.errors import FormatError, SettingsError
+from shunter.formats.certificate_chain import faults_of, host_fault, sentence
 from shunter.formats.certificate_names import mapping_rules, principal_name, subject_of
-from shunter.formats.key_stores import read_key_store, read_trust_store
+from shunter.formats.key_stores import KeyPair, read_key_store, read_trust_store
 from shunter.model.principal import ANONYMOUS, USER, Principal
-from shunter.model.security import ClientAuth, KeyStore, TlsSettings
+from shunter.model.security import CertificateFault, CertificateRules, ClientAuth, FaultKind, KeyStore, TlsSettings
 
 _LOG = logging.getLogger(__name__)
 
 LOOKED_AT_SECONDS = 5.0
 """Time between two checks whether stores were renewed."""
+TRIED_AGAIN_SECONDS = 60.0
+"""Time after which refused stores are tried again: they may be half written, or not be valid yet."""
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _VERIFY = {
     ClientAuth.NONE: ssl.CERT_NONE,
@@ -34,36 +40,57 @@ _NEW_NAMES = ("TLS_AES_", "TLS_CHACHA20_POLY1305_SHA256")
 """Suites of TLS 1.3: the library does not allow a choice among them."""
 
 
+class _Stores(NamedTuple):
+    """The contexts that were made of the stores at one time, and the certificates in these stores."""
+
+    server: ssl.SSLContext
+    client: ssl.SSLContext
+    chain: tuple[x509.Certificate, ...]
+    trusted: tuple[x509.Certificate, ...] | None
+    doubt: str | None
+    """Why OpenSSL can't connect the client's side to the server's; None: it can, or that was not tried."""
+
+
 class TlsContexts:
     """TLS of one listener, or of connections to ZooKeeper: one context for incoming and one for outgoing connections.
 
     Args:
         settings: the settings.
         name: for logs and errors, for instance `listener INTERNAL`.
+        rules: what is asked of our certificate; None: nothing, because nobody connects to us.
 
     Raises:
         SettingsError: a store can't be used.
     """
 
-    def __init__(self, settings: TlsSettings, name: str) -> None:
+    def __init__(self, settings: TlsSettings, name: str, rules: CertificateRules | None = None) -> None:
         self.settings = settings
+        self.host: str | None = None
+        """The host at which peers look for us, once it is known."""
         self._name = name
+        self._asked = rules
         self._rules = mapping_rules(settings.mapping_rules)
         self._looked_at = time.monotonic()
+        self._tried_at = self._looked_at
         self._seen = self._files()
-        self._server, self._client = self._made()
+        self._refused: str | None = None
+        self._stores = self._made()
 
     @property
     def server(self) -> ssl.SSLContext:
         """For incoming connections."""
         self._look()
-        return self._server
+        return self._stores.server
 
     @property
     def client(self) -> ssl.SSLContext:
         """For outgoing connections."""
         self._look()
-        return self._client
+        return self._stores.client
+
+    def faults(self) -> tuple[CertificateFault, ...]:
+        """Return why peers refuse the certificate that is in use now."""
+        return self._faults(self._stores)
 
     def principal(self, certificate: bytes | None) -> Principal:
         """Return the principal of a certificate (DER). A client without a certificate is anonymous.
@@ -83,44 +110,73 @@ class TlsContexts:
         return tuple(_stamp(store) for store in (self.settings.key_store, self.settings.trust_store))
 
     def _look(self) -> None:
-        """Use renewed stores. If they can't be used, log that and keep the former contexts."""
+        """Use renewed stores. If they can't be used, or peers would refuse them, keep the former contexts."""
         now = time.monotonic()
         if now < self._looked_at + LOOKED_AT_SECONDS:
             return
         self._looked_at = now
         files = self._files()
-        if files == self._seen:
+        again = self._refused is not None and now >= self._tried_at + TRIED_AGAIN_SECONDS
+        if files == self._seen and not again:
             return
-        self._seen = files
+        told_before = self._refused if files == self._seen else None
+        self._seen, self._tried_at = files, now
+        told = self._renewed()
+        if told is None:
+            _LOG.info("%s uses renewed certificates", self._name)
+        elif told != told_before:
+            _LOG.error("%s goes on with its old certificates: %s", self._name, told)
+        self._refused = told
+
+    def _renewed(self) -> str | None:
+        """Make the contexts again; return why the former ones stay, or None."""
         try:
-            self._server, self._client = self._made()
+            made = self._made()
         except SettingsError as refusal:
-            _LOG.error("%s goes on with its old certificates: %s", self._name, refusal)
-            return
-        _LOG.info("%s uses renewed certificates", self._name)
+            return str(refusal)
+        # What peers refuse only perhaps, or for a reason of the old stores too, is no reason to keep these.
+        borne = {FaultKind.DOUBTFUL, *(each.kind for each in self.faults())}
+        faults = [each for each in self._faults(made) if each.kind not in borne]
+        if faults:
+            return f"with the renewed stores peers would refuse us: {sentence(faults)}"
+        self._stores = made
+        return None
 
-    def _made(self) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-        server = self._context(ssl.PROTOCOL_TLS_SERVER)
+    def _faults(self, stores: _Stores) -> tuple[CertificateFault, ...]:
+        if self._asked is None or not stores.chain:
+            return ()
+        trusted = stores.trusted if self._asked.by_brokers else None
+        now = dt.datetime.now(dt.UTC)
+        found = list(faults_of(stores.chain, trusted, now, as_client=self._asked.as_client))
+        if stores.doubt is not None and not found:
+            told = f"a client with the same settings can't connect by OpenSSL: {stores.doubt}"
+            todo = "if brokers can't connect either, renew the certificates in ssl.keystore and ssl.truststore"
+            found.append(CertificateFault(FaultKind.DOUBTFUL, told, todo))
+        if self.settings.checks_host and self.host is not None:
+            found += filter(None, [host_fault(stores.chain[0], self.host)])
+        return tuple(found)
+
+    def _made(self) -> _Stores:
+        pair, trusted = self._pair(), self._trusted()
+        server = self._context(ssl.PROTOCOL_TLS_SERVER, pair, trusted)
         server.verify_mode = _VERIFY[self.settings.client_auth]
-        client = self._context(ssl.PROTOCOL_TLS_CLIENT)
+        client = self._context(ssl.PROTOCOL_TLS_CLIENT, pair, trusted)
+        client.check_hostname = False
+        proved = self._asked is not None and self._asked.by_brokers and trusted is not None
+        doubt = _handshake(server, client) if proved else None
         client.check_hostname = self.settings.checks_host
-        return server, client
+        return _Stores(server, client, () if pair is None else pair.chain, trusted, doubt)
 
-    def _context(self, side: int) -> ssl.SSLContext:
+    def _context(self, side: int, pair: KeyPair | None, trusted: tuple[x509.Certificate, ...] | None) -> ssl.SSLContext:
         context = ssl.SSLContext(side)
         chosen = [_VERSIONS[version] for version in self.settings.versions]
         context.minimum_version, context.maximum_version = min(chosen), max(chosen)
         # Every certificate in a trust store is trusted, as in Java, also if it is not a root.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         self._choose_ciphers(context)
-        if self.settings.key_store is not None:
-            self._load_key(context, self.settings.key_store)
-        if self.settings.trust_store is not None:
-            place, data = _content(self.settings.trust_store, self._name)
-            try:
-                trusted = read_trust_store(data, place, self.settings.trust_store.password)
-            except FormatError as refusal:
-                raise SettingsError(f"{self._name}: trust store {refusal}") from None
+        if pair is not None:
+            self._load_key(context, pair)
+        if trusted is not None:
             context.load_verify_locations(cadata=b"".join(each.public_bytes(Encoding.DER) for each in trusted))
         elif side == ssl.PROTOCOL_TLS_CLIENT or self.settings.client_auth is not ClientAuth.NONE:
             context.load_default_certs(
@@ -141,18 +197,54 @@ class TlsContexts:
             told = f"ssl.cipher.suites: the library knows none of {', '.join(older)}"
             raise SettingsError(f"{self._name}: {told}") from None
 
-    def _load_key(self, context: ssl.SSLContext, store: KeyStore) -> None:
+    def _pair(self) -> KeyPair | None:
+        store = self.settings.key_store
+        if store is None:
+            return None
         place, data = _content(store, self._name)
         try:
-            pair = read_key_store(data, place, store.password, store.key_password)
+            return read_key_store(data, place, store.password, store.key_password)
         except FormatError as refusal:
             raise SettingsError(f"{self._name}: key store {refusal}") from None
+
+    def _trusted(self) -> tuple[x509.Certificate, ...] | None:
+        store = self.settings.trust_store
+        if store is None:
+            return None
+        place, data = _content(store, self._name)
+        try:
+            return read_trust_store(data, place, store.password)
+        except FormatError as refusal:
+            raise SettingsError(f"{self._name}: trust store {refusal}") from None
+
+    def _load_key(self, context: ssl.SSLContext, pair: KeyPair) -> None:
+        assert self.settings.key_store is not None
+        place = self.settings.key_store.location or "in the properties"
         password = secrets.token_hex(32)
         with _private_file(pair.pem(password.encode())) as path:
             try:
                 context.load_cert_chain(path, password=password)
             except ssl.SSLError as refusal:
                 raise SettingsError(f"{self._name}: key store {place}: {refusal.reason}") from None
+
+
+def _handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> str | None:
+    """Connect a client to a server in memory, as Apache's brokers do at their start; return why that fails, or None."""
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    waiting = [client.wrap_bio(down, up), server.wrap_bio(up, down, server_side=True)]
+    while waiting:
+        before = up.pending, down.pending, len(waiting)
+        for side in tuple(waiting):
+            try:
+                side.do_handshake()
+                waiting.remove(side)
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLError as failure:
+                return str(getattr(failure, "verify_message", None) or failure.reason or failure)
+        if before == (up.pending, down.pending, len(waiting)):
+            return "the handshake did not come to an end"
+    return None
 
 
 def _openssl_name(name: str) -> str:

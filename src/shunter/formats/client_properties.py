@@ -10,11 +10,10 @@ from typing import Any
 
 from shunter.errors import FormatError, SettingsError
 from shunter.formats.bearer_login import PROVIDER, bearer_login
+from shunter.formats.jaas import jaas_options
 
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _NO_GSSAPI = "it needs the Python package `gssapi`, which is not installed (Shunter does not bring it)"
-_OPTION = re.compile(r'([\w.$-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
-"""One option of `sasl.jaas.config`: Java's parser wants quotes only where a value is more than a word."""
 _NUMBERS = {
     "request.timeout.ms": "request_timeout_ms",
     "retry.backoff.ms": "retry_backoff_ms",
@@ -160,11 +159,6 @@ def _number(value: str, name: str, place: str) -> int:
     return int(value)
 
 
-def jaas_options(text: str) -> dict[str, str]:
-    """Read the options of one entry of a JAAS configuration: `NAME required a="b" c=d;`."""
-    return {name: re.sub(r"\\(.)", r"\1", quoted) or word for name, quoted, word in _OPTION.findall(text)}
-
-
 def _sasl(properties: Mapping[str, str], place: str) -> dict[str, Any]:
     mechanism = properties.get("sasl.mechanism", "GSSAPI").upper()
     if mechanism == "GSSAPI" and find_spec("gssapi") is not None:
@@ -175,7 +169,8 @@ def _sasl(properties: Mapping[str, str], place: str) -> dict[str, Any]:
         raise SettingsError(f"{place}: sasl.mechanism GSSAPI: {_NO_GSSAPI}; use {', '.join(_MECHANISMS)}")
     if mechanism not in _MECHANISMS:
         raise SettingsError(f"{place}: sasl.mechanism {mechanism!r} is none of {', '.join(_MECHANISMS)}")
-    login = jaas_options(properties.get("sasl.jaas.config", ""))
+    said = properties.get("sasl.jaas.config", "")
+    login = jaas_options(said, f"{place}: sasl.jaas.config") if said.strip() else {}
     if mechanism == "OAUTHBEARER":
         return {"sasl_mechanism": mechanism, PROVIDER: bearer_login(properties, login, place)}
     if "username" not in login or "password" not in login:

@@ -13,10 +13,11 @@ from typing import Final
 from shunter.errors import FormatError, SettingsError
 from shunter.formats.bearer_login import ALLOWED_URLS, LOGIN_HANDLER, bearer_login, is_login_handler, shown
 from shunter.formats.certificate_names import mapping_rules
-from shunter.formats.client_properties import jaas_options
+from shunter.formats.jaas import jaas_options
 from shunter.formats.tls_properties import TLS_VERSIONS, TlsProperties
 from shunter.model.principal import parse_principal
 from shunter.model.security import (
+    AUTHORIZERS,
     LOGIN_FRAME_BYTES,
     MECHANISMS,
     OAUTHBEARER,
@@ -35,8 +36,6 @@ from shunter.model.security import (
     TokenRules,
 )
 
-AUTHORIZERS: Final = frozenset({"kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer"})
-"""The second is the name before Kafka 2.4, for the same rules."""
 _REFUSED: Final[Mapping[str, str]] = {
     "principal.builder.class": "principals are built as Kafka does by default",
     "ssl.engine.factory.class": "it is a Java class; name stores by ssl.keystore.location and ssl.truststore.location",
@@ -96,7 +95,7 @@ class ServerProperties:
                     "listener.security.protocol.map", f"it has no protocol for listener {name} ({known})"
                 )
             listeners[name] = self._listener(name, protocols[name], spoken=name == brokers)
-        return SecuritySettings(listeners, brokers, self._acls())
+        return SecuritySettings(listeners, brokers, (inter_broker or "PLAINTEXT").upper(), self._acls())
 
     def _protocols(self) -> dict[str, SecurityProtocol]:
         text = self.get("listener.security.protocol.map")
@@ -291,7 +290,10 @@ class _OneListener(TlsProperties):
         text = self.get(name) or self.get("sasl.jaas.config")
         if text is None:
             raise self.refusal(name, "is not set; a JAAS file of Java's is not read: put its entry here, on one line")
-        return jaas_options(text)
+        try:
+            return jaas_options(text, name)
+        except FormatError as refusal:
+            raise self.refusal(name, refusal.rule) from None
 
     def _number(self, name: str, fallback: str, default: int) -> int:
         value = self.get(name) or self.get(fallback) or str(default)

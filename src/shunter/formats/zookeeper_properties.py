@@ -15,7 +15,6 @@ from difflib import get_close_matches
 from typing import Final
 
 from shunter.errors import SettingsError
-from shunter.formats.client_properties import jaas_options
 from shunter.formats.tls_properties import TLS_VERSIONS, TlsProperties
 from shunter.model.security import KeyStore, Secret, TlsSettings, ZooKeeperLogin, ZooKeeperSecurity
 
@@ -40,6 +39,8 @@ _KNOWN: Final = frozenset(
     }
 )
 """All names that are known. A misspelt one would be passed over, and the connection would be less secure than meant."""
+_OPTION: Final = re.compile(r'([\w.$-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
+"""An option in a JAAS file of Java's, whose language is not that of `sasl.jaas.config`."""
 _COMMENTS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
 
@@ -146,7 +147,7 @@ class _Said(TlsProperties):
                 f"{' '.join(entry.split()[:1])!r} can't log in here: DIGEST-MD5 is spoken, by {_MODULE}, and no GSSAPI"
             )
             raise self.refusal(name, told)
-        options = jaas_options(entry)
+        options = {key: re.sub(r"\\(.)", r"\1", quoted) or word for key, quoted, word in _OPTION.findall(entry)}
         if not options.get("username") or "password" not in options:
             raise self.refusal(name, f'its entry {section} names no username="…" and password="…"')
         return ZooKeeperLogin(options["username"], Secret(options["password"]))

@@ -14,6 +14,8 @@ SCRAM_HASHES: Final[Mapping[str, str]] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-
 OAUTHBEARER: Final = "OAUTHBEARER"
 MECHANISMS: Final = (PLAIN, *SCRAM_HASHES, OAUTHBEARER)
 """SASL mechanisms by which clients may log in, and the controller logs in at brokers."""
+AUTHORIZERS: Final = frozenset({"kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer"})
+"""Kafka's own authorizer, whose rules the controller has. The second is the name before Kafka 2.4, for the same rules."""
 LOGIN_FRAME_BYTES: Final = 524_288
 """Largest request of a client that has not logged in yet (`sasl.server.max.receive.size`)."""
 
@@ -102,6 +104,37 @@ class TlsSettings:
     """Whether a broker's certificate has to be for the host that the controller connects to."""
     mapping_rules: str = "DEFAULT"
     """From a certificate's subject to a principal (`ssl.principal.mapping.rules`)."""
+
+
+class FaultKind(Enum):
+    """Who refuses a certificate."""
+
+    UNUSABLE = "unusable"
+    """Every peer: it has expired, is not valid yet, or is for another use."""
+    UNTRUSTED = "untrusted"
+    """Peers with the same trust store."""
+    OTHER_HOST = "other host"
+    """Peers that check the host."""
+    DOUBTFUL = "doubtful"
+    """OpenSSL; Java's peers may accept it."""
+
+
+class CertificateFault(NamedTuple):
+    """Why peers refuse the certificate that the controller shows, and what to do about it."""
+
+    kind: FaultKind
+    told: str
+    todo: str
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateRules:
+    """What is asked of the certificate of one of the controller's listeners."""
+
+    by_brokers: bool
+    """Whether brokers come to this listener. They have the same trust store, and show and check certificates alike."""
+    as_client: bool = False
+    """Whether brokers, or the controller at brokers, show the certificate as clients (`ssl.client.auth`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,12 +248,22 @@ class SecuritySettings:
     """By the listener's name; a listener that is not here is plaintext."""
     brokers_listener: str | None = None
     """The listener for requests to brokers (`control.plane.listener.name`, else the inter-broker listener)."""
+    inter_broker_listener: str | None = None
+    """The listener by which brokers speak to each other, and to a controller where there is no control plane."""
     acls: AclSettings | None = None
     """None: the cluster has no authorizer."""
 
     def of(self, listener: str) -> ListenerSecurity:
         """The security of a listener."""
         return self.listeners.get(listener, PLAINTEXT)
+
+    def rules_of(self, listener: str) -> CertificateRules:
+        """What is asked of the certificate of a listener."""
+        security = self.of(listener)
+        by_brokers = listener in {self.brokers_listener, self.inter_broker_listener}
+        # Where there is a login, Apache's brokers ask for no certificate unless the listener's own setting says so.
+        asked = security.tls is not None and security.tls.client_auth is not ClientAuth.NONE
+        return CertificateRules(by_brokers, by_brokers and asked and security.protocol is SecurityProtocol.SSL)
 
 
 @dataclass(frozen=True, slots=True)

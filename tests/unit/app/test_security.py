@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from made_certificates import SERVER, Made, authority, issued
 from shunter.app.access_tokens import add_token, remove_token
 from shunter.app.broker_file import BrokerFile
 from shunter.app.client_configuration import configuration_of, stream_options
@@ -19,6 +20,7 @@ from shunter.drivers.metrics_endpoint import MetricsEndpoint
 from shunter.drivers.rpc_server import parse_listener
 from shunter.errors import SettingsError
 from shunter.model.access import AccessRole
+from shunter.model.broker import Endpoint
 
 
 @pytest.fixture
@@ -147,3 +149,72 @@ def test_what_we_make_is_for_us_alone(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True)
     assert oct((tmp_path / "made").stat().st_mode & 0o777) == "0o600"
     assert oct((tmp_path / "dir").stat().st_mode & 0o777) == "0o700"
+
+
+def judged(folder: Path, made: Made, **said: str) -> Security:
+    """The security of a controller with this certificate, and with a trust store that has the root alone."""
+    (folder / "key.pem").write_text(made.pem())
+    (folder / "trust.pem").write_text(ROOT.public)
+    settings = {
+        "ssl.keystore.type": "PEM",
+        "ssl.truststore.type": "PEM",
+        "ssl.keystore.location": folder / "key.pem",
+        "ssl.truststore.location": folder / "trust.pem",
+        "listener.security.protocol.map": "INTERNAL:SSL,CLIENTS:SSL,CONTROL:SSL",
+        "inter.broker.listener.name": "INTERNAL",
+        **said,
+    }
+    file = folder / "server.properties"
+    file.write_text("".join(f"{name.replace('__', '.')}={value}\n" for name, value in settings.items()))
+    for each in (file, folder / "key.pem"):
+        each.chmod(0o600)
+    names = ("INTERNAL", "CLIENTS", "CONTROL")
+    listeners = [parse_listener(f"{name}://127.0.0.1:{port}") for port, name in enumerate(names, 9091)]
+    return Security(BrokerFile.read(file), listeners, NetworkAuthorizer())
+
+
+ROOT = authority("root")
+EXPIRED = issued("x", ROOT, days=(-9, -1))
+FOREIGN = issued("x", authority("other"))
+
+
+def places(*listeners: str, host: str = "127.0.0.1") -> list[Endpoint]:
+    return [Endpoint(name, "SSL", host, 9091) for name in listeners]
+
+
+@pytest.mark.parametrize(("made", "told"), [(EXPIRED, "expired at"), (FOREIGN, "leads to CN=other")])
+def test_a_certificate_that_no_broker_accepts_is_refused_at_the_start(tmp_path: Path, made: Made, told: str) -> None:
+    with pytest.raises(SettingsError, match=f"listener INTERNAL: its certificate .*{told}.*no broker would connect"):
+        judged(tmp_path, made).refuse_bad_certificates(places("INTERNAL"))
+    control = judged(tmp_path, made, control__plane__listener__name="CONTROL")
+    for name in ("INTERNAL", "CONTROL"):
+        with pytest.raises(SettingsError, match=f"listener {name}: its certificate"):
+            control.refuse_bad_certificates(places(name))
+
+
+def test_faults_that_not_all_peers_mind_are_warnings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    judged(tmp_path, EXPIRED).refuse_bad_certificates(places("CLIENTS"))
+    judged(tmp_path, FOREIGN).refuse_bad_certificates(places("CLIENTS"))
+    judged(tmp_path, issued("x", ROOT)).refuse_bad_certificates(places("INTERNAL", host="kafka1"))
+    expired, host = caplog.messages
+    assert expired.startswith("listener CLIENTS: its certificate (CN=x) expired at")
+    assert host.startswith("listener INTERNAL: its certificate (CN=x) is for 127.0.0.1, and not for kafka1: issue one")
+
+
+def test_brokers_that_show_certificates_want_ours_to_be_for_clients(tmp_path: Path) -> None:
+    """Where there is a login too, Apache's brokers ask for no certificate by the setting of all listeners."""
+    made = issued("x", ROOT, usage=SERVER)
+    judged(tmp_path, made).refuse_bad_certificates(places("INTERNAL"))
+    mutual = judged(tmp_path, made, ssl__client__auth="required")
+    with pytest.raises(SettingsError, match="is not for a client, which ssl"):
+        mutual.refuse_bad_certificates(places("INTERNAL"))
+    mutual.refuse_bad_certificates(places("CLIENTS"))
+
+
+def test_a_good_certificate_is_silent(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for auth in ("none", "requested", "required"):
+        security = judged(tmp_path, issued("x", ROOT), ssl__client__auth=auth)
+        assert security.certificates(places("INTERNAL", "CLIENTS", "CONTROL")) == ()
+    unchecked = judged(tmp_path, issued("x", ROOT), ssl__endpoint__identification__algorithm="")
+    unchecked.refuse_bad_certificates(places("INTERNAL", host="kafka1"))
+    assert not caplog.messages

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from shunter.core.controller_check import BrokerFound, Facts, Severity, WayBack, findings
+from shunter.core.controller_check import BrokerFound, Cause, Facts, ListenerFault, Severity, WayBack, findings
+from shunter.model.security import CertificateFault, FaultKind
 from shunter.model.settings import ControllerSettings
 
 SETTINGS = {
@@ -21,6 +22,7 @@ SETTINGS = {
     "leader.imbalance.per.broker.percentage": "10",
 }
 OURS = ControllerSettings(1000)
+ACLS = "kafka.security.authorizer.AclAuthorizer"
 
 
 def broker(number, rack=None, unreachable=None, settings=None, **changed):
@@ -73,7 +75,15 @@ def test_what_can_be_seen_of_the_brokers_way_to_us_is_not_taken_for_more():
     assert "nc -vz shunter 9090" in told.todo
 
 
+def certificate(kind, *, by_brokers=True):
+    fault = CertificateFault(kind, "its certificate (CN=x) is bad", "renew it")
+    return replace(GOOD, certificates=(ListenerFault("INTERNAL", fault, by_brokers),))
+
+
 OBSTACLES = {
+    "certificate": (certificate(FaultKind.UNUSABLE), "listener INTERNAL: its certificate (CN=x) is bad"),
+    "certificate of another authority": (certificate(FaultKind.UNTRUSTED), "listener INTERNAL: its certificate"),
+    "certificate for another host": (certificate(FaultKind.OTHER_HOST), "listener INTERNAL: its certificate"),
     "taken port": (replace(GOOD, closed_listeners=("INTERNAL://:9090 can't be opened",)), "can't be opened"),
     "loopback": (replace(GOOD, hosts=("localhost",)), "brokers such as 1 are on other machines"),
     "migration": (replace(GOOD, kraft="/migration is there"), "/migration is there"),
@@ -101,13 +111,15 @@ def test_an_obstacle_names_its_way_out(name):
 
 
 WARNINGS = {
+    "certificate for clients": (certificate(FaultKind.UNUSABLE, by_brokers=False), "(CN=x) is bad", "renew it"),
+    "doubtful certificate": (certificate(FaultKind.DOUBTFUL), "(CN=x) is bad", "renew it"),
     "listener of clients": (
         replace(GOOD, brokers=(broker(1)._replace(listeners=("INTERNAL", "OUTSIDE")),)),
         "clients that come to brokers 1 by listener OUTSIDE would not see the controller",
         "--listener OUTSIDE://HOST:PORT as well, or have tools bootstrap by INTERNAL",
     ),
     "controller": (replace(GOOD, controller="broker 2"), "broker 2 leads now", "--takeover preempt"),
-    "one broker": (replace(GOOD, brokers=(broker(1), broker(2, unreachable="refused"))), "broker 2 at", "PLAINTEXT"),
+    "one broker": (replace(GOOD, brokers=(broker(1), broker(2, unreachable="refused"))), "broker 2 at", "open the way"),
     "no address": (replace(GOOD, ways_back=(WAY._replace(addresses=()),)), "has no address", "advertised_listener"),
     "not reached by ourselves": (
         replace(GOOD, ways_back=(WAY._replace(unreached="refused"),)),
@@ -145,7 +157,20 @@ WARNINGS = {
         "brokers 1 have one",
         "topic_policy_",
     ),
-    "authorizer": (replace(GOOD, brokers=(broker(1, authorizer__class__name="x.Y"),)), "have one", "no authorizer"),
+    "authorizer": (
+        replace(GOOD, brokers=(broker(1, authorizer__class__name=ACLS),)),
+        "brokers 1 have one",
+        "no authorizer: name a broker's file that has one with --server-properties",
+    ),
+    "another authorizer": (
+        replace(
+            GOOD,
+            authorizes=True,
+            brokers=(broker(1, authorizer__class__name=ACLS), broker(2, authorizer__class__name="x.Y")),
+        ),
+        "brokers 2 have another than AclAuthorizer",
+        "compare what theirs allows",
+    ),
     "unreadable": (replace(GOOD, unreadable=(("/brokers/topics/t", "no JSON"),)), "can't be read: no JSON", "mend"),
     "large": (replace(GOOD, largest=("/brokers/topics/t", 900_000)), "has 900000 bytes", "no more partitions"),
     "without replicas": (
@@ -165,6 +190,28 @@ def test_a_warning_is_no_obstacle_and_says_what_to_do(name):
     assert finding.level is Severity.WARNING
     assert told in finding.told
     assert todo in finding.todo
+
+
+def test_the_authorizer_that_we_have_too_is_no_finding():
+    facts = replace(GOOD, authorizes=True, brokers=(broker(1, authorizer__class__name=ACLS),))
+    assert bad(facts) == []
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_the_way_out_goes_with_the_cause(cause):
+    """A wrong password was told to be mended by a plaintext listener."""
+    facts = replace(GOOD, brokers=(broker(1), broker(2, unreachable="refused")._replace(cause=cause)))
+    (finding,) = bad(facts)
+    named = {
+        Cause.NO_LISTENER: "PLAINTEXT listener",
+        Cause.NETWORK: "open the way",
+        Cause.CLOSED: "listener.security.protocol.map",
+        Cause.LOGIN: "password in the sasl.jaas.config",
+        Cause.ITS_CERTIFICATE: "into the ssl.truststore of --server-properties",
+        Cause.ITS_HOST: "a certificate for that host",
+        Cause.OUR_CERTIFICATE: "broker's ssl.truststore",
+    }
+    assert [word for word in named.values() if word in finding.todo] == [named[cause]]
 
 
 def test_obstacles_come_first_and_long_lists_are_cut():

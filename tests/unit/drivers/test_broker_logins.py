@@ -11,9 +11,11 @@ from kio.index import load_response_schema
 
 from shunter.core.controller.events import RequestAnswered
 from shunter.core.controller.ready import ConnectBrokers, SendUpdateMetadata
+from shunter.core.controller_check import Cause
 from shunter.drivers.broker_access import BrokerAccess
 from shunter.drivers.broker_connection import BrokerConnection
 from shunter.drivers.channels import Channels
+from shunter.drivers.controller_check import ask
 from shunter.drivers.handlers.messages import filled
 from shunter.drivers.relay import Relay
 from shunter.drivers.shared_tokens import SharedTokens
@@ -120,6 +122,14 @@ async def test_without_a_token_a_broker_is_not_bothered(endpoint):
             )
         assert "planted" not in str(told.value)
         assert not broker.heard
+
+
+async def test_a_check_tells_a_refused_login_from_other_failures():
+    async with guarded() as broker:
+        broker.hears = lambda _: {"error_code": 58, "error_message": "no such user"}
+        found = await ask(broker.broker, "GUARDED", (), asyncio.Semaphore(1), access(PASSWORD))
+    assert found.cause is Cause.LOGIN
+    assert "as me: the broker refuses it: no such user" in found.unreachable
 
 
 async def test_many_connections_ask_once(endpoint):

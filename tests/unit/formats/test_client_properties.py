@@ -133,7 +133,7 @@ def test_an_endpoint_without_tls_has_to_be_allowed_by_name() -> None:
         ('clientId=me ssl.truststore.location="/x"', {"token__endpoint__url": URL}, "SSL_CERT_FILE"),
         ("assertionFile=x", {"token__endpoint__url": URL}, "assertionFile is not known here; name a token endpoint"),
         ("", {"jwt__retriever__class": f"{APACHE}JwtBearerJwtRetriever"}, "is code in Java; name a token endpoint"),
-        ("unsecuredLoginNumberClaim_x=1", {}, "unsecuredLoginNumberClaim_x is not known here"),
+        ("unsecuredLoginNumberClaim_x='1'", {}, "unsecuredLoginNumberClaim_x is not known here"),
         ("unsecuredLoginStringClaim_sub=x unsecuredLoginLifetimeSeconds=ever", {}, "is no number of seconds"),
     ],
 )
