@@ -59,8 +59,8 @@ class ExecutorRules:
         self._asked: Counter[tuple[str, TopicPartition]] = Counter()
         self.sent_steps: dict[TopicPartition, tuple[Replicas | None, Replicas, int]] = {}
         """By partition, the last request: its target, the live in-sync replicas it began with, and its floor."""
-        self._decided: dict[TopicPartition, tuple[StepBegun, Replicas]] = {}
-        """By partition, the step that was asked for last, and its live in-sync replicas when it was first asked for."""
+        self._decided: dict[TopicPartition, tuple[StepBegun, Replicas, int]] = {}
+        """By partition, the step asked for last; its live in-sync replicas, and its floor, when it was first asked for."""
         self._well: dict[tuple[str, TopicPartition], frozenset[BrokerId]] = {}
         """By process and partition, the live in-sync replicas that the core saw when it made its last request."""
         self.sent_us: dict[ThrottleKey, int] = {}
@@ -138,10 +138,12 @@ class ExecutorRules:
             # A replica that the executor sees dead or out of sync may be dropped without waiting (design, "the floor").
             well = self._well.get((process.name, tp), frozenset[BrokerId]())
             base = tuple(broker for broker in move.step.before if broker in well)
-            step, decided = self._decided.get(tp, (None, base))
-            base = decided if step == move.step else base
-            self._decided[tp] = (move.step, base)
-            self.sent_steps[tp] = (target, base, self._floor(move))
+            floor = self._floor(move)
+            decided = self._decided.get(tp)
+            if decided is not None and decided[0] == move.step:
+                _, base, floor = decided  # A lost step is repeated as it was decided, also if the goal has grown since.
+            self._decided[tp] = (move.step, base, floor)
+            self.sent_steps[tp] = (target, base, floor)
 
     def _floor(self, move: LedgerMove) -> int:
         """How many replicas have to stay: forward as many as the goal has, else min.insync.replicas (KAFKA-14424)."""
