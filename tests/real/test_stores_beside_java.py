@@ -126,6 +126,17 @@ RULES = [
     ("RULE:(.*)/<$1>/", "CN=Ann"),
     ("RULE:^OU=.*$/x/", "CN=Ann"),
     (" DEFAULT ", "CN=Ann"),
+    (r"RULE:^CN=(\w+)$/$1/,DEFAULT", "CN=Zoë"),
+    (r"RULE:^CN=(\w+)$/$1/,DEFAULT", "CN=Zoe"),
+    (r"RULE:^CN=(\d+)$/$1/,DEFAULT", "CN=٣٤"),
+    (r"RULE:^CN=(\S+)\s(.*)$/$1/,DEFAULT", "CN=a\u00a0b"),
+    ("RULE:(?i)^cn=(k.*)$/$1/,DEFAULT", "CN=\u212aelvin"),
+    ("RULE:(?i)^cn=(k.*)$/$1/,DEFAULT", "CN=Kelvin"),
+    ("RULE:(?i)^cn=(ë.*)$/$1/,DEFAULT", "CN=Ëx"),
+    ("RULE:^CN=(.*)$/$1/L", "CN=\u212aelvin"),
+    ("RULE:^CN=(.*)$/$1/L", "CN=İx"),
+    ("RULE:^CN=(.*)$/$1/L", "CN=ΟΔΟΣ"),
+    ("RULE:^CN=(.*)$/$1/U", "CN=straße"),
 ]
 
 
