@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import struct
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,14 +14,21 @@ import jwt
 import pytest
 from certificates import Certificates
 from confluent_kafka.admin import AdminClient
+from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from kafka import KafkaAdminClient
 from kazoo.client import KazooClient
 from raw_connection import RawConnection
 from secured_login import LoggedIn
-from secured_yard import BEARER, PASSWORDS, PLANTED, SecuredYard, scram_config, secured_yard
+from secured_yard import BEARER, PASSWORDS, PLANTED, SCRAM, SecuredYard, scram_config, secured_yard
+from yard import cli
 
-from shunter.testbed.ports import LOOPBACK
+from made_certificates import CLIENT, Made, authority, issued
+from shunter.formats.client_properties import parse_properties
+from shunter.testbed.ports import LOOPBACK, free_ports
+from shunter.testbed.process import run_bounded
+from shunter.testbed.server import properties_text
 from shunter.testbed.waiting import wait_until
 
 pytestmark = [
@@ -298,6 +306,62 @@ def test_a_client_of_long_ago_logs_in_with_bare_tokens(yard: SecuredYard) -> Non
         assert len(old.recv(100)) > 10
     heard = said(yard, "PEOPLE", shake, struct.pack(">i", len(wrong)) + wrong)
     assert not heard.endswith(bytes(4))
+
+
+def with_changes(yard: SecuredYard, **changes: object) -> list[str]:
+    """Arguments of a second controller, by the yard's properties with changes."""
+    said = parse_properties((yard.folder / "server.properties").read_text()) | changes
+    file = yard.folder / "changed.properties"
+    file.write_text(properties_text({name: value for name, value in said.items() if value is not None}))
+    file.chmod(0o600)
+    at = ("--zookeeper", yard.cluster.zookeeper_connect, "--broker-id", "1001", "--server-properties", str(file))
+    return [
+        *at,
+        *(f"--listener={name}://{LOOPBACK}:{port}" for name, port in zip(yard.ports, free_ports(4), strict=True)),
+    ]
+
+
+def shown(yard: SecuredYard, made: Made) -> dict[str, object]:
+    file = yard.folder / "shown.pem"
+    file.write_text(made.pem())
+    file.chmod(0o600)
+    return {"ssl.keystore.type": "PEM", "ssl.keystore.location": file, "ssl.keystore.password": None}
+
+
+def test_a_check_says_what_is_wrong_with_a_certificate_or_a_login(yard: SecuredYard) -> None:
+    folder = yard.certificates.folder
+    root = Made(
+        x509.load_pem_x509_certificate((folder / "authority.pem").read_bytes()),
+        load_pem_private_key((folder / "authority.key").read_bytes(), None),  # type: ignore[arg-type]  # RSA
+    )
+    status, good = cli("controller", "--check", *with_changes(yard, **shown(yard, issued("broker", root))))
+    assert status == 0, good
+    assert "certificate" not in good
+    assert "authorizer" not in good
+    for made, told in (
+        (issued("broker", root, days=(-9, -1)), "(CN=broker) expired at"),
+        (issued("broker", root, usage=CLIENT), "extended key usage is clientAuth alone"),
+        (issued("broker", authority("other")), "(CN=broker) leads to CN=other"),
+    ):
+        changed = with_changes(yard, **shown(yard, made))
+        status, output = cli("controller", "--check", *changed)
+        assert (status, told in output) == (1, True), output
+        assert "OBSTACLE  certificate: listener INTERNAL: its certificate" in output
+        command = [sys.executable, "-m", "shunter", "controller", "--takeover", "preempt", *changed]
+        ended = run_bounded(command, timeout_s=60)
+        assert ended.returncode == 2, "it does not even stand for election"
+        assert told in ended.stderr
+    elsewhere = issued("broker", root, names=["DNS:elsewhere.example"])
+    status, output = cli("controller", "--check", *with_changes(yard, **shown(yard, elsewhere)))
+    assert (status, "is for elsewhere.example, and not for 127.0.0.1" in output) == (1, True), output
+    login = "listener.name.internal.scram-sha-512.sasl.jaas.config"
+    wrong = {login: f'{SCRAM} username="broker" password="wrong";'}
+    status, output = cli("controller", "--check", *with_changes(yard, **wrong))
+    assert (status, "check user and password in the sasl.jaas.config" in output) == (1, True), output
+    foreign = yard.folder / "foreign.pem"
+    foreign.write_text(authority("other").public)
+    status, output = cli("controller", "--check", *with_changes(yard, **{"ssl.truststore.location": foreign}))
+    assert (status, "into the ssl.truststore of --server-properties" in output) == (1, True), output
 
 
 def test_no_password_is_in_the_log(yard: SecuredYard) -> None:
