@@ -321,8 +321,9 @@ class ObservedCluster:
     def lost_log_dir(self, broker: BrokerId, tp: TopicPartition) -> str | None:
         """The log dir in which a replica was seen, if its broker offers other log dirs and not this one any more."""
         size = self.sizes.get((broker, tp))
-        offered = {path for owner, path in self.spaces if owner == broker}
-        return None if size is None or not offered or size.log_dir in offered else size.log_dir
+        if size is None or (broker, size.log_dir) in self.spaces or all(owner != broker for owner, _ in self.spaces):
+            return None
+        return size.log_dir
 
     def partition(self, tp: TopicPartition) -> ObservedPartition | None:
         """The partition as last seen, or None."""
