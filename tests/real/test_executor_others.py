@@ -150,6 +150,14 @@ def standing(running: Running) -> str:
     return f"process {running.process.pid} has not renewed its lease since"
 
 
+def goes_on(yard: Yard, running: Running) -> None:
+    """Continue a suspended executor: it takes an order again, and carries it out."""
+    running.process.send_signal(signal.SIGCONT)
+    assert yard.shunter.run("rollback", "--yes").returncode == ExitCode.DONE, "it takes orders again"
+    assert running.end() == ExitCode.TURNED, running.lines[-3:]
+    yard.ended_in(ORIGINAL)
+
+
 def test_nobody_takes_anything_from_an_executor_that_stands_still_and_it_goes_on(yard: Yard) -> None:
     running = stopped(yard)
     for verb, *options in (("resume",), ("rollback", "--yes"), ("execute", yard.plan, "--yes"), ("pause",)):
@@ -158,10 +166,7 @@ def test_nobody_takes_anything_from_an_executor_that_stands_still_and_it_goes_on
         way_out = f"continue it (kill -CONT {running.process.pid}) or end it (kill -9 {running.process.pid})"
         assert standing(running) in refused.stderr
         assert way_out in refused.stderr
-    running.process.send_signal(signal.SIGCONT)
-    assert yard.shunter.run("rollback", "--yes").returncode == ExitCode.DONE, "it takes orders again"
-    assert running.end() == ExitCode.TURNED, running.lines[-3:]
-    yard.ended_in(ORIGINAL)
+    goes_on(yard, running)
 
 
 def test_an_executor_that_stood_still_longer_than_its_claim_claims_again(yard: Yard) -> None:
@@ -170,10 +175,7 @@ def test_an_executor_that_stood_still_longer_than_its_claim_claims_again(yard: Y
     claimed = "drives this cluster under another journal"
     assert claimed in second.run("pause").stderr
     wait_until(lambda: claimed not in second.run("pause").stderr, what="the claim running out", timeout_s=120)
-    running.process.send_signal(signal.SIGCONT)
-    assert yard.shunter.run("rollback", "--yes").returncode == ExitCode.DONE, "it takes orders again"
-    assert running.end() == ExitCode.TURNED, running.lines[-3:]
-    yard.ended_in(ORIGINAL)
+    goes_on(yard, running)
 
 
 def test_a_journal_is_taken_over_from_an_executor_that_stands_still_which_then_ends(yard: Yard) -> None:

@@ -40,21 +40,17 @@ def told_copy(copy: LogDirCopy) -> str:
 
 def held_by(keys: Collection[ThrottleKey], under_way: UnderWay) -> list[str]:
     """What these throttles may hold, or may hold if it is under way: it would go on without a limit."""
+    topics = {key.name for key in keys if key.kind == "topic"}
+    limited = {int(key.name) for key in keys if key.kind == "broker" and key.setting == LOG_DIR_RATE}
+    replicating = {int(key.name) for key in keys if key.kind == "broker" and key.setting != LOG_DIR_RATE}
     held = [
         f"{tp} to {list(move.target)}"
         for tp, move in sorted(under_way.moves.items())
-        if any(_holds(key, tp, move) for key in keys)
+        if tp.topic in topics or not replicating.isdisjoint(move.replicas)
     ]
-    limited = {int(key.name) for key in keys if key.kind == "broker" and key.setting == LOG_DIR_RATE}
     held += [f"{copy.tp} {told_copy(copy)}" for copy in under_way.copies.copies if copy.broker in limited]
     unknown = sorted(limited & under_way.copies.failed.keys())
     return held + [f"copies of broker {broker}, which does not tell its log dirs" for broker in unknown]
-
-
-def _holds(key: ThrottleKey, tp: TopicPartition, move: OngoingReassignment) -> bool:
-    if key.kind == "topic":
-        return key.name == tp.topic
-    return key.setting != LOG_DIR_RATE and int(key.name) in move.replicas
 
 
 __all__ = ["UnderWay", "copies_among", "held_by", "told_copy"]

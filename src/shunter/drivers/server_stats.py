@@ -39,10 +39,9 @@ class ServerStats:
     bytes_out: int = 0
     _logged: dict[tuple[str, str], tuple[float, int]] = field(default_factory=dict)
     """By reason and kind: when the last line was logged, and how many were left out since."""
-    _lines: dict[str, tuple[float, int]] = field(default_factory=dict)
-    """By reason: when its present stretch of `QUIET_SECONDS` began, and the lines logged in it."""
-    _left_out: dict[str, int] = field(default_factory=dict)
-    """By reason: lines of all kinds that were left out because of `LINES_AT_ONCE`, since the last line."""
+    _lines: dict[str, tuple[float, int, int]] = field(default_factory=dict)
+    """By reason: when its present stretch of `QUIET_SECONDS` began, the lines logged in it, and how many were left out
+    since the last line because of `LINES_AT_ONCE`."""
 
     def answered(self, api_key: int, seconds: float, principal: str) -> None:
         """Count an answered request."""
@@ -74,17 +73,16 @@ class ServerStats:
         if now - last < QUIET_SECONDS:
             self._logged[reason, of] = last, silent + 1
             return
-        began, lines = self._lines.get(reason, (now, 0))
+        began, lines, others = self._lines.get(reason, (now, 0, 0))
         if now - began >= QUIET_SECONDS:
             began, lines = now, 0
         if lines >= LINES_AT_ONCE:
-            self._left_out[reason] = self._left_out.get(reason, 0) + 1
+            self._lines[reason] = began, lines, others + 1
             return
-        self._lines[reason] = began, lines + 1
+        self._lines[reason] = began, lines + 1, 0
         if len(self._logged) > _KINDS_REMEMBERED:
             self._logged.clear()  # Bounded, because kinds contain names that any client can choose.
         self._logged[reason, of] = now, 0
-        others = self._left_out.pop(reason, 0)
         left_out = [f"{silent} more of the kind"] if silent else []
         left_out += [f"{others} of other kinds"] if others else []
         more = f" ({' and '.join(left_out)} were not logged)" if left_out else ""

@@ -7,6 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -27,12 +29,19 @@ sys.stdin.read()
 """
 
 
-def test_a_second_one_is_refused_and_told_who_sits_there(tmp_path: Path) -> None:
+@contextmanager
+def sitting(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that has the seat of c1 under first.journal."""
     with subprocess.Popen(
-        [sys.executable, "-c", SITTING, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as first:
-        assert first.stdout is not None
-        assert first.stdout.readline() == "sits\n"
+        [sys.executable, "-c", SITTING, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "sits\n"
+        yield process
+
+
+def test_a_second_one_is_refused_and_told_who_sits_there(tmp_path: Path) -> None:
+    with sitting(tmp_path) as first:
         with pytest.raises(SeatTaken, match=f"driven by process {first.pid} under journal first.journal"):
             DriverSeat(tmp_path, "c1", "second.journal")
         DriverSeat(tmp_path, "c2", "second.journal").leave()
@@ -66,11 +75,7 @@ def test_who_has_the_seat_and_a_lease_that_has_run_out_stands_still(tmp_path: Pa
 
 
 def test_who_was_killed_does_not_stand_still(tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", SITTING, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as first:
-        assert first.stdout is not None
-        assert first.stdout.readline() == "sits\n"
+    with sitting(tmp_path) as first:
         lease = LeaseHolder("o", HOST, first.pid, NOW)
         assert standing_still(tmp_path, "first.journal", lease, HOST, NOW) is not None
         first.kill()

@@ -202,8 +202,7 @@ class ReassignSession:
     def copies(self) -> CopiesUnderWay:
         """Copies between log dirs that are under way, whoever began them. Cost: one request per live broker."""
         seen = self.cluster.log_dir_copies()
-        known = self.cluster.partitions({copy.tp for copy in seen.copies})
-        replicas = {tp: info.replicas for tp, info in known.items()}
+        replicas = self._replicas({copy.tp for copy in seen.copies})
         # A replica that its broker has no more is being deleted there.
         there = tuple(copy for copy in seen.copies if copy.broker in replicas.get(copy.tp, ()))
         return CopiesUnderWay(there, replicas, seen.failed)
@@ -234,9 +233,11 @@ class ReassignSession:
     ) -> tuple[PlanDifference, ...]:
         """The partitions of a plan that are not where it says; `told` makes a sentence of a move under way."""
         moving = {row.tp: told(row) for row in self.rows()}
-        known = self.cluster.partitions([order.tp for order in orders])
-        replicas = {tp: info.replicas for tp, info in known.items()}
+        replicas = self._replicas([order.tp for order in orders])
         return tuple(differences(orders, moving, replicas, self._places(replicas_to_place(orders, moving, replicas))))
+
+    def _replicas(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Replicas]:
+        return {tp: info.replicas for tp, info in self.cluster.partitions(partitions).items()}
 
     def _places(self, wanted: Sequence[tuple[BrokerId, TopicPartition]]) -> ReplicaDirs:
         """Log dirs of replicas. A broker that is not live is not asked: that would only take its time."""

@@ -61,17 +61,17 @@ def when_it_ends(state: ExecutorState, meter: Meter, now_ms: int, others: Mappin
     if state.cluster.silent_since_ms is not None:
         return Ending(None, "the cluster does not answer")
     found = _estimate(state, meter, going, now_ms, others)
-    still_ms = standing_still_ms(state, meter)
-    if found is not None and found.remaining_bytes > 0 and still_ms is not None:
+    counts_bytes = found is not None and found.remaining_bytes > 0
+    if counts_bytes and (still_ms := _standing_still_ms(state, meter)) is not None:
         still = f"end unknown: nothing was copied for {still_ms // 1000} s"
         return Ending(None, "; ".join(told for told in (still, held) if told))
     if found is not None and found.left_ms < SOON_MS:
-        late = "the end is overdue" if found.remaining_bytes > 0 else "the last copies are about to be in sync"
+        late = "the end is overdue" if counts_bytes else "the last copies are about to be in sync"
         return Ending(None, "; ".join(told for told in (late, held) if told))
     return Ending(found, held)
 
 
-def standing_still_ms(state: ExecutorState, meter: Meter) -> int | None:
+def _standing_still_ms(state: ExecutorState, meter: Meter) -> int | None:
     """For how long no byte was copied, if that is longer than pauses that a throttle explains; None: it is not."""
     points = meter.points()
     came = next((at for at in range(len(points) - 1, 0, -1) if points[at].bytes > points[at - 1].bytes), 0)
