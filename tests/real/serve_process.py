@@ -11,9 +11,9 @@ from typing import Any
 
 from executor_process import SHUNTER, Running, Shunter
 
+from lab.testbed.waiting import wait_until
 from shunter.drivers.journal_sqlite import SqliteJournal
 from shunter.model.execution import MovePaused
-from shunter.testbed.waiting import wait_until
 
 SERVED = """
 [cluster.yard]

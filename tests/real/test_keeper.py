@@ -19,11 +19,11 @@ from executor_process import SHUNTER, Cluster, Shunter
 from live_producer import LiveProducer, fill
 from serve_process import SERVED, Service, counts, paused_at_ms
 
+from lab.testbed.kraft import KRaftCluster
+from lab.testbed.waiting import wait_until
 from shunter.app.executor import Target
 from shunter.app.exit_codes import ExitCode
 from shunter.app.service.stories import Stories, journal_of
-from shunter.testbed.kraft import KRaftCluster
-from shunter.testbed.waiting import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.timeout(600)]
 

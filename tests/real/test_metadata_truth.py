@@ -10,9 +10,9 @@ from kafka.admin import NewTopic
 from kafka.errors import KafkaError
 from yard import TOPICS, cli
 
+from lab.testbed.failures import PartFailed
+from lab.testbed.waiting import wait_until
 from shunter.drivers.admin.client import PinnedAdminClient
-from shunter.testbed.failures import PartFailed
-from shunter.testbed.waiting import wait_until
 
 # kafka-python leaves its socket to the garbage collector when a broker dies.
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]

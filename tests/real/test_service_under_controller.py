@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from yard import HELD_BACK, Yard
 
-from shunter.app.demo.service_process import ServiceProcess
-from shunter.testbed.cluster import ZooKeeperCluster
-from shunter.testbed.controller import ShunterController
-from shunter.testbed.ports import free_port
-from shunter.testbed.waiting import wait_until
+from lab.demo.service_process import ServiceProcess
+from lab.testbed.cluster import ZooKeeperCluster
+from lab.testbed.controller import ShunterController
+from lab.testbed.ports import free_port
+from lab.testbed.waiting import wait_until
 
 pytestmark = [
     pytest.mark.real,

@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 from kazoo.client import KazooClient
 
+from lab.testbed.zookeeper import ZooKeeperServer
 from shunter.core.controller.events import (
     BatchRefused,
     BatchWritten,
@@ -52,7 +53,6 @@ from shunter.model.records import (
 )
 from shunter.model.settings import Takeover
 from shunter.model.topic import Topic
-from shunter.testbed.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.real
 

@@ -9,6 +9,9 @@ from zlib import crc32
 
 import mutants
 
+from lab.simulation.actions import ASIDE_OF
+from lab.simulation.executor.actions import ASIDE
+from lab.simulation.kinds import EXECUTOR
 from shunter.core.executor import apply, capacity, choice, decisions, log_dirs, machine, throttles
 from shunter.core.executor.capacity import Capacity
 from shunter.core.executor.machine import Executor
@@ -26,9 +29,6 @@ from shunter.model.execution import (
     MoveAccepted,
     ThrottleRestored,
 )
-from shunter.simulation.actions import ASIDE_OF
-from shunter.simulation.executor.actions import ASIDE
-from shunter.simulation.kinds import EXECUTOR
 
 EXECUTOR_MUTANTS: list[mutants.Mutant] = []
 LOG_DIRS_FIRST = next(iter(ASIDE))

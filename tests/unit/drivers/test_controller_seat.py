@@ -10,6 +10,11 @@ from uuid import UUID
 
 import pytest
 
+from lab.simulation.event_loop import ProcessLoop
+from lab.simulation.network import Delays
+from lab.simulation.scheduler import MS, SECOND, Scheduler
+from lab.simulation.zookeeper_session import SimulatedKazoo
+from lab.simulation.zookeeper_tree import Transaction, ZooKeeperTree
 from shunter.core.controller.events import (
     BatchRefused,
     BatchWritten,
@@ -35,11 +40,6 @@ from shunter.model.broker import Broker, Endpoint
 from shunter.model.partition import ReplicaAssignment, TopicPartition
 from shunter.model.records import DeleteQueueEntry, DeleteTopic, PutDeletionMark, PutLegacyReassignments, PutTopic
 from shunter.model.topic import Topic
-from shunter.simulation.event_loop import ProcessLoop
-from shunter.simulation.network import Delays
-from shunter.simulation.scheduler import MS, SECOND, Scheduler
-from shunter.simulation.zookeeper_session import SimulatedKazoo
-from shunter.simulation.zookeeper_tree import Transaction, ZooKeeperTree
 
 CONFIG = znodes.config("topics", "t")
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import orjson
 import pytest
 
+from lab.testbed.waiting import wait_until
 from shunter.drivers import log_files
 from shunter.drivers.clock import SystemClock
 from shunter.drivers.log_files import LogFile
 from shunter.model.log_line import LogLine
-from shunter.testbed.waiting import wait_until
 
 
 def entries(number: int) -> Iterator[LogLine]:
