@@ -25,7 +25,7 @@ from kazoo.exceptions import (
 from lab.simulation import zookeeper_wire as wire
 from lab.simulation.event_loop import ProcessLoop
 from lab.simulation.network import Delays, Link
-from lab.simulation.scheduler import MS, Scheduler, Timer
+from lab.simulation.scheduler import MS, SECOND, Scheduler, Timer
 from lab.simulation.zookeeper_tree import RefusedTransaction, ZooKeeperTree
 from shunter.drivers import zookeeper_requests as requests
 from shunter.drivers.zookeeper_requests import CheckVersion, Operation
@@ -70,6 +70,7 @@ class SimulatedKazoo:
         self._down: Link | None = None
         self._flying: deque[tuple[requests.ZooKeeperRequest, Any]] = deque()
         self._expiry: Timer | None = None
+        self._silent_us = 0
         self._closed = False
         self.reachable = True
         self.forbidden_reads: list[str] = []
@@ -82,6 +83,7 @@ class SimulatedKazoo:
         self.hosts = "simulated"
         self.refusal = self.hopeless = None
         self.told = ""
+        self.session_s = session_timeout_us / SECOND
 
     # ---- for drivers.zookeeper
 
@@ -89,6 +91,12 @@ class SimulatedKazoo:
     def client_id(self) -> tuple[int, bytes] | None:
         """The session's id and password."""
         return (self.session, b"") if self.session else None
+
+    @property
+    def heard_s(self) -> float:
+        """When the server last heard of the session, on the process's clock."""
+        now_us = self._scheduler.now_us
+        return (now_us if self._up is not None and self._expiry is None else self._silent_us) / SECOND
 
     def add_listener(self, listener: Callable[[str], None]) -> None:
         """Add a callback for each change of state."""
@@ -174,6 +182,8 @@ class SimulatedKazoo:
 
     def silent(self) -> None:
         """From now on the server receives nothing: the session expires after its timeout."""
+        if self._expiry is None:
+            self._silent_us = self._scheduler.now_us
         if self._expiry is None and self.session in self._tree.sessions:
             self._expiry = self._scheduler.after(self._timeout_us, self.expire)
 

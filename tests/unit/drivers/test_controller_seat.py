@@ -106,7 +106,10 @@ class Place:
         return done[0]
 
     def settle(self):
-        until = self.scheduler.now_us + 3 * SECOND
+        self.run_for(3 * SECOND)
+
+    def run_for(self, duration_us):
+        until = self.scheduler.now_us + duration_us
         while self.scheduler.step(until):
             pass
 
@@ -409,3 +412,22 @@ def test_what_is_written_below_a_folder_that_somebody_deleted_is_written(place, 
     place.write(PutDeletionMark("t"))
     assert place.told(BatchWritten)
     assert place.tree.get(znodes.deletion("t")) is not None
+
+
+def test_who_hears_nothing_of_zookeeper_resigns_before_its_session_ends(place):
+    """Nobody tells it: its connection seems to live, as kazoo notices a silence only after two thirds of the timeout."""
+    place.run_for(60 * SECOND)
+    assert not place.told(SessionExpired), "ZooKeeper is heard"
+    place.kazoo.silent()
+    ends_us = place.scheduler.now_us + 9 * SECOND
+    while not place.told(SessionExpired):
+        assert place.scheduler.step(ends_us)
+    assert 0 < ends_us - place.scheduler.now_us < SECOND
+    assert place.kazoo.session in place.tree.sessions, "nobody else can be elected yet"
+
+
+def test_a_connection_that_breaks_does_not_shorten_a_term(place):
+    for _ in range(5):
+        place.kazoo.drop()
+        place.run_for(8 * SECOND)
+    assert not place.told(SessionExpired)

@@ -7,10 +7,12 @@ import socket
 import ssl
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from kazoo.exceptions import ConnectionDropped
 from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.connection import ConnectionHandler
 from test_listener_security import certificate, pem
 
 from shunter.drivers.tls import TlsContexts
@@ -146,3 +148,31 @@ def test_an_outage_is_told_in_one_line_with_the_address_and_its_end_in_another(c
         ("WARNING", f"{told}, without further lines"),
         ("INFO", "ZooKeeper at 127.0.0.1:1 is back"),
     ]
+
+
+def test_a_session_is_counted_from_the_sending_of_the_last_request_that_was_answered(monkeypatch):
+    """The server counts from the request too, and its answer may have waited on the way."""
+    now_s, answers = [100.0], []
+    monkeypatch.setattr("shunter.drivers.zookeeper_access.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr(ConnectionHandler, "_submit", lambda *_: None)
+    monkeypatch.setattr(ConnectionHandler, "_read_header", lambda *_: (SimpleNamespace(xid=answers.pop()), b"", 0))
+    client = ZooKeeperAccess().kazoo_client(hosts="127.0.0.1:1")
+    connection = client._connection
+
+    def sent(xid, at_s):
+        now_s[0] = at_s
+        connection._submit(None, 1.0, xid)
+
+    def heard(xid, at_s):
+        now_s[0] = at_s
+        answers.append(xid)
+        connection._read_header(1.0)
+        return client.heard_s
+
+    sent(1, 101.0)
+    sent(2, 102.0)
+    assert heard(-1, 110.0) == 0.0, "a watch that fired answers nothing"
+    assert heard(1, 111.0) == 101.0
+    sent(-2, 112.0)
+    assert heard(2, 113.0) == 102.0
+    assert heard(-2, 119.0) == 112.0, "a ping counts too"
