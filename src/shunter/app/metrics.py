@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
@@ -51,6 +51,7 @@ def collect_metrics(
     census: Census | None = None,
     logs: ControllerLogs | None = None,
     defaults: BrokerDefaults | None = None,
+    valid_until_s: Mapping[str, float] | None = None,
 ) -> ControllerMetrics:
     """Collect all metrics at one moment, between two events. Cost: O(topics, moves and queued requests)."""
     stats, sent = loop.stats, channels.stats
@@ -111,6 +112,7 @@ def collect_metrics(
         logs=() if logs is None else tuple(LogCounts(log.path.name, log.lines, log.lost) for log in logs.files),
         administrative={} if logs is None else dict(logs.outcomes),
         different_defaults=() if defaults is None else tuple(defaults.different),
+        valid_until_s=dict(valid_until_s or {}),
     )
 
 

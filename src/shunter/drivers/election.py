@@ -200,6 +200,7 @@ class Election:
         """
         if self._elected is not None and self._elected.controller_epoch == controller_epoch:
             self._given_up = reason
+            self._fit_until_s = 0.0  # The reason may be that no broker can be reached.
             self._changed.set()
 
     def start(self) -> None:

@@ -416,7 +416,7 @@ class ZooKeeperAccess:
 
     def __init__(self, security: ZooKeeperSecurity = PLAIN_ZOOKEEPER) -> None:
         self.security = security
-        self._tls = None if security.tls is None else TlsContexts(security.tls, "zookeeper.ssl")
+        self.tls = None if security.tls is None else TlsContexts(security.tls, "zookeeper.ssl")
 
     def acl_of(self, path: str) -> wire.Acl:
         """Return the ACL for a znode that this process creates. Source: Apache 3.9, `ZkData.defaultAcls`.
@@ -445,7 +445,7 @@ class ZooKeeperAccess:
 
     def kazoo_client(self, **options: Any) -> SecuredKazoo:
         """Make a client; the options are kazoo's."""
-        return SecuredKazoo(self.security, self._tls, **options)
+        return SecuredKazoo(self.security, self.tls, **options)
 
     def opened(self, connect_string: str, seconds: float) -> SecuredKazoo:
         """Connect, and block until there is a connection; for synchronous tools.
