@@ -71,6 +71,8 @@ thousands. Any epoch that no controller has had serves.
 """
 CLOCKS_DIFFER = 0.01
 """By this share of its timeout a session is taken to end early: ZooKeeper's clock may be faster than ours."""
+TIMER_S = 0.001
+"""A timer may fire a little early."""
 SETTLED_AFTER_S = 60.0
 """After a term that lasted this long, pauses begin with the shortest again."""
 
@@ -515,7 +517,7 @@ class Election:
             return
         timeout_s = self._client.session_timeout_s
         left_s = self._client.session_ends_s - CLOCKS_DIFFER * timeout_s - _monotonic_seconds()
-        if left_s > 0:
+        if left_s > TIMER_S:
             self._patience = asyncio.get_running_loop().call_later(left_s, self._watch_the_session)
             return
         self._expired = True

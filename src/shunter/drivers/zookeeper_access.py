@@ -280,6 +280,8 @@ class SecuredKazoo(KazooClient):  # type: ignore[misc]
         """Whether an outage and its end are logged, each in one line."""
         self._is_out = False
         self._distrusted: set[str] = set()
+        self._served: set[str] = set()
+        """Addresses of servers that have served a session of this client."""
         self._held_back: KeeperState | None = None
         self._holding = False
         self._connection = _Connection(
@@ -307,6 +309,7 @@ class SecuredKazoo(KazooClient):  # type: ignore[misc]
             _OUR_LOG.info("ZooKeeper at %s is back", address)
         self._is_out = False
         self._distrusted.discard(address)
+        self._served.add(address)
         self._holding = False
         if self._held_back is not None:
             super()._session_callback(self._held_back)
@@ -318,7 +321,8 @@ class SecuredKazoo(KazooClient):  # type: ignore[misc]
             self._distrusted.add(address)
         else:
             self._distrusted.discard(address)
-        self.troubles[address] = trouble_of(cause, encrypted=self.security.tls is not None)
+        encrypted = self.security.tls is not None
+        self.troubles[address] = trouble_of(cause, encrypted=encrypted, served=address in self._served)
         if not self._is_out and self.tells:
             _OUR_LOG.warning(
                 "ZooKeeper at %s can't be reached: %s; it is tried again until it answers, without further lines",
@@ -347,8 +351,16 @@ class SecuredKazoo(KazooClient):  # type: ignore[misc]
         return "; ".join(f"{address}: {why}" for address, why in sorted(self.troubles.items()))
 
 
-def trouble_of(failure: BaseException, *, encrypted: bool) -> str:
-    """Explain to an operator why a connection to ZooKeeper failed."""
+def trouble_of(failure: BaseException, *, encrypted: bool, served: bool = False) -> str:
+    """Explain to an operator why a connection to ZooKeeper failed.
+
+    A server whose ensemble has no quorum takes connections, and hangs up on each of them.
+
+    Args:
+        failure: of the connection.
+        encrypted: whether it was by TLS.
+        served: whether this server has served a session before.
+    """
     if isinstance(failure, ssl.SSLCertVerificationError):
         return (
             f"its certificate is refused: {failure.verify_message}"
@@ -359,14 +371,19 @@ def trouble_of(failure: BaseException, *, encrypted: bool) -> str:
     if isinstance(failure, ssl.SSLError) and "ALERT" in str(failure.reason):
         return f"it refuses our TLS: {failure.reason} (zookeeper.ssl.keystore.location is the certificate that we show)"
     if isinstance(failure, ssl.SSLError | ConnectionResetError | ConnectionDropped):
+        if served and not isinstance(failure, ssl.SSLError):
+            return (
+                f"it hung up before a session began ({failure}), and it has served sessions before: most likely its"
+                " ensemble has no quorum now, or it is just starting"
+            )
         if encrypted:
             return (
-                f"TLS fails ({failure}): a plaintext port, or a server that wants another certificate of us"
-                " (secureClientPort is the one with TLS)"
+                f"TLS fails ({failure}): a plaintext port, a server that wants another certificate of us"
+                " (secureClientPort is the one with TLS), or one whose ensemble has no quorum"
             )
         return (
-            f"it hung up before a session began ({failure}): a port with TLS needs zookeeper.ssl.client.enable=true;"
-            " else it is no ZooKeeper, or it has too many connections of ours"
+            f"it hung up before a session began ({failure}): its ensemble has no quorum, its port is one with TLS"
+            " (zookeeper.ssl.client.enable=true), it is no ZooKeeper, or it has too many connections of ours"
         )
     return getattr(failure, "strerror", None) or str(failure) or type(failure).__name__
 

@@ -107,17 +107,38 @@ def test_plain_sockets_are_waited_for_as_select_does():
             handler.select([one, other], [], [], SOON)
 
 
+def tls_failure(reason):
+    failure = ssl.SSLError(1, reason)
+    failure.reason = reason
+    return failure
+
+
 @pytest.mark.parametrize(
-    ("failure", "encrypted", "told"),
+    ("failure", "encrypted", "served", "told"),
     [
-        (ConnectionDropped("socket connection broken"), False, "zookeeper.ssl.client.enable=true"),
-        (ConnectionDropped("socket connection broken"), True, "a plaintext port"),
-        (ConnectionResetError("reset"), True, "a plaintext port"),
-        (ConnectionRefusedError("Connection refused"), True, "Connection refused"),
+        (ConnectionDropped("socket connection broken"), False, False, "zookeeper.ssl.client.enable=true"),
+        (ConnectionDropped("socket connection broken"), False, False, "its ensemble has no quorum"),
+        (ConnectionDropped("socket connection broken"), False, True, "most likely its ensemble has no quorum now"),
+        (ConnectionDropped("socket connection broken"), True, False, "a plaintext port"),
+        (ConnectionDropped("socket connection broken"), True, True, "most likely its ensemble has no quorum now"),
+        (ConnectionResetError("reset"), True, False, "a plaintext port"),
+        (tls_failure("WRONG_VERSION_NUMBER"), True, True, "a plaintext port"),
+        (ConnectionRefusedError("Connection refused"), True, True, "Connection refused"),
     ],
 )
-def test_failures_are_told_with_a_way_out(failure, encrypted, told):
-    assert told in trouble_of(failure, encrypted=encrypted)
+def test_failures_are_told_with_a_way_out(failure, encrypted, served, told):
+    assert told in trouble_of(failure, encrypted=encrypted, served=served)
+
+
+def test_a_server_that_served_before_and_hangs_up_now_is_no_foreign_port():
+    client = ZooKeeperAccess().kazoo_client(hosts="127.0.0.1:1,127.0.0.1:2")
+    client.connected_to("127.0.0.1:1")
+    for address in ("127.0.0.1:1", "127.0.0.1:2"):
+        client.failed(address, ConnectionDropped("socket connection broken"))
+    first, second = (client.troubles[address] for address in ("127.0.0.1:1", "127.0.0.1:2"))
+    assert "TLS" not in first
+    assert "has served sessions before" in first
+    assert "TLS" in second
 
 
 def test_a_client_prints_no_password():
