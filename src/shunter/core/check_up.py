@@ -32,6 +32,7 @@ def diagnose(seen: CheckUp, journal: CheckedJournal) -> tuple[Finding, ...]:
         ("moves", _moves(seen, journal)),
         ("throttles", _throttles(seen, journal)),
         ("clocks", _clocks(seen)),
+        ("certificate", _certificate(seen)),
         ("rights", _rights(seen)),
     )
     return tuple(finding for name, found in checks for finding in (found or _fine(name, seen)))
@@ -267,6 +268,12 @@ def _clocks(seen: CheckUp) -> list[Finding]:
         told = f"the controller's clock is {seconds:.0f} s {where} this host's"
         return [Finding(Level.WARNING, "clocks", told, "see that NTP runs on both")]
     return [Finding(Level.FINE, "clocks", f"the controller's clock is within {SKEW_MS // 1000} s of this host's")]
+
+
+def _certificate(seen: CheckUp) -> list[Finding]:
+    """Nothing is said of a certificate that is well: most clients have none."""
+    fault = seen.certificate
+    return [] if fault is None else [Finding(Level.WARNING, "certificate", fault.told, fault.todo)]
 
 
 _WANTED = (

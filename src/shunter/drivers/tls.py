@@ -246,6 +246,15 @@ class TlsContexts:
                 raise SettingsError(f"{self._name}: key store {place}: {refusal.reason}") from None
 
 
+def file_expires_soon(path: str) -> CertificateFault | None:
+    """Tell that the chain of certificates in a PEM file expires soon; None: it does not, or can't be read."""
+    try:
+        chain = tuple(x509.load_pem_x509_certificates(Path(path).read_bytes()))
+    except (OSError, ValueError):
+        return None  # Whoever connects by it is told.
+    return expiry(chain, None, dt.datetime.now(dt.UTC)) if chain else None
+
+
 def _handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> str | None:
     """Connect a client to a server in memory, as Apache's brokers do at their start; return why that fails, or None."""
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()

@@ -8,6 +8,7 @@ from enum import Enum
 from shunter.model.execution import ObservedPartition, OngoingReassignment, ThrottleKey
 from shunter.model.log_dirs import LogDirCopy
 from shunter.model.partition import BrokerId, TopicPartition
+from shunter.model.security import CertificateFault
 
 MOVES, LOG_DIRS = "moves", "log dirs of broker "
 """How parts that could not be read begin, if they are the moves, or what a broker copies between its log dirs."""
@@ -103,6 +104,8 @@ class CheckUp:
     clock_ahead_ms: int | None = None
     """How far the controller's clock is ahead of this host's; None: not known."""
     unread: tuple[tuple[str, str], ...] = ()
+    certificate: CertificateFault | None = None
+    """That the certificate which this client shows to brokers expires soon."""
 
     @property
     def copies(self) -> tuple[LogDirCopy, ...]:

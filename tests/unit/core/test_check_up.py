@@ -21,6 +21,7 @@ from shunter.model.check_up import (
 from shunter.model.execution import ObservedPartition, OngoingReassignment, ThrottleKey
 from shunter.model.log_dirs import LogDirCopy
 from shunter.model.partition import TopicPartition
+from shunter.model.security import CertificateFault, FaultKind
 
 ALL = frozenset({"READ", "ALTER", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"})
 T0 = TopicPartition("t", 0)
@@ -48,6 +49,11 @@ WELL = CheckUp(
 def bad(seen: CheckUp, journal: CheckedJournal = NOBODY) -> list[Finding]:
     """Findings that are more than all is well."""
     return [finding for finding in diagnose(seen, journal) if finding.level is not Level.FINE]
+
+
+def test_a_certificate_of_ours_that_expires_soon_is_told() -> None:
+    soon = CertificateFault(FaultKind.EXPIRES, "its certificate (CN=x) expires in 3 days, at …", "renew it")
+    assert bad(replace(WELL, certificate=soon)) == [Finding(Level.WARNING, "certificate", soon.told, "renew it")]
 
 
 def test_of_a_cluster_that_is_well_every_check_says_so() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from kafka import TopicPartition as KafkaTopicPartition
 
+from made_certificates import authority, issued
 from shunter.drivers.admin.check_up import take_check_up
 from shunter.drivers.admin.cluster import READ_WITHIN_S, Answer, KafkaPythonAdmin
 from shunter.errors import DriverError
@@ -61,6 +63,7 @@ class Cluster(KafkaPythonAdmin):
 
     def __init__(self, silent: set[str]) -> None:
         self._client = Client()
+        self._configuration = {}
         self.silent = silent
 
     async def _call(
@@ -99,3 +102,16 @@ async def test_what_nobody_answers_is_named_and_the_rest_is_read() -> None:
     assert [(each.release, len(each.log_dirs)) for each in seen.brokers] == [("", 2), ("3.9.2", 0)]
     assert [each.min_isr for each in seen.topics] == [2]
     assert seen.ongoing == {}
+
+
+async def test_the_certificate_that_we_show_is_looked_at(tmp_path: Path) -> None:
+    root, shown = authority("root"), tmp_path / "client.pem"
+    cluster = Cluster(set())
+    cluster._configuration["ssl_certfile"] = str(shown)
+    assert (await take_check_up(cluster)).certificate is None, "whoever connects by it is told"
+    shown.write_text(issued("x", root, days=(-99, 99)).pem())
+    assert (await take_check_up(cluster)).certificate is None
+    shown.write_text(issued("x", root, days=(-99, 3.5)).pem())
+    soon = (await take_check_up(cluster)).certificate
+    assert soon is not None
+    assert soon.told.startswith("its certificate (CN=x) expires in 3 days, at ")

@@ -98,6 +98,11 @@ class KafkaPythonAdmin:
         # Separate threads: calls that hang on a dead broker must not keep the journal from being written.
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="admin")
 
+    @property
+    def certificate_file(self) -> str | None:
+        """The PEM file with the certificate that this client shows to brokers; None: it shows none."""
+        return self._configuration.get("ssl_certfile")
+
     @classmethod
     async def connect(cls, configuration: Mapping[str, Any], *, patient: bool = False) -> KafkaPythonAdmin:
         """Connect without blocking the loop.
