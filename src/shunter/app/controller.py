@@ -301,7 +301,10 @@ class ControllerProcess:
 
     def _look_at_certificates(self, seat: ControllerSeat) -> None:
         """Resign if no broker connects to this controller any more. Repeats itself: a certificate expires unnoticed."""
+        before = self.security.trouble
         self.security.look_at_certificates()
+        if self.security.trouble != before:
+            seat.election.survey_again()  # A survey from before says nothing about this.
         if self.security.trouble is not None and seat.election.epoch_version is not None:
             self.loop.post(SessionExpired(self.security.trouble))
         asyncio.get_running_loop().call_later(CERTIFICATES_SECONDS, self._look_at_certificates, seat)
