@@ -35,7 +35,7 @@ def version(text: str) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Fetch and check the named versions of Kafka, or those that demo and tests need; the exit status."""
     needed = [ZOOKEEPER_MODE_VERSION, KRAFT_VERSION]
-    parser = argparse.ArgumentParser(prog="python -m shunter.testbed", description="Fetch the jars of the testbed.")
+    parser = argparse.ArgumentParser(prog="python -m lab.testbed", description="Fetch the jars of the testbed.")
     told = f"versions of Kafka to fetch (default: {' '.join(needed)})"
     parser.add_argument("versions", nargs="*", type=version, metavar="VERSION", help=told)
     versions = parser.parse_args(arguments).versions or needed

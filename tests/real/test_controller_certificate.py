@@ -8,11 +8,11 @@ import urllib.request
 
 import pytest
 
+from lab.testbed.controller import ShunterController
+from lab.testbed.ports import free_ports
+from lab.testbed.waiting import wait_until
+from lab.testbed.zookeeper import ZooKeeperServer
 from made_certificates import NOW, authority, issued
-from shunter.testbed.controller import ShunterController
-from shunter.testbed.ports import free_ports
-from shunter.testbed.waiting import wait_until
-from shunter.testbed.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.real
 

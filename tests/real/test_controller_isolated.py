@@ -11,14 +11,14 @@ from contextlib import asynccontextmanager
 import pytest
 from kazoo.client import KazooClient
 
+from lab.testbed.controller import ShunterController
+from lab.testbed.simulated_brokers.seeding import seeded_yard
+from lab.testbed.waiting import wait_until
+from lab.testbed.zookeeper import ZooKeeperServer
 from shunter.core.controller.isolation import ISOLATED_AFTER_MS
 from shunter.drivers.zookeeper_requests import Put
 from shunter.formats import znodes
 from shunter.formats.broker_znodes import encode_broker
-from shunter.testbed.controller import ShunterController
-from shunter.testbed.simulated_brokers.seeding import seeded_yard
-from shunter.testbed.waiting import wait_until
-from shunter.testbed.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.real
 

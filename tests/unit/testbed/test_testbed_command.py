@@ -1,10 +1,10 @@
-"""`python -m shunter.testbed`: what it is told, before anything is fetched."""
+"""`python -m lab.testbed`: what it is told, before anything is fetched."""
 
 from __future__ import annotations
 
 import pytest
 
-from shunter.testbed.__main__ import main
+from lab.testbed.__main__ import main
 
 
 @pytest.mark.parametrize(
