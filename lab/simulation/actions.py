@@ -83,13 +83,15 @@ FAULT_WEIGHTS = {
     "zookeeper_slow": 2,
     "apache_takes_over": 2,
     "garble": 0,
+    "controller_isolated": 0,
     **dict.fromkeys(EDGE_FAULTS, 0),
 }
 NOTHING: Mapping[str, int] = {}
 PACES_US = (100 * MS, 400 * MS, 400 * MS, 1_000 * MS)
 ASIDE_WEIGHTS = {"cancel_at_start": 3, "garble": 8, "auto_create": 2}
 ASIDE_OF = 7
-ASIDE: Mapping[int, Mapping[str, int]] = {1: EDGE_WEIGHTS, 3: ASIDE_WEIGHTS}
+ISOLATION_WEIGHTS = {"controller_isolated": 1}
+ASIDE: Mapping[int, Mapping[str, int]] = {1: EDGE_WEIGHTS, 3: ASIDE_WEIGHTS, 4: ISOLATION_WEIGHTS}
 """Actions that are drawn aside, by `seed % ASIDE_OF`. Worlds of other seeds stay as they were before."""
 NOTHING_ASIDE: Mapping[int, Mapping[str, int]] = {}
 OPERATIONS = tuple(OPERATION_WEIGHTS)

@@ -102,6 +102,8 @@ class SimulatedChannels:
         self.observer = observer
         self.looks_us_up = looks_us_up
         self.channels: dict[BrokerId, Channel] = {}
+        self.isolated = False
+        """Whether no broker can be reached."""
 
     def send(self, request: Request) -> None:
         """Queue a request."""
@@ -124,6 +126,22 @@ class SimulatedChannels:
         channel = self.channels.get(broker)
         if channel is not None:
             channel.lost()
+
+    def isolate(self) -> None:
+        """All connections break, and none is made until `rejoin`."""
+        self.isolated = True
+        for channel in self.channels.values():
+            channel.lost()
+
+    def rejoin(self) -> None:
+        """Brokers can be reached again."""
+        self.isolated = False
+
+    @property
+    def reached(self) -> list[BrokerId]:
+        """The brokers to which there has been a connection for a second. The controller may not have heard of newer ones."""
+        since_us = self.scheduler.now_us - SECOND
+        return [broker for broker, channel in self.channels.items() if channel.connected_since(since_us)]
 
     def swallow(self, broker: BrokerId) -> None:
         """The connection to a broker stops to carry anything, and neither end is notified."""
@@ -165,6 +183,7 @@ class Channel:
         self._retired = False
         self._reachable = True
         self._patience: Timer | None = None
+        self._opened_us = 0
         self._wait_for_it()
         self._open()
 
@@ -172,6 +191,10 @@ class Channel:
         """Queue an entry."""
         self._backlog.append(entry)
         self._pump()
+
+    def connected_since(self, moment_us: int) -> bool:
+        """Whether there has been a connection since that moment."""
+        return self._up is not None and self._opened_us <= moment_us
 
     def length(self) -> int:
         """How many requests wait or are in flight."""
@@ -239,11 +262,13 @@ class Channel:
         if self._retired or self._owner.loop.dead or self._up is not None:
             return
         scheduler = self._owner.scheduler
-        if self._owner.loop.paused or not self._owner.world[self.broker.id].accepting:
+        owner = self._owner
+        if owner.isolated or owner.loop.paused or not owner.world[self.broker.id].accepting:
             scheduler.after(RETRY_US, self._open)
             return
         delays = self._owner.delays(self.broker.id)
         self._up, self._down = Link(scheduler, delays), Link(scheduler, delays)
+        self._opened_us = scheduler.now_us
         self._backlog.restore(self._flying)
         self._flying.clear()
         self._tell_reachable(True)

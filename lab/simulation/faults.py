@@ -150,6 +150,15 @@ class Faults:
 
     # ---- controllers
 
+    def controller_isolated(self, random: Random) -> bool:
+        """A controller reaches no broker for a while, perhaps for so long that it gives the seat back."""
+        process = self._process(random)
+        if not process.running or process.channels.isolated:
+            return False
+        process.channels.isolate()
+        self.world.scheduler.after(self._while(random), process.channels.rejoin)
+        return True
+
     def controller_killed(self, random: Random) -> bool:
         """SIGKILL; started again later. Now and then tools go on writing while there is no controller."""
         process = self._process(random)
@@ -262,6 +271,7 @@ class Faults:
         for process in world.processes.values():
             if process.kazoo is not None:
                 process.kazoo.reachable = True
+            process.channels.rejoin()
             process.resume()
             process.start()
         world.scheduler.after(15 * SECOND, self._start_again)

@@ -331,6 +331,11 @@ class ShunterProcess:
 
     def _observe(self, machine: ObservedMachine, envelope: Envelope, ready: Ready) -> None:
         if not self.loop.dead:
+            if ready.resigned.startswith("we have reached none"):
+                self.world.coverage.count("isolation", "resigned")
+                if self.channels.reached:
+                    told = f"{self.name} resigns and reaches brokers {self.channels.reached}"
+                    self.world.safety.violate("who reaches a broker keeps the seat", told)
             self.world.machine_handled(self, machine, envelope, ready)
 
     def _take_notice(self, notice: Notice) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import NamedTuple
 
-from lab.simulation.actions import ASIDE, ASIDE_OF, EDGE_WEIGHTS
+from lab.simulation.actions import ASIDE, ASIDE_OF, EDGE_WEIGHTS, ISOLATION_WEIGHTS
 from lab.simulation.scheduler import MS, SECOND
 from shunter.model.reassignment import Intervention, Strategy
 from shunter.model.settings import ControllerSettings, ControlRequestEpoch, Takeover
@@ -25,6 +25,7 @@ class Size(NamedTuple):
 
 
 NEWEST_ALTER_PARTITION = 3
+ISOLATED_AFTER_MS = 2_000
 SMALL = Size((3, 3, 4), (1, 1, 2), 2, (8, 24), (40, 100))
 MIDDLE = Size((3, 4, 4, 5), (1, 2, 2), 3, (20, 40), (20, 60))
 LARGE = Size((3, 4, 4, 5, 5), (1, 2, 2, 3), 4, (60, 60), (10, 30))
@@ -86,6 +87,10 @@ def draw_shape(seed: int) -> Shape:
         write_target_replicas=random.random() < 0.5,
         roll_back_after_ms=random.choice((0, 0, 4_000)),
     )
+    if ASIDE.get(seed % ASIDE_OF) is ISOLATION_WEIGHTS:
+        settings = replace(
+            settings, isolated_after_ms=ISOLATED_AFTER_MS
+        )  # A world lasts no longer than the real bound.
     alter_version, racks = _draw_edge(seed, count)
     return Shape(
         steps=random.randint(*size.steps),

@@ -15,14 +15,15 @@ from lab.testbed.controller import ShunterController
 from lab.testbed.simulated_brokers.seeding import seeded_yard
 from lab.testbed.waiting import wait_until
 from lab.testbed.zookeeper import ZooKeeperServer
-from shunter.core.controller.isolation import ISOLATED_AFTER_MS
 from shunter.drivers.zookeeper_requests import Put
 from shunter.formats import znodes
 from shunter.formats.broker_znodes import encode_broker
+from shunter.model.settings import ControllerSettings
 
 pytestmark = pytest.mark.real
 
 BROKERS = (1, 2, 3)
+ISOLATED_AFTER_MS = ControllerSettings(1000).isolated_after_ms
 OLD, NEW = 1000, 1001
 ADDRESSES = {OLD: "127.0.0.50", NEW: "127.0.0.51"}
 FROM_ADDRESS = """

@@ -121,7 +121,7 @@ class Intake:
         self.rebalance = Rebalance(self.state, self.settings, self.queue)
         self.znodes = ZnodeProtocols(self.state, self.settings, self.queue, self.moves, self.adoption, self.reviews)
         self.answers = Answers(self.state, self.outbox)
-        self.isolation = Isolation(self.state, self.outbox)
+        self.isolation = Isolation(self.state, self.settings, self.outbox)
         self.departures = Departures(self.outbox)
         self.broker_requests = BrokerRequests(self.state, self.queue, self.reviews, self.departures)
         self.client_requests = ClientRequests(self.state, self.settings, self.queue, self.reviews, self.topic_replies)
@@ -129,7 +129,14 @@ class Intake:
     def use(self, settings: ControllerSettings, now_ms: int) -> None:
         """Decide by other settings from now on, and begin the moves that they allow to begin."""
         self.settings = settings
-        for part in (self.moves, self.adoption, self.submissions, self.znodes, self.client_requests):
+        for part in (
+            self.moves,
+            self.adoption,
+            self.submissions,
+            self.znodes,
+            self.client_requests,
+            self.isolation,
+        ):
             part.settings = settings
         self.rebalance.use(settings, now_ms)
         self.reviews.on_settings_changed(settings)

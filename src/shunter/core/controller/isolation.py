@@ -11,13 +11,7 @@ from dataclasses import dataclass
 from shunter.core.controller.outbox import Outbox
 from shunter.core.controller.state import ControllerState
 from shunter.core.wording import counted
-
-ISOLATED_AFTER_MS = 45_000
-"""How long no registered broker can be reached before this controller resigns.
-
-It is longer than a broker's restart. A broker that stops deregisters itself, and one that crashed is registered until
-its session ends (`zookeeper.session.timeout.ms`, 18 s by default): a cluster without registered brokers isolates nobody.
-"""
+from shunter.model.settings import ControllerSettings
 
 
 @dataclass(slots=True)
@@ -25,6 +19,7 @@ class Isolation:
     """Since when no registered broker can be reached. One instance per term."""
 
     state: ControllerState
+    settings: ControllerSettings
     outbox: Outbox
     since_ms: int | None = None
     """When the last broker was lost; None: one was reached since, or none is registered."""
@@ -42,17 +37,17 @@ class Isolation:
         if self.due_ms is None or now_ms < self.due_ms:
             return ""
         others = counted(len(self.outbox.unreachable), "live broker")
-        seconds = ISOLATED_AFTER_MS // 1_000
+        seconds = self.settings.isolated_after_ms // 1_000
         return f"we have reached none of {others} for {seconds} s: another controller may reach one"
 
     @property
     def due_ms(self) -> int | None:
         """When this controller has to resign if it still reaches nobody; None: it reaches one, or that is open."""
-        return self.since_ms + ISOLATED_AFTER_MS if self._isolated and self.since_ms is not None else None
+        return self.since_ms + self.settings.isolated_after_ms if self._isolated and self.since_ms is not None else None
 
     @property
     def _isolated(self) -> bool:
-        """Whether no registered broker can be reached.
+        """Whether no registered broker can be reached. If none is registered, nobody is isolated.
 
         A broker that came a moment ago counts as reachable until it turns out that it is not. It does not end an
         isolation that has begun: while brokers come and go, this controller may still reach none of them.

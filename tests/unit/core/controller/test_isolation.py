@@ -6,9 +6,10 @@ import pytest
 from harness import Harness
 
 from shunter.core.controller.events import BrokerIdentified, ConnectionChanged
-from shunter.core.controller.isolation import ISOLATED_AFTER_MS
+from shunter.model.settings import ControllerSettings
 
 SECOND = 1_000
+ISOLATED_AFTER_MS = ControllerSettings(100).isolated_after_ms
 
 
 def led(brokers=(1, 2, 3)):
