@@ -87,7 +87,7 @@ _WORK = (
         ("setting",),
     ),
     by(
-        "used_for",
+        "purpose",
         "certificate_expiry_timestamp_seconds",
         "When each of this process's own certificates expires, Unix time",
         lambda s: s.valid_until_s,
