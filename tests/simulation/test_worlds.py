@@ -98,6 +98,7 @@ KEPT = {
     99164961: "a standby's former process and the controller ended while it stood still, and it stood by for ever",
     99140679: "a standby's four reads were throttled and sent again every 100 ms, and a rule called that spinning",
     77100162: "a timer that fired a moment early was set again for the same moment, for ever",
+    78000644: "a batch that was prepared while its term ended was written in the next session, as nobody was elected yet",
     90000561: "a LeaderAndIsr that was sent again together with the deletion after it made the deleted replica again",
 }
 """Seeds that failed once, and why. Unit tests cover the same bugs, because worlds change with the simulator."""

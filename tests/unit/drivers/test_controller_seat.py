@@ -279,6 +279,25 @@ def request_put_right(place):
     return znodes.reassignment_request(request.name) == REQUEST
 
 
+def test_what_was_being_prepared_when_a_term_ends_is_not_written(place):
+    """Reads go on in the next session, and nobody else has raised the epoch yet: the fence alone would let it through."""
+    outcomes = []
+
+    async def write():
+        record = PutTopic(topic(1)._replace(version=-1), ())
+        outcomes.append(await place.seat.store.write(WriteBatch(1, (record,))))
+
+    place.kazoo.throttled = 1.0
+    place.loop.deliver(place.loop.create_task, write())
+    place.run_for(SECOND)
+    assert not outcomes, "what is there has to be read first, and the server is overloaded"
+    place.loop.deliver(place.seat.store.end)
+    place.kazoo.throttled = 0.0
+    place.settle()
+    assert outcomes == [BatchRefused(1, "fenced")]
+    assert place.tree.get(znodes.topic("t")) is None
+
+
 def test_a_request_that_somebody_puts_right_is_told(place):
     place.act(Create(REQUEST, b"nonsense"))
     place.settle()
