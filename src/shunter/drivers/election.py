@@ -428,8 +428,9 @@ class Election:
         self._elected = Elected(epoch, committed.versions[0], self._registration._replace(epoch=committed.zxid))
         logger.info("elected: controller epoch %d", epoch)
         self._noted = noted
-        self._watch_the_session()
         self._on_elected(self._elected)
+        # Not at once: if the answer came so late that the session may be over, the news of the election comes first.
+        asyncio.get_running_loop().call_soon(self._watch_the_session)
         if not noted:
             self._noted = await self._write_the_note(self._elected)
 

@@ -445,6 +445,22 @@ def test_who_hears_nothing_of_zookeeper_resigns_before_its_session_ends(place):
     assert place.kazoo.session in place.tree.sessions, "nobody else can be elected yet"
 
 
+def test_an_election_whose_answer_came_too_late_is_told_and_then_lost(monkeypatch):
+    """The other way round, the loss would be forgotten, and the core would lead without anybody who counts."""
+    place = Place()
+    place.loop.deliver(place.loop.create_task, place.seat.start())
+    real = SimulatedKazoo.heard_s.fget
+    monkeypatch.setattr(SimulatedKazoo, "heard_s", property(lambda kazoo: real(kazoo) - 60))
+    while not place.told(SessionExpired):
+        assert place.scheduler.step(10 * SECOND)
+    assert [type(event) for event in place.posted if type(event) in {Elected, SessionExpired}][:2] == [
+        Elected,
+        SessionExpired,
+    ]
+    assert place.seat.election.epoch_version is None
+    assert place.run(place.seat.store.write(WriteBatch(1, ()))) == BatchRefused(1, "fenced")
+
+
 def test_a_connection_that_breaks_does_not_shorten_a_term(place):
     for _ in range(5):
         place.kazoo.drop()
