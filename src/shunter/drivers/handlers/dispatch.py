@@ -53,10 +53,10 @@ HANDLERS: Final[Mapping[int, Handler]] = {
 }
 
 _ATTENDED: Final = frozenset({
-    requests.CREATE_TOPICS, requests.DELETE_TOPICS, requests.CREATE_PARTITIONS, requests.ELECT_LEADERS,
-    ALTER_PARTITION_REASSIGNMENTS, requests.ALTER_USER_SCRAM_CREDENTIALS, requests.UPDATE_FEATURES,
+    requests.CREATE_TOPICS, requests.DELETE_TOPICS, requests.CREATE_PARTITIONS, requests.ALTER_USER_SCRAM_CREDENTIALS,
+    requests.UPDATE_FEATURES,
 })  # fmt: skip
-"""APIs that only the controller can answer. A handler may wait for ZooKeeper, which may be out of reach for ever."""
+"""APIs whose handlers may wait for ZooKeeper, which may be out of reach for ever. The others wait for the core alone."""
 UNTIMED_S = 20.0
 """How long a caller waits whose request has no timeout: clients wait for 30 s (`request.timeout.ms`)."""
 GRACE_S = 0.5
@@ -118,7 +118,10 @@ async def _handle(call: Call) -> Any:
         except (FormatError, DriverError):
             raise
         except RequestRejected as why:
-            return refused(call, why.error_code, why.message)
+            answer = refused(call, why.error_code, why.message)
+            if answer is None:
+                raise
+            return answer
         except Exception as bug:
             answer = refusal_of(call, bug)
             if answer is None:
@@ -132,9 +135,8 @@ async def _handle(call: Call) -> Any:
 
 def _patience_s(message: Any) -> float:
     """Return how long the sender of a request waits for its answer, in seconds."""
-    timeout: timedelta | int = getattr(message, "timeout", getattr(message, "timeout_ms", 0))
-    timeout_s = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout / 1000
-    return timeout_s + GRACE_S if timeout_s > 0 else UNTIMED_S
+    timeout: timedelta = getattr(message, "timeout", timedelta())
+    return timeout.total_seconds() + GRACE_S if timeout > timedelta() else UNTIMED_S
 
 
 async def _passed_on(call: Call) -> Any:
