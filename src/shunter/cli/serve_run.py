@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 _SHOWN = 5
 
 
-def run(file: Path, folder: Path, page: WebOptions | None) -> int:
+def run(file: Path, folder: Path, page: WebOptions | None, audit: Path | None) -> int:
     """Serve until SIGTERM or SIGINT."""
 
     def say(told: str) -> None:
         click.echo(f"shunter: {told}", err=True)
 
     doors = [] if page is None else [page_door(page, say)]
-    asyncio.run(serve_until_told(file, folder, say, *doors))
+    asyncio.run(serve_until_told(file, folder, say, *doors, audit=audit))
     return int(ExitCode.DONE)
 
 

@@ -19,9 +19,11 @@ from shunter.model.service import OrderRefused
 from shunter.web import entrance, ordering, reading
 from shunter.web.guards import Guards
 from shunter.web.problems import MEDIA_TYPE, HttpRefusal, Problem, problem_answer
-from shunter.web.reception import Reception, refusal_of
+from shunter.web.reception import Reception, reception_of, refusal_of
 
 MODULES = (entrance, reading, ordering)
+MOST_ERRORS = 10
+"""Errors of a request that are named."""
 ASSETS = Path(__file__).parent / "assets"
 _PROBLEM: dict[int | str, dict[str, Any]] = {
     each: {
@@ -64,29 +66,31 @@ async def _page() -> Response:
 def _answer_errors(application: FastAPI) -> None:
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, HttpRefusal)
-        return problem_answer(error, request.url.path)
+        return await reception_of(request).refused(request, error)
 
     async def refused_by_service(request: Request, error: Exception) -> Response:
         assert isinstance(error, OrderRefused)
-        return problem_answer(refusal_of(error), request.url.path)
+        return await reception_of(request).refused(request, refusal_of(error))
 
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        told = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        every = error.errors()
+        named = [f"{'.'.join(map(str, each['loc']))[:200]}: {each['msg'][:200]}" for each in every[:MOST_ERRORS]]
+        told = "; ".join([*named, *([f"and {len(every) - MOST_ERRORS} more"] if len(every) > MOST_ERRORS else [])])
         # 400: the request does not fit the OpenAPI document. A request that fits but can't be carried out gets 422.
-        return problem_answer(HttpRefusal(HTTPStatus.BAD_REQUEST, "invalid", told), request.url.path)
+        return await reception_of(request).refused(request, HttpRefusal(HTTPStatus.BAD_REQUEST, "invalid", told))
 
     async def failed(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         if isinstance(error.__cause__, HttpRefusal):  # FastAPI was reading a body that is too large.
-            return problem_answer(error.__cause__, request.url.path)
+            return await reception_of(request).refused(request, error.__cause__)
         status = HTTPStatus(error.status_code)
         kind = status.phrase.lower().replace(" ", "-")
-        told = f"{request.method} {request.url.path}: {error.detail}; /api/v1/openapi.json lists all requests"
+        told = f"{request.method} {request.url.path[:200]}: {error.detail}; /api/v1/openapi.json lists all requests"
         headers = dict(error.headers or {})
         if status is HTTPStatus.METHOD_NOT_ALLOWED:
             headers["Allow"] = _methods_of(application, request)
-        return problem_answer(HttpRefusal(status, kind, told, headers), request.url.path)
+        return await reception_of(request).refused(request, HttpRefusal(status, kind, told, headers))
 
     async def broken(request: Request, _error: Exception) -> Response:
         told = "this is a bug in Shunter, and the service's log says more; the request may have been carried out or not"

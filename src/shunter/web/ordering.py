@@ -6,22 +6,25 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Depends, Header, Request
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, model_validator
 from starlette.responses import Response
 
 from shunter.app.access_tokens import AccessRole
-from shunter.model.service import OrderKind, ServiceOrder
+from shunter.model.service import OrderKind, ServiceOrder, Signature
 from shunter.views.service import KeptProposalView, render
 from shunter.web.answers import model_of
 from shunter.web.identity import Caller
 from shunter.web.reading import ClusterName, without_changes
-from shunter.web.reception import Asker, Reception, TheReception, may
+from shunter.web.reception import Asker, Reception, TheReception, may, peer_of
 
 router = APIRouter(prefix="/api/v1", tags=["order"])
 
 
 MOST_VALUE = 10**15
 """A petabyte per second. JSON numbers above 2**53 are not exact, in a request or as a bound in the document."""
+
+
+MOST_KEYS = 10
 
 
 def _number(given: object) -> object:
@@ -35,7 +38,7 @@ class OrderBody(BaseModel):
     """The body of an order; the verb is in the path."""
 
     model_config = ConfigDict(extra="forbid")
-    about: list[str] = Field(
+    about: Annotated[list[str], FailFast()] = Field(
         default_factory=list[str],
         max_length=100_000,
         description="The order's objects: a proposal's id, partitions as `orders-3`, brokers, a topic; see the verb.",
@@ -48,6 +51,20 @@ class OrderBody(BaseModel):
     )
     comment: str = Field(default="", max_length=2_000, description="The reason; kept with the order.")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _few_keys(cls, given: object) -> object:
+        """Refuse a flood of unknown keys at once: pydantic would make an error of each."""
+        if isinstance(given, dict) and len(given) > MOST_KEYS:
+            raise ValueError(f"{len(given)} keys: about, value and comment are the only ones")
+        return given
+
+
+SKETCH_BYTES = 1024 * 1024
+"""A plan names topics, brokers and rules."""
+_PARTITIONS_BYTES = 8 * 1024 * 1024
+"""100,000 partitions by their names."""
+
 
 class Verb(NamedTuple):
     """An order as the API offers it. `fleet`: the order can also be given to the whole fleet."""
@@ -56,6 +73,8 @@ class Verb(NamedTuple):
     role: AccessRole
     summary: str
     fleet: bool = False
+    most_bytes: int = 16 * 1024
+    """The most bytes of its body."""
 
 
 VERBS = (
@@ -63,10 +82,27 @@ VERBS = (
     Verb(OrderKind.DECLINE, AccessRole.OPERATE, "Decline a proposal; `about`: its id"),
     Verb(OrderKind.PAUSE_ALL, AccessRole.OPERATE, "The kill switch: pause every move, begin nothing", fleet=True),
     Verb(OrderKind.RESUME_ALL, AccessRole.OPERATE, "Lift the kill switch", fleet=True),
-    Verb(OrderKind.STOP, AccessRole.OPERATE, "End moves where they are; `about`: partitions, none: all"),
-    Verb(OrderKind.PAUSE, AccessRole.OPERATE, "Pause moves; `about`: partitions, none: all"),
-    Verb(OrderKind.RESUME, AccessRole.OPERATE, "Resume paused moves; `about`: partitions, none: all"),
-    Verb(OrderKind.ROLL_BACK, AccessRole.OPERATE, "Restore the original replicas; `about`: partitions, none: all"),
+    Verb(
+        OrderKind.STOP,
+        AccessRole.OPERATE,
+        "End moves where they are; `about`: partitions, none: all",
+        most_bytes=_PARTITIONS_BYTES,
+    ),
+    Verb(
+        OrderKind.PAUSE, AccessRole.OPERATE, "Pause moves; `about`: partitions, none: all", most_bytes=_PARTITIONS_BYTES
+    ),
+    Verb(
+        OrderKind.RESUME,
+        AccessRole.OPERATE,
+        "Resume paused moves; `about`: partitions, none: all",
+        most_bytes=_PARTITIONS_BYTES,
+    ),
+    Verb(
+        OrderKind.ROLL_BACK,
+        AccessRole.OPERATE,
+        "Restore the original replicas; `about`: partitions, none: all",
+        most_bytes=_PARTITIONS_BYTES,
+    ),
     Verb(OrderKind.LIMIT, AccessRole.OPERATE, "Change the throttle; `value`: bytes per second, null lifts it"),
     Verb(OrderKind.DRAIN, AccessRole.ADMINISTER, "Keep a broker empty from now on; `about`: its id"),
     Verb(OrderKind.UNDRAIN, AccessRole.ADMINISTER, "A drained broker may hold replicas again; `about`: its id"),
@@ -98,6 +134,7 @@ VERBS = (
         OrderKind.PROPOSE,
         AccessRole.OPERATE,
         "Keep a plan as a proposal; `about`: its scope, then brokers, OLD=NEW or topics, and rules as `most-moves=50`",
+        most_bytes=SKETCH_BYTES,
     ),
 )
 """Every order; a test checks that none is missing."""
@@ -123,9 +160,9 @@ Key = Annotated[
 async def _carry_out(
     request: Request, reception: Reception, caller: Caller, verb: Verb, name: str, body: OrderBody, key: str
 ) -> Done:
-    peer = request.client.host if request.client is not None else ""
     order = ServiceOrder(verb.kind, name, tuple(body.about), body.value)
-    done = await reception.carry_out(caller, order, body.comment, key, peer)
+    signature = Signature(caller.person.name, body.comment, key)
+    done = await reception.audit.order(reception.front.order, order, signature, by=caller.by, peer=peer_of(request))
     return Done(text=done.text, proposal=done.proposal)
 
 

@@ -25,7 +25,7 @@ def test_what_is_asked_over_http(tmp_path: Path) -> None:
         (tmp_path / "secret").write_text(
             add_token(tmp_path / "tokens.json", "anna", AccessRole.ADMINISTER, None) + "\n"
         )
-        options = WebOptions(port=0, tokens=tmp_path / "tokens.json", audit=tmp_path / "audit.log")
+        options = WebOptions(port=0, tokens=tmp_path / "tokens.json")
         async with open_service(file, tmp_path) as (service, front), serving(front, options) as address:
             with pytest.raises(DriverError, match="token"):
                 await ask_service(ServiceServer(address), "fleet")

@@ -14,6 +14,7 @@ from web_house import House
 from web_yard import Yard
 
 from shunter.app.access_tokens import AccessRole, remove_token
+from shunter.app.audit_log import AuditLog
 from shunter.errors import FormatError, SettingsError
 from shunter.web.feed import feed
 from shunter.web.forecasts import Forecasts
@@ -144,8 +145,7 @@ class TestServing:
             async with serving(Yard().front, WebOptions(port=0, tokens=tmp_path / "none.json")):
                 pass
         with pytest.raises(FormatError, match="can't be opened for appending"):
-            async with serving(Yard().front, WebOptions(port=0, audit=tmp_path)):
-                pass
+            AuditLog(tmp_path)
         with pytest.raises(SettingsError, match="belong together"):
             async with serving(Yard().front, WebOptions(port=0, certificate=tmp_path / "bad.pem")):
                 pass
