@@ -44,9 +44,6 @@ class Connection(H11Protocol):
         super().connection_made(transport)
         self.address = network_of(self.client[0] if self.client is not None else "")
         self._waits_since = self.loop.time()
-        if not self._room.has_place(self.address, self._waits_since):
-            self.leave("room")
-            return
         self._room.enter(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -23,7 +23,10 @@ _EXAMINED = 64
 class Guest(Protocol):
     """The room's view of a connection."""
 
-    address: str
+    @property
+    def address(self) -> str:
+        """The address by which it is counted; see `network_of`."""
+        ...
 
     @property
     def waits_since(self) -> float | None:
