@@ -1,17 +1,17 @@
 // The frame around every page: navigation, the state of the connection, the signed-in person, the kill switch.
-import { Component, html, render, useEffect, useRef, useState } from "/assets/vendor/htm-preact.js";
+import { Component, html, render, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import {
   connection, forget, go, loadSession, notes, place, session, signIn, signOut, startEvents, useFleet, useWatched,
-} from "/assets/store.js";
-import { Empty, Link, Loading, Moment, apart } from "/assets/parts.js";
-import { KillSwitch } from "/assets/kill.js";
-import { Fleet } from "/assets/pages/fleet.js";
-import { Cluster } from "/assets/pages/cluster.js";
-import { Moves } from "/assets/pages/moves.js";
-import { Plan } from "/assets/pages/plan.js";
-import { Reports } from "/assets/pages/reports.js";
-import { Proposals } from "/assets/pages/proposals.js";
-import { Timeline } from "/assets/pages/timeline.js";
+} from "./store.js";
+import { Empty, Link, Loading, Moment, apart } from "./parts.js";
+import { KillSwitch } from "./kill.js";
+import { Fleet } from "./pages/fleet.js";
+import { Cluster } from "./pages/cluster.js";
+import { Moves } from "./pages/moves.js";
+import { Plan } from "./pages/plan.js";
+import { Reports } from "./pages/reports.js";
+import { Proposals } from "./pages/proposals.js";
+import { Timeline } from "./pages/timeline.js";
 
 const TABS = [["", "Overview"], ["moves", "Moves"], ["proposals", "Proposals"], ["timeline", "Timeline"], ["plan", "Plan"], ["reports", "Reports"]];
 const PAGES = { "": apart(Cluster), moves: apart(Moves), proposals: apart(Proposals), timeline: apart(Timeline), plan: apart(Plan), reports: apart(Reports) };
@@ -54,7 +54,7 @@ function Header({ who, name, fleet }) {
   const row = fleet.data?.clusters.find((each) => each.name === name);
   const tally = { moves: row?.moves_open, proposals: row?.proposals_waiting };
   return html`<header><div class="bar">
-      <${Link} to="/" class="brand"><img src="/assets/icon.svg" alt="" width="28" height="28" /> Shunter</${Link}>
+      <${Link} to="/" class="brand"><img src="./icon.svg" alt="" width="28" height="28" /> Shunter</${Link}>
       ${name && fleet.data && html`<label class="pick"><span class="hidden">Cluster</span>
         <select value=${name} onChange=${(event) => go(`/clusters/${encodeURIComponent(event.target.value)}`)}>
           ${fleet.data.clusters.map((each) => html`<option value=${each.name}>${each.name}</option>`)}</select></label>`}

@@ -1,5 +1,5 @@
 // The state of the page: the signed-in person, the API's answers, and the connection for events.
-import { useEffect, useRef, useState } from "/assets/vendor/htm-preact.js";
+import { useEffect, useRef, useState } from "./vendor/htm-preact.js";
 
 // ---- a value that components can watch
 
