@@ -4,27 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 from starlette.routing import Match
-from starlette.staticfiles import StaticFiles
 
 from shunter import __version__
 from shunter.model.service import OrderRefused
 from shunter.web import entrance, ordering, reading
 from shunter.web.guards import Guards
+from shunter.web.page_files import PageFiles
 from shunter.web.problems import MEDIA_TYPE, HttpRefusal, Problem, problem_answer
 from shunter.web.reception import Reception, reception_of, refusal_of
 
 MODULES = (entrance, reading, ordering)
 MOST_ERRORS = 10
 """Errors of a request that are named."""
-ASSETS = Path(__file__).parent / "assets"
 _PROBLEM: dict[int | str, dict[str, Any]] = {
     each: {
         "description": "A problem: what was asked, which rule it broke, and the way out.",
@@ -49,21 +47,30 @@ def make_application(reception: Reception, hosts: Collection[str]) -> FastAPI:
     application.state.reception = reception
     for module in MODULES:
         application.include_router(module.router)
-    application.mount("/assets", StaticFiles(directory=ASSETS), name="assets")
-    for path in ("/", "/clusters/{rest:path}", "/timeline"):
-        application.add_api_route(path, _page, include_in_schema=False)
-    _answer_errors(application)
+    files = PageFiles()
+    _add_page(application, files)
+    _answer_errors(application, files)
     _describe(application)
     application.add_middleware(Guards, hosts=hosts)
     return application
 
 
-async def _page() -> Response:
-    """The page. The page reads from its own address which view to show."""
-    return FileResponse(ASSETS / "index.html", headers={"cache-control": "no-cache"})
+def _add_page(application: FastAPI, files: PageFiles) -> None:
+    async def page(request: Request) -> Response:
+        return files.page(request)
+
+    async def file(request: Request, digest: str, name: str) -> Response:
+        found = files.file(digest, name, request.headers)
+        if found is None:
+            raise HTTPException(HTTPStatus.NOT_FOUND)
+        return found
+
+    for path in ("/", "/clusters/{rest:path}", "/timeline"):
+        application.add_api_route(path, page, include_in_schema=False)
+    application.add_api_route("/assets/{digest}/{name:path}", file, include_in_schema=False)
 
 
-def _answer_errors(application: FastAPI) -> None:
+def _answer_errors(application: FastAPI, files: PageFiles) -> None:
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, HttpRefusal)
         return await reception_of(request).refused(request, error)
@@ -85,6 +92,8 @@ def _answer_errors(application: FastAPI) -> None:
         if isinstance(error.__cause__, HttpRefusal):  # FastAPI was reading a body that is too large.
             return await reception_of(request).refused(request, error.__cause__)
         status = HTTPStatus(error.status_code)
+        if status is HTTPStatus.NOT_FOUND and _is_for_people(request):
+            return files.page(request, status)
         kind = status.phrase.lower().replace(" ", "-")
         told = f"{request.method} {request.url.path[:200]}: {error.detail}; /api/v1/openapi.json lists all requests"
         headers = dict(error.headers or {})
@@ -101,6 +110,12 @@ def _answer_errors(application: FastAPI) -> None:
     application.add_exception_handler(RequestValidationError, invalid)
     application.add_exception_handler(HTTPException, failed)
     application.add_exception_handler(Exception, broken)
+
+
+def _is_for_people(request: Request) -> bool:
+    """Whether a browser asks for a page. The page says that there is no such page, and how to go on."""
+    no_page = request.url.path.startswith(("/api/", "/assets/"))
+    return request.method == "GET" and "text/html" in request.headers.get("accept", "") and not no_page
 
 
 def _methods_of(application: FastAPI, request: Request) -> str:

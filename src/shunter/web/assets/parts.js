@@ -1,6 +1,6 @@
 // Parts that several pages use.
 import { Component, html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
-import { go, kept, note, read } from "./store.js";
+import { go, href, kept, note, read } from "./store.js";
 import { duration, moment, utc } from "./words.js";
 
 export function Link({ to, children, ...rest }) {
@@ -9,7 +9,7 @@ export function Link({ to, children, ...rest }) {
     event.preventDefault();
     go(to);
   };
-  return html`<a href=${to} onClick=${follow} ...${rest}>${children}</a>`;
+  return html`<a href=${href(to)} onClick=${follow} ...${rest}>${children}</a>`;
 }
 
 const MARKS = { good: "●", watch: "▲", bad: "■", busy: "◆", still: "○" };
