@@ -1,4 +1,4 @@
-"""The audit log of the service: who asked for what, and the outcome. Its JSON lines are in the process's log too.
+"""The audit log of the service: who asked for what, and the outcome, as lines of JSON.
 
 It has every order, over HTTP and through the socket, every sign-in, and every request that lacked a right. It stays
 small: the file is rotated, and of refused requests a few a minute are written one by one and the others are counted.
@@ -56,7 +56,7 @@ class AuditLine:
 
 
 class AuditLog:
-    """Appends lines to a file; without a file, lines are only in the process's log."""
+    """Appends lines to a file; without a file, nothing is kept."""
 
     def __init__(
         self, path: Path | None, file_bytes: int = FILE_BYTES, now_ms: Callable[[], int] = wall_clock_ms
@@ -80,11 +80,9 @@ class AuditLog:
 
     def write(self, line: AuditLine, outcome: str) -> None:
         """Write a request and its outcome. A full disk is reported in the process's log, and the request goes on."""
-        document = {"at_ms": self._now_ms(), **asdict(line), "outcome": outcome}
-        text = orjson.dumps(document).decode()
-        LOG.info("audit %s", text)
         if self._handler is not None:
-            self._handler.emit(logging.makeLogRecord({"msg": text}))
+            document = {"at_ms": self._now_ms(), **asdict(line), "outcome": outcome}
+            self._handler.emit(logging.makeLogRecord({"msg": orjson.dumps(document).decode()}))
 
     async def order(
         self,
@@ -154,6 +152,6 @@ class _Private(RotatingFileHandler):
         handle = os.open(self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         return os.fdopen(handle, "a", encoding="utf-8")
 
-    def handleError(self, _record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         """See `logging.Handler`."""
-        LOG.error("%s can't be written (%s): the line above is not in it", self.baseFilename, sys.exc_info()[1])
+        LOG.error("%s can't be written (%s), and lacks: %s", self.baseFilename, sys.exc_info()[1], record.msg)

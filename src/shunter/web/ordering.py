@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, mo
 from starlette.responses import Response
 
 from shunter.app.access_tokens import AccessRole
+from shunter.model.limits import MOST_RATE
 from shunter.model.service import OrderKind, ServiceOrder, Signature
 from shunter.views.service import KeptProposalView, render
 from shunter.web.answers import model_of
@@ -18,10 +19,6 @@ from shunter.web.reading import ClusterName, without_changes
 from shunter.web.reception import Asker, Reception, TheReception, may, peer_of
 
 router = APIRouter(prefix="/api/v1", tags=["order"])
-
-
-MOST_VALUE = 10**15
-"""A petabyte per second. JSON numbers above 2**53 are not exact, in a request or as a bound in the document."""
 
 
 MOST_KEYS = 10
@@ -46,7 +43,7 @@ class OrderBody(BaseModel):
     value: Annotated[int | None, BeforeValidator(_number)] = Field(
         default=None,
         ge=0,
-        le=MOST_VALUE,
+        le=MOST_RATE,
         description="Bytes per second, a replication factor, or another broker.",
     )
     comment: str = Field(default="", max_length=2_000, description="The reason; kept with the order.")

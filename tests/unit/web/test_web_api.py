@@ -69,6 +69,10 @@ class TestTheDocument:
     def test_every_refusal_has_a_status(self) -> None:
         assert STATUSES.keys() == set(Refusal)
 
+    def test_403_is_for_rights_alone(self) -> None:
+        assert STATUSES[Refusal.NOT_ALLOWED] == 409
+        assert 403 not in STATUSES.values()
+
     def test_every_operation_says_what_it_is(self, house: House) -> None:
         operations = [each for path in house.application.openapi()["paths"].values() for each in path.values()]
         assert all(each["summary"] and each["description"] for each in operations)
