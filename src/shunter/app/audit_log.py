@@ -6,6 +6,7 @@ small: the file is rotated, and of refused requests a few a minute are written o
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -155,3 +156,7 @@ class _Private(RotatingFileHandler):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         """See `logging.Handler`."""
         LOG.error("%s can't be written (%s), and lacks: %s", self.baseFilename, sys.exc_info()[1], record.msg)
+        stream, self.stream = self.stream, None
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.close()
