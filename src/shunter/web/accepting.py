@@ -9,9 +9,9 @@ import socket
 import ssl
 from collections.abc import Callable
 
-from shunter.web.connection import Connection
+from shunter.web.connection import HttpConnection
 from shunter.web.room import Room, network_of
-from shunter.web.turns import Turns
+from shunter.web.turns import AddressTurns
 
 LISTENER = "listener"
 """The listener takes turns like an address."""
@@ -40,7 +40,7 @@ class _Newcomer:
         self._room = room
 
     def leave(self, reason: str) -> None:
-        """See `Guest`."""
+        """See `Visitor`."""
         self._room.refused[reason] += 1
         if self.task is not None:
             self.task.cancel()
@@ -53,9 +53,9 @@ class Acceptor:
         self,
         listener: socket.socket,
         tls: ssl.SSLContext | None,
-        turns: Turns,
+        turns: AddressTurns,
         room: Room,
-        make: Callable[[], Connection],
+        make: Callable[[], HttpConnection],
     ) -> None:
         self._listener = listener
         self._tls = tls
@@ -139,6 +139,6 @@ class Acceptor:
     def _sweep(self) -> None:
         self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
         now = self._loop.time()
-        for guest in self._room.everybody():
-            if isinstance(guest, Connection) and guest.overdue(now):
-                guest.leave("slow")
+        for visitor in self._room.everybody():
+            if isinstance(visitor, HttpConnection) and visitor.overdue(now):
+                visitor.leave("slow")

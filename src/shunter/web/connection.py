@@ -10,7 +10,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from shunter.web.room import Room, network_of
-from shunter.web.turns import Turns
+from shunter.web.turns import AddressTurns
 
 HEAD_SECONDS = 10.0
 """Within this time a connection has to send the whole head of its first request, and the rest of a refused body."""
@@ -19,10 +19,10 @@ _QUIET = logging.getLogger("shunter.web.connection")
 _QUIET.setLevel(logging.ERROR)
 
 
-class Connection(H11Protocol):
+class HttpConnection(H11Protocol):
     """One connection. uvicorn makes the requests of it; a turn is needed to read bytes, and to begin a request."""
 
-    def __init__(self, turns: Turns, room: Room, **given: Any) -> None:
+    def __init__(self, turns: AddressTurns, room: Room, **given: Any) -> None:
         super().__init__(**given)
         self.logger = _QUIET
         self.address = ""
@@ -36,7 +36,7 @@ class Connection(H11Protocol):
 
     @property
     def waits_since(self) -> float | None:
-        """See `Guest`."""
+        """See `Visitor`."""
         return self._waits_since if self.cycle is None or self.cycle.response_complete else None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

@@ -20,7 +20,7 @@ IDLE_S = 1.0
 _EXAMINED = 64
 
 
-class Guest(Protocol):
+class Visitor(Protocol):
     """The room's view of a connection."""
 
     @property
@@ -47,8 +47,8 @@ class Room:
         fit = MOST_CONNECTIONS if files == resource.RLIM_INFINITY else min(MOST_CONNECTIONS, files // 2)
         self.most = fit if most is None else most
         self._most_of_address = most_of_address
-        self._strangers: OrderedDict[Guest, None] = OrderedDict()
-        self._inside: set[Guest] = set()
+        self._strangers: OrderedDict[Visitor, None] = OrderedDict()
+        self._inside: set[Visitor] = set()
         self._by_address: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
         """How often something was refused, by reason."""
@@ -56,7 +56,7 @@ class Room:
     def __len__(self) -> int:
         return len(self._inside)
 
-    def everybody(self) -> list[Guest]:
+    def everybody(self) -> list[Visitor]:
         """All connections."""
         return list(self._inside)
 
@@ -66,33 +66,33 @@ class Room:
             return self._close_idlest(now, address)
         return len(self._inside) < self.most or self._close_idlest(now)
 
-    def enter(self, guest: Guest) -> None:
+    def enter(self, visitor: Visitor) -> None:
         """Count a connection, as a stranger's."""
-        self._inside.add(guest)
-        self._strangers[guest] = None
-        self._by_address[guest.address] += 1
+        self._inside.add(visitor)
+        self._strangers[visitor] = None
+        self._by_address[visitor.address] += 1
 
-    def know(self, guest: Guest) -> None:
+    def know(self, visitor: Visitor) -> None:
         """A request of this connection has shown a valid token."""
-        self._strangers.pop(guest, None)
+        self._strangers.pop(visitor, None)
 
-    def depart(self, guest: Guest) -> None:
+    def depart(self, visitor: Visitor) -> None:
         """Stop counting a connection."""
-        if guest not in self._inside:
+        if visitor not in self._inside:
             return
-        self._inside.discard(guest)
-        self._strangers.pop(guest, None)
-        self._by_address[guest.address] -= 1
-        if not self._by_address[guest.address]:
-            del self._by_address[guest.address]
+        self._inside.discard(visitor)
+        self._strangers.pop(visitor, None)
+        self._by_address[visitor.address] -= 1
+        if not self._by_address[visitor.address]:
+            del self._by_address[visitor.address]
 
     def _close_idlest(self, now: float, address: str | None = None) -> bool:
         """Close the stranger that came first among those that are idle."""
         strangers = (each for each in self._strangers if address in (None, each.address))
-        for guest in islice(strangers, _EXAMINED):
-            if guest.waits_since is not None and now - guest.waits_since >= IDLE_S:
-                guest.leave("room")
-                self.depart(guest)
+        for visitor in islice(strangers, _EXAMINED):
+            if visitor.waits_since is not None and now - visitor.waits_since >= IDLE_S:
+                visitor.leave("room")
+                self.depart(visitor)
                 return True
         return False
 

@@ -22,7 +22,7 @@ from shunter.errors import DriverError, SettingsError
 from shunter.model.loopback import is_loopback
 from shunter.web.accepting import Acceptor
 from shunter.web.application import make_application
-from shunter.web.connection import Connection
+from shunter.web.connection import HttpConnection
 from shunter.web.feed import feed
 from shunter.web.guards import LOCAL_HOSTS
 from shunter.web.hub import Hub
@@ -31,7 +31,7 @@ from shunter.web.listening import listen_at, load_tls, shown_host
 from shunter.web.reception import Reception
 from shunter.web.room import Room
 from shunter.web.token_watch import watch_tokens
-from shunter.web.turns import Turns
+from shunter.web.turns import AddressTurns
 
 CLOSING_SECONDS = 5
 
@@ -152,9 +152,9 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """See uvicorn."""
-        turns = Turns()
+        turns = AddressTurns()
         make = functools.partial(
-            Connection, turns, self._room, config=self.config, server_state=self.server_state, app_state={}
+            HttpConnection, turns, self._room, config=self.config, server_state=self.server_state, app_state={}
         )
         self.servers = []
         self._acceptors = [Acceptor(each, self.config.ssl, turns, self._room, make) for each in sockets or ()]

@@ -1,4 +1,4 @@
-"""Turns of connections: however many ask, HTTP takes a few at a time, and at most about half of the event loop.
+"""AddressTurns of connections: however many ask, HTTP takes a few at a time, and at most about half of the event loop.
 
 The executor, the kill switch and the commands of this host share the event loop with HTTP. A flood of requests costs
 processor time before anybody knows who sent them. So bytes wait for a turn: a few turns in one pass of the loop, from
@@ -12,13 +12,13 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 
 AT_ONCE = 4
-"""Turns in one pass of the event loop. A turn reads up to one request, which costs up to about 2 ms."""
+"""AddressTurns in one pass of the event loop. A turn reads up to one request, which costs up to about 2 ms."""
 LONGEST_REST_S = 0.05
 
 Action = Callable[[], None]
 
 
-class Turns:
+class AddressTurns:
     """Actions that wait, by the address that asked for them."""
 
     def __init__(self) -> None:

@@ -11,9 +11,9 @@ from web_flood import head
 from web_yard import Yard
 
 from shunter.web import accepting, connection, room
-from shunter.web.room import Guest, Room, network_of
+from shunter.web.room import Room, Visitor, network_of
 from shunter.web.server import WebOptions, serving
-from shunter.web.turns import AT_ONCE, Turns
+from shunter.web.turns import AT_ONCE, AddressTurns
 
 
 class Stranger:
@@ -26,9 +26,9 @@ class Stranger:
         self.left = reason
 
 
-def filled(places: Room, *guests: Guest) -> Room:
-    for guest in guests:
-        places.enter(guest)
+def filled(places: Room, *visitors: Visitor) -> Room:
+    for visitor in visitors:
+        places.enter(visitor)
     return places
 
 
@@ -43,9 +43,9 @@ class TestRoom:
         assert len(places) == 3
 
     def test_people_keep_their_places(self) -> None:
-        guests = [Stranger() for _ in range(3)]
-        places = filled(Room(3), *guests)
-        for each in guests:
+        visitors = [Stranger() for _ in range(3)]
+        places = filled(Room(3), *visitors)
+        for each in visitors:
             places.know(each)
         assert not places.has_place("10.0.0.2", now=100.0)
 
@@ -57,12 +57,12 @@ class TestRoom:
         assert places.has_place("10.0.0.3", now=0.0)
 
     def test_a_place_is_free_once(self) -> None:
-        guest = Stranger()
-        places = filled(Room(1), guest)
-        places.depart(guest)
-        places.depart(guest)
+        visitor = Stranger()
+        places = filled(Room(1), visitor)
+        places.depart(visitor)
+        places.depart(visitor)
         assert len(places) == 0
-        assert places.has_place(guest.address, now=0.0)
+        assert places.has_place(visitor.address, now=0.0)
 
     @pytest.mark.parametrize(
         ("host", "network"),
@@ -80,7 +80,7 @@ class TestRoom:
 
 class TestTurns:
     async def test_addresses_take_turns_and_a_pass_has_few(self) -> None:
-        turns, done = Turns(), list[str]()
+        turns, done = AddressTurns(), list[str]()
         ended = asyncio.Event()
         for number in range(6):
             turns.ask("flood", lambda number=number: done.append(f"flood {number}"))
