@@ -45,7 +45,7 @@ class SignIn(BaseModel):
     """A token, to be exchanged for a session."""
 
     model_config = ConfigDict(extra="forbid")
-    token: str = Field(max_length=500, min_length=1)
+    token: str = Field(max_length=300, min_length=1)
 
 
 def _who(reception: Reception, caller: Caller | None) -> WhoAmI:

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shunter.app.access_tokens import AccessRole
 from shunter.web.identity import demand
-from shunter.web.ordering import SKETCH_BYTES, VERBS
+from shunter.web.ordering import VERBS, PlanBody
 from shunter.web.problems import HttpRefusal
 from shunter.web.reception import Reception, reception_of
 
@@ -53,8 +53,8 @@ class Demand(NamedTuple):
     most_bytes: int = SMALL_BYTES
 
 
-_ORDERS = {verb.kind.value: Demand(verb.role, verb.most_bytes) for verb in VERBS} | {
-    "sketch": Demand(AccessRole.OPERATE, SKETCH_BYTES)
+_ORDERS = {verb.kind.value: Demand(verb.role, verb.body.most_bytes) for verb in VERBS} | {
+    "sketch": Demand(AccessRole.OPERATE, PlanBody.most_bytes)
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 from fastapi import APIRouter, Depends, Header, Request
 from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, model_validator
@@ -31,15 +31,18 @@ def _number(given: object) -> object:
     raise ValueError("must be a number or null")
 
 
+Name = Annotated[str, Field(max_length=300)]
+"""A partition's name is a topic's, which has at most 249 characters, and a number."""
+_ABOUT = "The order's objects: a proposal's id, partitions as `orders-3`, brokers, a topic; see the verb."
+
+
 class OrderBody(BaseModel):
     """The body of an order; the verb is in the path."""
 
     model_config = ConfigDict(extra="forbid")
-    about: Annotated[list[str], FailFast()] = Field(
-        default_factory=list[str],
-        max_length=100_000,
-        description="The order's objects: a proposal's id, partitions as `orders-3`, brokers, a topic; see the verb.",
-    )
+    most_bytes: ClassVar[int] = 128 * 1024
+    """The most bytes that it may have as JSON; what the fields allow fits, however its characters are written."""
+    about: Annotated[list[Name], FailFast()] = Field(default_factory=list[str], max_length=20, description=_ABOUT)
     value: Annotated[int | None, BeforeValidator(_number)] = Field(
         default=None,
         ge=0,
@@ -57,10 +60,18 @@ class OrderBody(BaseModel):
         return given
 
 
-SKETCH_BYTES = 1024 * 1024
-"""A plan names topics, brokers and rules."""
-_PARTITIONS_BYTES = 8 * 1024 * 1024
-"""100,000 partitions by their names."""
+class PlanBody(OrderBody):
+    """The body of an order that plans; it names topics or brokers, and rules."""
+
+    most_bytes: ClassVar[int] = 1024 * 1024
+    about: Annotated[list[Name], FailFast()] = Field(default_factory=list[str], max_length=10_000, description=_ABOUT)
+
+
+class PartitionsBody(OrderBody):
+    """The body of an order that names partitions, perhaps all of a large plan."""
+
+    most_bytes: ClassVar[int] = 8 * 1024 * 1024
+    about: Annotated[list[Name], FailFast()] = Field(default_factory=list[str], max_length=100_000, description=_ABOUT)
 
 
 class Verb(NamedTuple):
@@ -70,8 +81,7 @@ class Verb(NamedTuple):
     role: AccessRole
     summary: str
     fleet: bool = False
-    most_bytes: int = 16 * 1024
-    """The most bytes of its body."""
+    body: type[OrderBody] = OrderBody
 
 
 VERBS = (
@@ -83,22 +93,20 @@ VERBS = (
         OrderKind.STOP,
         AccessRole.OPERATE,
         "End moves where they are; `about`: partitions, none: all",
-        most_bytes=_PARTITIONS_BYTES,
+        body=PartitionsBody,
     ),
-    Verb(
-        OrderKind.PAUSE, AccessRole.OPERATE, "Pause moves; `about`: partitions, none: all", most_bytes=_PARTITIONS_BYTES
-    ),
+    Verb(OrderKind.PAUSE, AccessRole.OPERATE, "Pause moves; `about`: partitions, none: all", body=PartitionsBody),
     Verb(
         OrderKind.RESUME,
         AccessRole.OPERATE,
         "Resume paused moves; `about`: partitions, none: all",
-        most_bytes=_PARTITIONS_BYTES,
+        body=PartitionsBody,
     ),
     Verb(
         OrderKind.ROLL_BACK,
         AccessRole.OPERATE,
         "Restore the original replicas; `about`: partitions, none: all",
-        most_bytes=_PARTITIONS_BYTES,
+        body=PartitionsBody,
     ),
     Verb(OrderKind.LIMIT, AccessRole.OPERATE, "Change the throttle; `value`: bytes per second, null lifts it"),
     Verb(OrderKind.DRAIN, AccessRole.ADMINISTER, "Keep a broker empty from now on; `about`: its id"),
@@ -131,7 +139,7 @@ VERBS = (
         OrderKind.PROPOSE,
         AccessRole.OPERATE,
         "Keep a plan as a proposal; `about`: its scope, then brokers, OLD=NEW or topics, and rules as `most-moves=50`",
-        most_bytes=SKETCH_BYTES,
+        body=PlanBody,
     ),
 )
 """Every order; a test checks that none is missing."""
@@ -169,7 +177,7 @@ async def _carry_out(
     dependencies=[Depends(may(AccessRole.OPERATE))],
     summary="A dry run of propose: what a plan would move",
 )
-async def sketch(reception: TheReception, caller: Asker, name: ClusterName, body: OrderBody) -> Response:
+async def sketch(reception: TheReception, caller: Asker, name: ClusterName, body: PlanBody) -> Response:
     """Plans by the last look; nothing is kept, and `changes` is empty. Needs `operate`, because planning takes time."""
     view = await reception.front.sketch(name, tuple(body.about), body.value, caller.person.name)
     return Response(render(without_changes(view)), media_type="application/json")
@@ -185,6 +193,7 @@ def _for_a_cluster(verb: Verb) -> Callable[..., Awaitable[Done]]:
     ) -> Done:
         return await _carry_out(request, request.app.state.reception, caller, verb, name, body, key)
 
+    ordered.__annotations__["body"] = verb.body
     return ordered
 
 

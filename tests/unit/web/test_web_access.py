@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -14,10 +15,11 @@ from web_house import House
 
 from shunter.app.access_tokens import AccessRole, remove_token
 from shunter.app.page_sessions import SESSION_SECONDS, PageSessions
+from shunter.model.limits import MOST_RATE
 from shunter.web import guards
 from shunter.web.guards import demand_of, host_of
 from shunter.web.identity import COOKIE
-from shunter.web.ordering import VERBS
+from shunter.web.ordering import VERBS, Verb
 from shunter.web.wrong_tokens import MOST_WAITING, WrongTokens
 
 MOVES = "/api/v1/clusters/prod-eu/moves"
@@ -280,9 +282,17 @@ class TestGuards:
             answer = await client.post(path, content=body(), headers={"content-length": str(10**9)})
         assert (answer.status_code, read) == (status, 0)
 
+    @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.kind.value)
+    def test_what_the_document_allows_fits_into_the_bound(self, verb: Verb) -> None:
+        """Names are short in truth: 100,000 partitions with the longest names would be 30 MB."""
+        most = verb.body.model_json_schema()["properties"]["about"]["maxItems"]
+        name = "x" * 60 if most == 100_000 else "\u1234" * 15 if most == 10_000 else "\U00012345" * 300
+        body = {"about": [name] * most, "value": MOST_RATE, "comment": "\U00012345" * 2_000}
+        assert len(json.dumps(body)) < verb.body.most_bytes
+
     def test_a_session_takes_four_kibibytes_and_every_order_has_a_bound(self) -> None:
         assert demand_of("POST", "/api/v1/session").most_bytes == 4 * 1024
-        assert demand_of("POST", LIMIT).most_bytes == 16 * 1024
+        assert demand_of("POST", LIMIT).most_bytes == 128 * 1024
         assert demand_of("POST", PAUSE).most_bytes == 8 * 1024 * 1024
         assert demand_of("GET", PAUSE).most_bytes == 4 * 1024
 
