@@ -14,6 +14,8 @@ from shunter.web.turns import AddressTurns
 
 HEAD_SECONDS = 10.0
 """Within this time a connection has to send the whole head of its first request, and the rest of a refused body."""
+MOST_HEADERS = 100
+"""Each costs some microseconds, and a head of 16 KiB has room for 4,000."""
 _QUIET = logging.getLogger("shunter.web.connection")
 """uvicorn's warnings about malformed requests are counted instead of logged, because anybody can cause them."""
 _QUIET.setLevel(logging.ERROR)
@@ -79,6 +81,9 @@ class HttpConnection(H11Protocol):
         self._has_turn = True
         try:
             self.flow.resume_reading()
+            if self.conn.their_state is h11.IDLE and _has_long_head(self.conn.trailing_data[0] + data):
+                self.send_400_response(f"The head of a request may have {MOST_HEADERS} headers.")
+                return
             if data:
                 super().data_received(data)
             else:
@@ -110,3 +115,8 @@ class HttpConnection(H11Protocol):
         """Close the connection, and count why."""
         self._room.refused[reason] += 1
         self.transport.abort()
+
+
+def _has_long_head(received: bytes) -> bool:
+    """Whether the request that begins these bytes has too many headers, as far as it has come."""
+    return received.partition(b"\r\n\r\n")[0].count(b"\n") > MOST_HEADERS

@@ -12,7 +12,9 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 
 AT_ONCE = 4
-"""AddressTurns in one pass of the event loop. A turn reads up to one request, which costs up to about 2 ms."""
+"""Turns in one pass of the event loop. A turn reads up to one request, which costs about a millisecond."""
+PASS_S = 0.005
+"""After this time a pass has no more turns."""
 LONGEST_REST_S = 0.05
 
 Action = Callable[[], None]
@@ -37,7 +39,7 @@ class AddressTurns:
         began = loop.time()
         try:
             for _ in range(AT_ONCE):
-                if not self._waiting:
+                if not self._waiting or loop.time() - began > PASS_S:
                     break
                 address, actions = self._waiting.popitem(last=False)
                 action = actions.popleft()

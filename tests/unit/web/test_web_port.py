@@ -131,6 +131,14 @@ class TestConnections:
             answer = await said(port, b"GET / HTTP/1.1\r\nHost: localhost\r\n", b"x: y\r\n" * 20_000)
         assert answer == b"" or answer.startswith(b"HTTP/1.1 400")
 
+    @pytest.mark.parametrize("before", [b"", head("GET", "/health")])
+    async def test_a_head_has_few_headers(self, before: bytes) -> None:
+        async with served() as port:
+            many = await said(port, before, head("GET", "/health", *["a: b"] * 100))
+            few = await said(port, before, head("GET", "/health", *["a: b"] * 97, "Connection: close"))
+        assert b"HTTP/1.1 400" in many
+        assert few.count(b"HTTP/1.1 200") == (2 if before else 1)
+
     @pytest.mark.parametrize(
         "raw", [b"nonsense\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00", b"GET / HTTP/1.1\r\n\r\n\r\n"]
     )

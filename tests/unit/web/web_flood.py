@@ -40,6 +40,12 @@ async def heads(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     return None
 
 
+async def many_headers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Send a head of as many headers as fit."""
+    writer.write(head("GET", "/api/v1/fleet", *["a:"] * 3_900))
+    await _answer(reader, b"")
+
+
 async def pipelined(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Ask for the same thing a hundred times before the first answer."""
     writer.write(head("GET", "/api/v1/fleet") * 100)
@@ -85,7 +91,8 @@ async def _answer(reader: asyncio.StreamReader, got: bytes) -> None:
 
 
 FLOODS: dict[str, Flood] = {
-    each.__name__.replace("_", "-"): each for each in (connections, idle, heads, pipelined, bodies, sign_ins, streams)
+    each.__name__.replace("_", "-"): each
+    for each in (connections, idle, heads, many_headers, pipelined, bodies, sign_ins, streams)
 }
 
 
