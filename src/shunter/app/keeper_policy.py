@@ -16,6 +16,7 @@ from shunter.app.profiles import meant, read_profiles
 from shunter.app.targets import target_of
 from shunter.core.keeper.intents import contradiction, with_intents
 from shunter.drivers.controller_status import ControllersPlace
+from shunter.drivers.http_client import is_open_to_others
 from shunter.errors import FormatError, SettingsError
 from shunter.formats.client_properties import bootstrap_servers
 from shunter.formats.text_files import text_of
@@ -33,7 +34,6 @@ from shunter.model.keeper import (
     Watch,
 )
 from shunter.model.limits import bound_trouble, floor_trouble, rate_trouble
-from shunter.model.loopback import is_loopback
 from shunter.model.service import NOTIFIED, IntentKind, KeptIntent, Notifier, NotifierKind
 
 _MOST_NUMBER = 2**31 - 1
@@ -245,8 +245,7 @@ def _controllers(path: Path, where: str, table: dict[str, Any]) -> ControllersPl
     urls = tuple(_url(f"{where} controllers", each) for each in _list(f"{where} controllers", table["controllers"]))
     token = files.get("controllers-token-file")
     for url in urls:
-        parts = urlsplit(url)
-        if token is not None and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        if token is not None and is_open_to_others(url):
             rule = "the token would cross the network unencrypted: https:// is wanted"
             raise SettingsError(f"{where} controllers = {url!r}: {rule}")
     return ControllersPlace(urls, token, files.get("controllers-ca-file"))

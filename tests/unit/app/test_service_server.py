@@ -63,6 +63,13 @@ async def test_what_is_no_url_of_a_service_is_refused(url: str) -> None:
         await ask_service(ServiceServer(url), "fleet")
 
 
+async def test_a_token_is_not_sent_unencrypted_to_another_machine(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("shunter_x")
+    server = ServiceServer("http://192.0.2.1:1", tmp_path / "secret")
+    with pytest.raises(SettingsError, match="the token would cross the network unencrypted; use https://, or --plain"):
+        await ask_service(server, "fleet")
+
+
 async def test_a_server_that_is_not_there() -> None:
     with pytest.raises(DriverError, match="refused"):
         await ask_service(ServiceServer("http://127.0.0.1:1"), "fleet")
