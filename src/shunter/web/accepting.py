@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import functools
 import socket
 import ssl
 from collections.abc import Callable
@@ -37,6 +38,8 @@ class _Newcomer:
         self.address = address
         self.waits_since = now
         self.task: asyncio.Task[None] | None = None
+        self.begun = False
+        """Whether asyncio has the socket, and closes it."""
         self._room = room
 
     def leave(self, reason: str) -> None:
@@ -119,22 +122,23 @@ class Acceptor:
             self._room.enter(newcomer)
             newcomer.task = self._loop.create_task(self._greet(accepted, newcomer), name="web-greeting")
             self._greetings.add(newcomer.task)
-            newcomer.task.add_done_callback(self._greetings.discard)
+            newcomer.task.add_done_callback(functools.partial(self._greeted, accepted, newcomer))
         self._watch()
 
     async def _greet(self, accepted: socket.socket, newcomer: _Newcomer) -> None:
         """Make a connection of a socket; with TLS, after the handshake."""
+        newcomer.begun = True
         patience = {"ssl_handshake_timeout": HANDSHAKE_SECONDS, "ssl_shutdown_timeout": FAREWELL_SECONDS}
-        try:
-            with contextlib.suppress(OSError):  # The handshake failed, or the peer is gone.
-                await self._loop.connect_accepted_socket(
-                    self._make, accepted, ssl=self._tls, **(patience if self._tls is not None else {})
-                )
-        except BaseException:
+        with contextlib.suppress(OSError):  # The handshake failed, or the peer is gone.
+            await self._loop.connect_accepted_socket(
+                self._make, accepted, ssl=self._tls, **(patience if self._tls is not None else {})
+            )
+
+    def _greeted(self, accepted: socket.socket, newcomer: _Newcomer, task: asyncio.Task[None]) -> None:
+        self._greetings.discard(task)
+        self._room.depart(newcomer)
+        if not newcomer.begun:
             accepted.close()
-            raise
-        finally:
-            self._room.depart(newcomer)
 
     def _sweep(self) -> None:
         self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)

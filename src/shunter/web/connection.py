@@ -38,8 +38,9 @@ class HttpConnection(H11Protocol):
 
     @property
     def waits_since(self) -> float | None:
-        """See `Visitor`."""
-        return self._waits_since if self.cycle is None or self.cycle.response_complete else None
+        """See `Visitor`. While a body is awaited, this is still the time before its head."""
+        awaited = self.cycle is None or self.cycle.response_complete or self.cycle.more_body
+        return self._waits_since if awaited else None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See asyncio."""
@@ -109,7 +110,8 @@ class HttpConnection(H11Protocol):
 
     def overdue(self, now: float) -> bool:
         """Whether a request should have come by now."""
-        return self.waits_since is not None and now - self._waits_since > HEAD_SECONDS
+        under_way = self.cycle is not None and not self.cycle.response_complete  # A body has a deadline of its own.
+        return not under_way and now - self._waits_since > HEAD_SECONDS
 
     def leave(self, reason: str) -> None:
         """Close the connection, and count why."""

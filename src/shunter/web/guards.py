@@ -101,7 +101,8 @@ class Guards:
         Raises:
             HttpRefusal: the request is refused, whatever its body is.
         """
-        path = request.url.path
+        # Not the path of `request.url`: that one is made with the Host, in which its sender may write another path.
+        path = request.scope["path"]
         tokens = reception.identity.asks_for_tokens
         if not (path in PROBES or (path == METRICS and tokens)):
             self._check_host(host_of(request.headers.get("host", "")))

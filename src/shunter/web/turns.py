@@ -1,4 +1,4 @@
-"""AddressTurns of connections: however many ask, HTTP takes a few at a time, and at most about half of the event loop.
+"""Turns of connections: however many ask, HTTP takes a few at a time, and at most about half of the event loop.
 
 The executor, the kill switch and the commands of this host share the event loop with HTTP. A flood of requests costs
 processor time before anybody knows who sent them. So bytes wait for a turn: a few turns in one pass of the loop, from

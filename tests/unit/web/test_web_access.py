@@ -232,6 +232,15 @@ class TestGuards:
             answer = await client.get("/api/v1/fleet", headers={"host": host})
             assert (answer.status_code, answer.json()["type"]) == (421, "urn:shunter:unknown-host")
 
+    @pytest.mark.parametrize(
+        "host", ["localhost/health?", "localhost/api/v1/session?", "x/ready#", "localhost/metrics"]
+    )
+    async def test_a_path_in_the_host_changes_nothing(self, house: House, host: str) -> None:
+        async with house.client() as nobody:
+            for method, path in (("GET", "/api/v1/fleet"), ("POST", PAUSE), ("GET", "/api/v1/events")):
+                answer = await nobody.request(method, path, headers={"host": host})
+                assert answer.status_code == 421, (method, path)
+
     @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8080", "127.0.0.1:1", "[::1]:8080"])
     async def test_its_own_names_are_not(self, house: House, host: str) -> None:
         async with house.client(AccessRole.READ) as client:

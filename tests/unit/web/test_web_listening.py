@@ -135,6 +135,20 @@ class TestTlsFiles:
                 assert (await client.get(f"{address}health")).status_code == 200
         assert caplog.text == ""
 
+    async def test_an_idle_handshake_gives_its_place_to_a_newcomer(
+        self, files: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(room, "IDLE_S", 0.0)
+        monkeypatch.setattr(room, "MOST_CONNECTIONS", 1)
+        options = WebOptions(port=0, certificate=files / "certificate.pem", key=files / "key.pem")
+        async with serving(Yard().front, options) as address, asyncio.timeout(20):
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(address.rstrip("/").rpartition(":")[2]))
+            async with httpx.AsyncClient(verify=trusting(files / "certificate.pem")) as client:
+                assert (await client.get(f"{address}health")).status_code == 200
+            with contextlib.suppress(ConnectionResetError):
+                assert await reader.read() == b""
+            writer.close()
+
 
 def trusting(path: Path) -> ssl.SSLContext:
     """A context that trusts this certificate, whatever its host and time are."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import pytest
 from web_flood import head
@@ -178,3 +178,16 @@ class TestConnections:
                 writer.write(head("GET", "/health"))
                 assert (await reader.readline()).startswith(b"HTTP/1.1 200")
             assert await said(port, head("GET", "/health")) == b""
+
+    async def test_who_holds_a_body_back_loses_its_place(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(room, "MOST_CONNECTIONS", 1)
+        monkeypatch.setattr(room, "IDLE_S", 0.0)
+        async with served() as port, asyncio.timeout(20):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(head("POST", "/api/v1/session", "Content-Length: 10", "Content-Type: application/json"))
+            await writer.drain()
+            while b"200" not in await said(port, head("GET", "/health", "Connection: close")):
+                pass
+            with suppress(ConnectionResetError):
+                assert await reader.read() == b""
+            writer.close()
