@@ -6,6 +6,7 @@ from collections.abc import Collection
 from http import HTTPStatus
 from typing import Any
 
+import orjson
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -38,7 +39,7 @@ def make_application(reception: Reception, hosts: Collection[str]) -> FastAPI:
         title="Shunter",
         version=__version__,
         summary="Moves Kafka partitions between brokers: stoppable, reversible, nothing lost",
-        openapi_url="/api/v1/openapi.json",
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -138,4 +139,13 @@ def _describe(application: FastAPI) -> None:
         document["security"] = [{"token": []}, {}]
         return document
 
+    rendered: list[bytes] = []
+
+    async def document() -> Response:
+        # Rendered once: nobody has to show a token for it, and it has 200 kB.
+        if not rendered:
+            rendered.append(orjson.dumps(application.openapi()))
+        return Response(rendered[0], headers={"cache-control": "no-cache"}, media_type="application/json")
+
     application.openapi = described  # type: ignore[method-assign]
+    application.add_api_route("/api/v1/openapi.json", document, include_in_schema=False)

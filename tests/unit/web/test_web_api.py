@@ -63,6 +63,11 @@ class TestTheDocument:
         orders -= {"/api/v1/clusters/{name}/sketch"}
         assert orders == for_clusters | {f"/api/v1/fleet/{verb.kind.value}" for verb in VERBS if verb.fleet}
 
+    async def test_it_is_served_to_everybody(self, house: House) -> None:
+        async with house.client() as nobody:
+            answer = await nobody.get("/api/v1/openapi.json")
+        assert answer.json() == json.loads(json.dumps(house.application.openapi()))
+
     def test_every_order_of_the_service_has_a_route(self) -> None:
         assert {verb.kind for verb in VERBS} == set(OrderKind)
 

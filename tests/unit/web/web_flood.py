@@ -70,6 +70,12 @@ async def sign_ins(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
     await _answer(reader, b"")
 
 
+async def documents(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Ask for the largest thing that needs no token."""
+    writer.write(head("GET", "/api/v1/openapi.json"))
+    await _answer(reader, b"")
+
+
 async def streams(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Ask for the events."""
     writer.write(head("GET", "/api/v1/events"))
@@ -92,7 +98,7 @@ async def _answer(reader: asyncio.StreamReader, got: bytes) -> None:
 
 FLOODS: dict[str, Flood] = {
     each.__name__.replace("_", "-"): each
-    for each in (connections, idle, heads, many_headers, pipelined, bodies, sign_ins, streams)
+    for each in (connections, idle, heads, many_headers, pipelined, bodies, sign_ins, documents, streams)
 }
 
 
