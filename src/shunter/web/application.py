@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 from http import HTTPStatus
 from typing import Any
@@ -142,9 +143,9 @@ def _describe(application: FastAPI) -> None:
     rendered: list[bytes] = []
 
     async def document() -> Response:
-        # Rendered once: nobody has to show a token for it, and it has 200 kB.
+        # Made once, and not on the event loop: it takes half a second, and nobody has to show a token for it.
         if not rendered:
-            rendered.append(orjson.dumps(application.openapi()))
+            rendered.append(orjson.dumps(await asyncio.to_thread(application.openapi)))
         return Response(rendered[0], headers={"cache-control": "no-cache"}, media_type="application/json")
 
     application.openapi = described  # type: ignore[method-assign]

@@ -181,7 +181,7 @@ class TestConnections:
 
     async def test_who_holds_a_body_back_loses_its_place(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(room, "MOST_CONNECTIONS", 1)
-        monkeypatch.setattr(room, "IDLE_S", 0.0)
+        monkeypatch.setattr(room, "IDLE_S", 0.2)
         async with served() as port, asyncio.timeout(20):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(head("POST", "/api/v1/session", "Content-Length: 10", "Content-Type: application/json"))
