@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import weakref
 from typing import Any
 
 import h11
@@ -34,7 +35,8 @@ class HttpConnection(H11Protocol):
         self._asked = False
         self._has_turn = False
         self._waits_since = self.loop.time()
-        self.app_state = {"connection": self}
+        # A weak reference: in a circle, the buffers of dead connections would wait for the garbage collector.
+        self.app_state = {"connection": weakref.ref(self)}
 
     @property
     def waits_since(self) -> float | None:

@@ -110,7 +110,8 @@ class Guards:
         if wanted.role is not None:
             caller = reception.identity.caller(request)
             request.state.caller = caller
-            if tokens and (connection := getattr(request.state, "connection", None)) is not None:
+            connection = getattr(request.state, "connection", lambda: None)()
+            if tokens and connection is not None:
                 connection.know()
             demand(caller, wanted.role)
         length = request.headers.get("content-length", "0")
