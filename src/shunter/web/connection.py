@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import weakref
 from typing import Any
 
@@ -99,6 +100,10 @@ class HttpConnection(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """See uvicorn."""
         self._room.refused["malformed"] += 1
+        error = sys.exc_info()[1]
+        if error is not None:
+            # h11's error is in its own traceback, whose frames have this connection: a circle, too.
+            error.__traceback__ = None
         super().send_400_response(msg)
 
     def on_response_complete(self) -> None:

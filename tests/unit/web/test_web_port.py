@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
@@ -11,6 +12,7 @@ from web_flood import head
 from web_yard import Yard
 
 from shunter.web import accepting, connection, room
+from shunter.web.connection import HttpConnection
 from shunter.web.room import Room, Visitor, network_of
 from shunter.web.server import WebOptions, serving
 from shunter.web.turns import AT_ONCE, AddressTurns
@@ -191,3 +193,24 @@ class TestConnections:
             with suppress(ConnectionResetError):
                 assert await reader.read() == b""
             writer.close()
+
+    @pytest.mark.parametrize(
+        "raw",
+        [
+            head("GET", "/health", "Connection: close"),
+            head("POST", "/api/v1/session", "Content-Length: 4000", "Connection: close") + b"{" * 4_000,
+            b"nonsense\r\n\r\n",
+        ],
+    )
+    async def test_a_dead_connection_is_gone_at_once(self, raw: bytes) -> None:
+        """In a circle of references its buffers would wait for the garbage collector: 300 MB in a minute."""
+        async with served() as port, asyncio.timeout(20):
+            gc.collect()
+            gc.disable()
+            try:
+                for _ in range(5):
+                    await said(port, raw)
+                while any(isinstance(each, HttpConnection) for each in gc.get_objects()):  # noqa: ASYNC110 - no event
+                    await asyncio.sleep(0)
+            finally:
+                gc.enable()
