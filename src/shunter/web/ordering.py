@@ -64,7 +64,7 @@ class PlanBody(OrderBody):
     """The body of an order that plans; it names topics or brokers, and rules."""
 
     most_bytes: ClassVar[int] = 1024 * 1024
-    about: Annotated[list[Name], FailFast()] = Field(default_factory=list[str], max_length=10_000, description=_ABOUT)
+    about: Annotated[list[Name], FailFast()] = Field(default_factory=list[str], max_length=2_000, description=_ABOUT)
 
 
 class PartitionsBody(OrderBody):

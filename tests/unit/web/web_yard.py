@@ -222,6 +222,8 @@ class Yard:
         kind = GIVEN.get(order.kind) or TAKEN_BACK.get(order.kind)
         if kind is None:
             return OrderDone(f"{order.kind.value}: done")
+        if len(order.about) != 1:
+            raise OrderRefused(Refusal.INVALID, f"{order.kind.value}: a broker or a topic is wanted")
         about, value = order.about[0], order.value
         given = order.kind in GIVEN and (kind is not IntentKind.REPLICATION or value is not None)
         kept = tuple(each for each in page.intents if (each.kind, each.about) != (kind, about))
