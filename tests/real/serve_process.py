@@ -52,10 +52,12 @@ class Service:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.process: Running | None = None
+        self.more: list[str] = []
+        """More flags."""
 
     def start(self) -> None:
         place = ["--state-dir", str(self.folder / "s")]
-        self.process = Running([*SHUNTER, "serve", str(self.folder / "keeper.toml"), *place])
+        self.process = Running([*SHUNTER, "serve", str(self.folder / "keeper.toml"), *place, *self.more])
         self.process.wait_for(
             lambda: self.ask("status").returncode in (0, 1, 3) and self.rows("status"), about="it serves"
         )

@@ -48,6 +48,9 @@ def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--ca-file", type=file, help="With --server: a PEM file with the authorities to trust.  [default: the system's]"
     )
+    @click.option(
+        "--plain-http", is_flag=True, help="With --server: send the token unencrypted, because the network is trusted."
+    )
     @functools.wraps(command)
     def wrapped(
         *args: Any,
@@ -55,14 +58,15 @@ def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
         server: str | None,
         token_file: Path | None,
         ca_file: Path | None,
+        plain_http: bool,
         **rest: Any,
     ) -> Any:
-        if server is None and (token_file or ca_file):
-            raise click.UsageError("--token-file and --ca-file are for --server")
+        if server is None and (token_file or ca_file or plain_http):
+            raise click.UsageError("--token-file, --ca-file and --plain-http are for --server")
         if server is not None and state_dir is not None:
             raise click.UsageError("--state-dir and --server: name one of them")
         folder = service_folder() if state_dir is None else state_dir
-        place: Place = folder if server is None else ServiceServer(server, token_file, ca_file)
+        place: Place = folder if server is None else ServiceServer(server, token_file, ca_file, plain_http)
         return command(*args, place=place, **rest)
 
     return wrapped

@@ -298,6 +298,7 @@ NOTIFIED = (
     "cluster-back",
     "not-driven",
     "policy-refused",
+    "token-expires",
     "pause-all",
     "resume-all",
 )

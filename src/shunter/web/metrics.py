@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
-from shunter.app.service.front import Front
 from shunter.views.service import STATES, FleetRow, KeptClusterView, MovesView
+from shunter.web.reception import Reception
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -71,12 +71,13 @@ MOVE_ROWS: tuple[tuple[str, str, Callable[[MovesView], float | None]], ...] = (
 
 
 class _Fleet(Collector):
-    def __init__(self, front: Front, subscribers: int) -> None:
+    def __init__(self, reception: Reception) -> None:
+        front = reception.front
+        self._reception = reception
         self._view = front.fleet()
         names = [row.name for row in self._view.clusters]
         self._moves: Mapping[str, MovesView] = {name: front.moves(name) for name in names}
         self._pages: Mapping[str, KeptClusterView] = {name: front.cluster(name) for name in names}
-        self._subscribers = subscribers
 
     def collect(self) -> Iterator[Metric]:
         """See prometheus_client."""
@@ -111,8 +112,37 @@ class _Fleet(Collector):
             float(bool(self._view.store_trouble)),
         )
         yield GaugeMetricFamily(
-            "shunter_service_pages_open", "Pages and programs that follow the events.", float(self._subscribers)
+            "shunter_service_pages_open",
+            "Pages and programs that follow the events.",
+            float(self._reception.hub.subscribers),
         )
+        yield from self._port()
+
+    def _port(self) -> Iterator[Metric]:
+        """Connections, what was refused, and tokens."""
+        room = self._reception.room
+        yield GaugeMetricFamily("shunter_service_http_connections", "Open connections of HTTP.", float(len(room)))
+        refused = CounterMetricFamily(
+            "shunter_service_http_refused",
+            "Requests and connections that were refused, by reason.",
+            labels=["reason"],
+        )
+        for reason, count in sorted(room.refused.items()):
+            refused.add_metric([reason], count)
+        yield refused
+        yield CounterMetricFamily(
+            "shunter_service_wrong_tokens", "Wrong tokens that were shown.", float(self._reception.wrong_tokens.count)
+        )
+        expiry = GaugeMetricFamily(
+            "shunter_service_token_expires_timestamp_seconds",
+            "Time from which a token is refused, since 1970 UTC.",
+            labels=["name"],
+        )
+        tokens = self._reception.identity.tokens
+        for token in () if tokens is None else tokens.current():
+            if token.expires_ms is not None:
+                expiry.add_metric([token.name], token.expires_ms / 1000)
+        yield expiry
 
     def _move_states(self) -> Metric:
         family = GaugeMetricFamily(
@@ -136,8 +166,8 @@ class _Fleet(Collector):
         return family
 
 
-def metrics_text(front: Front, subscribers: int) -> bytes:
+def metrics_text(reception: Reception) -> bytes:
     """All metrics, in Prometheus' text form."""
     registry = CollectorRegistry()
-    registry.register(_Fleet(front, subscribers))
+    registry.register(_Fleet(reception))
     return generate_latest(registry)

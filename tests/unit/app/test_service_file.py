@@ -64,7 +64,10 @@ def test_what_is_left_out(tmp_path: Path) -> None:
             "events: 'begin' is not an event; did you mean begun?",
         ),
         ('[cluster.a.execution]\nthrottle = "fast"\n', "execution.throttle = 'fast': bytes are wanted"),
-        ('[cluster.a.execution]\nthrottle-floor = "1M"\n', "at most the throttle: name throttle, too"),
+        (
+            '[cluster.a.execution]\nthrottle-floor = "1M"\n',
+            "there is no throttle; name a throttle that is at least its floor",
+        ),
         ("[cluster.a.limits]\napprovals = 0\n", "limits.approvals = 0: a whole number from 1 on is wanted"),
         ("[cluster.a.limits]\nmoves = 99999999999\n", "moves = 99999999999: at most 2,147,483,647 is allowed"),
         (

@@ -25,7 +25,7 @@ def test_what_is_asked_over_http(tmp_path: Path) -> None:
         (tmp_path / "secret").write_text(
             add_token(tmp_path / "tokens.json", "anna", AccessRole.ADMINISTER, None) + "\n"
         )
-        options = WebOptions(port=0, tokens=tmp_path / "tokens.json", audit=tmp_path / "audit.log")
+        options = WebOptions(port=0, tokens=tmp_path / "tokens.json")
         async with open_service(file, tmp_path) as (service, front), serving(front, options) as address:
             with pytest.raises(DriverError, match="token"):
                 await ask_service(ServiceServer(address), "fleet")
@@ -61,6 +61,13 @@ def test_what_is_asked_over_http(tmp_path: Path) -> None:
 async def test_what_is_no_url_of_a_service_is_refused(url: str) -> None:
     with pytest.raises(SettingsError, match="http://HOST:PORT"):
         await ask_service(ServiceServer(url), "fleet")
+
+
+async def test_a_token_is_not_sent_unencrypted_to_another_machine(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("shunter_x")
+    server = ServiceServer("http://192.0.2.1:1", tmp_path / "secret")
+    with pytest.raises(SettingsError, match="the token would cross the network unencrypted; use https://, or --plain"):
+        await ask_service(server, "fleet")
 
 
 async def test_a_server_that_is_not_there() -> None:

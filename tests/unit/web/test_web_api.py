@@ -63,11 +63,20 @@ class TestTheDocument:
         orders -= {"/api/v1/clusters/{name}/sketch"}
         assert orders == for_clusters | {f"/api/v1/fleet/{verb.kind.value}" for verb in VERBS if verb.fleet}
 
+    async def test_it_is_served_to_everybody(self, house: House) -> None:
+        async with house.client() as nobody:
+            answer = await nobody.get("/api/v1/openapi.json")
+        assert answer.json() == json.loads(json.dumps(house.application.openapi()))
+
     def test_every_order_of_the_service_has_a_route(self) -> None:
         assert {verb.kind for verb in VERBS} == set(OrderKind)
 
     def test_every_refusal_has_a_status(self) -> None:
         assert STATUSES.keys() == set(Refusal)
+
+    def test_403_is_for_rights_alone(self) -> None:
+        assert STATUSES[Refusal.NOT_ALLOWED] == 409
+        assert 403 not in STATUSES.values()
 
     def test_every_operation_says_what_it_is(self, house: House) -> None:
         operations = [each for path in house.application.openapi()["paths"].values() for each in path.values()]

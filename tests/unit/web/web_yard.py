@@ -82,6 +82,8 @@ class Yard:
         self.orders: list[tuple[ServiceOrder, Signature]] = []
         self.kept: dict[str, list[KeptProposal]] = {name: [] for name in self.sizes}
         self.events: list[HistoryEvent] = []
+        self.notes: list[tuple[str, str]] = []
+        """Events of the service itself: kind and text."""
         self.journals: dict[str, list[JournalEntry]] = {}
         self._answered: dict[str, tuple[ServiceOrder, OrderDone]] = {}
         for index, name in enumerate(self.sizes):
@@ -116,6 +118,10 @@ class Yard:
         until = until_ms if until_ms is not None else 10**15
         fits = [each for each in self.events if cluster in ("", each.cluster) and since_ms <= each.at_ms < until]
         return TimelineView(self.published.version, tuple(fits[-most:]), len(fits) > most)
+
+    async def note(self, kind: str, told: str) -> None:
+        """See `Backstage`."""
+        self.notes.append((kind, told))
 
     async def carry_out(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         if signature.key in self._answered:
@@ -216,6 +222,8 @@ class Yard:
         kind = GIVEN.get(order.kind) or TAKEN_BACK.get(order.kind)
         if kind is None:
             return OrderDone(f"{order.kind.value}: done")
+        if len(order.about) != 1:
+            raise OrderRefused(Refusal.INVALID, f"{order.kind.value}: a broker or a topic is wanted")
         about, value = order.about[0], order.value
         given = order.kind in GIVEN and (kind is not IntentKind.REPLICATION or value is not None)
         kept = tuple(each for each in page.intents if (each.kind, each.about) != (kind, about))

@@ -72,6 +72,10 @@ class Backstage(Protocol):
         """Carry an order out, or raise `OrderRefused`."""
         ...
 
+    async def note(self, kind: str, told: str) -> None:
+        """Keep an event of the service itself in the history, and notify of it."""
+        ...
+
 
 class Front:
     """The calls of page, API and command line."""
@@ -88,6 +92,10 @@ class Front:
     async def news(self, since: int, within_s: float = 15.0) -> News:
         """Wait until anything changes after a version; after `within_s` seconds the answer names no cluster."""
         return await self._backstage.published.news(since, within_s)
+
+    async def note(self, kind: str, told: str) -> None:
+        """Keep an event of the service itself in the history, and notify of it."""
+        await self._backstage.note(kind, told)
 
     def fleet(self) -> FleetView:
         """All clusters."""

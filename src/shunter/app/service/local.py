@@ -16,18 +16,19 @@ from shunter.views.service import service_json
 
 if TYPE_CHECKING:
     # A command that only asks does not import the service.
+    from shunter.app.audit_log import AuditLog
     from shunter.app.service.front import Front
 
 SOCKET = "service.sock"
 """The socket's name in the state folder. The path of a UNIX socket has at most 107 bytes."""
 
 
-def answering(front: Front) -> Answering:
+def answering(front: Front, audit: AuditLog) -> Answering:
     """The function that answers requests at the service's socket."""
 
     async def answer(request: Any, user: str) -> Any:
         try:
-            return {"answer": service_json(await _answer(front, request, user))}
+            return {"answer": service_json(await _answer(front, audit, request, user))}
         except OrderRefused as refused:
             return {"refusal": refused.refusal.value, "text": str(refused)}
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -36,7 +37,7 @@ def answering(front: Front) -> Answering:
     return answer
 
 
-async def _answer(front: Front, request: dict[str, Any], user: str) -> Any:
+async def _answer(front: Front, audit: AuditLog, request: dict[str, Any], user: str) -> Any:
     cluster = str(request.get("cluster", ""))
     match request["ask"]:
         case "fleet":
@@ -55,7 +56,8 @@ async def _answer(front: Front, request: dict[str, Any], user: str) -> Any:
             return await front.sketch(cluster, tuple(request["about"]), request["value"], user)
         case "order":
             order = ServiceOrder(OrderKind(request["kind"]), cluster, tuple(request["about"]), request["value"])
-            return await front.order(order, Signature(user, str(request["comment"]), str(request["key"])))
+            signature = Signature(user, str(request["comment"]), str(request["key"]))
+            return await audit.order(front.order, order, signature, by="socket", peer="this host")
         case other:
             raise ValueError(other)
 

@@ -25,6 +25,7 @@ from shunter.drivers.service_store import StoreFailed
 from shunter.errors import DriverError, ShunterError
 from shunter.formats.service_records import encode_order
 from shunter.model.execution import Command, CommandKind
+from shunter.model.limits import rate_trouble
 from shunter.model.partition import TopicPartition
 from shunter.model.service import (
     UNBEGUN,
@@ -457,11 +458,8 @@ def _command(order: ServiceOrder, signature: Signature) -> Command:
         OrderRefused: a name is not a partition's, or the limit is below 1.
     """
     if order.kind is OrderKind.LIMIT:
-        if order.value is not None and order.value < 1:
-            raise OrderRefused(
-                Refusal.INVALID,
-                f"limit {order.value}: give bytes per second, at least 1, or no value to lift the limit",
-            )
+        if order.value is not None and (trouble := rate_trouble(order.value)):
+            raise OrderRefused(Refusal.INVALID, f"limit: {trouble}, or no value to lift the limit")
         return Command(CommandKind.LIMIT, bytes_per_s=order.value, given_by=signature.who, key=signature.key)
     named = []
     for name in order.about:

@@ -45,12 +45,14 @@ from shunter.drivers.service_store import ServiceSeat, ServiceStore, ServiceTake
 from shunter.drivers.together import run_together
 from shunter.errors import DriverError, ShunterError
 from shunter.model.service import (
+    HistoryEvent,
     KeptProposal,
     OrderDone,
     OrderRefused,
     Refusal,
     ServiceOrder,
     Signature,
+    StoreBatch,
 )
 from shunter.views.service import ControllersView, FleetView, KeptClusterView, KeptProposalView, TimelineView
 
@@ -169,6 +171,15 @@ class ClusterService:
     async def carry_out(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         """Carry an order out, or raise `OrderRefused`."""
         return await self.desk.carry_out(order, signature)
+
+    async def note(self, kind: str, told: str) -> None:
+        """Keep an event of the service itself in the history; if the store refuses it, notifications are sent anyway."""
+        keeper = next(iter(self.keepers.values()))
+        event = HistoryEvent(0, "", self._clock.now_ms(), kind, told)
+        with contextlib.suppress(StoreFailed):
+            await self.records.write(StoreBatch(events=(event,)))
+        keeper.parts.tell(event)
+        self.published.tell()
 
 
 def _least_ms(proposal: KeptProposal, cluster: KeptCluster) -> int | None:

@@ -1,7 +1,7 @@
 // The kill switch, of the fleet or of one cluster.
-import { html } from "/assets/vendor/htm-preact.js";
-import { may, order } from "/assets/store.js";
-import { Order } from "/assets/parts.js";
+import { html } from "./vendor/htm-preact.js";
+import { may, order } from "./store.js";
+import { Order } from "./parts.js";
 
 export function KillSwitch({ cluster = "", paused, who }) {
   const where = cluster || "the whole fleet";

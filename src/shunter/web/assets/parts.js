@@ -1,7 +1,7 @@
 // Parts that several pages use.
-import { Component, html, useEffect, useLayoutEffect, useRef, useState } from "/assets/vendor/htm-preact.js";
-import { go, kept, note, read } from "/assets/store.js";
-import { duration, moment, utc } from "/assets/words.js";
+import { Component, html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
+import { go, href, kept, note, read } from "./store.js";
+import { duration, moment, utc } from "./words.js";
 
 export function Link({ to, children, ...rest }) {
   const follow = (event) => {
@@ -9,7 +9,7 @@ export function Link({ to, children, ...rest }) {
     event.preventDefault();
     go(to);
   };
-  return html`<a href=${to} onClick=${follow} ...${rest}>${children}</a>`;
+  return html`<a href=${href(to)} onClick=${follow} ...${rest}>${children}</a>`;
 }
 
 const MARKS = { good: "●", watch: "▲", bad: "■", busy: "◆", still: "○" };

@@ -1,12 +1,12 @@
 // One cluster: the keeper's conditions and why it acts or does not, brokers by rack, partitions that are not healthy.
-import { html, useMemo } from "/assets/vendor/htm-preact.js";
-import { may, order, place, show, useView, useWatched } from "/assets/store.js";
-import { Controllers } from "/assets/pages/controllers.js";
-import { BrokerIntents, Intents } from "/assets/pages/intents.js";
-import { Chip, Drawer, Empty, Figure, Link, Meter, Moment, Order, Shown, SortedTable, memo } from "/assets/parts.js";
-import { KillSwitch } from "/assets/kill.js";
-import { bytes, count, days, number, percent, words } from "/assets/words.js";
-import { healthOf } from "/assets/pages/fleet.js";
+import { html, useMemo } from "../vendor/htm-preact.js";
+import { may, order, place, show, useView, useWatched } from "../store.js";
+import { Controllers } from "./controllers.js";
+import { BrokerIntents, Intents } from "./intents.js";
+import { Chip, Drawer, Empty, Figure, Link, Meter, Moment, Order, Shown, SortedTable, memo } from "../parts.js";
+import { KillSwitch } from "../kill.js";
+import { bytes, count, days, number, percent, words } from "../words.js";
+import { healthOf } from "./fleet.js";
 
 const MEASURES = {
   disk: { label: "Disk in use", of: (each) => (each.disk_total ? 1 - each.disk_usable / each.disk_total : null), whole: 1, told: (value) => percent(value) },

@@ -1,7 +1,7 @@
 // Each cluster with health, balance, disk runway, moves, and proposals that wait for approval.
-import { html } from "/assets/vendor/htm-preact.js";
-import { Ago, Chip, Empty, Figure, Link, Meter, Progress, Shown, memo } from "/assets/parts.js";
-import { count, days, duration, number, percent } from "/assets/words.js";
+import { html } from "../vendor/htm-preact.js";
+import { Ago, Chip, Empty, Figure, Link, Meter, Progress, Shown, memo } from "../parts.js";
+import { count, days, duration, number, percent } from "../words.js";
 
 // The worst problem of a cluster, in a few words.
 export function healthOf(row) {

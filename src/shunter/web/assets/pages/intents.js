@@ -1,8 +1,8 @@
 // Intents, which hold until they are taken back: the buttons of a broker, and the list of all intents.
-import { html, useState } from "/assets/vendor/htm-preact.js";
-import { may, order, sketch } from "/assets/store.js";
-import { Moment, Order } from "/assets/parts.js";
-import { bytes, count, duration, number, words } from "/assets/words.js";
+import { html, useState } from "../vendor/htm-preact.js";
+import { may, order, sketch } from "../store.js";
+import { Moment, Order } from "../parts.js";
+import { bytes, count, duration, number, words } from "../words.js";
 
 const WHY = "This needs the role administer.";
 const NUMBER = /^\d+$/;

@@ -1,11 +1,11 @@
 // Moves with steps, bytes, rate, ETA; orders to one move, a selection or all moves; the throttle. And past moves.
-import { html, useCallback, useEffect, useMemo, useRef, useState } from "/assets/vendor/htm-preact.js";
-import { may, note, order, place, read, show, useView, useWatched } from "/assets/store.js";
-import { Chip, Empty, Figure, Link, LongTable, Meter, Order, Progress, Shown, memo } from "/assets/parts.js";
-import { Executions } from "/assets/pages/executions.js";
-import { KINDS, Replica, Story } from "/assets/pages/story.js";
-import { Chart, axis, colour, times } from "/assets/charts.js";
-import { bytes, count, duration, number, percent, rate } from "/assets/words.js";
+import { html, useCallback, useEffect, useMemo, useRef, useState } from "../vendor/htm-preact.js";
+import { may, note, order, place, read, show, useView, useWatched } from "../store.js";
+import { Chip, Empty, Figure, Link, LongTable, Meter, Order, Progress, Shown, memo } from "../parts.js";
+import { Executions } from "./executions.js";
+import { KINDS, Replica, Story } from "./story.js";
+import { Chart, axis, colour, times } from "../charts.js";
+import { bytes, count, duration, number, percent, rate } from "../words.js";
 
 const MB = 1_000_000;
 const DRAWN_EVERY_S = 5;

@@ -1,10 +1,10 @@
 // The wizard: choose a goal, see the brokers before and after the plan, change the plan and see it again, propose it.
 // Nothing moves before somebody approves the proposal.
-import { html, useState } from "/assets/vendor/htm-preact.js";
-import { go, may, note, order, sketch, useView } from "/assets/store.js";
-import { Shown } from "/assets/parts.js";
-import { BeforeAfter, Cost } from "/assets/pages/proposals.js";
-import { words } from "/assets/words.js";
+import { html, useState } from "../vendor/htm-preact.js";
+import { go, may, note, order, sketch, useView } from "../store.js";
+import { Shown } from "../parts.js";
+import { BeforeAfter, Cost } from "./proposals.js";
+import { words } from "../words.js";
 
 const SCOPES = [
   ["rebalance", "Balance bytes and replicas", "Moves replicas until every broker is within its band.", ""],

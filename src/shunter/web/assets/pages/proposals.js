@@ -1,10 +1,10 @@
 // Proposals of the keeper: reasons, cost, brokers before and after; approve or decline with a comment.
-import { html, useEffect, useMemo, useRef, useState } from "/assets/vendor/htm-preact.js";
-import { may, order, place, show, useView, useWatched } from "/assets/store.js";
-import { Chip, Drawer, Empty, Figure, Link, LongTable, Moment, Order, Shown } from "/assets/parts.js";
-import { Chart, axis, colour } from "/assets/charts.js";
-import uPlot from "/assets/vendor/uPlot.esm.js";
-import { bytes, count, duration, number, words } from "/assets/words.js";
+import { html, useEffect, useMemo, useRef, useState } from "../vendor/htm-preact.js";
+import { may, order, place, show, useView, useWatched } from "../store.js";
+import { Chip, Drawer, Empty, Figure, Link, LongTable, Moment, Order, Shown } from "../parts.js";
+import { Chart, axis, colour } from "../charts.js";
+import uPlot from "../vendor/uPlot.esm.js";
+import { bytes, count, duration, number, words } from "../words.js";
 
 const STATES = { waiting: "watch", approved: "busy", starting: "busy", running: "busy", done: "good", partly: "watch", turned: "watch", declined: "still", stale: "still", refused: "bad" };
 const CARRIED_OUT = new Set(["running", "done", "partly", "turned"]);
