@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 
 from shunter.app.executor import Target, connect
-from shunter.core.executor.elections import Standing, elected_alone, judge_election, take_answer
+from shunter.core.executor.elections import ElectionStanding, elected_alone, judge_election, take_answer
 from shunter.drivers.admin.protocol import AdminClient
 from shunter.drivers.clock import SystemClock
 from shunter.errors import DriverError, ErrorCode
@@ -49,9 +49,9 @@ async def _elect(admin: AdminClient, wanted: Mapping[TopicPartition, Replicas]) 
                 refused[tp] = "it does not exist" if partition is None else f"its replicas are {[*partition.replicas]}"
             else:
                 verdict = judge_election(move, partition, seen.brokers, asked_at_ms, clock.now_ms())
-                if verdict.standing is Standing.WAIT:
+                if verdict.standing is ElectionStanding.WAIT:
                     continue
-                if verdict.standing is Standing.GIVEN_UP:
+                if verdict.standing is ElectionStanding.GIVEN_UP:
                     refused[tp] = verdict.told
             del moves[tp]
         due = [tp for tp, move in moves.items() if move.election.due]
