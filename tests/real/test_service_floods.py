@@ -18,13 +18,13 @@ from live_producer import fill
 from serve_process import SERVED, Service
 from test_keeper import PATIENCE
 
+from lab.testbed.kraft import KRaftCluster
+from lab.testbed.waiting import wait_until
 from shunter.app.access_tokens import AccessRole, add_token
 from shunter.app.executor import Target
 from shunter.app.service.local import order_service
 from shunter.app.service.stories import Stories, journal_of
 from shunter.model.service import OrderKind, ServiceOrder
-from shunter.testbed.kraft import KRaftCluster
-from shunter.testbed.waiting import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.long, pytest.mark.timeout(600)]
 
