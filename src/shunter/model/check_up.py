@@ -103,6 +103,8 @@ class CheckUp:
     clock_ahead_ms: int | None = None
     """How far the controller's clock is ahead of this host's; None: not known."""
     unread: tuple[tuple[str, str], ...] = ()
+    ended: dict[TopicPartition, OngoingReassignment] = field(default_factory=dict[TopicPartition, OngoingReassignment])
+    """Reassignments that were under way before `topics` were read, and no longer after that."""
 
     @property
     def copies(self) -> tuple[LogDirCopy, ...]:
@@ -131,3 +133,5 @@ class CheckedJournal:
     """Brokers and topics that throttles are owed to, in words."""
     standing: tuple[str, str] = ("", "")
     """The process that would drive it but stands still, and what to do about that ("": there is none)."""
+    just_ended: frozenset[TopicPartition] = frozenset()
+    """Partitions whose moves ended while the cluster was being read: it may have shown them as under way."""

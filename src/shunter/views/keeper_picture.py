@@ -11,7 +11,7 @@ from shunter.core.keeper.judgement import Judgement
 from shunter.core.keeper.memory import Holding
 from shunter.core.keeper.requests import scopes_of
 from shunter.core.keeper.runway import DiskRunway
-from shunter.core.keeper.sighting import Sighting, frozen_topics
+from shunter.core.keeper.sighting import Sighting, external, frozen_topics
 from shunter.core.keeper.signs import under_min_isr
 from shunter.model.check_up import MOVES
 from shunter.model.keeper import MENDED, Condition, KeeperPolicy, Mode
@@ -76,7 +76,7 @@ def page_of(seen: SeenCluster, name: str, file: Mapping[str, Any]) -> KeptCluste
     """The page of a cluster as a look saw it; `file` is its table of the policy file. Cost: O(partitions)."""
     sighting, judgement = seen.sighting, seen.judgement
     partitions = sighting.inventory.partitions
-    lacking = [_name(each.topic, each.partition) for each in partitions if len(each.isr) < len(each.replicas)]
+    lacking = [_name(each.topic, each.partition) for each in partitions if each.under_replicated]
     offline = [_name(each.topic, each.partition) for each in partitions if each.leader < 0]
     below = sorted(map(str, under_min_isr(sighting)))
     counts = (len(lacking), len(below), len(offline))
@@ -231,7 +231,7 @@ def _topics(seen: SeenCluster) -> list[TopicGist]:
     for each in seen.sighting.inventory.partitions:
         count[each.topic] += 1
         size[each.topic] += sum(held for _broker, held in each.sizes)
-        lacking[each.topic] += len(each.isr) < len(each.replicas)
+        lacking[each.topic] += each.under_replicated
         factors.setdefault(each.topic, set()).add(len(each.replicas))
     rows = [
         TopicGist(name, count[name], tuple(sorted(factors[name])), size[name], lacking[name], name in frozen)
@@ -312,25 +312,22 @@ def others_moves(sighting: Sighting) -> Iterable[MoveView]:
     isrs: dict[str, Sequence[int]] = {
         _name(each.topic, each.partition): each.isr for each in sighting.inventory.partitions
     }
-    journalled = {str(tp) for tp in sighting.journal.open_moves}
-    for tp, ongoing in sorted(sighting.check_up.ongoing.items()):
+    for tp, ongoing in external(sighting):
         name = str(tp)
-        if name not in journalled:
-            isr = tuple(isrs.get(name, ()))
-            yield MoveView(
-                partition=name,
-                whose="another's",
-                state="moving",
-                direction="forward",
-                original=ongoing.original,
-                replicas=ongoing.replicas,
-                isr=isr,
-                target=ongoing.target,
-                step=None,
-                steps=0,
-                total_bytes=None,
-                copied_bytes=None,
-                rollback_bytes=None,
-                waits="",
-                stuck="",
-            )
+        yield MoveView(
+            partition=name,
+            whose="another's",
+            state="moving",
+            direction="forward",
+            original=ongoing.original,
+            replicas=ongoing.replicas,
+            isr=tuple(isrs.get(name, ())),
+            target=ongoing.target,
+            step=None,
+            steps=0,
+            total_bytes=None,
+            copied_bytes=None,
+            rollback_bytes=None,
+            waits="",
+            stuck="",
+        )

@@ -105,7 +105,8 @@ class Yard:
             sizes = tuple((b, self.size) for b in isr)
             lost = tuple(b for b in replicas if b not in isr)
             leader = isr[0] if isr else -1
-            partitions.append(InventoryPartition("t", None, at, replicas, isr, leader, 0, 1, 1, sizes, lost))
+            adding = self.others[at].adding if at in self.others else ()
+            partitions.append(InventoryPartition("t", None, at, replicas, isr, leader, 0, 1, 1, sizes, lost, adding))
         ongoing = {TopicPartition("t", at): each for at, each in self.others.items()}
         opened = frozenset(TopicPartition("t", at) for at, move in self.moves.items() if not move.outcome)
         seen = CheckUp("yard", 1, "Apache (KRaft)", (), (), ongoing)

@@ -69,8 +69,12 @@ def cluster(
             held = tuple(b for b in replicas if b not in lost)
             sizes = tuple((broker, size) for broker in held)
             leader = held[0] if held else -1
+            move = (ongoing or {}).get(TopicPartition(topic, number))
+            adding = () if move is None else move.adding
             partitions.append(
-                InventoryPartition(topic, None, number, tuple(replicas), held, leader, 0, 1, min_isr, sizes, lost)
+                InventoryPartition(
+                    topic, None, number, tuple(replicas), held, leader, 0, 1, min_isr, sizes, lost, adding
+                )
             )
     total = 100 * MIB
     live = tuple(
