@@ -18,8 +18,9 @@ from shunter.drivers.admin.check_up import named_operations, take_check_up
 from shunter.drivers.clock import SystemClock
 from shunter.drivers.cluster_claim import see_claim
 from shunter.errors import DriverError, FormatError
-from shunter.model.check_up import CheckedJournal, CheckUp, Finding
+from shunter.model.check_up import CheckedJournal, CheckUp, Finding, OpenMove
 from shunter.model.execution import JournalEntry
+from shunter.views.execution import told_state
 
 if TYPE_CHECKING:
     from shunter.drivers.admin.cluster import KafkaPythonAdmin
@@ -99,11 +100,14 @@ async def _look_into_journal(
         str(place),
         "" if loaded.holder is None else str(loaded.holder),
         claimant if loaded.holder is None else "",
-        frozenset(move.tp for move in loaded.state.open_moves()),
         told_debts(loaded.state.owed()),
         ("", "") if loaded.standing is None else (str(loaded.standing), loaded.standing.way_out),
         frozenset(
             move.tp for move in loaded.state.moves.values() if move.ended is not None and move.ended.at_ms >= since_ms
+        ),
+        tuple(
+            OpenMove(move.tp, move.original, move.target, told_state(move), move.direction.value)
+            for move in loaded.state.open_moves()
         ),
     )
     return journal, loaded, seen

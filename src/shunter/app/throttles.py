@@ -146,8 +146,8 @@ async def see_nobody_else_drives(target: Target) -> None:
         ClusterClaimed: an executor drives the cluster under another journal; its copies would go on without a throttle.
     """
     if claimant := await driven_elsewhere(target):
-        told = f"this cluster is driven by {claimant}: these throttles may be its own, which it restores itself"
-        raise ClusterClaimed(f"{told}; ask there, or clear what is left when it has ended", retriable=False)
+        told = "these throttles may be its own, which it restores itself; ask there, or clear what is left when it has ended"
+        raise ClusterClaimed(claimant, told)
 
 
 async def held_now(target: Target, keys: Collection[ThrottleKey]) -> list[str]:

@@ -39,4 +39,9 @@ def this_claimant(journal: str) -> Claimant:
 
 
 class ClusterClaimed(DriverError):
-    """Another executor drives the cluster."""
+    """Another executor drives the cluster; `holder` is its description of itself."""
+
+    def __init__(self, holder: str, way_out: str = "ask there, or if it is dead say --take-over-cluster") -> None:
+        """Make the error; `way_out`: what a command can do about it."""
+        self.holder = holder
+        super().__init__(f"this cluster is driven by {holder}", retriable=False, flags=f": {way_out}")

@@ -20,11 +20,11 @@ from shunter.app.service.records import Records
 from shunter.app.service.thinking import LookQuestion, Thought, Wish, sketch, think
 from shunter.core.executor.ready import CommandReply, MoveResult, PlanReply
 from shunter.core.keeper.sighting import PastExecution, Sighting
-from shunter.drivers.driver_seat import SeatTaken
+from shunter.drivers.claimants import ClusterClaimed
 from shunter.drivers.execution import ExecutorEnded
 from shunter.drivers.service_store import ServiceStore, StoreFailed
 from shunter.errors import DriverError
-from shunter.model.check_up import CheckedJournal, CheckUp
+from shunter.model.check_up import CheckedJournal, CheckUp, OpenMove
 from shunter.model.execution import Command, CommandKind, ExecutionOptions, MoveOrder, OngoingReassignment
 from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
 from shunter.model.keeper import DEFAULTS, GuardRails, KeeperPolicy, Mode
@@ -108,11 +108,17 @@ class Yard:
             adding = self.others[at].adding if at in self.others else ()
             partitions.append(InventoryPartition("t", None, at, replicas, isr, leader, 0, 1, 1, sizes, lost, adding))
         ongoing = {TopicPartition("t", at): each for at, each in self.others.items()}
-        opened = frozenset(TopicPartition("t", at) for at, move in self.moves.items() if not move.outcome)
+        opened = tuple(
+            OpenMove(
+                TopicPartition("t", at), move.original, move.target, "paused" if move.paused else "moving", "forward"
+            )
+            for at, move in self.moves.items()
+            if not move.outcome
+        )
         seen = CheckUp("yard", 1, "Apache (KRaft)", (), (), ongoing)
         past = tuple(PastExecution(ms, ms, 1, MIB) for ms in self.ended_ms)
         taken = Inventory("yard", self.clock.ms, live, tuple(partitions))
-        return sighting_of(taken, seen, CheckedJournal("j", open_moves=opened), past)
+        return sighting_of(taken, seen, CheckedJournal("j", moves=opened), past)
 
     def copy(self) -> None:
         """All copies that are not paused end."""
@@ -134,7 +140,7 @@ class Yard:
     async def seat(self, listener: Callable[[Notice], None]) -> AsyncIterator[Driving]:
         """Drive it, unless somebody else does."""
         if self.held_by:
-            raise SeatTaken(f"driven by {self.held_by}")
+            raise ClusterClaimed(self.held_by)
         if not self.answers:
             raise DriverError("no broker answers", retriable=True)
         self.held_by = "the service"

@@ -17,6 +17,7 @@ from shunter.model.check_up import (
     CheckUp,
     Finding,
     Level,
+    OpenMove,
 )
 from shunter.model.execution import ObservedPartition, OngoingReassignment, ThrottleKey
 from shunter.model.log_dirs import LogDirCopy
@@ -158,7 +159,7 @@ def test_a_move_under_way_is_no_partition_out_of_sync() -> None:
     (others,) = bad(seen)
     assert (others.level, others.check) == (Level.NOTE, "moves")
     assert "somebody else moves 1 partition (t-0)" in others.text
-    ours = CheckedJournal("/j", holder="process 7", open_moves=frozenset({T0}))
+    ours = CheckedJournal("/j", holder="process 7", moves=(OpenMove(T0, (1, 2), (1, 3), "moving", "forward"),))
     (driven,) = bad(seen, ours)
     assert "an executor drives the cluster: process 7, 1 move open" in driven.text
     (left,) = bad(seen, replace(ours, holder=""))
@@ -182,7 +183,7 @@ def test_a_copy_between_log_dirs_is_told_and_its_throttle_is_not_to_be_cleared()
     )
     assert (throttles.level, throttles.check) == (Level.NOTE, "throttles")
     assert "shunter throttles clear" not in throttles.advice
-    ours = CheckedJournal("/j", holder="process 7", open_moves=frozenset({T0}))
+    ours = CheckedJournal("/j", holder="process 7", moves=(OpenMove(T0, (1, 2), (1, 3), "moving", "forward"),))
     assert [finding.text for finding in bad(copying, ours) if "somebody else" in finding.text] == []
 
 

@@ -11,8 +11,15 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from shunter.app.executor import Session, SessionStart, Target, drive, open_session
+from shunter.app.order_costs import Again, Price, price_of, told_price
+from shunter.core.executor.apply import apply
 from shunter.core.executor.history import executions
 from shunter.core.executor.ready import CommandReply, PlanReply
+from shunter.core.executor.state import ExecutorState
+from shunter.drivers.claimants import ClusterClaimed
+from shunter.drivers.driver_seat import SeatTaken, StandsStill
+from shunter.drivers.journals import JournalHeld
+from shunter.errors import DriverError, ShunterError
 from shunter.model.execution import (
     Command,
     CommandTaken,
@@ -25,6 +32,22 @@ from shunter.model.execution import (
 from shunter.model.notice import Notice
 from shunter.model.service import ProposalState
 from shunter.views.execution import ExecutionView
+
+
+def not_driven(error: ShunterError) -> tuple[str, str]:
+    """Who drives a cluster instead of this service ("": nobody, as far as is known), and otherwise why nobody does.
+
+    The errors' own ways out are for a command that was refused. A service needs none: it tries again by itself.
+    """
+    if isinstance(error, JournalHeld):
+        return str(error.holder), ""
+    if isinstance(error, ClusterClaimed):
+        return error.holder, ""
+    if isinstance(error, StandsStill):
+        return "", f"{error.standing}; {error.standing.ends_it}"
+    if isinstance(error, SeatTaken):
+        return str(error.holder or "another process of this host"), ""
+    return "", error.fact if isinstance(error, DriverError) else str(error)
 
 
 class PlanFate(NamedTuple):
@@ -58,6 +81,10 @@ class Driving(Protocol):
 
     async def command(self, command: Command) -> CommandReply:
         """Hand in an order; answered once it is in the journal."""
+        ...
+
+    async def price(self, command: Command) -> Again:
+        """What an order would make be copied again; nothing is changed."""
         ...
 
     async def heard(self, key: str, given_ms: int) -> JournalledOrder:
@@ -100,6 +127,18 @@ class JournalledDriving:
         """Hand in an order; answered once it is in the journal."""
         return await self.session.command(command)
 
+    async def price(self, command: Command) -> Again:
+        """What an order would make be copied again; nothing is changed."""
+        entries = await self.session.driver.with_journal(self.session.journal.load)
+        state, price = await asyncio.to_thread(_on_paper, entries, command)
+        sizes = self.session.core.meter.present
+        copied = {
+            move.tp: sum(sizes.get((broker, move.tp), 0) for broker in move.step.adding)
+            for move in state.moves.values()
+            if move.tp in price.cancelled and move.step is not None
+        }
+        return told_price(price, copied)
+
     async def heard(self, key: str, given_ms: int) -> JournalledOrder:
         """Look up in the journal the order with this key, which was given at `given_ms`."""
         entries = await self.session.driver.with_journal(self.session.journal.load)
@@ -131,6 +170,15 @@ def seat_of(target: Target) -> Seat:
             yield JournalledDriving(session)
 
     return take
+
+
+def _on_paper(entries: Iterable[JournalEntry], command: Command) -> tuple[ExecutorState, Price]:
+    """The state of a journal, and the price of an order to its executor."""
+    state, paper = ExecutorState(), ExecutorState()
+    for entry in entries:
+        apply(state, entry)
+        apply(paper, entry)
+    return state, price_of(paper, command, driven=True)
 
 
 def fates_in(entries: Iterable[JournalEntry]) -> dict[str, PlanFate]:

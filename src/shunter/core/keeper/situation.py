@@ -1,0 +1,473 @@
+"""How a cluster stands: one headline from all that is known, what is done, by whom, and which orders would be taken.
+
+Every front end (page, API, command line, metrics, notifications) shows a `Situation`, and works out nothing itself. The
+service refuses orders by the same facts (`why_refused`), so no front end offers an order that would be refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from shunter.core.wording import counted, told_time
+from shunter.model.keeper import MENDED, Condition
+from shunter.model.service import UNBEGUN, KeptProposal, KillSwitch, OrderKind, ProposalState, Refusal
+
+
+class Severity(Enum):
+    """How bad it is, the worst first. `UNKNOWN`: the cluster was never observed."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+    UNKNOWN = "unknown"
+    NOTE = "note"
+    OK = "ok"
+
+
+class Reach(Enum):
+    """Whether the last attempt to observe the cluster succeeded."""
+
+    UNSEEN = "starting"
+    """There was no attempt yet."""
+    ANSWERS = "answers"
+    SILENT = "unreachable"
+
+
+class Role(Enum):
+    """What this service is to the cluster."""
+
+    DRIVES = "drives"
+    STANDBY = "standby"
+    """Another process drives the cluster."""
+    IDLE = "idle"
+    """This service does not drive the cluster, and it is not known that another process does."""
+
+
+class Age(Enum):
+    """Whether figures are of now, of an earlier time, or not known at all."""
+
+    CURRENT = "current"
+    OLD = "old"
+    UNKNOWN = "unknown"
+
+
+STATES = ("starting", "ok", "standby", "not-driven", "unreachable")
+"""`Situation.state`. `ok`: this service observes and drives the cluster."""
+
+
+class Execution(NamedTuple):
+    """The execution that this service drives: numbers of open moves."""
+
+    open: int
+    paused: int = 0
+    stuck: int = 0
+    silent_since_ms: int | None = None
+    """Since when the cluster has not answered the executor; None: it answers."""
+
+
+class Held(NamedTuple):
+    """A condition that holds: its kind, the sentence about it, and why the observation proposed no plan for it."""
+
+    condition: Condition
+    text: str
+    why_no_plan: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What the last successful observation saw."""
+
+    at_ms: int
+    offline: int = 0
+    """Partitions without a leader."""
+    under_min_isr: int = 0
+    under_replicated: int = 0
+    brokers_down: tuple[int, ...] = ()
+    conditions: tuple[Held, ...] = ()
+    journal_open: int = 0
+    """Open moves in the journal."""
+    external: int = 0
+    """Moves of other tools."""
+    unattributed: int = 0
+    """Moves under way, of which it is not known whose they are, because the journal can't be read."""
+    throttles_left: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything that is known about a cluster at one moment."""
+
+    name: str
+    now_ms: int
+    reach: Reach = Reach.UNSEEN
+    reach_why: str = ""
+    """Why the cluster can't be observed."""
+    observation: Observation | None = None
+    stale_ms: int = 240_000
+    """From this age on an observation is old, even if the cluster answered then."""
+    role: Role = Role.IDLE
+    driver: str = ""
+    """The other process that drives the cluster."""
+    idle_why: str = ""
+    """Why this service does not drive the cluster; "": its executor is being started."""
+    execution: Execution | None = None
+    """None: this service does not drive the cluster."""
+    switch: KillSwitch | None = None
+    fleet_paused: bool = False
+    proposals: tuple[KeptProposal, ...] = ()
+    """Open proposals."""
+    store_trouble: str = ""
+    store_lost: bool = False
+    """The store can't be used at all, so no order is taken."""
+
+    @property
+    def paused(self) -> KillSwitch | None:
+        """The kill switch, while it is in force; it is in force nowhere that another process drives."""
+        if self.switch is None or self.switch.lifted or self.role is Role.STANDBY:
+            return None
+        return self.switch
+
+    @property
+    def age(self) -> Age:
+        """How current the observation is."""
+        if self.observation is None:
+            return Age.UNKNOWN
+        fresh = self.now_ms - self.observation.at_ms <= self.stale_ms
+        return Age.CURRENT if self.reach is Reach.ANSWERS and fresh else Age.OLD
+
+    @property
+    def open_moves(self) -> int:
+        """Open moves of the service's journal, as far as they are known."""
+        if self.execution is not None:
+            return self.execution.open
+        return 0 if self.observation is None else self.observation.journal_open
+
+    @property
+    def carried_out(self) -> KeptProposal | None:
+        """The proposal whose moves are open; None: there is none, or its plan was handed in."""
+        if self.execution is None or not self.execution.open:
+            return None
+        return next((each for each in self.proposals if each.state is ProposalState.RUNNING), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """How a cluster stands. Texts have no ages; times are milliseconds since 1970 UTC."""
+
+    severity: Severity
+    headline: str
+    """The worst that is known."""
+    notes: tuple[str, ...]
+    """What else is known, the worst first."""
+    doing: str
+    """What is being done, and by whom."""
+    state: str
+    """One of `STATES`, for programs."""
+    role: Role
+    driver: str
+    """Who drives the cluster; "": nobody, or it is not known."""
+    figures: Age
+    """Whether figures of brokers, partitions and conditions are current."""
+    observed_at_ms: int | None
+    """Of when these figures are."""
+    moves: Age
+    """Whether figures of moves are current."""
+    moves_at_ms: int | None
+    """Of when figures of moves are; None: of now, or they are not known."""
+    orders: tuple[OrderKind, ...]
+    """Orders that would be carried out now, and that change something."""
+    why_not: str
+    """Why other orders would be refused; "": there is nothing that they would change."""
+    unserved: str
+    """Why the service can't do its work for this cluster; "": it can, or another process does."""
+
+
+def situation(facts: Facts) -> Situation:
+    """How a cluster stands, from everything that is known about it."""
+    found = sorted(_findings(facts), key=lambda each: _RANK[each[0]]) or [(Severity.OK, "healthy")]
+    (severity, headline), rest = found[0], found[1:]
+    seen = facts.observation
+    observed_at_ms = None if seen is None else seen.at_ms
+    execution = facts.execution
+    moves, moves_at_ms = facts.age, observed_at_ms
+    if execution is not None:
+        moves_at_ms = execution.silent_since_ms
+        moves = Age.CURRENT if moves_at_ms is None else Age.OLD
+    refused = why_refused(OrderKind.STOP, facts)
+    return Situation(
+        severity=severity,
+        headline=headline,
+        notes=tuple(text for _severity, text in rest),
+        doing=_doing(facts),
+        state=_state(facts),
+        role=facts.role,
+        driver={Role.DRIVES: "this service", Role.STANDBY: facts.driver, Role.IDLE: ""}[facts.role],
+        figures=facts.age,
+        observed_at_ms=observed_at_ms,
+        moves=moves,
+        moves_at_ms=moves_at_ms,
+        orders=tuple(kind for kind in OrderKind if why_refused(kind, facts) is None and _changes(kind, facts)),
+        why_not="" if refused is None else refused[1],
+        unserved=_unserved(facts),
+    )
+
+
+def unseen(name: str) -> Situation:
+    """The situation of a cluster before it was observed."""
+    return situation(Facts(name, 0))
+
+
+def _state(facts: Facts) -> str:
+    if facts.reach is not Reach.ANSWERS:
+        return facts.reach.value
+    return {Role.DRIVES: "ok", Role.STANDBY: "standby", Role.IDLE: "not-driven"}[facts.role]
+
+
+def _unserved(facts: Facts) -> str:
+    if facts.reach is Reach.UNSEEN:
+        return "not observed yet"
+    if facts.reach is Reach.SILENT:
+        return f"can't be observed: {facts.reach_why}"
+    if facts.age is Age.OLD:
+        return "the last observation is old"
+    if facts.role is Role.IDLE:
+        return f"not driven: {facts.idle_why or STARTS}"
+    return ""
+
+
+# ---- what is known
+
+_RANK = {severity: at for at, severity in enumerate(Severity)}
+STARTS = "its executor is being started"
+_CRITICAL = (Condition.BROKER_DEAD, Condition.LOG_DIR_FAILED, Condition.UNDER_MIN_ISR)
+_WISHES = (
+    Condition.DRAIN,
+    Condition.REPLACE,
+    Condition.REPLICATION,
+    Condition.DEMOTE,
+    Condition.ADD,
+    Condition.BROKER_EMPTY,
+    Condition.MODEL_UNUSED,
+)
+"""Conditions that say what is still to be done: nothing is wrong because of them."""
+
+
+def worst(severities: Iterable[Severity]) -> Severity:
+    """The worst of some severities."""
+    return min(severities, key=lambda each: _RANK[each], default=Severity.OK)
+
+
+def severity_of(condition: Condition) -> Severity:
+    """How bad it is that a condition holds."""
+    if condition in _CRITICAL:
+        return Severity.CRITICAL
+    return Severity.NOTE if condition in _WISHES else Severity.WARNING
+
+
+def _findings(facts: Facts) -> Iterator[tuple[Severity, str]]:
+    """Everything worth telling, each with its severity; in the order in which equals are told."""
+    if facts.reach is Reach.SILENT:
+        yield Severity.CRITICAL, f"does not answer: {facts.reach_why}"
+    elif facts.reach is Reach.UNSEEN:
+        yield Severity.UNKNOWN, "not observed yet"
+    elif facts.age is Age.OLD:
+        yield Severity.WARNING, "the last observation is old"
+    if facts.observation is not None:
+        yield from _seen(facts.observation, "" if facts.age is Age.CURRENT else "when last observed, ")
+    yield from _of_the_service(facts)
+    waiting = sum(each.state is ProposalState.WAITING for each in facts.proposals)
+    if waiting:
+        told = f"{counted(waiting, 'proposal waits', 'proposals wait')} for approval"
+        yield Severity.NOTE, told
+    yield from _of_moves(facts)
+    if facts.role is Role.STANDBY:
+        yield Severity.NOTE, f"this service stands by: {facts.driver} drives the cluster"
+
+
+def _seen(seen: Observation, when: str) -> Iterator[tuple[Severity, str]]:
+    if seen.offline:
+        yield Severity.CRITICAL, f"{when}{counted(seen.offline, 'partition')} offline"
+    if seen.under_min_isr:
+        yield Severity.CRITICAL, f"{when}{counted(seen.under_min_isr, 'partition')} under min ISR"
+    if seen.brokers_down:
+        named = ", ".join(map(str, seen.brokers_down))
+        yield Severity.CRITICAL, f"{when}broker {named} down"
+    if seen.under_replicated:
+        yield Severity.WARNING, f"{when}{counted(seen.under_replicated, 'partition')} under-replicated"
+    for severity in (Severity.CRITICAL, Severity.WARNING, Severity.NOTE):
+        held = [each for each in seen.conditions if severity_of(each.condition) is severity]
+        if len(held) == 1:
+            yield severity, f"{when}{held[0].text}"
+        elif held:
+            kinds = ", ".join(dict.fromkeys(each.condition.value for each in held))
+            yield severity, f"{when}{counted(len(held), 'condition holds', 'conditions hold')}: {kinds}"
+
+
+def _of_the_service(facts: Facts) -> Iterator[tuple[Severity, str]]:
+    if facts.role is Role.IDLE and facts.idle_why and facts.reach is not Reach.SILENT:
+        yield Severity.WARNING, f"not driven by this service: {facts.idle_why}"
+    paused = facts.paused
+    if paused is not None:
+        told = f"paused by {paused.who} since {told_time(paused.at_ms)}"
+        yield Severity.WARNING, f"{told}: {paused.comment}" if paused.comment else told
+    elif facts.switch is not None and not facts.switch.lifted:
+        yield Severity.NOTE, f"the pause of {facts.switch.who} is in force only once this service drives the cluster"
+    elif facts.switch is not None and facts.role is not Role.STANDBY:
+        when = "" if facts.role is Role.DRIVES else " once this service drives the cluster"
+        yield Severity.NOTE, f"{facts.switch.who} lifted the pause: the moves that it paused are resumed{when}"
+
+
+def _of_moves(facts: Facts) -> Iterator[tuple[Severity, str]]:
+    execution, seen = facts.execution, facts.observation
+    if execution is not None and execution.open:
+        if execution.silent_since_ms is not None:
+            yield Severity.WARNING, "the cluster does not answer the executor"
+        if execution.stuck:
+            yield Severity.WARNING, f"{counted(execution.stuck, 'move')} can't end now"
+        yield Severity.NOTE, f"{counted(execution.open, 'move')} open"
+    elif facts.open_moves:
+        yield Severity.NOTE, f"{counted(facts.open_moves, 'move')} of the journal open when last observed"
+    if seen is not None and seen.external:
+        yield Severity.NOTE, f"{counted(seen.external, 'move')} of other tools under way when last observed"
+    if seen is not None and seen.unattributed:
+        told = f"{counted(seen.unattributed, 'move')} under way when last observed"
+        yield Severity.WARNING, f"{told}: the journal can't be read, so it is not known whose"
+
+
+# ---- what is being done
+
+
+def _doing(facts: Facts) -> str:
+    if facts.role is Role.DRIVES:
+        return _driving(facts)
+    opened = counted(facts.open_moves, "move") if facts.open_moves else ""
+    if facts.role is Role.STANDBY:
+        theirs = f"; {opened} of the journal open when last observed" if opened else ""
+        return f"{facts.driver} drives the cluster{theirs}; this service takes over once that process has ended"
+    told = f"this service does not drive the cluster: {facts.idle_why or STARTS}"
+    return f"{told}; {opened} of the journal open: steps under way go on, no other step begins" if opened else told
+
+
+def _driving(facts: Facts) -> str:
+    execution, paused = facts.execution, facts.paused
+    if execution is not None and execution.open:
+        opened = counted(execution.open, "move")
+        if execution.paused == execution.open:
+            return f"nothing moves: {opened} of {_purpose(facts)} paused" + (
+                "" if paused is None else f" by {paused.who}"
+            )
+        if paused is not None:
+            return f"{opened} of {_purpose(facts)} being paused by {paused.who}"
+        if execution.silent_since_ms is not None:
+            return (
+                f"{opened} of {_purpose(facts)} open; the cluster does not answer the executor: steps under way go on, "
+                "no other step begins"
+            )
+        some = f", {execution.paused:,} of them paused" if execution.paused else ""
+        return f"this service carries out {_purpose(facts)}: {opened} open{some}"
+    if paused is not None:
+        return f"nothing is being moved, and nothing begins: paused by {paused.who}"
+    coming = next((each for each in facts.proposals if each.state is ProposalState.APPROVED), None)
+    if coming is not None:
+        held = f": {'; '.join(coming.held_back)}" if coming.held_back else ""
+        return f"nothing is being moved; {coming.id} begins once nothing holds it back{held}"
+    return "nothing is being moved"
+
+
+def _purpose(facts: Facts) -> str:
+    proposal = facts.carried_out
+    return "a plan that was handed in" if proposal is None else f"{proposal.id}"
+
+
+def doing_about(held: Held, facts: Facts) -> str:
+    """What is being done about a condition that holds."""
+    condition = held.condition
+    if condition not in MENDED:
+        return "no plan mends this"
+    if facts.role is Role.STANDBY:
+        return f"{facts.driver} drives the cluster, and decides what is done"
+    running, execution = facts.carried_out, facts.execution
+    if running is not None and condition.value in running.conditions:
+        return f"being mended: {_driving(facts)}"
+    for each in facts.proposals:
+        if condition.value in each.conditions:
+            told = {
+                ProposalState.WAITING: "waits for approval",
+                ProposalState.APPROVED: "is approved and begins once nothing holds it back",
+            }.get(each.state, "is being begun")
+            return f"{each.id} {told}"
+    if execution is not None and execution.open:
+        return f"a plan for this has to wait for the end of {counted(execution.open, 'open move')}"
+    return "; ".join(held.why_no_plan) or "a plan is proposed after the next observation"
+
+
+# ---- orders
+
+_TURNS = (OrderKind.STOP, OrderKind.PAUSE, OrderKind.RESUME, OrderKind.ROLL_BACK, OrderKind.LIMIT)
+
+
+def why_refused(kind: OrderKind, facts: Facts) -> tuple[Refusal, str] | None:
+    """Why an order of this kind can't be carried out here now, whatever it is about; None: it can, as far as is known."""
+    name = facts.name
+    if facts.role is Role.STANDBY:
+        told = f"{name} is driven by {facts.driver}, and this service stands by: give the order there"
+        return Refusal.STANDBY, told
+    if facts.store_lost and kind is not OrderKind.PAUSE_ALL:
+        return Refusal.STORE, facts.store_trouble
+    if kind is OrderKind.RESUME_ALL:
+        return _not_resumed(facts)
+    if kind in _TURNS and facts.role is Role.IDLE:
+        return Refusal.UNREACHABLE, f"this service does not drive {name} now: {facts.idle_why or STARTS}"
+    if kind is OrderKind.RESUME and facts.paused is not None:
+        told = f"{name} is paused as a whole by {facts.paused.who}: `resume --all` lifts the pause"
+        return Refusal.NOT_ALLOWED, told
+    if kind is OrderKind.PROPOSE or kind is OrderKind.CLEAR_THROTTLES:
+        unobserved = why_unobserved(facts)
+        if unobserved is not None:
+            return unobserved
+    seen = facts.observation
+    moving = facts.open_moves + (0 if seen is None else seen.external + seen.unattributed)
+    if kind is OrderKind.CLEAR_THROTTLES and moving:
+        told = f"{counted(moving, f'partition of {name} is', f'partitions of {name} are')} being moved"
+        return Refusal.NOT_ALLOWED, f"{told}: these moves may need the throttles"
+    return None
+
+
+def why_unobserved(facts: Facts) -> tuple[Refusal, str] | None:
+    """Why nothing can be planned by the last observation; None: it can."""
+    if facts.reach is Reach.SILENT:
+        return Refusal.UNREACHABLE, f"{facts.name} can't be observed now: {facts.reach_why}"
+    return (Refusal.UNREACHABLE, f"{facts.name} was not observed yet") if facts.observation is None else None
+
+
+def _not_resumed(facts: Facts) -> tuple[Refusal, str] | None:
+    if facts.paused is None:
+        return Refusal.ALREADY_DECIDED, f"{facts.name} is not paused"
+    if facts.fleet_paused:
+        told = f"the whole fleet is paused by {facts.paused.who}: resume the whole fleet"
+        return Refusal.NOT_ALLOWED, told
+    return None
+
+
+def _changes(kind: OrderKind, facts: Facts) -> bool:
+    """Whether an order that is not refused would change anything. If the store has a trouble, it may be refused."""
+    if kind is OrderKind.PAUSE_ALL:
+        return facts.paused is None
+    if facts.store_trouble:
+        return False
+    execution = facts.execution
+    opened, paused = (0, 0) if execution is None else (execution.open, execution.paused)
+    states = {each.state for each in facts.proposals}
+    changes = {
+        OrderKind.APPROVE: ProposalState.WAITING in states,
+        OrderKind.DECLINE: not states.isdisjoint(UNBEGUN),
+        OrderKind.STOP: opened > 0,
+        OrderKind.PAUSE: opened > paused,
+        OrderKind.RESUME: paused > 0,
+        OrderKind.ROLL_BACK: opened > 0,
+        OrderKind.LIMIT: opened > 0,
+        OrderKind.CLEAR_THROTTLES: facts.observation is not None and facts.observation.throttles_left > 0,
+    }
+    return changes.get(kind, True)
