@@ -27,7 +27,7 @@ from shunter.core.keeper.situation import (
     unseen,
     worst,
 )
-from shunter.core.wording import counted
+from shunter.core.wording import counted, named
 from shunter.model.check_up import MOVES
 from shunter.model.inventory import InventoryPartition
 from shunter.model.keeper import MENDED, Condition, KeeperPolicy, Mode
@@ -111,8 +111,8 @@ def view_fleet(version: int, at_ms: int, rows: tuple[FleetRow, ...], around: Fle
     """The fleet: its clusters, and how all of them stand in a sentence."""
     troubled = bool(around.store_trouble or around.policy_trouble)
     severity = worst([*(row.situation.severity for row in rows), *([Severity.WARNING] if troubled else [])])
-    named = [row.name for row in rows if row.situation.severity in (Severity.CRITICAL, Severity.WARNING)]
-    told = f"{counted(len(named), 'cluster needs', 'clusters need')} attention: {', '.join(named)}" if named else ""
+    bad = [row.name for row in rows if row.situation.severity in (Severity.CRITICAL, Severity.WARNING)]
+    told = f"{counted(len(bad), 'cluster needs', 'clusters need')} attention: {named(bad)}" if bad else ""
     theirs = tuple(row.name for row in rows if row.situation.role is Role.STANDBY)
     return FleetView(
         version=version,

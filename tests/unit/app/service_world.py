@@ -12,6 +12,7 @@ from typing import Self
 from shunter.app.executor import Target
 from shunter.app.keeper_policy import KeptCluster
 from shunter.app.keeper_sighting import sighting_of
+from shunter.app.order_costs import Again
 from shunter.app.service.driving import Driving, JournalledOrder, PlanFate
 from shunter.app.service.keeping import ClusterKeeper, KeeperParts
 from shunter.app.service.orders import OrderDesk
@@ -25,7 +26,7 @@ from shunter.drivers.execution import ExecutorEnded
 from shunter.drivers.service_store import ServiceStore, StoreFailed
 from shunter.errors import DriverError
 from shunter.model.check_up import CheckedJournal, CheckUp, OpenMove
-from shunter.model.execution import Command, CommandKind, ExecutionOptions, MoveOrder, OngoingReassignment
+from shunter.model.execution import Command, CommandKind, ExecutionOptions, MoveOrder, OngoingReassignment, ThrottleKey
 from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
 from shunter.model.keeper import DEFAULTS, GuardRails, KeeperPolicy, Mode
 from shunter.model.notice import Notice
@@ -86,6 +87,10 @@ class Yard:
     listeners: list[Callable[[], None]] = field(default_factory=list)
     size: int = MIB
     """Bytes of each replica."""
+    price: int = 0
+    """What an order would make be copied again."""
+    throttles: int = 0
+    """Throttles that no execution restores."""
     beside: int | None = None
     """Bytes on each broker beside replicas; None: half of its disks is free, whatever it holds."""
 
@@ -115,7 +120,10 @@ class Yard:
             for at, move in self.moves.items()
             if not move.outcome
         )
-        seen = CheckUp("yard", 1, "Apache (KRaft)", (), (), ongoing)
+        left = tuple(
+            (ThrottleKey("broker", str(at), "leader.replication.throttled.rate"), "5") for at in range(self.throttles)
+        )
+        seen = CheckUp("yard", 1, "Apache (KRaft)", (), (), ongoing, left)
         past = tuple(PastExecution(ms, ms, 1, MIB) for ms in self.ended_ms)
         taken = Inventory("yard", self.clock.ms, live, tuple(partitions))
         return sighting_of(taken, seen, CheckedJournal("j", moves=opened), past)
@@ -204,6 +212,9 @@ class YardDriving:
                 move.paused = command.kind is CommandKind.PAUSE
         yard.tell()
         return CommandReply(True, f"{command.kind.value} {len(named)}")
+
+    async def price(self, command: Command) -> Again:
+        return Again(self.yard.price, "a paused copy is cancelled" if self.yard.price else "")
 
     async def heard(self, key: str, given_ms: int) -> JournalledOrder:
         if any(each.key == key for each in self.yard.orders):

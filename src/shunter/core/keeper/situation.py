@@ -274,9 +274,9 @@ def _findings(facts: Facts) -> Iterator[tuple[Severity, str]]:
         yield Severity.UNKNOWN, "not observed yet"
     elif facts.age is Age.OLD:
         yield Severity.WARNING, "the last observation is old"
+    yield from _of_the_service(facts)
     if facts.observation is not None:
         yield from _seen(facts.observation, "" if facts.age is Age.CURRENT else "when last observed, ")
-    yield from _of_the_service(facts)
     waiting = sum(each.state is ProposalState.WAITING for each in facts.proposals)
     if waiting:
         told = f"{counted(waiting, 'proposal waits', 'proposals wait')} for approval"
