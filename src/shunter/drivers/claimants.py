@@ -29,13 +29,17 @@ class Claimant:
         return f"{who}, since {since}, under journal {self.journal}"
 
 
+def this_user() -> str:
+    """The UNIX user of this process."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user {os.getuid()}"
+
+
 def this_claimant(journal: str) -> Claimant:
     """Describe this process."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = f"user {os.getuid()}"
-    return Claimant(user, socket.gethostname(), os.getpid(), int(time.time() * 1000), journal)
+    return Claimant(this_user(), socket.gethostname(), os.getpid(), int(time.time() * 1000), journal)
 
 
 class ClusterClaimed(DriverError):

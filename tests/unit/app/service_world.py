@@ -23,6 +23,7 @@ from shunter.core.executor.ready import CommandReply, MoveResult, PlanReply
 from shunter.core.keeper.sighting import PastExecution, Sighting
 from shunter.drivers.claimants import ClusterClaimed
 from shunter.drivers.execution import ExecutorEnded
+from shunter.drivers.order_taker import OrderGate
 from shunter.drivers.service_store import ServiceStore, StoreFailed
 from shunter.errors import DriverError
 from shunter.model.check_up import CheckedJournal, CheckUp, OpenMove
@@ -87,6 +88,8 @@ class Yard:
     listeners: list[Callable[[], None]] = field(default_factory=list)
     size: int = MIB
     """Bytes of each replica."""
+    gate: OrderGate | None = None
+    """Judges orders of other shells."""
     price: int = 0
     """What an order would make be copied again."""
     throttles: int = 0
@@ -239,7 +242,9 @@ class YardDriving:
     def in_sync(self) -> Mapping[str, tuple[int, ...]]:
         return {f"t-{at}": self.yard.rows[at] for at in self.yard.moves}
 
-    async def run(self, on_view: Callable[[ExecutionView], None]) -> str:
+    async def run(self, on_view: Callable[[ExecutionView], None], gate: OrderGate) -> str:
+        self.yard.gate = gate
+
         def told() -> None:
             on_view(self.view())
 

@@ -16,7 +16,7 @@ from shunter.drivers.claimants import ClusterClaimed
 from shunter.drivers.driver_seat import SeatTaken, Sitter, StandsStill, StillDriver
 from shunter.drivers.journals import JournalHeld
 from shunter.errors import DriverError
-from shunter.model.execution import LeaseHolder, OngoingReassignment
+from shunter.model.execution import Command, CommandKind, LeaseHolder, OngoingReassignment
 from shunter.model.keeper import Mode
 from shunter.model.service import OrderKind, OrderRefused, Refusal, ServiceOrder, Signature
 
@@ -227,11 +227,36 @@ def test_what_would_happen_is_said_by_the_same_rules_that_decide(tmp_path: Path)
         with pytest.raises(OrderRefused, match="drain is no order to moves"):
             await life.desk.preview(order(OrderKind.DRAIN, "1"), "anna")
         await life.desk.carry_out(order(OrderKind.PAUSE_ALL), ANNA)
-        with pytest.raises(OrderRefused, match="`resume --all` lifts the pause"):
+        with pytest.raises(OrderRefused, match="`shunter serve resume --all` lifts the pause"):
             await life.desk.preview(order(OrderKind.RESUME), "anna")
         assert "lifted" in (await life.desk.preview(order(OrderKind.RESUME_ALL), "anna")).text
 
     lived(tmp_path, yard, Mode.ACT, story)
+
+
+def test_orders_of_other_shells_keep_to_the_kill_switch_and_carry_their_giver(tmp_path: Path) -> None:
+    yard = Yard(Clock())
+    resume, pause = (Command(kind, given_by="ben (shunter turn)") for kind in (CommandKind.RESUME, CommandKind.PAUSE))
+
+    async def story(life: Life) -> None:
+        await life.driven()
+        await life.look()
+        gate = yard.gate
+        assert gate is not None
+        assert [gate.refusal(each) for each in (resume, pause, None)] == ["", "", ""]
+        await life.desk.carry_out(order(OrderKind.PAUSE_ALL), ANNA)
+        told = "yard is paused as a whole by anna, so nothing"
+        way_out = "`shunter serve resume --all` lifts the pause"
+        assert gate.refusal(resume) == f"{told} goes on: {way_out}"
+        assert gate.refusal(None) == f"{told} begins: {way_out}"
+        assert gate.refusal(pause) == ""
+        gate.taken("pause t-3", "ben (shunter pause)", "1 move paused")
+        await life.until(lambda: life.events[-1].kind == "pause")
+        event = life.events[-1]
+        assert (event.who, event.subject) == ("ben (shunter pause)", "t-3")
+        assert event.text == "ben (shunter pause): pause t-3: 1 move paused"
+
+    lived(tmp_path, yard, Mode.PROPOSE, story)
 
 
 def test_every_order_that_is_offered_is_taken(tmp_path: Path) -> None:

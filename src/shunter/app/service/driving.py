@@ -19,6 +19,7 @@ from shunter.core.executor.state import ExecutorState
 from shunter.drivers.claimants import ClusterClaimed
 from shunter.drivers.driver_seat import SeatTaken, StandsStill
 from shunter.drivers.journals import JournalHeld
+from shunter.drivers.order_taker import OrderGate
 from shunter.errors import DriverError, ShunterError
 from shunter.model.execution import (
     Command,
@@ -99,8 +100,8 @@ class Driving(Protocol):
         """In-sync replicas of partitions with moves, by partition's name."""
         ...
 
-    async def run(self, on_view: Callable[[ExecutionView], None]) -> str:
-        """Drive until the executor ends; returns why it ended."""
+    async def run(self, on_view: Callable[[ExecutionView], None], gate: OrderGate) -> str:
+        """Drive until the executor ends; returns why it ended. `gate`: judges orders of other shells."""
         ...
 
 
@@ -154,9 +155,9 @@ class JournalledDriving:
         seen = ((tp, state.cluster.partition(tp)) for tp in state.moves)
         return {str(tp): tuple(partition.isr) for tp, partition in seen if partition is not None}
 
-    async def run(self, on_view: Callable[[ExecutionView], None]) -> str:
-        """Drive until the executor ends; returns why it ended."""
-        ended = await drive(self.session, SessionStart(), on_view=on_view, forever=True)
+    async def run(self, on_view: Callable[[ExecutionView], None], gate: OrderGate) -> str:
+        """Drive until the executor ends; returns why it ended. `gate`: judges orders of other shells."""
+        ended = await drive(self.session, SessionStart(), on_view=on_view, forever=True, gate=gate)
         fatal = None if ended.finish is None else ended.finish.fatal
         return fatal or "the executor ended"
 

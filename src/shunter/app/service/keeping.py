@@ -21,7 +21,7 @@ from typing import Protocol
 
 from shunter.app.keeper_policy import KeptCluster
 from shunter.app.service.driving import Driving, PlanFate, Seat, not_driven
-from shunter.app.service.known import STALE_LOOKS, Known
+from shunter.app.service.known import STALE_LOOKS, Known, ShellGate
 from shunter.app.service.published import Published
 from shunter.app.service.records import Records
 from shunter.app.service.thinking import LookQuestion, Thought, Wish
@@ -450,7 +450,7 @@ class ClusterKeeper:
 
     async def _drive(self, driving: Driving) -> str:
         self.driving, self.reconciled = driving, False
-        running = asyncio.create_task(driving.run(self._viewed))
+        running = asyncio.create_task(driving.run(self._viewed, ShellGate(self.facts, self._heard)))
         try:
             if self.switch is not None and not self.switch.lifted:
                 await self.pause_what_moves(self.switch)
@@ -479,7 +479,15 @@ class ClusterKeeper:
 
     def _noticed(self, notice: Notice) -> None:
         """Keep a notice of the executor. A task does that, because the executor must not wait for the store."""
-        noting = asyncio.create_task(self.note(self.event(notice.kind, notice.text, notice.about)))
+        self._noted(self.event(notice.kind, notice.text, notice.about))
+
+    def _heard(self, what: str, given_by: str, answer: str) -> None:
+        """Keep an order of another shell: its giver is a user of this host or of the journal's topic."""
+        kind, _, about = what.partition(" ")
+        self._noted(self.event(kind, f"{given_by}: {what}: {answer}", about, given_by))
+
+    def _noted(self, event: HistoryEvent) -> None:
+        noting = asyncio.create_task(self.note(event))
         self._notings.add(noting)
         noting.add_done_callback(self._notings.discard)
 

@@ -7,14 +7,32 @@ from dataclasses import dataclass
 
 from shunter.app.service.driving import Driving
 from shunter.app.service.records import Records
-from shunter.core.keeper.situation import Facts, Observation, Reach, Role
-from shunter.model.service import OPEN, KeptProposal, KillSwitch
+from shunter.core.keeper.situation import LIFTS_IT, Facts, Observation, Reach, Role, why_refused
+from shunter.model.execution import Command, CommandKind
+from shunter.model.service import OPEN, KeptProposal, KillSwitch, OrderKind
 from shunter.views.execution import ExecutionView
 from shunter.views.keeper_picture import facts_of_execution
 from shunter.views.service import MoveView
 
+RESUME = OrderKind.RESUME
 STALE_LOOKS = 4
 """An observation is old after this many times the time between two."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShellGate:
+    """Judges orders that other shells give to the service's executor by the facts by which the service's are judged."""
+
+    facts: Callable[[], Facts]
+    taken: Callable[[str, str, str], None]
+
+    def refusal(self, command: Command | None) -> str:
+        """Why a command is not taken now, or (None) a plan: the kill switch of the service holds."""
+        facts = self.facts()
+        if command is None and facts.paused is not None:
+            return f"{facts.name} is paused as a whole by {facts.paused.who}, so nothing begins: {LIFTS_IT}"
+        refused = None if command is None or command.kind is not CommandKind.RESUME else why_refused(RESUME, facts)
+        return "" if refused is None else refused[1]
 
 
 @dataclass(slots=True)

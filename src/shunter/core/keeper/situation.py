@@ -240,6 +240,7 @@ def _unserved(facts: Facts) -> str:
 # ---- what is known
 
 _RANK = {severity: at for at, severity in enumerate(Severity)}
+LIFTS_IT = "`shunter serve resume --all` lifts the pause"
 STARTS = "its executor is being started"
 _CRITICAL = (Condition.BROKER_DEAD, Condition.LOG_DIR_FAILED, Condition.UNDER_MIN_ISR)
 _WISHES = (
@@ -421,7 +422,7 @@ def why_refused(kind: OrderKind, facts: Facts) -> tuple[Refusal, str] | None:
     if kind in _TURNS and facts.role is Role.IDLE:
         return Refusal.UNREACHABLE, f"this service does not drive {name} now: {facts.idle_why or STARTS}"
     if kind is OrderKind.RESUME and facts.paused is not None:
-        told = f"{name} is paused as a whole by {facts.paused.who}: `resume --all` lifts the pause"
+        told = f"{name} is paused as a whole by {facts.paused.who}, so nothing goes on: {LIFTS_IT}"
         return Refusal.NOT_ALLOWED, told
     if kind is OrderKind.PROPOSE or kind is OrderKind.CLEAR_THROTTLES:
         unobserved = why_unobserved(facts)
