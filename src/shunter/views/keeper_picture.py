@@ -15,12 +15,12 @@ from shunter.core.keeper.sighting import Sighting, external, frozen_topics
 from shunter.core.keeper.signs import under_min_isr
 from shunter.core.keeper.situation import (
     Age,
-    Execution,
-    Facts,
+    ClusterFacts,
+    ClusterObservation,
+    ClusterSeverity,
     Held,
-    Observation,
-    Role,
-    Severity,
+    OpenExecution,
+    ServiceRole,
     doing_about,
     severity_of,
     situation,
@@ -66,7 +66,7 @@ class SeenCluster:
 class Surrounding:
     """What is known of a cluster beside its page of the last observation."""
 
-    facts: Facts
+    facts: ClusterFacts
     intents: tuple[KeptIntent, ...] = ()
     execution: ExecutionView | None = None
     """None: this service does not drive the cluster."""
@@ -110,10 +110,10 @@ class FleetAround:
 def view_fleet(version: int, at_ms: int, rows: tuple[FleetRow, ...], around: FleetAround) -> FleetView:
     """The fleet: its clusters, and how all of them stand in a sentence."""
     troubled = bool(around.store_trouble or around.policy_trouble)
-    severity = worst([*(row.situation.severity for row in rows), *([Severity.WARNING] if troubled else [])])
-    bad = [row.name for row in rows if row.situation.severity in (Severity.CRITICAL, Severity.WARNING)]
+    severity = worst([*(row.situation.severity for row in rows), *([ClusterSeverity.WARNING] if troubled else [])])
+    bad = [row.name for row in rows if row.situation.severity in (ClusterSeverity.CRITICAL, ClusterSeverity.WARNING)]
     told = f"{counted(len(bad), 'cluster needs', 'clusters need')} attention: {named(bad)}" if bad else ""
-    theirs = tuple(row.name for row in rows if row.situation.role is Role.STANDBY)
+    theirs = tuple(row.name for row in rows if row.situation.role is ServiceRole.STANDBY)
     return FleetView(
         version=version,
         at_ms=at_ms,
@@ -130,9 +130,9 @@ def view_fleet(version: int, at_ms: int, rows: tuple[FleetRow, ...], around: Fle
     )
 
 
-def facts_of_execution(view: ExecutionView) -> Execution:
+def facts_of_execution(view: ExecutionView) -> OpenExecution:
     """What a situation needs to know of the execution that this service drives."""
-    return Execution(
+    return OpenExecution(
         _open_count(view),
         view.counts.get("paused", 0),
         sum(bool(row.stuck) for row in view.moves if row.state in OPEN_STATES),
@@ -140,11 +140,11 @@ def facts_of_execution(view: ExecutionView) -> Execution:
     )
 
 
-def observation_of(seen: SeenCluster) -> Observation:
+def observation_of(seen: SeenCluster) -> ClusterObservation:
     """What a situation needs to know of an observation. Cost: O(partitions)."""
     sighting = seen.sighting
     partitions = sighting.inventory.partitions
-    return Observation(
+    return ClusterObservation(
         at_ms=sighting.at_ms,
         offline=sum(each.leader < 0 for each in partitions),
         under_min_isr=sum(each.under_min_isr for each in partitions),
@@ -333,7 +333,7 @@ def view_moves(
     execution: ExecutionView | None,
     isr: Mapping[str, tuple[int, ...]],
     observed: Sequence[MoveView],
-    facts: Facts,
+    facts: ClusterFacts,
 ) -> MovesView:
     """The moves in a cluster: this execution's as the executor reports them, all others as the last observation saw them.
 

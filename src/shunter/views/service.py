@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from shunter.core.keeper.situation import STATES, Age, Severity, Situation
+from shunter.core.keeper.situation import STATES, Age, ClusterSeverity, ClusterSituation
 from shunter.model.service import HistoryEvent, KeptIntent, KeptProposal, KillSwitch, OrderKind
 from shunter.views.controller_status import ControllerStatus
 from shunter.views.keeper import ConditionView, ProposalView
@@ -23,7 +23,7 @@ class FleetRow:
 
     name: str
     cluster_id: str
-    situation: Situation
+    situation: ClusterSituation
     """How the cluster stands. `figures` and `moves` say whether the other fields are of now, and of when they are."""
     brokers: int | None = None
     """Live brokers."""
@@ -63,7 +63,7 @@ class FleetView:
     instance: str
     """The process that made the view: host and process id."""
     clusters: tuple[FleetRow, ...]
-    severity: Severity
+    severity: ClusterSeverity
     """The worst of the clusters and of the service itself."""
     headline: str
     """How the fleet stands, in a sentence."""
@@ -118,7 +118,7 @@ class KeptConditionView:
 
     condition: ConditionView
     mode: str
-    severity: Severity
+    severity: ClusterSeverity
     doing: str = ""
 
 
@@ -165,7 +165,7 @@ class KeptClusterView:
 
 
 CURRENT = Age.CURRENT
-SEVERITIES = tuple(each.value for each in Severity)
+SEVERITIES = tuple(each.value for each in ClusterSeverity)
 OURS, EXTERNAL = "ours", "external"
 """`MoveView.whose`: of a move of the service's journal, and of a move that this journal does not have."""
 MOST_TOPICS = 200
@@ -210,7 +210,7 @@ class MovesView:
     at_ms: int
     proposal: str
     """The id of the proposal that is being carried out; "": none, or a plan that was handed in."""
-    situation: Situation
+    situation: ClusterSituation
     """How the cluster stands. `moves` says whether these figures are of now, `moves_at_ms` of when they are."""
     moves: tuple[MoveView, ...] = ()
     """Open moves of the journal, external ones, then moves that have ended in this execution."""
@@ -316,6 +316,8 @@ __all__ = [
     "OURS",
     "SEVERITIES",
     "STATES",
+    "ClusterSeverity",
+    "ClusterSituation",
     "ControllerView",
     "ControllersView",
     "FleetRow",
@@ -327,8 +329,6 @@ __all__ = [
     "MoveView",
     "MovesView",
     "OrderPreview",
-    "Severity",
-    "Situation",
     "TimelineView",
     "TopicGist",
     "render",

@@ -11,7 +11,16 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from shunter.app.service.front import Front
-from shunter.views.service import CURRENT, OURS, SEVERITIES, STATES, FleetRow, KeptClusterView, MovesView, Situation
+from shunter.views.service import (
+    CURRENT,
+    OURS,
+    SEVERITIES,
+    STATES,
+    ClusterSituation,
+    FleetRow,
+    KeptClusterView,
+    MovesView,
+)
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -141,7 +150,7 @@ class _Fleet(Collector):
                 family.add_metric([cluster, state], count)
         return family
 
-    def _one_hot(self, name: str, words: str, values: Sequence[str], of: Callable[[Situation], str]) -> Metric:
+    def _one_hot(self, name: str, words: str, values: Sequence[str], of: Callable[[ClusterSituation], str]) -> Metric:
         label = name.removeprefix("cluster_")
         family = GaugeMetricFamily(f"shunter_service_{name}", words, labels=["cluster", label])
         for row in self._view.clusters:
@@ -150,23 +159,23 @@ class _Fleet(Collector):
         return family
 
 
-def _figures_are_current(situation: Situation) -> bool:
+def _figures_are_current(situation: ClusterSituation) -> bool:
     return situation.figures is CURRENT
 
 
-def _moves_are_current(situation: Situation) -> bool:
+def _moves_are_current(situation: ClusterSituation) -> bool:
     return situation.moves is CURRENT
 
 
-def _always(_situation: Situation) -> bool:
+def _always(_situation: ClusterSituation) -> bool:
     return True
 
 
-def _state(situation: Situation) -> str:
+def _state(situation: ClusterSituation) -> str:
     return situation.state
 
 
-def _severity(situation: Situation) -> str:
+def _severity(situation: ClusterSituation) -> str:
     return situation.severity.value
 
 

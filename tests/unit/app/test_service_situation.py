@@ -11,7 +11,7 @@ import pytest
 from service_world import MIB, Clock, Life, MortalStore, Yard, policy
 
 from shunter.app.service.driving import not_driven
-from shunter.core.keeper.situation import Age, Situation, why_refused
+from shunter.core.keeper.situation import Age, ClusterSituation, why_refused
 from shunter.drivers.claimants import ClusterClaimed
 from shunter.drivers.driver_seat import SeatTaken, Sitter, StandsStill, StillDriver
 from shunter.drivers.journals import JournalHeld
@@ -28,7 +28,7 @@ def order(kind: OrderKind, *about: str, cluster: str = "yard", value: int | None
     return ServiceOrder(kind, cluster, about, value)
 
 
-def stands(life: Life) -> Situation:
+def stands(life: Life) -> ClusterSituation:
     return life.published.page("yard").row.situation
 
 

@@ -23,13 +23,13 @@ from every_situation import NOW_MS, every
 from shunter.app.service.front import Front
 from shunter.app.service.published import Published
 from shunter.cli.serve_orders import _status_row, _told_cluster
-from shunter.core.keeper.situation import Age, Facts, Situation, situation
+from shunter.core.keeper.situation import Age, ClusterFacts, ClusterSituation, situation
 from shunter.core.wording import named
 from shunter.drivers.notifier import message
 from shunter.model.service import HistoryEvent, NotifierKind
 from shunter.views.keeper import ConditionView
 from shunter.views.keeper_picture import FleetAround, Surrounding, dressed, view_fleet, view_moves
-from shunter.views.service import FleetRow, FleetView, KeptClusterView, KeptConditionView, Severity, service_json
+from shunter.views.service import ClusterSeverity, FleetRow, FleetView, KeptClusterView, KeptConditionView, service_json
 from shunter.web.metrics import metrics_text
 
 ASSETS = Path(__file__).parents[3] / "src" / "shunter" / "web" / "assets"
@@ -39,7 +39,7 @@ FIGURES = ("brokers", "brokers_down", "partitions", "offline_partitions", "under
 class Stage(Yard):
     """A backstage with a cluster for each combination of facts, made by the views that the service uses."""
 
-    def __init__(self, found: list[Facts]) -> None:
+    def __init__(self, found: list[ClusterFacts]) -> None:
         self.published = Published([facts.name for facts in found])
         self.front = Front(self)
         for facts in found:
@@ -51,7 +51,7 @@ class Stage(Yard):
         return view_fleet(1, NOW_MS, rows, FleetAround("here"))
 
 
-def _page(facts: Facts) -> KeptClusterView:
+def _page(facts: ClusterFacts) -> KeptClusterView:
     """A page as an observation makes it; before the first one there is nothing on it."""
     empty = KeptClusterView(1, FleetRow(facts.name, "", situation(facts)))
     seen = facts.observation
@@ -69,17 +69,17 @@ def _page(facts: Facts) -> KeptClusterView:
     )
     views = [ConditionView(each.condition.value, "", each.text, None, 0, 0) for each in seen.conditions]
     return replace(
-        empty, row=row, conditions=tuple(KeptConditionView(each, "propose", Severity.WARNING) for each in views)
+        empty, row=row, conditions=tuple(KeptConditionView(each, "propose", ClusterSeverity.WARNING) for each in views)
     )
 
 
 @pytest.fixture(scope="module")
-def found() -> list[Facts]:
+def found() -> list[ClusterFacts]:
     return list(every())
 
 
 @pytest.fixture(scope="module")
-def stage(found: list[Facts]) -> Stage:
+def stage(found: list[ClusterFacts]) -> Stage:
     return Stage(found)
 
 
@@ -94,7 +94,7 @@ def samples(stage: Stage) -> dict[str, dict[str, list[tuple[dict[str, str], floa
     return by_cluster
 
 
-def test_the_command_line_says_what_the_api_says(found: list[Facts], stage: Stage) -> None:
+def test_the_command_line_says_what_the_api_says(found: list[ClusterFacts], stage: Stage) -> None:
     rows: list[dict[str, Any]] = service_json(stage.fleet())["clusters"]
     assert len(rows) == len(found)
     for facts, row in zip(found, rows, strict=True):
@@ -114,7 +114,7 @@ def test_the_command_line_says_what_the_api_says(found: list[Facts], stage: Stag
             assert ("old, of" in told) == (stands.figures is Age.OLD)
 
 
-def test_a_clusters_page_says_what_its_row_says(found: list[Facts], stage: Stage) -> None:
+def test_a_clusters_page_says_what_its_row_says(found: list[ClusterFacts], stage: Stage) -> None:
     for facts in found:
         page, moves = stage.published.page(facts.name), stage.published.moves(facts.name)
         assert page.row.situation == moves.situation == situation(facts)
@@ -124,7 +124,7 @@ def test_a_clusters_page_says_what_its_row_says(found: list[Facts], stage: Stage
 
 
 def test_metrics_have_only_what_is_known_now(
-    found: list[Facts], samples: dict[str, dict[str, list[tuple[dict[str, str], float]]]]
+    found: list[ClusterFacts], samples: dict[str, dict[str, list[tuple[dict[str, str], float]]]]
 ) -> None:
     for facts in found:
         stands, mine = situation(facts), samples[facts.name]
@@ -144,7 +144,7 @@ def _hot(mine: dict[str, list[tuple[dict[str, str], float]]], name: str, label: 
     return [labels[label] for labels, value in mine[name] if value == 1]
 
 
-def test_a_notification_says_how_the_cluster_stands(found: list[Facts]) -> None:
+def test_a_notification_says_how_the_cluster_stands(found: list[ClusterFacts]) -> None:
     for stands in map(situation, found[::50]):
         facts = {"severity": stands.severity.value, "situation": stands.headline, "doing": stands.doing}
         event = HistoryEvent(1, "lab", NOW_MS, "condition", "it holds", facts=facts)
@@ -155,17 +155,21 @@ def test_a_notification_says_how_the_cluster_stands(found: list[Facts]) -> None:
 
 def test_the_fleet_names_who_needs_attention(stage: Stage) -> None:
     fleet = stage.fleet()
-    bad = [row.name for row in fleet.clusters if row.situation.severity in (Severity.CRITICAL, Severity.WARNING)]
+    bad = [
+        row.name
+        for row in fleet.clusters
+        if row.situation.severity in (ClusterSeverity.CRITICAL, ClusterSeverity.WARNING)
+    ]
     assert fleet.headline == f"{len(bad):,} clusters need attention: {named(bad)}"
-    assert fleet.severity is Severity.CRITICAL
+    assert fleet.severity is ClusterSeverity.CRITICAL
     one = view_fleet(1, NOW_MS, (), FleetAround("here"))
-    assert (one.severity, one.headline) == (Severity.OK, "no cluster of 0 clusters needs attention")
-    assert view_fleet(1, NOW_MS, (), FleetAround("here", policy_trouble="x")).severity is Severity.WARNING
+    assert (one.severity, one.headline) == (ClusterSeverity.OK, "no cluster of 0 clusters needs attention")
+    assert view_fleet(1, NOW_MS, (), FleetAround("here", policy_trouble="x")).severity is ClusterSeverity.WARNING
 
 
 def test_the_page_works_nothing_out_itself() -> None:
-    """Whatever the page shows of a situation comes from fields of `Situation`."""
-    fields = set(Situation.__dataclass_fields__)
+    """Whatever the page shows of a situation comes from fields of `ClusterSituation`."""
+    fields = set(ClusterSituation.__dataclass_fields__)
     for path in sorted(ASSETS.glob("**/*.js")):
         if "vendor" in path.parts:
             continue

@@ -21,12 +21,12 @@ from shunter.app.service.published import Published
 from shunter.app.service.reports import Reports
 from shunter.app.service.stories import Stories
 from shunter.core.keeper.situation import (
-    Execution,
-    Facts,
+    ClusterFacts,
+    ClusterObservation,
     Held,
-    Observation,
+    OpenExecution,
     Reach,
-    Role,
+    ServiceRole,
     doing_about,
     severity_of,
     situation,
@@ -98,7 +98,7 @@ class Yard:
         self.kept: dict[str, list[KeptProposal]] = {name: [] for name in self.sizes}
         self.events: list[HistoryEvent] = []
         self.journals: dict[str, list[JournalEntry]] = {}
-        self.facts: dict[str, Facts] = {}
+        self.facts: dict[str, ClusterFacts] = {}
         self._answered: dict[str, tuple[ServiceOrder, OrderDone]] = {}
         for index, name in enumerate(self.sizes):
             self._fill(name, moves if index == 0 else 0)
@@ -334,19 +334,19 @@ class Yard:
             self.kept[name].append(proposal)
         held = tuple(Held(Condition(each.condition.condition), each.condition.text) for each in _conditions())
         down = tuple(each.id for each in brokers if not each.live)
-        seen = Observation(
+        seen = ClusterObservation(
             self.now_ms() - 20_000,
             under_replicated=17 if name == "staging" else 0,
             brokers_down=down,
             conditions=held if waits else (),
         )
-        self.facts[name] = Facts(
+        self.facts[name] = ClusterFacts(
             name,
             self.now_ms(),
             Reach.ANSWERS,
             observation=seen,
-            role=Role.DRIVES,
-            execution=Execution(moves),
+            role=ServiceRole.DRIVES,
+            execution=OpenExecution(moves),
             proposals=(replace(proposal, changes=()),) if waits else (),
         )
         row = FleetRow(

@@ -31,7 +31,7 @@ from shunter.core.keeper.growth import UNKNOWN, growth_of
 from shunter.core.keeper.intents import quieted, with_intents
 from shunter.core.keeper.proposals import order_of
 from shunter.core.keeper.sighting import Sighting
-from shunter.core.keeper.situation import Facts, situation, why_unobserved
+from shunter.core.keeper.situation import ClusterFacts, situation, why_unobserved
 from shunter.core.wording import counted, told_bytes
 from shunter.drivers.service_store import StoreFailed
 from shunter.errors import ShunterError
@@ -130,7 +130,7 @@ class ClusterKeeper:
         """The file's policy, with the intents that were given by orders."""
         return with_intents(self.cluster.policy, self.intents)
 
-    def facts(self) -> Facts:
+    def facts(self) -> ClusterFacts:
         """All that is known about the cluster now."""
         now_ms, proposals = self.parts.clock.now_ms(), self.proposals.values()
         return self.known.facts(now_ms, self.driving, self.switch, proposals, self.parts.records)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from shunter.app.service.driving import Driving
 from shunter.app.service.records import Records
-from shunter.core.keeper.situation import LIFTS_IT, Facts, Observation, Reach, Role, why_refused
+from shunter.core.keeper.situation import LIFTS_IT, ClusterFacts, ClusterObservation, Reach, ServiceRole, why_refused
 from shunter.model.execution import Command, CommandKind
 from shunter.model.service import OPEN, KeptProposal, KillSwitch, OrderKind
 from shunter.views.execution import ExecutionView
@@ -23,7 +23,7 @@ STALE_LOOKS = 4
 class ShellGate:
     """Judges orders that other shells give to the service's executor by the facts by which the service's are judged."""
 
-    facts: Callable[[], Facts]
+    facts: Callable[[], ClusterFacts]
     taken: Callable[[str, str, str], None]
 
     def refusal(self, command: Command | None) -> str:
@@ -49,7 +49,7 @@ class Known:
     """The other process that drives the cluster; "": there is none, or it is unknown."""
     idle_why: str = ""
     """Why this service does not drive the cluster, if no other process does."""
-    observation: Observation | None = None
+    observation: ClusterObservation | None = None
     moves: tuple[MoveView, ...] = ()
     """As the last observation saw them."""
     execution: ExecutionView | None = None
@@ -64,7 +64,7 @@ class Known:
         self.silent_since_ms = now_ms if new else self.silent_since_ms
         return new
 
-    def observed(self, observation: Observation, moves: tuple[MoveView, ...]) -> bool:
+    def observed(self, observation: ClusterObservation, moves: tuple[MoveView, ...]) -> bool:
         """Note an observation; returns whether the one before failed."""
         silent = self.reach is Reach.SILENT
         self.reach, self.reach_why = Reach.ANSWERS, ""
@@ -78,11 +78,11 @@ class Known:
         switch: KillSwitch | None,
         proposals: Iterable[KeptProposal],
         records: Records,
-    ) -> Facts:
+    ) -> ClusterFacts:
         """Everything that a situation is worked out from."""
         view = None if driving is None else self.execution or driving.view()
-        role = Role.DRIVES if driving is not None else Role.STANDBY if self.held_by else Role.IDLE
-        return Facts(
+        role = ServiceRole.DRIVES if driving is not None else ServiceRole.STANDBY if self.held_by else ServiceRole.IDLE
+        return ClusterFacts(
             name=self.name,
             now_ms=now_ms,
             reach=self.reach,

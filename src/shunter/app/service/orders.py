@@ -30,7 +30,7 @@ from shunter.app.service.records import Records
 from shunter.core.executor.ready import CommandReply
 from shunter.core.keeper.docket import voted
 from shunter.core.keeper.intents import contradiction
-from shunter.core.keeper.situation import Role
+from shunter.core.keeper.situation import ServiceRole
 from shunter.core.wording import counted, told_bytes
 from shunter.drivers.service_store import StoreFailed
 from shunter.errors import DriverError, ShunterError
@@ -106,7 +106,7 @@ class OrderDesk:
 
     def fleet_orders(self) -> tuple[tuple[OrderKind, ...], str]:
         """Orders to the whole fleet that would be carried out now and change something, and why none would be."""
-        mine = [each.facts() for each in self._keepers.values() if each.facts().role is not Role.STANDBY]
+        mine = [each.facts() for each in self._keepers.values() if each.facts().role is not ServiceRole.STANDBY]
         if not mine:
             return (), "; ".join(told_theirs([*self._keepers.values()]))
         pause = [] if self.fleet_switch is not None else [OrderKind.PAUSE_ALL]

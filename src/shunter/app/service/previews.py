@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from shunter.app.order_costs import Again
 from shunter.app.service.driving import Driving
 from shunter.app.service.keeping import ClusterKeeper
-from shunter.core.keeper.situation import STARTS, Role, why_refused
+from shunter.core.keeper.situation import STARTS, ServiceRole, why_refused
 from shunter.core.wording import counted, told_bytes
 from shunter.errors import ShunterError
 from shunter.model.execution import Command, CommandKind
@@ -77,7 +77,7 @@ def taken_for(
         keeper = keepers[order.cluster]
         see_taken(order.kind, keeper)
         return [keeper], []
-    theirs = [each for each in keepers.values() if each.facts().role is Role.STANDBY]
+    theirs = [each for each in keepers.values() if each.facts().role is ServiceRole.STANDBY]
     mine = [each for each in keepers.values() if each not in theirs]
     if not mine:
         raise OrderRefused(Refusal.STANDBY, "; ".join(told_theirs(theirs)))

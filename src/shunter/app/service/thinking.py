@@ -11,7 +11,7 @@ from shunter.core.keeper.docket import after_look
 from shunter.core.keeper.judgement import judge
 from shunter.core.keeper.runway import disk_runway, gist_of
 from shunter.core.keeper.sighting import Sighting
-from shunter.core.keeper.situation import Observation
+from shunter.core.keeper.situation import ClusterObservation
 from shunter.core.keeper.wishes import wished
 from shunter.errors import ShunterError
 from shunter.model.keeper import KeeperPolicy, Memory
@@ -51,7 +51,7 @@ class Thought:
     gist: LookGist
     changed: tuple[KeptProposal, ...]
     """Proposals that changed, or are new."""
-    observation: Observation
+    observation: ClusterObservation
     moves: tuple[MoveView, ...]
     """Moves under way, whoever drives them."""
     safe: tuple[int, ...]

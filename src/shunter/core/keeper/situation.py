@@ -1,6 +1,6 @@
 """How a cluster stands: one headline from all that is known, what is done, by whom, and which orders would be taken.
 
-Every front end (page, API, command line, metrics, notifications) shows a `Situation`, and works out nothing itself. The
+Every front end (page, API, command line, metrics, notifications) shows a `ClusterSituation`, and works out nothing itself. The
 service refuses orders by the same facts (`why_refused`), so no front end offers an order that would be refused.
 """
 
@@ -16,7 +16,7 @@ from shunter.model.keeper import MENDED, Condition
 from shunter.model.service import UNBEGUN, KeptProposal, KillSwitch, OrderKind, ProposalState, Refusal
 
 
-class Severity(Enum):
+class ClusterSeverity(Enum):
     """How bad it is, the worst first. `UNKNOWN`: the cluster was never observed."""
 
     CRITICAL = "critical"
@@ -35,7 +35,7 @@ class Reach(Enum):
     SILENT = "unreachable"
 
 
-class Role(Enum):
+class ServiceRole(Enum):
     """What this service is to the cluster."""
 
     DRIVES = "drives"
@@ -54,10 +54,10 @@ class Age(Enum):
 
 
 STATES = ("starting", "ok", "standby", "not-driven", "unreachable")
-"""`Situation.state`. `ok`: this service observes and drives the cluster."""
+"""`ClusterSituation.state`. `ok`: this service observes and drives the cluster."""
 
 
-class Execution(NamedTuple):
+class OpenExecution(NamedTuple):
     """The execution that this service drives: numbers of open moves."""
 
     open: int
@@ -76,7 +76,7 @@ class Held(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
+class ClusterObservation:
     """What the last successful observation saw."""
 
     at_ms: int
@@ -96,7 +96,7 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ClusterFacts:
     """Everything that is known about a cluster at one moment."""
 
     name: str
@@ -104,15 +104,15 @@ class Facts:
     reach: Reach = Reach.UNSEEN
     reach_why: str = ""
     """Why the cluster can't be observed."""
-    observation: Observation | None = None
+    observation: ClusterObservation | None = None
     stale_ms: int = 240_000
     """From this age on an observation is old, even if the cluster answered then."""
-    role: Role = Role.IDLE
+    role: ServiceRole = ServiceRole.IDLE
     driver: str = ""
     """The other process that drives the cluster."""
     idle_why: str = ""
     """Why this service does not drive the cluster; "": its executor is being started."""
-    execution: Execution | None = None
+    execution: OpenExecution | None = None
     """None: this service does not drive the cluster."""
     switch: KillSwitch | None = None
     fleet_paused: bool = False
@@ -125,7 +125,7 @@ class Facts:
     @property
     def paused(self) -> KillSwitch | None:
         """The kill switch, while it is in force; it is in force nowhere that another process drives."""
-        if self.switch is None or self.switch.lifted or self.role is Role.STANDBY:
+        if self.switch is None or self.switch.lifted or self.role is ServiceRole.STANDBY:
             return None
         return self.switch
 
@@ -153,10 +153,10 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class ClusterSituation:
     """How a cluster stands. Texts have no ages; times are milliseconds since 1970 UTC."""
 
-    severity: Severity
+    severity: ClusterSeverity
     headline: str
     """The worst that is known."""
     notes: tuple[str, ...]
@@ -165,7 +165,7 @@ class Situation:
     """What is being done, and by whom."""
     state: str
     """One of `STATES`, for programs."""
-    role: Role
+    role: ServiceRole
     driver: str
     """Who drives the cluster; "": nobody, or it is not known."""
     figures: Age
@@ -184,9 +184,9 @@ class Situation:
     """Why the service can't do its work for this cluster; "": it can, or another process does."""
 
 
-def situation(facts: Facts) -> Situation:
+def situation(facts: ClusterFacts) -> ClusterSituation:
     """How a cluster stands, from everything that is known about it."""
-    found = sorted(_findings(facts), key=lambda each: _RANK[each[0]]) or [(Severity.OK, "healthy")]
+    found = sorted(_findings(facts), key=lambda each: _RANK[each[0]]) or [(ClusterSeverity.OK, "healthy")]
     (severity, headline), rest = found[0], found[1:]
     seen = facts.observation
     observed_at_ms = None if seen is None else seen.at_ms
@@ -196,14 +196,16 @@ def situation(facts: Facts) -> Situation:
         moves_at_ms = execution.silent_since_ms
         moves = Age.CURRENT if moves_at_ms is None else Age.OLD
     refused = why_refused(OrderKind.STOP, facts)
-    return Situation(
+    return ClusterSituation(
         severity=severity,
         headline=headline,
         notes=tuple(text for _severity, text in rest),
         doing=_doing(facts),
         state=_state(facts),
         role=facts.role,
-        driver={Role.DRIVES: "this service", Role.STANDBY: facts.driver, Role.IDLE: ""}[facts.role],
+        driver={ServiceRole.DRIVES: "this service", ServiceRole.STANDBY: facts.driver, ServiceRole.IDLE: ""}[
+            facts.role
+        ],
         figures=facts.age,
         observed_at_ms=observed_at_ms,
         moves=moves,
@@ -214,32 +216,32 @@ def situation(facts: Facts) -> Situation:
     )
 
 
-def unseen(name: str) -> Situation:
+def unseen(name: str) -> ClusterSituation:
     """The situation of a cluster before it was observed."""
-    return situation(Facts(name, 0))
+    return situation(ClusterFacts(name, 0))
 
 
-def _state(facts: Facts) -> str:
+def _state(facts: ClusterFacts) -> str:
     if facts.reach is not Reach.ANSWERS:
-        return facts.reach.value
-    return {Role.DRIVES: "ok", Role.STANDBY: "standby", Role.IDLE: "not-driven"}[facts.role]
+        return str(facts.reach.value)
+    return {ServiceRole.DRIVES: "ok", ServiceRole.STANDBY: "standby", ServiceRole.IDLE: "not-driven"}[facts.role]
 
 
-def _unserved(facts: Facts) -> str:
+def _unserved(facts: ClusterFacts) -> str:
     if facts.reach is Reach.UNSEEN:
         return "not observed yet"
     if facts.reach is Reach.SILENT:
         return f"can't be observed: {facts.reach_why}"
     if facts.age is Age.OLD:
         return "the last observation is old"
-    if facts.role is Role.IDLE:
+    if facts.role is ServiceRole.IDLE:
         return f"not driven: {facts.idle_why or STARTS}"
     return ""
 
 
 # ---- what is known
 
-_RANK = {severity: at for at, severity in enumerate(Severity)}
+_RANK = {severity: at for at, severity in enumerate(ClusterSeverity)}
 LIFTS_IT = "`shunter serve resume --all` lifts the pause"
 STARTS = "its executor is being started"
 _CRITICAL = (Condition.BROKER_DEAD, Condition.LOG_DIR_FAILED, Condition.UNDER_MIN_ISR)
@@ -255,49 +257,49 @@ _WISHES = (
 """Conditions that say what is still to be done: nothing is wrong because of them."""
 
 
-def worst(severities: Iterable[Severity]) -> Severity:
+def worst(severities: Iterable[ClusterSeverity]) -> ClusterSeverity:
     """The worst of some severities."""
-    return min(severities, key=lambda each: _RANK[each], default=Severity.OK)
+    return min(severities, key=lambda each: _RANK[each], default=ClusterSeverity.OK)
 
 
-def severity_of(condition: Condition) -> Severity:
+def severity_of(condition: Condition) -> ClusterSeverity:
     """How bad it is that a condition holds."""
     if condition in _CRITICAL:
-        return Severity.CRITICAL
-    return Severity.NOTE if condition in _WISHES else Severity.WARNING
+        return ClusterSeverity.CRITICAL
+    return ClusterSeverity.NOTE if condition in _WISHES else ClusterSeverity.WARNING
 
 
-def _findings(facts: Facts) -> Iterator[tuple[Severity, str]]:
+def _findings(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
     """Everything worth telling, each with its severity; in the order in which equals are told."""
     if facts.reach is Reach.SILENT:
-        yield Severity.CRITICAL, f"does not answer: {facts.reach_why}"
+        yield ClusterSeverity.CRITICAL, f"does not answer: {facts.reach_why}"
     elif facts.reach is Reach.UNSEEN:
-        yield Severity.UNKNOWN, "not observed yet"
+        yield ClusterSeverity.UNKNOWN, "not observed yet"
     elif facts.age is Age.OLD:
-        yield Severity.WARNING, "the last observation is old"
+        yield ClusterSeverity.WARNING, "the last observation is old"
     yield from _of_the_service(facts)
     if facts.observation is not None:
         yield from _seen(facts.observation, "" if facts.age is Age.CURRENT else "when last observed, ")
     waiting = sum(each.state is ProposalState.WAITING for each in facts.proposals)
     if waiting:
         told = f"{counted(waiting, 'proposal waits', 'proposals wait')} for approval"
-        yield Severity.NOTE, told
+        yield ClusterSeverity.NOTE, told
     yield from _of_moves(facts)
-    if facts.role is Role.STANDBY:
-        yield Severity.NOTE, f"this service stands by: {facts.driver} drives the cluster"
+    if facts.role is ServiceRole.STANDBY:
+        yield ClusterSeverity.NOTE, f"this service stands by: {facts.driver} drives the cluster"
 
 
-def _seen(seen: Observation, when: str) -> Iterator[tuple[Severity, str]]:
+def _seen(seen: ClusterObservation, when: str) -> Iterator[tuple[ClusterSeverity, str]]:
     if seen.offline:
-        yield Severity.CRITICAL, f"{when}{counted(seen.offline, 'partition')} offline"
+        yield ClusterSeverity.CRITICAL, f"{when}{counted(seen.offline, 'partition')} offline"
     if seen.under_min_isr:
-        yield Severity.CRITICAL, f"{when}{counted(seen.under_min_isr, 'partition')} under min ISR"
+        yield ClusterSeverity.CRITICAL, f"{when}{counted(seen.under_min_isr, 'partition')} under min ISR"
     if seen.brokers_down:
         named = ", ".join(map(str, seen.brokers_down))
-        yield Severity.CRITICAL, f"{when}broker {named} down"
+        yield ClusterSeverity.CRITICAL, f"{when}broker {named} down"
     if seen.under_replicated:
-        yield Severity.WARNING, f"{when}{counted(seen.under_replicated, 'partition')} under-replicated"
-    for severity in (Severity.CRITICAL, Severity.WARNING, Severity.NOTE):
+        yield ClusterSeverity.WARNING, f"{when}{counted(seen.under_replicated, 'partition')} under-replicated"
+    for severity in (ClusterSeverity.CRITICAL, ClusterSeverity.WARNING, ClusterSeverity.NOTE):
         held = [each for each in seen.conditions if severity_of(each.condition) is severity]
         if len(held) == 1:
             yield severity, f"{when}{held[0].text}"
@@ -306,52 +308,55 @@ def _seen(seen: Observation, when: str) -> Iterator[tuple[Severity, str]]:
             yield severity, f"{when}{counted(len(held), 'condition holds', 'conditions hold')}: {kinds}"
 
 
-def _of_the_service(facts: Facts) -> Iterator[tuple[Severity, str]]:
-    if facts.role is Role.IDLE and facts.idle_why and facts.reach is not Reach.SILENT:
-        yield Severity.WARNING, f"not driven by this service: {facts.idle_why}"
+def _of_the_service(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
+    if facts.role is ServiceRole.IDLE and facts.idle_why and facts.reach is not Reach.SILENT:
+        yield ClusterSeverity.WARNING, f"not driven by this service: {facts.idle_why}"
     paused = facts.paused
     if paused is not None:
         told = f"paused by {paused.who} since {told_time(paused.at_ms)}"
-        yield Severity.WARNING, f"{told}: {paused.comment}" if paused.comment else told
+        yield ClusterSeverity.WARNING, f"{told}: {paused.comment}" if paused.comment else told
     elif facts.switch is not None and not facts.switch.lifted:
-        yield Severity.NOTE, f"the pause of {facts.switch.who} is in force only once this service drives the cluster"
-    elif facts.switch is not None and facts.role is not Role.STANDBY:
-        when = "" if facts.role is Role.DRIVES else " once this service drives the cluster"
-        yield Severity.NOTE, f"{facts.switch.who} lifted the pause: the moves that it paused are resumed{when}"
+        yield (
+            ClusterSeverity.NOTE,
+            f"the pause of {facts.switch.who} is in force only once this service drives the cluster",
+        )
+    elif facts.switch is not None and facts.role is not ServiceRole.STANDBY:
+        when = "" if facts.role is ServiceRole.DRIVES else " once this service drives the cluster"
+        yield ClusterSeverity.NOTE, f"{facts.switch.who} lifted the pause: the moves that it paused are resumed{when}"
 
 
-def _of_moves(facts: Facts) -> Iterator[tuple[Severity, str]]:
+def _of_moves(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
     execution, seen = facts.execution, facts.observation
     if execution is not None and execution.open:
         if execution.silent_since_ms is not None:
-            yield Severity.WARNING, "the cluster does not answer the executor"
+            yield ClusterSeverity.WARNING, "the cluster does not answer the executor"
         if execution.stuck:
-            yield Severity.WARNING, f"{counted(execution.stuck, 'move')} can't end now"
-        yield Severity.NOTE, f"{counted(execution.open, 'move')} open"
+            yield ClusterSeverity.WARNING, f"{counted(execution.stuck, 'move')} can't end now"
+        yield ClusterSeverity.NOTE, f"{counted(execution.open, 'move')} open"
     elif facts.open_moves:
-        yield Severity.NOTE, f"{counted(facts.open_moves, 'move')} of the journal open when last observed"
+        yield ClusterSeverity.NOTE, f"{counted(facts.open_moves, 'move')} of the journal open when last observed"
     if seen is not None and seen.external:
-        yield Severity.NOTE, f"{counted(seen.external, 'move')} of other tools under way when last observed"
+        yield ClusterSeverity.NOTE, f"{counted(seen.external, 'move')} of other tools under way when last observed"
     if seen is not None and seen.unattributed:
         told = f"{counted(seen.unattributed, 'move')} under way when last observed"
-        yield Severity.WARNING, f"{told}: the journal can't be read, so it is not known whose"
+        yield ClusterSeverity.WARNING, f"{told}: the journal can't be read, so it is not known whose"
 
 
 # ---- what is being done
 
 
-def _doing(facts: Facts) -> str:
-    if facts.role is Role.DRIVES:
+def _doing(facts: ClusterFacts) -> str:
+    if facts.role is ServiceRole.DRIVES:
         return _driving(facts)
     opened = counted(facts.open_moves, "move") if facts.open_moves else ""
-    if facts.role is Role.STANDBY:
+    if facts.role is ServiceRole.STANDBY:
         theirs = f"; {opened} of the journal open when last observed" if opened else ""
         return f"{facts.driver} drives the cluster{theirs}; this service takes over once that process has ended"
     told = f"this service does not drive the cluster: {facts.idle_why or STARTS}"
     return f"{told}; {opened} of the journal open: steps under way go on, no other step begins" if opened else told
 
 
-def _driving(facts: Facts) -> str:
+def _driving(facts: ClusterFacts) -> str:
     execution, paused = facts.execution, facts.paused
     if execution is not None and execution.open:
         opened = counted(execution.open, "move")
@@ -377,17 +382,17 @@ def _driving(facts: Facts) -> str:
     return "nothing is being moved"
 
 
-def _purpose(facts: Facts) -> str:
+def _purpose(facts: ClusterFacts) -> str:
     proposal = facts.carried_out
     return "a plan that was handed in" if proposal is None else f"{proposal.id}"
 
 
-def doing_about(held: Held, facts: Facts) -> str:
+def doing_about(held: Held, facts: ClusterFacts) -> str:
     """What is being done about a condition that holds."""
     condition = held.condition
     if condition not in MENDED:
         return "no plan mends this"
-    if facts.role is Role.STANDBY:
+    if facts.role is ServiceRole.STANDBY:
         return f"{facts.driver} drives the cluster, and decides what is done"
     running, execution = facts.carried_out, facts.execution
     if running is not None and condition.value in running.conditions:
@@ -409,17 +414,17 @@ def doing_about(held: Held, facts: Facts) -> str:
 _TURNS = (OrderKind.STOP, OrderKind.PAUSE, OrderKind.RESUME, OrderKind.ROLL_BACK, OrderKind.LIMIT)
 
 
-def why_refused(kind: OrderKind, facts: Facts) -> tuple[Refusal, str] | None:
+def why_refused(kind: OrderKind, facts: ClusterFacts) -> tuple[Refusal, str] | None:
     """Why an order of this kind can't be carried out here now, whatever it is about; None: it can, as far as is known."""
     name = facts.name
-    if facts.role is Role.STANDBY:
+    if facts.role is ServiceRole.STANDBY:
         told = f"{name} is driven by {facts.driver}, and this service stands by: give the order there"
         return Refusal.STANDBY, told
     if facts.store_lost and kind is not OrderKind.PAUSE_ALL:
         return Refusal.STORE, facts.store_trouble
     if kind is OrderKind.RESUME_ALL:
         return _not_resumed(facts)
-    if kind in _TURNS and facts.role is Role.IDLE:
+    if kind in _TURNS and facts.role is ServiceRole.IDLE:
         return Refusal.UNREACHABLE, f"this service does not drive {name} now: {facts.idle_why or STARTS}"
     if kind is OrderKind.RESUME and facts.paused is not None:
         told = f"{name} is paused as a whole by {facts.paused.who}, so nothing goes on: {LIFTS_IT}"
@@ -436,14 +441,14 @@ def why_refused(kind: OrderKind, facts: Facts) -> tuple[Refusal, str] | None:
     return None
 
 
-def why_unobserved(facts: Facts) -> tuple[Refusal, str] | None:
+def why_unobserved(facts: ClusterFacts) -> tuple[Refusal, str] | None:
     """Why nothing can be planned by the last observation; None: it can."""
     if facts.reach is Reach.SILENT:
         return Refusal.UNREACHABLE, f"{facts.name} can't be observed now: {facts.reach_why}"
     return (Refusal.UNREACHABLE, f"{facts.name} was not observed yet") if facts.observation is None else None
 
 
-def _not_resumed(facts: Facts) -> tuple[Refusal, str] | None:
+def _not_resumed(facts: ClusterFacts) -> tuple[Refusal, str] | None:
     if facts.paused is None:
         return Refusal.ALREADY_DECIDED, f"{facts.name} is not paused"
     if facts.fleet_paused:
@@ -452,7 +457,7 @@ def _not_resumed(facts: Facts) -> tuple[Refusal, str] | None:
     return None
 
 
-def _changes(kind: OrderKind, facts: Facts) -> bool:
+def _changes(kind: OrderKind, facts: ClusterFacts) -> bool:
     """Whether an order that is not refused would change anything. If the store has a trouble, it may be refused."""
     if kind is OrderKind.PAUSE_ALL:
         return facts.paused is None

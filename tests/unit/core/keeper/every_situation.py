@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
-from shunter.core.keeper.situation import Execution, Facts, Held, Observation, Reach, Role
+from shunter.core.keeper.situation import ClusterFacts, ClusterObservation, Held, OpenExecution, Reach, ServiceRole
 from shunter.model.keeper import Condition
 from shunter.model.service import KeptProposal, KillSwitch, ProposalState
 
@@ -20,7 +20,7 @@ BAND = Held(Condition.DISK_BAND, "broker 1 carries 1.31 of the mean in disk", ("
 DRAIN = Held(Condition.DRAIN, "broker 2 is to be drained and holds 7 replicas")
 LATE = Held(Condition.UNDER_REPLICATED, "3 partitions with replicas out of sync")
 
-OBSERVED = Observation(NOW_MS - 20_000)
+OBSERVED = ClusterObservation(NOW_MS - 20_000)
 OBSERVATIONS = (
     None,
     OBSERVED,
@@ -30,14 +30,14 @@ OBSERVATIONS = (
     replace(OBSERVED, at_ms=NOW_MS - 3_600_000, under_replicated=1, conditions=(DEAD,)),
 )
 DRIVERS = (
-    (Role.DRIVES, "", "", Execution(0)),
-    (Role.DRIVES, "", "", Execution(151, stuck=1)),
-    (Role.DRIVES, "", "", Execution(151, paused=150)),
-    (Role.DRIVES, "", "", Execution(102, paused=102)),
-    (Role.DRIVES, "", "", Execution(151, silent_since_ms=NOW_MS - 90_000)),
-    (Role.STANDBY, THEM, "", None),
-    (Role.IDLE, "", WHY_IDLE, None),
-    (Role.IDLE, "", "", None),
+    (ServiceRole.DRIVES, "", "", OpenExecution(0)),
+    (ServiceRole.DRIVES, "", "", OpenExecution(151, stuck=1)),
+    (ServiceRole.DRIVES, "", "", OpenExecution(151, paused=150)),
+    (ServiceRole.DRIVES, "", "", OpenExecution(102, paused=102)),
+    (ServiceRole.DRIVES, "", "", OpenExecution(151, silent_since_ms=NOW_MS - 90_000)),
+    (ServiceRole.STANDBY, THEM, "", None),
+    (ServiceRole.IDLE, "", WHY_IDLE, None),
+    (ServiceRole.IDLE, "", "", None),
 )
 THROWN = KillSwitch("lab", "anna", NOW_MS - 60_000, "incident 12")
 SWITCHES = ((None, False), (THROWN, False), (THROWN, True), (THROWN._replace(lifted=True), False))
@@ -62,7 +62,7 @@ PROPOSALS = (
 )
 
 
-def every() -> Iterator[Facts]:
+def every() -> Iterator[ClusterFacts]:
     """All combinations that can be: only what was observed answers, and only what is reached is current."""
     reached = ((Reach.UNSEEN, ""), (Reach.ANSWERS, ""), (Reach.SILENT, WHY_SILENT))
     parts = itertools.product(reached, OBSERVATIONS, DRIVERS, SWITCHES, PROPOSALS, STORES)
@@ -70,9 +70,9 @@ def every() -> Iterator[Facts]:
         if (seen is None) == (reach is Reach.ANSWERS) or (reach is Reach.UNSEEN and seen is not None):
             continue
         role, them, idle_why, execution = driver
-        if lost and role is not Role.IDLE:
+        if lost and role is not ServiceRole.IDLE:
             continue  # Without its store a service drives nothing.
-        yield Facts(
+        yield ClusterFacts(
             name=f"lab{at}",
             now_ms=NOW_MS,
             reach=reach,

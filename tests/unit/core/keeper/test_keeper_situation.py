@@ -22,12 +22,12 @@ from every_situation import (
 from shunter.core.keeper.situation import (
     STATES,
     Age,
-    Execution,
-    Facts,
+    ClusterFacts,
+    ClusterSeverity,
+    ClusterSituation,
+    OpenExecution,
     Reach,
-    Role,
-    Severity,
-    Situation,
+    ServiceRole,
     doing_about,
     severity_of,
     situation,
@@ -39,13 +39,15 @@ from shunter.core.keeper.situation import (
 from shunter.model.keeper import Condition
 from shunter.model.service import OrderKind, ProposalState, Refusal
 
-RANK = list(Severity)
+RANK = list(ClusterSeverity)
 ALL = [(facts, situation(facts)) for facts in every()]
-LAB = Facts("lab", NOW_MS, Reach.ANSWERS, observation=OBSERVED, role=Role.DRIVES, execution=Execution(0))
+LAB = ClusterFacts(
+    "lab", NOW_MS, Reach.ANSWERS, observation=OBSERVED, role=ServiceRole.DRIVES, execution=OpenExecution(0)
+)
 IDLE_WORDS = ("nothing moves", "nothing is being", "nothing is done")
 
 
-def told(stands: Situation) -> str:
+def told(stands: ClusterSituation) -> str:
     """Every sentence of a situation."""
     return " | ".join((stands.headline, *stands.notes, stands.doing))
 
@@ -60,10 +62,13 @@ class TestEveryCombination:
             for held in () if seen is None else seen.conditions:
                 assert RANK.index(stands.severity) <= RANK.index(severity_of(held.condition)), facts
             if seen is not None and (seen.offline or seen.under_min_isr or seen.brokers_down):
-                assert stands.severity is Severity.CRITICAL, facts
+                assert stands.severity is ClusterSeverity.CRITICAL, facts
             if facts.reach is Reach.SILENT:
-                assert (stands.severity, stands.headline) == (Severity.CRITICAL, f"does not answer: {WHY_SILENT}")
-            if stands.severity is Severity.OK:
+                assert (stands.severity, stands.headline) == (
+                    ClusterSeverity.CRITICAL,
+                    f"does not answer: {WHY_SILENT}",
+                )
+            if stands.severity is ClusterSeverity.OK:
                 assert (stands.headline, stands.notes, stands.figures) == ("healthy", (), Age.CURRENT)
 
     def test_old_figures_are_told_as_old_and_unknown_ones_not_at_all(self) -> None:
@@ -86,7 +91,7 @@ class TestEveryCombination:
 
     def test_a_standby_is_shown_as_one_whatever_holds_and_takes_no_order(self) -> None:
         for facts, stands in ALL:
-            if facts.role is Role.STANDBY:
+            if facts.role is ServiceRole.STANDBY:
                 assert stands.driver == THEM
                 assert THEM in stands.doing
                 assert f"this service stands by: {THEM} drives the cluster" in (stands.headline, *stands.notes)
@@ -95,13 +100,13 @@ class TestEveryCombination:
                 if facts.observation is not None and facts.observation.journal_open:
                     assert "106 moves of the journal" in stands.doing, "never: nothing moves"
             assert stands.state in STATES
-            assert (stands.state == "standby") == (facts.role is Role.STANDBY and facts.reach is Reach.ANSWERS)
+            assert (stands.state == "standby") == (facts.role is ServiceRole.STANDBY and facts.reach is Reach.ANSWERS)
 
     def test_a_pause_is_told_exactly_while_it_is_in_force(self) -> None:
         for facts, stands in ALL:
             assert ("paused by anna since" in told(stands)) == (facts.paused is not None), facts
             lifted = facts.switch is not None and facts.switch.lifted
-            assert ("lifted the pause" in told(stands)) == (lifted and facts.role is not Role.STANDBY), facts
+            assert ("lifted the pause" in told(stands)) == (lifted and facts.role is not ServiceRole.STANDBY), facts
 
     def test_no_order_is_offered_that_would_be_refused(self) -> None:
         for facts, stands in ALL:
@@ -125,7 +130,7 @@ class TestWhatIsTold:
     def test_a_dead_broker_that_a_running_execution_heals(self) -> None:
         running = proposal(ProposalState.RUNNING, "broker-dead")
         seen = replace(OBSERVED, brokers_down=(3,), conditions=(DEAD, BAND, LATE))
-        facts = replace(LAB, observation=seen, execution=Execution(151), proposals=(running,))
+        facts = replace(LAB, observation=seen, execution=OpenExecution(151), proposals=(running,))
         assert situation(facts).headline == "broker 3 down"
         assert situation(facts).doing == "this service carries out offline-running: 151 moves open"
         about = [doing_about(held, facts) for held in seen.conditions]
@@ -151,7 +156,7 @@ class TestWhatIsTold:
     def test_a_condition_without_one(self) -> None:
         assert doing_about(BAND, LAB) == "another plan comes first"
         assert doing_about(DRAIN, LAB) == "a plan is proposed after the next observation"
-        standby = replace(LAB, role=Role.STANDBY, driver=THEM, execution=None)
+        standby = replace(LAB, role=ServiceRole.STANDBY, driver=THEM, execution=None)
         assert doing_about(BAND, standby) == f"{THEM} drives the cluster, and decides what is done"
 
     def test_what_holds_an_approved_proposal_back(self) -> None:
@@ -162,13 +167,13 @@ class TestWhatIsTold:
         assert situation(free).doing.endswith("begins once nothing holds it back")
 
     def test_moves_under_a_kill_switch(self) -> None:
-        pausing = situation(replace(LAB, switch=THROWN, execution=Execution(151, paused=7)))
+        pausing = situation(replace(LAB, switch=THROWN, execution=OpenExecution(151, paused=7)))
         assert pausing.doing == "151 moves of a plan that was handed in being paused by anna"
-        paused = situation(replace(LAB, switch=THROWN, execution=Execution(102, paused=102)))
+        paused = situation(replace(LAB, switch=THROWN, execution=OpenExecution(102, paused=102)))
         assert paused.doing == "nothing moves: 102 moves of a plan that was handed in paused by anna"
-        by_name = situation(replace(LAB, execution=Execution(3, paused=3)))
+        by_name = situation(replace(LAB, execution=OpenExecution(3, paused=3)))
         assert by_name.doing == "nothing moves: 3 moves of a plan that was handed in paused"
-        some = situation(replace(LAB, execution=Execution(3, paused=2)))
+        some = situation(replace(LAB, execution=OpenExecution(3, paused=2)))
         assert some.doing.endswith("3 moves open, 2 of them paused")
         assert paused.headline == "paused by anna since 2026-11-23 02:12 UTC: incident 12"
         silent = replace(LAB, switch=THROWN._replace(comment=""))
@@ -176,7 +181,7 @@ class TestWhatIsTold:
         assert situation(silent).doing == "nothing is being moved, and nothing begins: paused by anna"
 
     def test_moves_that_nobody_drives(self) -> None:
-        left = replace(LAB, role=Role.IDLE, execution=None, observation=replace(OBSERVED, journal_open=4))
+        left = replace(LAB, role=ServiceRole.IDLE, execution=None, observation=replace(OBSERVED, journal_open=4))
         assert situation(left).doing == (
             "this service does not drive the cluster: its executor is being started; 4 moves of the journal open: steps "
             "under way go on, no other step begins"
@@ -187,20 +192,26 @@ class TestWhatIsTold:
         seen = replace(OBSERVED, conditions=(BAND, BAND, LATE))
         assert situation(replace(LAB, observation=seen)).headline == "3 conditions hold: disk-band, under-replicated"
         one = situation(replace(LAB, observation=replace(OBSERVED, conditions=(BAND,))))
-        assert (one.severity, one.headline) == (Severity.WARNING, BAND.text)
+        assert (one.severity, one.headline) == (ClusterSeverity.WARNING, BAND.text)
 
     def test_a_cluster_that_was_never_seen(self) -> None:
         stands = unseen("lab")
-        assert (stands.severity, stands.headline, stands.figures) == (Severity.UNKNOWN, "not observed yet", Age.UNKNOWN)
+        assert (stands.severity, stands.headline, stands.figures) == (
+            ClusterSeverity.UNKNOWN,
+            "not observed yet",
+            Age.UNKNOWN,
+        )
         assert stands.unserved == "not observed yet"
 
     def test_the_worst_of_none_is_that_all_is_well(self) -> None:
-        assert worst([]) is Severity.OK
-        assert worst([Severity.NOTE, Severity.CRITICAL, Severity.UNKNOWN]) is Severity.CRITICAL
+        assert worst([]) is ClusterSeverity.OK
+        assert (
+            worst([ClusterSeverity.NOTE, ClusterSeverity.CRITICAL, ClusterSeverity.UNKNOWN]) is ClusterSeverity.CRITICAL
+        )
 
 
 class TestRefusals:
-    def refused(self, kind: OrderKind, facts: Facts) -> Refusal | None:
+    def refused(self, kind: OrderKind, facts: ClusterFacts) -> Refusal | None:
         found = why_refused(kind, facts)
         return None if found is None else found[0]
 
@@ -219,9 +230,13 @@ class TestRefusals:
         assert why_unobserved(replace(LAB, observation=None)) == (Refusal.UNREACHABLE, "lab was not observed yet")
 
     def test_without_the_store_only_the_kill_switch_is_taken(self) -> None:
-        lost = replace(LAB, role=Role.IDLE, execution=None, store_trouble="damaged", store_lost=True)
+        lost = replace(LAB, role=ServiceRole.IDLE, execution=None, store_trouble="damaged", store_lost=True)
         assert {kind for kind in OrderKind if self.refused(kind, lost) is None} == {OrderKind.PAUSE_ALL}
         assert self.refused(OrderKind.STOP, replace(lost, store_lost=False)) is Refusal.UNREACHABLE
 
     def test_every_condition_has_a_severity(self) -> None:
-        assert {severity_of(each) for each in Condition} == {Severity.CRITICAL, Severity.WARNING, Severity.NOTE}
+        assert {severity_of(each) for each in Condition} == {
+            ClusterSeverity.CRITICAL,
+            ClusterSeverity.WARNING,
+            ClusterSeverity.NOTE,
+        }
