@@ -166,7 +166,9 @@ def test_the_kill_switch_of_a_cluster_that_is_not_driven_is_kept_and_not_called_
         )
         assert "is paused" not in done.text
         told = await life.desk.preview(order(OrderKind.PAUSE_ALL), "anna")
-        assert (told.text, told.moves, told.bytes) == (done.text, 0, 0)
+        assert (told.text, told.moves, told.bytes) == (f"Then {done.text}", 0, 0)
+        notes = " | ".join(stands(life).notes)
+        assert "but moves under way only once this service drives the cluster" in notes
 
     lived(tmp_path, yard, Mode.PROPOSE, story)
 
@@ -222,7 +224,7 @@ def test_what_would_happen_is_said_by_the_same_rules_that_decide(tmp_path: Path)
         assert (back.bytes, back.moves) == (MIB, opened)
         switch = await life.desk.preview(order(OrderKind.PAUSE_ALL, cluster=""), "anna")
         assert switch.text.startswith(
-            "the fleet is paused: nothing begins, and moves under way are being paused. 1.0 MB"
+            "Then the fleet is paused: nothing begins, and moves under way are being paused. 1.0 MB"
         )
         with pytest.raises(OrderRefused, match="drain is no order to moves"):
             await life.desk.preview(order(OrderKind.DRAIN, "1"), "anna")

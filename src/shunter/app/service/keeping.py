@@ -21,7 +21,7 @@ from typing import Protocol
 
 from shunter.app.keeper_policy import KeptCluster
 from shunter.app.service.driving import Driving, PlanFate, Seat, not_driven
-from shunter.app.service.known import STALE_LOOKS, Known, ShellGate
+from shunter.app.service.known import LOOK_S, STALE_LOOKS, Known, ShellGate
 from shunter.app.service.published import Published
 from shunter.app.service.records import Records
 from shunter.app.service.thinking import LookQuestion, Thought, Wish
@@ -102,7 +102,7 @@ class ClusterKeeper:
         self.intents: tuple[KeptIntent, ...] = ()
         self.switch: KillSwitch | None = None
         self.driving: Driving | None = None
-        self.known = Known(cluster.name, int(STALE_LOOKS * parts.look_every_s * 1000))
+        self.known = Known(cluster.name, int((STALE_LOOKS * parts.look_every_s + LOOK_S) * 1000))
         self._memory: Memory | None = None
         self._growth = UNKNOWN
         self._gist_at_ms: int | None = None
@@ -159,11 +159,17 @@ class ClusterKeeper:
         self._wanted.set()
 
     def show(self) -> None:
-        """Publish the page and the moves with the current state."""
-        published, around = self.parts.published, self._around()
+        """Publish the page with the current state."""
+        published = self.parts.published
+        page = dressed(published.page(self.name), self._around())
+        published.show(self.name, page, replace(published.moves(self.name), situation=page.row.situation))
+
+    def show_moves(self) -> None:
+        """Publish the moves, too. Cost: O(moves)."""
         isr = {} if self.driving is None else self.driving.in_sync()
-        moves = view_moves(around.execution, isr, self.known.moves, around.facts)
-        published.show(self.name, dressed(published.page(self.name), around), moves)
+        moves = view_moves(self.known.execution, isr, self.known.moves, self.facts())
+        self.parts.published.show(self.name, moves=moves)
+        self.show()
 
     async def write(self, batch: StoreBatch) -> None:
         """Make a batch durable, then apply it to this keeper's state, then publish it.
@@ -278,7 +284,7 @@ class ClusterKeeper:
         silent = self.known.observed(thought.observation, thought.moves)
         self._sighting = question.sighting
         self.parts.published.show(self.name, dressed(thought.page, self._around()))
-        self.show()
+        self.show_moves()
         if not silent:
             return []
         minutes = (self.parts.clock.now_ms() - self.known.silent_since_ms) // 60_000
@@ -398,7 +404,7 @@ class ClusterKeeper:
         async with self.lock:
             await self._settle(proposal, *_taken(reply))
         self.known.execution = driving.view()
-        self.show()
+        self.show_moves()
         if self.switch is not None:
             await self.pause_what_moves(self.switch)
 
@@ -457,7 +463,7 @@ class ClusterKeeper:
             async with self.lock:
                 await self.reconcile()
             self.known.held_by = self.known.idle_why = ""
-            self.show()
+            self.show_moves()
             self.hurry()
             return await running
         finally:
@@ -475,7 +481,7 @@ class ClusterKeeper:
         self.known.held_by, self.known.idle_why = holder, why
         if new:
             await self.note(self.event("not-driven", f"nothing can be carried out in {self.name}: {why}"))
-        self.show()
+        self.show_moves()
 
     def _noticed(self, notice: Notice) -> None:
         """Keep a notice of the executor. A task does that, because the executor must not wait for the store."""
@@ -494,7 +500,7 @@ class ClusterKeeper:
     def _viewed(self, view: ExecutionView) -> None:
         """Take a view of the execution; called about once a second."""
         self.known.execution = view
-        self.show()
+        self.show_moves()
         if self._following is not None and self._following.done():
             self._following.result()  # A bug in that task ends the service, instead of being ignored.
             self._following = None

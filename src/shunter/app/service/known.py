@@ -15,8 +15,8 @@ from shunter.views.keeper_picture import facts_of_execution
 from shunter.views.service import MoveView
 
 RESUME = OrderKind.RESUME
-STALE_LOOKS = 4
-"""An observation is old after this many times the time between two."""
+STALE_LOOKS, LOOK_S = 3, 60.0
+"""An observation is old after this many times the time between two, and the time that one may take."""
 
 
 @dataclass(frozen=True, slots=True)

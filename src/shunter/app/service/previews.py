@@ -38,7 +38,7 @@ async def preview_of_switch(
     told = (told_paused if pausing else told_resumed)(order.cluster, keepers, theirs)
     moving = [each for each in keepers if each.driving is not None] if pausing else []
     found = [await _priced(each, Command(CommandKind.PAUSE)) for each in moving]
-    return _preview(told, sum(each.facts().open_moves for each in moving), found, kept=pausing)
+    return _preview(f"Then {told}", sum(each.facts().open_moves for each in moving), found, kept=pausing)
 
 
 async def preview_of_turn(kind: OrderKind, keeper: ClusterKeeper, command: Command) -> OrderPreview:

@@ -314,6 +314,8 @@ def _of_the_service(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]
     paused = facts.paused
     if paused is not None:
         told = f"paused by {paused.who} since {told_time(paused.at_ms)}"
+        if facts.role is ServiceRole.IDLE:
+            told = f"{told}, but moves under way only once this service drives the cluster"
         yield ClusterSeverity.WARNING, f"{told}: {paused.comment}" if paused.comment else told
     elif facts.switch is not None and not facts.switch.lifted:
         yield (

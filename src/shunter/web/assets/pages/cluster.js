@@ -148,9 +148,9 @@ export function Cluster({ name, who }) {
       <${Keeper} view=${page} name=${name} />
       ${page.policy?.controllers?.length > 0 && html`<${Controllers} name=${name} />`}
       <${Throttles} view=${page} name=${name} who=${who} />
-      <${Named} title="Offline partitions" names=${page.offline} all=${row.offline} kind="bad" />
-      <${Named} title="Partitions under min ISR" names=${page.under_min_isr} all=${row.under_min_isr} kind="bad" />
-      <${Named} title="Under-replicated partitions" names=${page.under_replicated} all=${row.under_replicated} kind="watch" />
+      <${Named} title="Offline partitions" names=${page.offline} all=${row.offline} kind="bad ${old}" />
+      <${Named} title="Partitions under min ISR" names=${page.under_min_isr} all=${row.under_min_isr} kind="bad ${old}" />
+      <${Named} title="Under-replicated partitions" names=${page.under_replicated} all=${row.under_replicated} kind="watch ${old}" />
       ${page.brokers.length > 0 && html`<div class=${old}><${Yard} brokers=${page.brokers} chosen=${chosen} measureName=${query.get("measure") || "disk"} /></div>`}
       ${broker && html`<${Broker} name=${name} broker=${broker} brokers=${page.brokers} who=${who} />`}
       <${Drawer} title=${html`<strong>Brokers as a table</strong>`}>${() => html`<${SortedTable} caption="Brokers" columns=${BROKERS} rows=${page.brokers} initial=${{ label: "Broker", down: false }} keyOf=${(each) => each.id} />`}</${Drawer}>

@@ -22,8 +22,8 @@ const Card = memo(({ row }) => {
       <div><span>Imbalance <b>${percent(row.balance)}</b></span><${Meter} share=${row.balance} kind=${row.balance > 0.2 ? "watch" : "plain"} label="Imbalance of ${row.name}" marks=${[0.2]} />
         <small class="dim">furthest from the mean</small></div>
     </div></div>`}
-    ${row.moves_open > 0 && html`<${Link} class="line ${faded(situation.moves)}" to="${to}/moves"><span>${count(row.moves_open, "move")}</span><${Progress} share=${row.share} label="Moves of ${row.name}" />
-      <span>${percent(row.share)}${row.left_ms !== null ? ` · ${duration(row.left_ms)} left` : ""}</span></${Link}>`}
+    ${row.moves_open > 0 && html`<${Link} class="line ${faded(situation.moves)}" to="${to}/moves"><span>${count(row.moves_open, "move")}</span>${row.share === null ? html`<span></span>` : html`<${Progress} share=${row.share} label="Moves of ${row.name}" />`}
+      <span>${row.share === null ? "" : percent(row.share)}${row.left_ms !== null ? ` · ${duration(row.left_ms)} left` : ""}</span></${Link}>`}
     ${row.proposals_waiting > 0 && html`<${Link} class="ask" to="${to}/proposals">${count(row.proposals_waiting, "proposal")} ${row.proposals_waiting === 1 ? "waits" : "wait"} for approval →</${Link}>`}
   </article>`;
 });
