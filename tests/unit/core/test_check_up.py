@@ -170,6 +170,17 @@ def test_a_move_under_way_is_no_partition_out_of_sync() -> None:
     assert (still.text, still.advice) == ("process 7 stands still, 1 move open", "end it")
 
 
+def test_a_move_that_ended_while_the_cluster_was_read_is_nobody_elses_and_leaves_nothing_out_of_sync() -> None:
+    moving = OngoingReassignment((1, 2, 3, 4), (4,), (3,))
+    adding = ObservedPartition((1, 2, 3, 4), (1, 2, 3), 1)
+    seen = replace(WELL, topics=topic(2, adding), brokers=(*WELL.brokers, broker(4)))
+    (late,) = bad(seen)
+    assert "replicas out of sync" in late.text
+    assert bad(replace(seen, ended={T0: moving})) == []
+    journal = CheckedJournal("/j", just_ended=frozenset({T0}))
+    assert bad(replace(seen, ongoing={T0: moving}), journal) == []
+
+
 COPY = LogDirCopy(T0, 1, "/d", "/e", 2_000_000, 9_000_000)
 RATE = (ThrottleKey("broker", "1", LOG_DIR_RATE), "77")
 
