@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -13,12 +14,12 @@ from shunter.app.journals import JournalPlace
 from shunter.core.executor.apply import apply
 from shunter.core.executor.orders import decide_command, most_rollback_bytes, rollback_bytes
 from shunter.core.executor.pausing import unheld
-from shunter.core.executor.state import ExecutorState
+from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.submission import options_beside
 from shunter.core.wording import counted
 from shunter.drivers.clock import SystemClock
 from shunter.errors import DriverError
-from shunter.model.execution import Command, CommandKind, ExecutionOptions, JournalEntry, MoveOrder
+from shunter.model.execution import Command, CommandKind, Direction, ExecutionOptions, JournalEntry, MoveOrder
 from shunter.model.partition import TopicPartition
 
 
@@ -55,15 +56,42 @@ def price_of(state: ExecutorState, command: Command, *, driven: bool) -> Price:
 
     `driven`: an executor drives the journal, so its steps under way have not ended unseen.
     """
-    named = [move for move in state.open_moves() if not command.partitions or move.tp in command.partitions]
-    back = gone = 0
-    if command.kind is CommandKind.ROLL_BACK:
-        gone = sum(rollback_bytes(move) for move in named)
-        back = gone if driven else sum(most_rollback_bytes(move) for move in named)
+    back, gone = _rolled_back(state, command, driven=driven)
     before = unheld(state)
     for record in decide_command(state, command).records:
         apply(state, JournalEntry(state.next_sequence, SystemClock().now_ms(), "on paper", record))
     return Price(back, gone, unheld(state) - before)
+
+
+def price_now(state: ExecutorState, command: Command) -> Price:
+    """The price of an order that pauses, resumes, stops or rolls back, to the executor at work, whose state stays as it is.
+
+    Cost: O(moves), and no journal is read, however often it is asked.
+    """
+    paper = copy.copy(state)
+    paper.moves = dict(state.moves)
+    for move in _named(state, command):
+        turned = paper.moves[move.tp] = copy.copy(move)
+        turned.paused = _PAUSED.get(command.kind, move.paused)
+        turned.direction = _DIRECTIONS.get(command.kind, move.direction)
+    return Price(*_rolled_back(state, command, driven=True), unheld(paper) - unheld(state))
+
+
+_PAUSED = {CommandKind.PAUSE: True, CommandKind.RESUME: False}
+_DIRECTIONS = {CommandKind.STOP: Direction.STOP, CommandKind.ROLL_BACK: Direction.BACK}
+
+
+def _named(state: ExecutorState, command: Command) -> list[Move]:
+    return [move for move in state.open_moves() if not command.partitions or move.tp in command.partitions]
+
+
+def _rolled_back(state: ExecutorState, command: Command, *, driven: bool) -> tuple[int, int]:
+    """The most bytes that a rollback copies, and those that are certain."""
+    if command.kind is not CommandKind.ROLL_BACK:
+        return 0, 0
+    named = _named(state, command)
+    gone = sum(map(rollback_bytes, named))
+    return (gone if driven else sum(map(most_rollback_bytes, named))), gone
 
 
 def told_price(price: Price, copied: Mapping[TopicPartition, int]) -> Again:

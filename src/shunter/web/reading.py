@@ -220,7 +220,7 @@ async def preview(
 ) -> Response:
     """In words, with the most bytes that would be copied again. The request changes nothing."""
     order = ServiceOrder(OrderKind(verb), name, tuple(partition or ()))
-    return _json(await reception.front.preview(order, caller.person.name))
+    return _json(reception.front.preview(order, caller.person.name))
 
 
 @router.get(
@@ -232,7 +232,7 @@ async def fleet_preview(
     verb: Annotated[Literal["pause-all", "resume-all"], Query(description="The order.")],
 ) -> Response:
     """In words. The request changes nothing."""
-    return _json(await reception.front.preview(ServiceOrder(OrderKind(verb)), caller.person.name))
+    return _json(reception.front.preview(ServiceOrder(OrderKind(verb)), caller.person.name))
 
 
 @router.get("/clusters/{name}/proposals", response_model=model_of(ProposalList), summary="Proposals of a cluster")

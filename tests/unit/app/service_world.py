@@ -216,7 +216,7 @@ class YardDriving:
         yard.tell()
         return CommandReply(True, f"{command.kind.value} {len(named)}")
 
-    async def price(self, command: Command) -> Again:
+    def price(self, command: Command) -> Again:
         return Again(self.yard.price, "a paused copy is cancelled" if self.yard.price else "")
 
     async def heard(self, key: str, given_ms: int) -> JournalledOrder:

@@ -64,7 +64,7 @@ class Rehearsal:
     async def sketch(self, cluster: str, about: tuple[str, ...], replicas: int | None, who: str) -> KeptProposalView:
         raise OrderRefused(Refusal.INVALID, f"{about} of {cluster} by {who}: {replicas}")
 
-    async def preview(self, order: ServiceOrder, who: str) -> OrderPreview:
+    def preview(self, order: ServiceOrder, who: str) -> OrderPreview:
         self.previews.append(order)
         return OrderPreview("told", 1, 7)
 
@@ -125,13 +125,13 @@ def test_what_an_order_would_do_is_asked_about_moves_of_the_journal_alone() -> N
         rows = (move("t-0", "ours", "moving", 7), move("t-1", "ours", "done", 0), move("t-2", "external", "moving", 9))
         rehearsal.published.show("prod", moves=replace(front.moves("prod"), moves=rows))
         back = ServiceOrder(OrderKind.ROLL_BACK, "prod", ("t-0", "t-1"))
-        assert (await front.preview(back, "anna")).bytes == 7
-        assert (await front.preview(ServiceOrder(OrderKind.PAUSE_ALL), "anna")).text == "told"
+        assert (front.preview(back, "anna")).bytes == 7
+        assert (front.preview(ServiceOrder(OrderKind.PAUSE_ALL), "anna")).text == "told"
         assert rehearsal.previews == [back, ServiceOrder(OrderKind.PAUSE_ALL)]
         with pytest.raises(OrderRefused, match="this service does not move in prod: t-2, t-3"):
-            await front.preview(ServiceOrder(OrderKind.STOP, "prod", ("t-2", "t-1", "t-3")), "anna")
+            front.preview(ServiceOrder(OrderKind.STOP, "prod", ("t-2", "t-1", "t-3")), "anna")
         with pytest.raises(OrderRefused, match="no cluster 'prd'"):
-            await front.preview(ServiceOrder(OrderKind.STOP, "prd"), "anna")
+            front.preview(ServiceOrder(OrderKind.STOP, "prd"), "anna")
 
     asyncio.run(scenario())
 

@@ -165,7 +165,7 @@ def test_the_kill_switch_of_a_cluster_that_is_not_driven_is_kept_and_not_called_
             "the pause of yard is kept, and its moves under way are paused once this service drives it: no broker answers"
         )
         assert "is paused" not in done.text
-        told = await life.desk.preview(order(OrderKind.PAUSE_ALL), "anna")
+        told = life.desk.preview(order(OrderKind.PAUSE_ALL), "anna")
         assert (told.text, told.moves, told.bytes) == (f"Then {done.text}", 0, 0)
         notes = " | ".join(stands(life).notes)
         assert "but moves under way only once this service drives the cluster" in notes
@@ -212,26 +212,26 @@ def test_what_would_happen_is_said_by_the_same_rules_that_decide(tmp_path: Path)
         await life.look()
         await life.until(lambda: bool(yard.open))
         opened = len(yard.open)
-        kept = await life.desk.preview(order(OrderKind.PAUSE), "anna")
+        kept = life.desk.preview(order(OrderKind.PAUSE), "anna")
         assert kept.text == (
             f"{opened} open moves would be paused: no further step begins, and copies stand still. Copied data is kept"
         )
         yard.price = MIB
-        lost = await life.desk.preview(order(OrderKind.PAUSE, "t-0"), "anna")
+        lost = life.desk.preview(order(OrderKind.PAUSE, "t-0"), "anna")
         assert "Copied data is kept" not in lost.text
         assert lost.text.endswith("1.0 MB are copied again: a paused copy is cancelled")
-        back = await life.desk.preview(order(OrderKind.ROLL_BACK), "anna")
+        back = life.desk.preview(order(OrderKind.ROLL_BACK), "anna")
         assert (back.bytes, back.moves) == (MIB, opened)
-        switch = await life.desk.preview(order(OrderKind.PAUSE_ALL, cluster=""), "anna")
+        switch = life.desk.preview(order(OrderKind.PAUSE_ALL, cluster=""), "anna")
         assert switch.text.startswith(
             "Then the fleet is paused: nothing begins, and moves under way are being paused. 1.0 MB"
         )
         with pytest.raises(OrderRefused, match="drain is no order to moves"):
-            await life.desk.preview(order(OrderKind.DRAIN, "1"), "anna")
+            life.desk.preview(order(OrderKind.DRAIN, "1"), "anna")
         await life.desk.carry_out(order(OrderKind.PAUSE_ALL), ANNA)
         with pytest.raises(OrderRefused, match="`shunter serve resume --all` lifts the pause"):
-            await life.desk.preview(order(OrderKind.RESUME), "anna")
-        assert "lifted" in (await life.desk.preview(order(OrderKind.RESUME_ALL), "anna")).text
+            life.desk.preview(order(OrderKind.RESUME), "anna")
+        assert "lifted" in (life.desk.preview(order(OrderKind.RESUME_ALL), "anna")).text
 
     lived(tmp_path, yard, Mode.ACT, story)
 

@@ -160,7 +160,7 @@ class Yard:
         made = self._proposal(cluster, about[0] if about else "rebalance")
         return KeptProposalView(replace(made, id=f"sketch-{who}"), 1, 5_400_000)
 
-    async def preview(self, order: ServiceOrder, who: str) -> OrderPreview:
+    def preview(self, order: ServiceOrder, who: str) -> OrderPreview:
         cost = sum(row.rollback_bytes or 0 for row in self._named(order))
         bytes_again = cost if order.kind is OrderKind.ROLL_BACK else 0
         told = f"{counted(len(self._named(order)), 'open move')}: {order.kind.value} for {who}"

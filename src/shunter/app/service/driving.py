@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from shunter.app.executor import Session, SessionStart, Target, drive, open_session
-from shunter.app.order_costs import Again, Price, price_of, told_price
-from shunter.core.executor.apply import apply
+from shunter.app.order_costs import Again, price_now, told_price
 from shunter.core.executor.history import executions
 from shunter.core.executor.ready import CommandReply, PlanReply
-from shunter.core.executor.state import ExecutorState
 from shunter.drivers.claimants import ClusterClaimed
 from shunter.drivers.driver_seat import SeatTaken, StandsStill
 from shunter.drivers.journals import JournalHeld
@@ -84,7 +82,7 @@ class Driving(Protocol):
         """Hand in an order; answered once it is in the journal."""
         ...
 
-    async def price(self, command: Command) -> Again:
+    def price(self, command: Command) -> Again:
         """What an order would make be copied again; nothing is changed."""
         ...
 
@@ -128,14 +126,13 @@ class JournalledDriving:
         """Hand in an order; answered once it is in the journal."""
         return await self.session.command(command)
 
-    async def price(self, command: Command) -> Again:
+    def price(self, command: Command) -> Again:
         """What an order would make be copied again; nothing is changed."""
-        entries = await self.session.driver.with_journal(self.session.journal.load)
-        state, price = await asyncio.to_thread(_on_paper, entries, command)
-        sizes = self.session.core.meter.present
+        state, sizes = self.session.core.state, self.session.core.meter.present
+        price = price_now(state, command)
         copied = {
             move.tp: sum(sizes.get((broker, move.tp), 0) for broker in move.step.adding)
-            for move in state.moves.values()
+            for move in state.stepping()
             if move.tp in price.cancelled and move.step is not None
         }
         return told_price(price, copied)
@@ -171,15 +168,6 @@ def seat_of(target: Target) -> Seat:
             yield JournalledDriving(session)
 
     return take
-
-
-def _on_paper(entries: Iterable[JournalEntry], command: Command) -> tuple[ExecutorState, Price]:
-    """The state of a journal, and the price of an order to its executor."""
-    state, paper = ExecutorState(), ExecutorState()
-    for entry in entries:
-        apply(state, entry)
-        apply(paper, entry)
-    return state, price_of(paper, command, driven=True)
 
 
 def fates_in(entries: Iterable[JournalEntry]) -> dict[str, PlanFate]:

@@ -67,7 +67,7 @@ class Backstage(Protocol):
         """Plan as a person asks; no proposal is kept."""
         ...
 
-    async def preview(self, order: ServiceOrder, who: str) -> OrderPreview:
+    def preview(self, order: ServiceOrder, who: str) -> OrderPreview:
         """What an order to moves would do now."""
         ...
 
@@ -112,7 +112,7 @@ class Front:
         """
         return self._backstage.published.moves(self._known(name))
 
-    async def preview(self, order: ServiceOrder, who: str) -> OrderPreview:
+    def preview(self, order: ServiceOrder, who: str) -> OrderPreview:
         """What an order to moves would do now; nothing is changed.
 
         Raises:
@@ -125,7 +125,7 @@ class Front:
             if unknown:
                 told = f"this service does not move in {order.cluster}: {', '.join(unknown)}"
                 raise OrderRefused(Refusal.NOT_FOUND, told)
-        return await self._backstage.preview(order, who)
+        return self._backstage.preview(order, who)
 
     async def proposals(self, name: str, *, ended: bool = False) -> tuple[KeptProposalView, ...]:
         """Proposals of a cluster, the latest first; `ended`: also those that are over.

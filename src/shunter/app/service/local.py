@@ -46,7 +46,7 @@ async def _answer(front: Front, request: dict[str, Any], user: str) -> Any:
         case "moves":
             return front.moves(cluster)
         case "preview":
-            return await front.preview(ServiceOrder(OrderKind(request["kind"]), cluster, tuple(request["about"])), user)
+            return front.preview(ServiceOrder(OrderKind(request["kind"]), cluster, tuple(request["about"])), user)
         case "proposals":
             return await front.proposals(cluster, ended=bool(request.get("ended")))
         case "timeline":

@@ -16,7 +16,6 @@ from fnmatch import fnmatchcase
 
 from shunter.app.service.keeping import ClusterKeeper
 from shunter.app.service.previews import (
-    ANSWER_WITHIN_S,
     driven,
     preview_of_switch,
     preview_of_turn,
@@ -57,6 +56,8 @@ from shunter.model.service import (
 from shunter.views.execution import OPEN_STATES
 from shunter.views.service import OrderPreview
 
+ANSWER_WITHIN_S = 10.0
+"""How long the caller of an order waits for a cluster's executor."""
 SWITCH_WITHIN_S = 0.8
 """How long the answer to the kill switch waits for executors; pausing goes on after that."""
 
@@ -367,17 +368,17 @@ class OrderDesk:
         keeper.hurry()
         return done
 
-    async def preview(self, order: ServiceOrder, who: str) -> OrderPreview:
+    def preview(self, order: ServiceOrder, who: str) -> OrderPreview:
         """What an order to moves would do now; nothing is changed.
 
         Raises:
             OrderRefused: the order would be refused, or it is none to moves.
         """
         if order.kind in (OrderKind.PAUSE_ALL, OrderKind.RESUME_ALL):
-            return await preview_of_switch(order, *taken_for(order, self._keepers))
+            return preview_of_switch(order, *taken_for(order, self._keepers))
         if order.kind not in _TURNS:
             raise OrderRefused(Refusal.INVALID, f"{order.kind.value} is no order to moves")
-        return await preview_of_turn(order.kind, self._keepers[order.cluster], _command(order, Signature(who)))
+        return preview_of_turn(order.kind, self._keepers[order.cluster], _command(order, Signature(who)))
 
     # ---- the kill switch
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 
 from shunter.app.order_costs import Again
@@ -10,14 +9,11 @@ from shunter.app.service.driving import Driving
 from shunter.app.service.keeping import ClusterKeeper
 from shunter.core.keeper.situation import STARTS, ServiceRole, why_refused
 from shunter.core.wording import counted, told_bytes
-from shunter.errors import ShunterError
 from shunter.model.execution import Command, CommandKind
 from shunter.model.service import OrderKind, OrderRefused, Refusal, ServiceOrder
 from shunter.views.execution import OPEN_STATES
 from shunter.views.service import OrderPreview
 
-ANSWER_WITHIN_S = 10.0
-"""How long the caller of an order waits for a cluster's executor."""
 _PREVIEWS = {
     OrderKind.STOP: "{} would end as they are: replicas in sync stay, and unfinished copies are deleted",
     OrderKind.PAUSE: "{} would be paused: no further step begins, and copies stand still",
@@ -26,43 +22,29 @@ _PREVIEWS = {
 }
 
 
-async def preview_of_switch(
+def preview_of_switch(
     order: ServiceOrder, keepers: Sequence[ClusterKeeper], theirs: Sequence[ClusterKeeper]
 ) -> OrderPreview:
-    """What the kill switch, or lifting it, would do.
-
-    Raises:
-        OrderRefused: what it copies again can't be found out.
-    """
+    """What the kill switch, or lifting it, would do."""
     pausing = order.kind is OrderKind.PAUSE_ALL
     told = (told_paused if pausing else told_resumed)(order.cluster, keepers, theirs)
     moving = [each for each in keepers if each.driving is not None] if pausing else []
-    found = [await _priced(each, Command(CommandKind.PAUSE)) for each in moving]
+    found = [driven(each).price(Command(CommandKind.PAUSE)) for each in moving]
     return _preview(f"Then {told}", sum(each.facts().open_moves for each in moving), found, kept=pausing)
 
 
-async def preview_of_turn(kind: OrderKind, keeper: ClusterKeeper, command: Command) -> OrderPreview:
+def preview_of_turn(kind: OrderKind, keeper: ClusterKeeper, command: Command) -> OrderPreview:
     """What an order to some moves, or to all, would do.
 
     Raises:
-        OrderRefused: the order would be refused, or what it copies again can't be found out.
+        OrderRefused: the order would be refused.
     """
     see_taken(kind, keeper)
     named = set(map(str, command.partitions))
-    rows = [
-        row for row in driven(keeper).view().moves if row.state in OPEN_STATES and (not named or row.partition in named)
-    ]
+    view = keeper.known.execution or driven(keeper).view()
+    rows = [row for row in view.moves if row.state in OPEN_STATES and (not named or row.partition in named)]
     told = _PREVIEWS[kind].format(counted(len(rows), "open move"))
-    return _preview(told, len(rows), [await _priced(keeper, command)], kept=kind is OrderKind.PAUSE)
-
-
-async def _priced(keeper: ClusterKeeper, command: Command) -> Again:
-    try:
-        async with asyncio.timeout(ANSWER_WITHIN_S):
-            return await driven(keeper).price(command)
-    except (ShunterError, TimeoutError) as error:
-        told = f"{keeper.name}: what this order would copy again can't be found out: {error}"
-        raise OrderRefused(Refusal.UNREACHABLE, told) from error
+    return _preview(told, len(rows), [driven(keeper).price(command)], kept=kind is OrderKind.PAUSE)
 
 
 def taken_for(

@@ -187,9 +187,9 @@ class ClusterService:
         made = await keeper.sketch(about, replicas, who)
         return KeptProposalView(made, keeper.policy.rails.approvals, _least_ms(made, keeper.cluster))
 
-    async def preview(self, order: ServiceOrder, who: str) -> OrderPreview:
+    def preview(self, order: ServiceOrder, who: str) -> OrderPreview:
         """What an order to moves would do now."""
-        return await self.desk.preview(order, who)
+        return self.desk.preview(order, who)
 
     async def carry_out(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         """Carry an order out, or raise `OrderRefused`."""
