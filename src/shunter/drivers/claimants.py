@@ -45,7 +45,10 @@ def this_claimant(journal: str) -> Claimant:
 class ClusterClaimed(DriverError):
     """Another executor drives the cluster; `holder` is its description of itself."""
 
-    def __init__(self, holder: str, way_out: str = "ask there, or if it is dead say --take-over-cluster") -> None:
-        """Make the error; `way_out`: what a command can do about it."""
+    def __init__(
+        self, holder: str, way_out: str = "ask there, or if it is dead say --take-over-cluster", *, lost: bool = False
+    ) -> None:
+        """Make the error. `way_out`: what a command can do about it; `lost`: this executor had the claim."""
         self.holder = holder
-        super().__init__(f"this cluster is driven by {holder}", retriable=False, flags=f": {way_out}")
+        told = f"{'the claim was lost: ' if lost else ''}this cluster is driven by {holder}"
+        super().__init__(told, retriable=False, flags=f": {way_out}")

@@ -196,9 +196,7 @@ class ClusterClaim:
         """Claim again after the group removed this member: it stood still, or another executor took over."""
         others = await self._coordinated(self._member.members)
         if others:
-            raise ClusterClaimed(
-                _told_who(_claimant(others[0]), others[0]), "this process has lost the claim: ask there"
-            )
+            raise ClusterClaimed(_told_who(_claimant(others[0]), others[0]), lost=True)
         self._member.member_id = ""
         await self._join()
 
