@@ -299,8 +299,18 @@ def _seen(seen: ClusterObservation, when: str) -> Iterator[tuple[ClusterSeverity
         yield ClusterSeverity.CRITICAL, f"{when}broker {named} down"
     if seen.under_replicated:
         yield ClusterSeverity.WARNING, f"{when}{counted(seen.under_replicated, 'partition')} under-replicated"
+    above = {
+        Condition.BROKER_DEAD: bool(seen.brokers_down),
+        Condition.UNDER_MIN_ISR: seen.under_min_isr > 0,
+        Condition.UNDER_REPLICATED: seen.under_replicated > 0,
+    }
+    counted_above = [condition for condition, told in above.items() if told]
     for severity in (ClusterSeverity.CRITICAL, ClusterSeverity.WARNING, ClusterSeverity.NOTE):
-        held = [each for each in seen.conditions if severity_of(each.condition) is severity]
+        held = [
+            each
+            for each in seen.conditions
+            if severity_of(each.condition) is severity and each.condition not in counted_above
+        ]
         if len(held) == 1:
             yield severity, f"{when}{held[0].text}"
         elif held:
@@ -361,27 +371,25 @@ def _doing(facts: ClusterFacts) -> str:
 def _driving(facts: ClusterFacts) -> str:
     execution, paused = facts.execution, facts.paused
     if execution is not None and execution.open:
-        opened = counted(execution.open, "move")
+        verb = "is" if execution.open == 1 else "are"
+        opened = f"{counted(execution.open, 'move')} of {_purpose(facts)} {verb}"
         if execution.paused == execution.open:
-            return f"nothing moves: {opened} of {_purpose(facts)} paused" + (
-                "" if paused is None else f" by {paused.who}"
-            )
+            return f"nothing moves: {opened} paused" + ("" if paused is None else f" by {paused.who}")
         if paused is not None:
-            return f"{opened} of {_purpose(facts)} being paused by {paused.who}"
+            return f"{opened} being paused by {paused.who}"
         if execution.silent_since_ms is not None:
             return (
-                f"{opened} of {_purpose(facts)} open; the cluster does not answer the executor: steps under way go on, "
-                "no other step begins"
+                f"{opened} open; the cluster does not answer the executor: steps under way go on, no other step begins"
             )
         some = f", {execution.paused:,} of them paused" if execution.paused else ""
-        return f"this service carries out {_purpose(facts)}: {opened} open{some}"
+        return f"this service carries out {_purpose(facts)}: {counted(execution.open, 'move')} open{some}"
     if paused is not None:
-        return f"nothing is being moved, and nothing begins: paused by {paused.who}"
+        return f"this service moves nothing, and nothing begins: paused by {paused.who}"
     coming = next((each for each in facts.proposals if each.state is ProposalState.APPROVED), None)
     if coming is not None:
         held = f": {'; '.join(coming.held_back)}" if coming.held_back else ""
-        return f"nothing is being moved; {coming.id} begins once nothing holds it back{held}"
-    return "nothing is being moved"
+        return f"this service moves nothing; {coming.id} begins once nothing holds it back{held}"
+    return "this service moves nothing"
 
 
 def _purpose(facts: ClusterFacts) -> str:

@@ -44,7 +44,7 @@ ALL = [(facts, situation(facts)) for facts in every()]
 LAB = ClusterFacts(
     "lab", NOW_MS, Reach.ANSWERS, observation=OBSERVED, role=ServiceRole.DRIVES, execution=OpenExecution(0)
 )
-IDLE_WORDS = ("nothing moves", "nothing is being", "nothing is done")
+IDLE_WORDS = ("nothing moves", "moves nothing", "nothing is being", "nothing is done")
 
 
 def told(stands: ClusterSituation) -> str:
@@ -132,6 +132,7 @@ class TestWhatIsTold:
         seen = replace(OBSERVED, brokers_down=(3,), conditions=(DEAD, BAND, LATE))
         facts = replace(LAB, observation=seen, execution=OpenExecution(151), proposals=(running,))
         assert situation(facts).headline == "broker 3 down"
+        assert not any("151 replicas" in note for note in situation(facts).notes), "one thing is said once"
         assert situation(facts).doing == "this service carries out offline-running: 151 moves open"
         about = [doing_about(held, facts) for held in seen.conditions]
         assert about == [
@@ -162,23 +163,23 @@ class TestWhatIsTold:
     def test_what_holds_an_approved_proposal_back(self) -> None:
         night = proposal(ProposalState.APPROVED, "broker-dead", held_back=("it is night",))
         doing = situation(replace(LAB, proposals=(night,))).doing
-        assert doing == "nothing is being moved; offline-approved begins once nothing holds it back: it is night"
+        assert doing == "this service moves nothing; offline-approved begins once nothing holds it back: it is night"
         free = replace(LAB, proposals=(replace(night, held_back=()),))
         assert situation(free).doing.endswith("begins once nothing holds it back")
 
     def test_moves_under_a_kill_switch(self) -> None:
         pausing = situation(replace(LAB, switch=THROWN, execution=OpenExecution(151, paused=7)))
-        assert pausing.doing == "151 moves of a plan that was handed in being paused by anna"
+        assert pausing.doing == "151 moves of a plan that was handed in are being paused by anna"
         paused = situation(replace(LAB, switch=THROWN, execution=OpenExecution(102, paused=102)))
-        assert paused.doing == "nothing moves: 102 moves of a plan that was handed in paused by anna"
+        assert paused.doing == "nothing moves: 102 moves of a plan that was handed in are paused by anna"
         by_name = situation(replace(LAB, execution=OpenExecution(3, paused=3)))
-        assert by_name.doing == "nothing moves: 3 moves of a plan that was handed in paused"
+        assert by_name.doing == "nothing moves: 3 moves of a plan that was handed in are paused"
         some = situation(replace(LAB, execution=OpenExecution(3, paused=2)))
         assert some.doing.endswith("3 moves open, 2 of them paused")
         assert paused.headline == "paused by anna since 2026-11-23 02:12 UTC: incident 12"
         silent = replace(LAB, switch=THROWN._replace(comment=""))
         assert situation(silent).headline == "paused by anna since 2026-11-23 02:12 UTC"
-        assert situation(silent).doing == "nothing is being moved, and nothing begins: paused by anna"
+        assert situation(silent).doing == "this service moves nothing, and nothing begins: paused by anna"
 
     def test_moves_that_nobody_drives(self) -> None:
         left = replace(LAB, role=ServiceRole.IDLE, execution=None, observation=replace(OBSERVED, journal_open=4))
