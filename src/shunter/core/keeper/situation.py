@@ -160,7 +160,7 @@ class ClusterSituation:
     headline: str
     """The worst that is known."""
     notes: tuple[str, ...]
-    """What else is known, the worst first."""
+    """What else is known and `doing` does not say, the worst first."""
     doing: str
     """What is being done, and by whom."""
     state: str
@@ -195,12 +195,12 @@ def situation(facts: ClusterFacts) -> ClusterSituation:
     if execution is not None:
         moves_at_ms = execution.silent_since_ms
         moves = Age.CURRENT if moves_at_ms is None else Age.OLD
-    refused = why_refused(OrderKind.STOP, facts)
+    refused, doing = why_refused(OrderKind.STOP, facts), _doing(facts)
     return ClusterSituation(
         severity=severity,
         headline=headline,
-        notes=tuple(text for _severity, text in rest),
-        doing=_doing(facts),
+        notes=tuple(text for _severity, text in rest if text not in doing),
+        doing=doing,
         state=_state(facts),
         role=facts.role,
         driver={ServiceRole.DRIVES: "this service", ServiceRole.STANDBY: facts.driver, ServiceRole.IDLE: ""}[

@@ -117,7 +117,7 @@ function Head({ name, summary, counts, who }) {
   const { situation } = summary;
   const others = (counts.external || 0) + (counts.unknown || 0);
   const interval = summary.low_ms === null ? summary.why_no_eta : `80 % sure: ${duration(summary.low_ms)} to ${duration(summary.high_ms)}`;
-  return html`<section class="panel moving"><div class="head"><h2>${open ? count(open, "move") + " open" : "No move of the journal is open"}</h2><${Headline} situation=${situation} />${others > 0 && html`<span class="dim">${count(others, "other move")} under way</span>`}
+  return html`<section class="panel moving"><div class="head"><h2>${open ? count(open, "move") + " open" : "No open move is listed"}</h2><${Headline} situation=${situation} />${others > 0 && html`<span class="dim">${count(others, "other move")} under way</span>`}
       ${summary.proposal && html`<span class="dim">carries out proposal <${Link} to="/clusters/${encodeURIComponent(name)}/proposals?ended=1#${summary.proposal}">${summary.proposal}</${Link}></span>`}
       <span class="spring"></span><${Turns} name=${name} who=${who} situation=${situation} partitions=${[]} what="all moves of this service in ${name}" /></div>
     <p>${situation.doing}.</p><${Aged} age=${situation.moves} at=${situation.moves_at_ms} what="These moves" />
@@ -166,7 +166,7 @@ function Now({ name, who }) {
     const all = Object.values(counts).reduce((sum, each) => sum + each, 0);
     return html`<${Head} name=${name} summary=${summary} counts=${counts} who=${who} />
       ${opened && html`<${Story} name=${name} partition=${opened} />`}
-      ${all === 0 ? html`<section class="panel"><${Empty} title=${summary.situation.moves === "current" ? "Nothing moves" : "No move is known"}>${summary.situation.doing}. What is proposed is under <${Link} to="/clusters/${encodeURIComponent(name)}/proposals">proposals</${Link}>.</${Empty}></section>`
+      ${all === 0 ? html`<section class="panel"><${Empty} title="No move is listed">${summary.situation.doing}. What is proposed is under <${Link} to="/clusters/${encodeURIComponent(name)}/proposals">proposals</${Link}>.</${Empty}></section>`
         : html`<section class="panel"><div class="head filters"><label><span class="hidden">Search for a partition</span><input type="search" placeholder="Partition…" value=${search} onInput=${(event) => show({ search: event.target.value })} /></label>
         <div class="tabs" role="group" aria-label="State">${[["", all], ...Object.entries(counts)].map(([each, many]) => html`<button type="button" aria-pressed=${state === each} onClick=${() => show({ state: each })}>${each || "all"} <b>${number(many)}</b></button>`)}</div>
         <span class="spring"></span></div>
