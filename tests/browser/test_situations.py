@@ -69,6 +69,11 @@ async def test_a_standby_says_who_drives_and_offers_nothing(visited: Visited) ->
     for label in ("Pause", "Resume", "Stop", "Roll back"):
         await expect(page.locator(".moving .actions button", has_text=label)).to_be_disabled()
     assert await page.locator("text=Turn…").count() == 0
+    await visited.visit(f"/clusters/{NAME}?broker=3")
+    for label in ("Drain", "Replace…", "Demote", "Add a broker…"):
+        await expect(page.locator("button", has_text=label).first).to_be_disabled()
+    await visited.visit(f"/clusters/{NAME}/proposals", ".proposal")
+    await expect(page.locator("button", has_text="Approve").first).to_be_disabled()
 
 
 async def test_a_cluster_that_is_away_is_grey_and_says_of_when_it_is(visited: Visited) -> None:

@@ -115,7 +115,7 @@ function Page({ who, fleet }) {
   if (here.pathname === "/") content = html`<${Fleet} fleet=${fleet} who=${who} />`;
   else if (here.pathname === "/timeline") content = html`<${Timeline} name="" />`;
   else if (!name || !shown || more.length) content = html`<${Empty} title="There is no such page">Go to <${Link} to="/">the fleet</${Link}>.</${Empty}>`;
-  else content = html`<${shown} name=${name} who=${who} key=${name} />`;
+  else content = html`<${shown} name=${name} who=${who} situation=${fleet.data?.clusters.find((each) => each.name === name)?.situation} key=${name} />`;
   const row = fleet.data?.clusters.find((each) => each.name === name);
   return html`<${Header} who=${who} name=${name} fleet=${fleet} />
     <main id="main" ref=${main} tabindex="-1">

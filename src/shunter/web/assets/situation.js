@@ -11,7 +11,8 @@ export const rank = (situation) => ORDER.indexOf(situation.severity);
 export const Headline = ({ situation: { severity, headline } }) => html`<${Chip} kind=${KIND[severity]} title=${severity}>${headline}</${Chip}>`;
 
 // Whether an order would be carried out now: the properties of its button. `partly`: some moves may still refuse it.
-export function taken(verb, { orders, why_not: why }, who, role = "operate") {
+export function taken(verb, situation, who, role = "operate") {
+  const { orders, why_not: why } = situation ?? { orders: [], why_not: "How the cluster stands is being read." };
   if (!may(who, role)) return { disabled: true, why: role === "operate" ? "You may only look." : `This needs the role ${role}.` };
   return orders.includes(verb) ? { disabled: false } : { disabled: true, why: why || "There is nothing that this would change now." };
 }

@@ -63,7 +63,7 @@ const Yard = memo(({ brokers, chosen, measureName }) => {
   </section>`;
 });
 
-function Broker({ name, broker, brokers, who }) {
+function Broker({ name, broker, brokers, situation, who }) {
   const state = stateOf(broker);
   const old = brokers.filter((each) => each.replaced_by === broker.id).map((each) => each.id);
   const used = MEASURES.disk.of(broker);
@@ -76,7 +76,7 @@ function Broker({ name, broker, brokers, who }) {
       <${Figure} label="Moves" value="↓ ${broker.receives}  ↑ ${broker.gives}" /></dl>
     ${used !== null && html`<${Meter} share=${used} kind=${used >= 0.9 ? "bad" : used >= 0.8 ? "watch" : "plain"} label="Disk of broker ${broker.id}" />`}
     ${old.length > 0 && html`<p class="dim">It takes the place of broker ${old.join(", ")}.</p>`}
-    <${BrokerIntents} name=${name} broker=${broker} brokers=${brokers} who=${who} /></section>`;
+    <${BrokerIntents} name=${name} broker=${broker} brokers=${brokers} situation=${situation} who=${who} /></section>`;
 }
 
 const MODES = { act: "good", propose: "busy", notify: "still", off: "still" };
@@ -152,7 +152,7 @@ export function Cluster({ name, who }) {
       <${Named} title="Partitions under min ISR" names=${page.under_min_isr} all=${row.under_min_isr} kind="bad ${old}" />
       <${Named} title="Under-replicated partitions" names=${page.under_replicated} all=${row.under_replicated} kind="watch ${old}" />
       ${page.brokers.length > 0 && html`<div class=${old}><${Yard} brokers=${page.brokers} chosen=${chosen} measureName=${query.get("measure") || "disk"} /></div>`}
-      ${broker && html`<${Broker} name=${name} broker=${broker} brokers=${page.brokers} who=${who} />`}
+      ${broker && html`<${Broker} name=${name} broker=${broker} brokers=${page.brokers} situation=${situation} who=${who} />`}
       <${Drawer} title=${html`<strong>Brokers as a table</strong>`}>${() => html`<${SortedTable} caption="Brokers" columns=${BROKERS} rows=${page.brokers} initial=${{ label: "Broker", down: false }} keyOf=${(each) => each.id} />`}</${Drawer}>
       <${Drawer} title=${html`<strong>Topics</strong> ${page.topics.length < page.topics_in_all ? `the ${page.topics.length} largest of ${number(page.topics_in_all)}` : number(page.topics_in_all)}`}>
         ${() => html`<${SortedTable} caption="Topics" columns=${TOPICS} rows=${page.topics} initial=${{ label: "Bytes", down: true }} keyOf=${(each) => each.name} />`}</${Drawer}>
