@@ -264,7 +264,10 @@ class Yard:
             ours = move.whose == "ours" and move.state in ("pending", "moving", "paused")
             return replace(move, state=state) if ours and (not about or move.partition in about) else move
 
-        self.published.show(name, moves=replace(view, moves=tuple(map(turned, view.moves))))
+        rows = tuple(map(turned, view.moves))
+        self.published.show(name, moves=replace(view, moves=rows))
+        states = [row.state for row in rows if row.whose == OURS and row.state in OPEN_STATES]
+        self.stand(name, execution=OpenExecution(len(states), states.count("paused")))
         return OrderDone(f"{len(about) or 'all'} moves: {state}")
 
     def _intend(self, order: ServiceOrder, signature: Signature) -> OrderDone:
