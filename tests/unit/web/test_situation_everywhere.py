@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from web_house import House
 from web_yard import Yard
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "core" / "keeper"))
@@ -23,7 +24,7 @@ from every_situation import NOW_MS, every
 from shunter.app.service.front import Front
 from shunter.app.service.published import Published
 from shunter.cli.serve_orders import _status_row, _told_cluster
-from shunter.core.keeper.situation import Age, ClusterFacts, ClusterSituation, situation
+from shunter.core.keeper.situation import Age, ClusterFacts, ClusterSituation, Reach, ServiceRole, situation
 from shunter.core.wording import named
 from shunter.drivers.notifier import message
 from shunter.model.service import HistoryEvent, NotifierKind
@@ -178,3 +179,25 @@ def test_the_page_works_nothing_out_itself() -> None:
         assert used <= fields, (path.name, used - fields)
         for private in ("healthOf", 'does not answer"', '"standby"', "all live, 0"):
             assert private not in text, (path.name, private)
+
+
+async def test_ready_names_the_clusters_that_are_not_served(house: House) -> None:
+    yard = Yard({"one": (3, 30), "two": (3, 30)})
+    house.reception.front = yard.front
+
+    async def ready() -> tuple[int, str, str]:
+        async with house.client() as client:
+            answer = await client.get("/ready")
+            return answer.status_code, answer.json()["status"], answer.json()["why"]
+
+    assert await ready() == (200, "ready", "")
+    yard.stand("one", reach=Reach.SILENT, reach_why="no broker answers")
+    assert await ready() == (200, "ready in part", "one: can't be observed: no broker answers")
+    yard.stand("two", role=ServiceRole.IDLE, execution=None, idle_why="the journal is damaged")
+    status, told, why = await ready()
+    assert (status, told) == (503, "not ready")
+    assert why.endswith("two: not driven: the journal is damaged")
+    yard.stand("two", role=ServiceRole.STANDBY, driver="ben")
+    assert (await ready())[0] == 200, "another process does the work"
+    yard.trouble = "the disk is full"
+    assert await ready() == (503, "not ready", "the disk is full; one: can't be observed: no broker answers")
