@@ -119,7 +119,7 @@ function Page({ who, fleet }) {
   const row = fleet.data?.clusters.find((each) => each.name === name);
   return html`<${Header} who=${who} name=${name} fleet=${fleet} />
     <main id="main" ref=${main} tabindex="-1">
-      <${Paused} paused=${fleet.data?.paused} where="The fleet" but=${fleet.data?.not_paused} />${!fleet.data?.paused && html`<${Paused} paused=${row?.paused} where=${name} />`}
+      <${Paused} paused=${fleet.data?.paused} where=${fleet.data?.not_paused?.length ? "The fleet" : "The whole fleet"} but=${fleet.data?.not_paused} />${!fleet.data?.paused && html`<${Paused} paused=${row?.paused} where=${name} />`}
       ${fleet.data?.store_trouble && html`<p class="banner bad" role="alert">${fleet.data.store_trouble}</p>`}
       ${fleet.data?.policy_trouble && html`<p class="banner bad" role="alert">${fleet.data.policy_trouble}</p>`}
       <${Fence} at=${here.href}>${content}</${Fence}></main>`;
