@@ -79,7 +79,7 @@ def test_a_standby_shows_who_drives_and_the_moves_of_the_journal(tmp_path: Path)
         await life.look()
         seen = stands(life)
         assert (seen.headline, seen.state, seen.driver) == ("broker 2 down", "standby", THEM)
-        assert f"this service stands by: {THEM} drives the cluster" in seen.notes, "whatever conditions hold"
+        assert seen.doing.startswith(f"this service stands by: {THEM} drives the cluster"), "whatever conditions hold"
         assert f"{len(yard.open)} moves of the journal open when last observed" in seen.doing
         moves = life.published.moves("yard")
         assert [(row.partition, row.whose) for row in moves.moves] == [(f"t-{at}", "ours") for at in yard.open]

@@ -286,7 +286,7 @@ def _findings(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
         yield ClusterSeverity.NOTE, told
     yield from _of_moves(facts)
     if facts.role is ServiceRole.STANDBY:
-        yield ClusterSeverity.NOTE, f"this service stands by: {facts.driver} drives the cluster"
+        yield ClusterSeverity.NOTE, _stands_by(facts)
 
 
 def _seen(seen: ClusterObservation, when: str) -> Iterator[tuple[ClusterSeverity, str]]:
@@ -363,9 +363,13 @@ def _doing(facts: ClusterFacts) -> str:
     opened = counted(facts.open_moves, "move") if facts.open_moves else ""
     if facts.role is ServiceRole.STANDBY:
         theirs = f"; {opened} of the journal open when last observed" if opened else ""
-        return f"{facts.driver} drives the cluster{theirs}; this service takes over once that process has ended"
+        return f"{_stands_by(facts)}{theirs}; this service takes over once that process has ended"
     told = f"this service does not drive the cluster: {facts.idle_why or STARTS}"
     return f"{told}; {opened} of the journal open: steps under way go on, no other step begins" if opened else told
+
+
+def _stands_by(facts: ClusterFacts) -> str:
+    return f"this service stands by: {facts.driver} drives the cluster"
 
 
 def _driving(facts: ClusterFacts) -> str:
@@ -403,7 +407,7 @@ def doing_about(held: Held, facts: ClusterFacts) -> str:
     if condition not in MENDED:
         return "no plan mends this"
     if facts.role is ServiceRole.STANDBY:
-        return f"{facts.driver} drives the cluster, and decides what is done"
+        return f"decided by who drives the cluster: {facts.driver}"
     running, execution = facts.carried_out, facts.execution
     if running is not None and condition.value in running.conditions:
         return f"being mended: {_driving(facts)}"
