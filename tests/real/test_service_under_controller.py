@@ -98,8 +98,8 @@ def test_the_page_has_what_the_controllers_say_and_what_they_move(yard, controll
             wait_until(lambda: len(service.ask("moves")["rows"]) == 2, what="the moves are listed", timeout_s=90)
             rows = service.ask("moves")["rows"]
             assert {(row["partition"], row["whose"], *row["target"]) for row in rows} == {
-                ("orders-0", "another's", 2),
-                ("orders-1", "another's", 2),
+                ("orders-0", "external", 2),
+                ("orders-1", "external", 2),
             }
 
             before = leader()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from shunter.app.executor import Ended, Session, SessionStart, Target, drive, open_session, read_plan
-from shunter.app.executor_orders import HolderGone, StandsStill, holder_of, order_plan, told_others
+from shunter.app.executor_orders import HolderGone, StandsStill, giver, holder_of, order_plan, told_others
 from shunter.app.executor_outcome import exit_code, told_end
 from shunter.app.exit_codes import ExitCode
 from shunter.app.order_costs import bytes_again_by_plan
@@ -272,7 +272,7 @@ class Interruption:
             answer = await self._line()
         kind = {"s": CommandKind.STOP, "r": CommandKind.ROLL_BACK, "p": CommandKind.PAUSE}.get(answer[:1].lower())
         if kind is not None:
-            reply = await self._session.command(Command(kind, given_by="ctrl-C"))
+            reply = await self._session.command(Command(kind, given_by=giver("execute, Ctrl-C")))
             click.echo(reply.text)
         elif answer[:1].lower() == "l":
             self._leave.set()

@@ -139,10 +139,10 @@ def _order(place: Place, kind: OrderKind, cluster: str, signed: _Signed, *about:
 @place_options
 @output_options
 def status(place: Place, *, output: str) -> None:
-    """Show the clusters of a service that runs: health, moves, and proposals that wait for approval.
+    """Show how the clusters of a running service stand: what is wrong, what is being done, by whom.
 
-    Exit status: 0 all is well; 1 conditions hold; 2 the changed policy file is refused; 3 a cluster or the service
-    does not answer; 5 the service's store can't be used.
+    Exit status: 0 nothing is wrong; 1 something is wrong with a cluster; 2 the changed policy file is refused; 3 a
+    cluster or the service does not answer; 5 the service's store can't be used.
 
     \b
     Example:
@@ -153,39 +153,46 @@ def status(place: Place, *, output: str) -> None:
 
 def _status(place: Place, output: str) -> int:
     fleet = _ask(place, "fleet")
-    rows = [
-        {
-            "cluster": row["name"],
-            "state": row["health"]["state"],
-            "brokers": row["brokers"],
-            "under_replicated": row["under_replicated"],
-            "conditions": row["conditions"],
-            "moves": row["moves_open"],
-            "waiting": row["proposals_waiting"],
-            "paused": row["paused"]["who"] if row["paused"] and not row["paused"]["lifted"] else "",
-            "trouble": row["health"]["trouble"] or row["health"]["journal_trouble"],
-        }
-        for row in fleet["clusters"]
-    ]
-    show_rows(output, rows, _told_cluster)
+    rows = [_status_row(row) for row in fleet["clusters"]]
+    show_rows(output, rows, lambda row: _told_cluster(row, fleet["at_ms"]))
     for trouble in (fleet["store_trouble"], fleet["policy_trouble"]):
         if trouble:
             click.echo(f"shunter: {trouble}", err=True)
     found = (
-        (any(row["state"] == "unreachable" for row in rows), ExitCode.CLUSTER),
+        (any(row["state"] in ("unreachable", "starting") for row in rows), ExitCode.CLUSTER),
         (bool(fleet["store_trouble"]), ExitCode.JOURNAL),
         (bool(fleet["policy_trouble"]), ExitCode.USAGE),
-        (any(row["conditions"] for row in rows), ExitCode.PARTLY),
+        (any(row["severity"] in ("critical", "warning") for row in rows), ExitCode.PARTLY),
     )
     return int(next((code for holds, code in found if holds), ExitCode.DONE))
 
 
-def _told_cluster(row: Any) -> str:
-    paused = f"; paused by {row['paused']}" if row["paused"] else ""
-    trouble = f"; {row['trouble']}" if row["trouble"] else ""
-    counts = f"{counted(row['brokers'], 'broker')}, {counted(row['conditions'], 'condition holds', 'conditions hold')}"
-    counts += f", {counted(row['moves'], 'move is', 'moves are')} open"
-    return f"{row['cluster']}: {row['state']}, {counts}, {counted(row['waiting'], 'proposal waits', 'proposals wait')}{paused}{trouble}"
+def _status_row(row: Any) -> dict[str, Any]:
+    stands = row["situation"]
+    told = ("severity", "headline", "doing", "state", "driver", "figures", "observed_at_ms")
+    figures = ("brokers", "offline", "under_replicated", "conditions", "moves_open", "proposals_waiting")
+    return {
+        "cluster": row["name"],
+        **{key: stands[key] for key in told},
+        **{key: row[key] for key in figures},
+        "paused": row["paused"]["who"] if row["paused"] else "",
+        "notes": stands["notes"],
+    }
+
+
+def _told_cluster(row: Any, now_ms: int) -> str:
+    """A cluster as the page shows it: its situation, then figures, with their age unless they are current."""
+    lines = [f"{row['cluster']}: {row['severity']}: {row['headline']}", f"  {row['doing']}"]
+    lines += [f"  {note}" for note in row["notes"]]
+    if row["observed_at_ms"] is None:
+        return "\n".join([*lines, "  its figures are not known"])
+    age_s = max(0, now_ms - row["observed_at_ms"]) // 1000
+    when = f"{age_s} s ago" if row["figures"] == "current" else f"old, of {age_s} s ago"
+    figures = (
+        f"{counted(row['brokers'], 'broker')}, {counted(row['offline'], 'partition')} offline, "
+        f"{row['under_replicated']:,} under-replicated, {counted(row['conditions'], 'condition')}"
+    )
+    return "\n".join([*lines, f"  {figures} ({when})"])
 
 
 @click.command()
@@ -344,45 +351,48 @@ _ALL_HELP = "Pause all moves of the service (with --cluster: of one cluster); no
 @click.command()
 @click.argument("partitions", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help=_ALL_HELP)
+@yes_option
 @order_options
-def pause(place: Place, cluster: str, partitions: tuple[str, ...], signed: _Signed, *, everything: bool) -> None:
+def pause(
+    place: Place, cluster: str, partitions: tuple[str, ...], signed: _Signed, *, everything: bool, yes: bool
+) -> None:
     """Pause moves of these partitions; --all is the kill switch, which survives restarts.
+
+    If copies have to be cancelled, it says first how much is copied again, and asks. The kill switch never asks.
 
     \b
     Examples:
       shunter serve pause orders-3
       shunter serve pause --all --comment "incident 12"
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _pause_or_resume(place, (OrderKind.PAUSE, OrderKind.PAUSE_ALL), cluster, partitions, signed, everything)
+    if _is_for_all(partitions, everything=everything):
+        leave_with(lambda: _give(place, ServiceOrder(OrderKind.PAUSE_ALL, cluster), signed))
+    _turn(place, OrderKind.PAUSE, cluster, partitions, signed, yes=yes)
 
 
 @click.command()
 @click.argument("partitions", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Lift `pause --all`.")
+@yes_option
 @order_options
-def resume(place: Place, cluster: str, partitions: tuple[str, ...], signed: _Signed, *, everything: bool) -> None:
+def resume(
+    place: Place, cluster: str, partitions: tuple[str, ...], signed: _Signed, *, everything: bool, yes: bool
+) -> None:
     """Resume moves of these partitions; --all lifts the kill switch, but moves that were paused by name stay paused.
 
     \b
     Example:
       shunter serve resume --all
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _pause_or_resume(place, (OrderKind.RESUME, OrderKind.RESUME_ALL), cluster, partitions, signed, everything)
+    if _is_for_all(partitions, everything=everything):
+        leave_with(lambda: _give(place, ServiceOrder(OrderKind.RESUME_ALL, cluster), signed))
+    _turn(place, OrderKind.RESUME, cluster, partitions, signed, yes=yes)
 
 
-def _pause_or_resume(
-    place: Place,
-    kinds: tuple[OrderKind, OrderKind],
-    cluster: str,
-    partitions: Sequence[str],
-    signed: _Signed,
-    everything: bool,
-) -> None:
+def _is_for_all(partitions: Sequence[str], *, everything: bool) -> bool:
     if everything == bool(partitions):
         raise click.UsageError("name partitions, or --all: one of them")
-    if everything:
-        leave_with(lambda: _give(place, ServiceOrder(kinds[1], cluster), signed))
-    _order(place, kinds[0], cluster, signed, *partitions)
+    return everything
 
 
 @click.command()
@@ -414,14 +424,13 @@ def rollback(place: Place, cluster: str, partitions: tuple[str, ...], signed: _S
 
 
 def _turn(place: Place, kind: OrderKind, named: str, partitions: Sequence[str], signed: _Signed, *, yes: bool) -> None:
+    """Say what an order to moves would do, ask unless nothing is lost by it, and give it."""
+
     def work() -> int:
         cluster = _the_cluster(place, named)
-        what = ", ".join(partitions) or f"all open moves of {cluster}"
-        told = f"{kind.value} of {what}"
-        if kind is OrderKind.ROLL_BACK:
-            cost = _ask(place, "rollback-bytes", cluster=cluster, about=list(partitions))
-            told = f"{told}: at most {told_bytes(cost)} are copied again"
-        if not agreed(told, "Do it?", yes=yes, as_json=signed.as_json):
+        seen = _ask(place, "preview", kind=kind.value, cluster=cluster, about=list(partitions))
+        harmless = kind in (OrderKind.PAUSE, OrderKind.RESUME) and not seen["bytes"]
+        if not harmless and not agreed(seen["text"], "Do it?", yes=yes, as_json=signed.as_json):
             return int(ExitCode.REFUSED)
         return _give(place, ServiceOrder(kind, cluster, tuple(partitions)), signed)
 

@@ -129,7 +129,9 @@ def _partitions(seen: CheckUp) -> list[Finding]:
     for topic in seen.topics:
         for number, partition in topic.partitions.items():
             tp = TopicPartition(topic.name, number)
-            target = seen.ongoing[tp].original if tp in seen.ongoing else partition.replicas
+            move = seen.ongoing.get(tp) or seen.ended.get(tp)
+            adding = () if move is None else move.adding
+            target = [broker for broker in partition.replicas if broker not in adding]
             if not partition.replicas:
                 bare.append(tp)
             elif partition.leader < 0:
@@ -225,7 +227,7 @@ def _moves(seen: CheckUp, journal: CheckedJournal) -> list[Finding]:
         told = f"nobody drives {counted(len(ours), 'open move')} of journal {journal.place} ({named(sorted(ours))})"
         advice = "`shunter resume` goes on, `shunter rollback` restores, `shunter stop` ends them where they are"
         found.append(Finding(Level.WARNING, "moves", told, advice))
-    others = sorted(tp for tp in seen.ongoing if tp not in ours)
+    others = sorted(seen.ongoing.keys() - ours - journal.just_ended)
     if others:
         told = f"somebody else moves {counted(len(others), 'partition')} ({named(others)})"
         advice = "wait for their end, or adopt them by `shunter execute --take-over`"

@@ -166,9 +166,11 @@ async def health() -> Health:
     responses={503: {"model": Health, "description": "It does not; `why` says what is missing."}},
 )
 async def ready(reception: TheReception) -> Response:
-    """503 until every cluster was looked at once or found unreachable, and while the store can't be used."""
+    """503 while the store can't be used, or the service does its work for no cluster; `why` names what is missing."""
     view = reception.front.fleet()
-    starting = [row.name for row in view.clusters if row.health.state == "starting"]
-    why = view.store_trouble or (f"not looked at yet: {', '.join(starting)}" if starting else "")
-    status = HTTPStatus.SERVICE_UNAVAILABLE if why else HTTPStatus.OK
-    return JSONResponse(Health(status="not ready" if why else "ready", why=why).model_dump(), status)
+    unserved = [f"{row.name}: {row.situation.unserved}" for row in view.clusters if row.situation.unserved]
+    missing = bool(view.store_trouble) or len(unserved) == len(view.clusters)
+    why = "; ".join([*([view.store_trouble] if view.store_trouble else []), *unserved])
+    status = HTTPStatus.SERVICE_UNAVAILABLE if missing else HTTPStatus.OK
+    told = "not ready" if missing else "ready in part" if why else "ready"
+    return JSONResponse(Health(status=told, why=why).model_dump(), status)

@@ -111,9 +111,9 @@ def test_a_damaged_store_is_told_and_nothing_is_driven_or_ordered(tmp_path: Path
             assert refused.value.refusal is Refusal.STORE
             running = asyncio.create_task(service.run())
             async with asyncio.timeout(30):
-                while front.cluster("away").row.health.state != "unreachable":
+                while front.cluster("away").row.situation.state != "unreachable":
                     await front.news(front.version, 5)
-            assert service.keepers["away"].health.journal_trouble == "", "nobody tried to drive it"
+            assert service.keepers["away"].known.idle_why == "", "nobody tried to drive it"
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
 

@@ -58,11 +58,24 @@ def _log_dir(path: str, size: int, *, future: bool = False) -> dict[str, Any]:
     return {"log_dir": path, "error_code": 0, "topics": [{"name": "t", "partitions": [part]}]}
 
 
+class EndingClient(Client):
+    """A cluster whose reassignment ends while its topics are read."""
+
+    read = False
+
+    def all_topics(self) -> list[SimpleNamespace]:
+        self.read = True
+        return super().all_topics()
+
+    def list_partition_reassignments(self) -> dict[Any, Any]:
+        return {} if self.read else super().list_partition_reassignments()
+
+
 class Cluster(KafkaPythonAdmin):
     """Asks the client above, except for requests that are not answered."""
 
-    def __init__(self, silent: set[str]) -> None:
-        self._client = Client()
+    def __init__(self, silent: set[str], client: Client | None = None) -> None:
+        self._client = client or Client()
         self._configuration = {}
         self.silent = silent
 
@@ -84,6 +97,11 @@ async def test_every_part_of_a_cluster_is_read() -> None:
     assert [(each.name, each.min_isr, each.operations) for each in seen.topics] == [("t", 2, {"DESCRIBE"})]
     assert seen.ongoing == {TopicPartition("t", 0): OngoingReassignment((1, 2), (2,), (1,))}
     assert (seen.controller, seen.controlled_by) == (2, "Apache (KRaft)")
+
+
+async def test_a_reassignment_that_ends_meanwhile_is_told_as_ended() -> None:
+    seen = await take_check_up(Cluster(set(), EndingClient()))
+    assert (seen.ongoing, seen.ended) == ({}, {TopicPartition("t", 0): OngoingReassignment((1, 2), (2,), (1,))})
 
 
 async def test_copies_between_log_dirs_are_read_from_every_live_broker() -> None:

@@ -20,7 +20,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from shunter.app.keeper_policy import KeptCluster
-from shunter.app.service.driving import Driving, PlanFate, Seat
+from shunter.app.service.driving import Driving, PlanFate, Seat, not_driven
+from shunter.app.service.known import LOOK_S, STALE_LOOKS, Known, ShellGate
 from shunter.app.service.published import Published
 from shunter.app.service.records import Records
 from shunter.app.service.thinking import LookQuestion, Thought, Wish
@@ -30,10 +31,8 @@ from shunter.core.keeper.growth import UNKNOWN, growth_of
 from shunter.core.keeper.intents import quieted, with_intents
 from shunter.core.keeper.proposals import order_of
 from shunter.core.keeper.sighting import Sighting
+from shunter.core.keeper.situation import ClusterFacts, situation, why_unobserved
 from shunter.core.wording import counted, told_bytes
-from shunter.drivers.claimants import ClusterClaimed
-from shunter.drivers.driver_seat import SeatTaken
-from shunter.drivers.journals import JournalHeld
 from shunter.drivers.service_store import StoreFailed
 from shunter.errors import ShunterError
 from shunter.model.execution import Command, CommandKind
@@ -48,12 +47,10 @@ from shunter.model.service import (
     KillSwitch,
     OrderRefused,
     ProposalState,
-    Refusal,
     StoreBatch,
 )
 from shunter.views.execution import ExecutionView
 from shunter.views.keeper_picture import Surrounding, dressed, view_moves
-from shunter.views.service import ClusterHealth, MoveView
 
 LOG = logging.getLogger(__name__)
 DRIVE_AGAIN_S = 5.0
@@ -105,9 +102,7 @@ class ClusterKeeper:
         self.intents: tuple[KeptIntent, ...] = ()
         self.switch: KillSwitch | None = None
         self.driving: Driving | None = None
-        self.health = ClusterHealth(since_ms=parts.clock.now_ms())
-        self.held_by = ""
-        """The other executor that drives the cluster; "": there is none, or it is unknown."""
+        self.known = Known(cluster.name, int((STALE_LOOKS * parts.look_every_s + LOOK_S) * 1000))
         self._memory: Memory | None = None
         self._growth = UNKNOWN
         self._gist_at_ms: int | None = None
@@ -116,12 +111,10 @@ class ClusterKeeper:
         """A gist was kept since growth was computed."""
         self._sighting: Sighting | None = None
         """The last look."""
-        self._others: tuple[MoveView, ...] = ()
         self._safe: tuple[int, ...] = ()
         self._wanted = asyncio.Event()
         self.reconciled = False
         """The states of all begun proposals have been read from the journal."""
-        self._execution: ExecutionView | None = None
         self._following: asyncio.Task[None] | None = None
         self._handing: asyncio.Task[None] | None = None
         self._in_hand = ""
@@ -137,10 +130,13 @@ class ClusterKeeper:
         """The file's policy, with the intents that were given by orders."""
         return with_intents(self.cluster.policy, self.intents)
 
-    def around(self) -> Surrounding:
-        """The state that the page shows beside the last look."""
-        opened = tuple(self.proposals.values())
-        return Surrounding(self.health, self.intents, opened, self._execution, self.switch)
+    def facts(self) -> ClusterFacts:
+        """All that is known about the cluster now."""
+        now_ms, proposals = self.parts.clock.now_ms(), self.proposals.values()
+        return self.known.facts(now_ms, self.driving, self.switch, proposals, self.parts.records)
+
+    def _around(self) -> Surrounding:
+        return Surrounding(self.facts(), self.intents, self.known.execution)
 
     async def load(self) -> None:
         """Read the cluster's state from the store.
@@ -165,7 +161,15 @@ class ClusterKeeper:
     def show(self) -> None:
         """Publish the page with the current state."""
         published = self.parts.published
-        published.show(self.name, dressed(published.page(self.name), self.around()))
+        page = dressed(published.page(self.name), self._around())
+        published.show(self.name, page, replace(published.moves(self.name), situation=page.row.situation))
+
+    def show_moves(self) -> None:
+        """Publish the moves, too. Cost: O(moves)."""
+        isr = {} if self.driving is None else self.driving.in_sync()
+        moves = view_moves(self.known.execution, isr, self.known.moves, self.facts())
+        self.parts.published.show(self.name, moves=moves)
+        self.show()
 
     async def write(self, batch: StoreBatch) -> None:
         """Make a batch durable, then apply it to this keeper's state, then publish it.
@@ -196,7 +200,10 @@ class ClusterKeeper:
 
     def event(self, kind: str, text: str, subject: str = "", who: str = "", cause: str = "") -> HistoryEvent:
         """An event of this moment."""
-        return HistoryEvent(0, self.name, self.parts.clock.now_ms(), kind, text, subject, who, cause)
+        stands = situation(self.facts())
+        facts = {"severity": stands.severity.value, "situation": stands.headline, "doing": stands.doing}
+        now_ms = self.parts.clock.now_ms()
+        return HistoryEvent(0, self.name, now_ms, kind, text, subject, who, cause, facts=facts)
 
     async def note(self, *events: HistoryEvent) -> None:
         """Keep events; if the store refuses them, notifications are sent all the same."""
@@ -240,7 +247,7 @@ class ClusterKeeper:
                 await self.parts.snapshot(sighting)
             except ShunterError as error:
                 await self.note(self.event("snapshot-failed", f"no snapshot was kept for the pipeline: {error}"))
-        if self.held_by:
+        if self.known.held_by:
             return  # The process that drives the cluster makes proposals and keeps the memory.
         async with self.lock:
             await self._remember(question, thought, events)
@@ -268,29 +275,20 @@ class ClusterKeeper:
         return LookQuestion(self.name, sighting, policy, quiet, self._memory, kept, self.cluster.table)
 
     async def _not_seen(self, why: str) -> None:
-        new = self.health.state != "unreachable"
-        self._now("unreachable", why)
-        if new:
-            await self.note(self.event("cluster-unreachable", f"{self.name} can't be looked at: {why}"))
+        if self.known.not_observed(why, self.parts.clock.now_ms()):
+            await self.note(self.event("cluster-unreachable", f"{self.name} can't be observed: {why}"))
         self.show()
 
-    def _now(self, state: str, trouble: str) -> None:
-        since_ms = self.health.since_ms if self.health.state == state else self.parts.clock.now_ms()
-        self.health = replace(self.health, state=state, since_ms=since_ms, trouble=trouble)
-
     def _seen(self, question: LookQuestion, thought: Thought) -> list[HistoryEvent]:
-        """Publish a look; returns its events other than conditions."""
-        events: list[HistoryEvent] = []
-        if self.health.state == "unreachable":
-            minutes = (self.parts.clock.now_ms() - self.health.since_ms) // 60_000
-            events.append(self.event("cluster-back", f"{self.name} answers again after {counted(minutes, 'minute')}"))
-        self._now("standby" if self.held_by else "ok", self.held_by)
-        self.health = replace(self.health, looked_at_ms=thought.at_ms)
-        self._others, self._sighting = thought.others, question.sighting
-        published = self.parts.published
-        published.show(self.name, dressed(thought.page, self.around()))
+        """Publish an observation; returns its events other than conditions."""
+        silent = self.known.observed(thought.observation, thought.moves)
+        self._sighting = question.sighting
+        self.parts.published.show(self.name, dressed(thought.page, self._around()))
         self.show_moves()
-        return events
+        if not silent:
+            return []
+        minutes = (self.parts.clock.now_ms() - self.known.silent_since_ms) // 60_000
+        return [self.event("cluster-back", f"{self.name} answers again after {counted(minutes, 'minute')}")]
 
     async def _remember(self, question: LookQuestion, thought: Thought, events: list[HistoryEvent]) -> None:
         # A person's decision during the thinking is newer, so that proposal is left to the next look.
@@ -342,8 +340,10 @@ class ClusterKeeper:
         Raises:
             OrderRefused: there is no such plan, nothing would change, or the cluster was not seen yet.
         """
-        if self._sighting is None or self.health.state == "unreachable":
-            raise OrderRefused(Refusal.UNREACHABLE, f"{self.name} can't be looked at now: {self.health.trouble}")
+        refused = why_unobserved(self.facts())
+        if refused is not None:
+            raise OrderRefused(*refused)
+        assert self._sighting is not None
         return await self.parts.sketch(Wish(self.name, self._sighting, self.policy, about, replicas, who))
 
     # ---- carrying out
@@ -403,7 +403,7 @@ class ClusterKeeper:
             return
         async with self.lock:
             await self._settle(proposal, *_taken(reply))
-        self._execution = driving.view()
+        self.known.execution = driving.view()
         self.show_moves()
         if self.switch is not None:
             await self.pause_what_moves(self.switch)
@@ -444,34 +444,30 @@ class ClusterKeeper:
             try:
                 async with self.parts.seat(self._noticed) as driving:
                     why = await self._drive(driving)
-            except (JournalHeld, SeatTaken, ClusterClaimed) as error:
-                await self._left(str(error), held=True)
             except ShunterError as error:
-                await self._left(str(error), held=False)
+                await self._left(*not_driven(error))
             except Exception as error:
                 LOG.exception("%s is no longer driven", self.name)
-                await self._left(f"a bug of Shunter's: {error!r}: it is not driven until a restart", held=False)
+                await self._left("", f"a bug of Shunter's: {error!r}: it is not driven until a restart")
                 return
             else:
-                await self._left(why, held=False)
+                await self._left("", why)
             await asyncio.sleep(self.parts.drive_again_s)
 
     async def _drive(self, driving: Driving) -> str:
         self.driving, self.reconciled = driving, False
-        running = asyncio.create_task(driving.run(self._viewed))
+        running = asyncio.create_task(driving.run(self._viewed, ShellGate(self.facts, self._heard)))
         try:
             if self.switch is not None and not self.switch.lifted:
                 await self.pause_what_moves(self.switch)
             async with self.lock:
                 await self.reconcile()
-            self.held_by = ""
-            self.health = replace(self.health, journal_trouble="")
-            self._now("ok" if self.health.state == "standby" else self.health.state, "")
-            self.show()
+            self.known.held_by = self.known.idle_why = ""
+            self.show_moves()
             self.hurry()
             return await running
         finally:
-            self.driving = None
+            self.driving = self.known.execution = None
             self.reconciled = False
             tasks = [task for task in (running, self._following, self._handing) if task is not None]
             self._following = self._handing = None
@@ -479,40 +475,37 @@ class ClusterKeeper:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _left(self, why: str, *, held: bool) -> None:
-        new = (self.held_by if held else self.health.journal_trouble) != why
-        self.held_by = why if held else ""
-        self.health = replace(self.health, journal_trouble="" if held else why)
-        if held and self.health.state == "ok":
-            self._now("standby", why)
-        if new and not held:
+    async def _left(self, holder: str, why: str) -> None:
+        """Note that this service does not drive the cluster: another process does (`holder`), or why none does."""
+        new = why and self.known.idle_why != why
+        self.known.held_by, self.known.idle_why = holder, why
+        if new:
             await self.note(self.event("not-driven", f"nothing can be carried out in {self.name}: {why}"))
-        self.show()
+        self.show_moves()
 
     def _noticed(self, notice: Notice) -> None:
         """Keep a notice of the executor. A task does that, because the executor must not wait for the store."""
-        noting = asyncio.create_task(self.note(self.event(notice.kind, notice.text, notice.about)))
+        self._noted(self.event(notice.kind, notice.text, notice.about))
+
+    def _heard(self, what: str, given_by: str, answer: str) -> None:
+        """Keep an order of another shell: its giver is a user of this host or of the journal's topic."""
+        kind, _, about = what.partition(" ")
+        self._noted(self.event(kind, f"{given_by}: {what}: {answer}", about, given_by))
+
+    def _noted(self, event: HistoryEvent) -> None:
+        noting = asyncio.create_task(self.note(event))
         self._notings.add(noting)
         noting.add_done_callback(self._notings.discard)
 
     def _viewed(self, view: ExecutionView) -> None:
         """Take a view of the execution; called about once a second."""
-        self._execution = view
+        self.known.execution = view
         self.show_moves()
-        self.show()
         if self._following is not None and self._following.done():
             self._following.result()  # A bug in that task ends the service, instead of being ignored.
             self._following = None
         if self._following is None:
             self._following = asyncio.create_task(self._follow(view))
-
-    def show_moves(self) -> None:
-        """Publish the moves."""
-        driving = self.driving
-        isr = {} if driving is None else driving.in_sync()
-        running = next((each.id for each in self.proposals.values() if each.state is ProposalState.RUNNING), "")
-        moves = view_moves(self._execution, isr, self._others, running, self.switch)
-        self.parts.published.show(self.name, moves=moves)
 
     async def _follow(self, view: ExecutionView) -> None:
         """Enforce the kill switch, and notice the end of the running proposal."""

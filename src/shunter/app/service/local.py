@@ -46,8 +46,8 @@ async def _answer(front: Front, audit: AuditLog, request: dict[str, Any], user: 
             return front.cluster(cluster)
         case "moves":
             return front.moves(cluster)
-        case "rollback-bytes":
-            return front.rollback_bytes(cluster, request["about"])
+        case "preview":
+            return front.preview(ServiceOrder(OrderKind(request["kind"]), cluster, tuple(request["about"])), user)
         case "proposals":
             return await front.proposals(cluster, ended=bool(request.get("ended")))
         case "timeline":
@@ -89,9 +89,9 @@ def _ask_server(server: ServiceServer, ask: str, parts: Mapping[str, Any]) -> An
             return call_service(server, "GET", f"{at}/proposals?ended={ended}")["proposals"]
         case "timeline":
             return call_service(server, "GET", f"{at}/timeline?{urlencode({'most': parts['most']})}")
-        case "rollback-bytes":
-            asked = urlencode([("partition", name) for name in parts["about"]])
-            return call_service(server, "GET", f"{at}/rollback-cost?{asked}")["bytes"]
+        case "preview":
+            asked = urlencode([("verb", parts["kind"]), *(("partition", name) for name in parts["about"])])
+            return call_service(server, "GET", f"{at or '/fleet'}/preview?{asked}")
         case "sketch":
             body = {"about": list(parts["about"]), "value": parts["value"]}
             view = call_service(server, "POST", f"{at}/sketch", body)

@@ -14,12 +14,22 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 
-from shunter.app.service.driving import Driving
 from shunter.app.service.keeping import ClusterKeeper
+from shunter.app.service.previews import (
+    driven,
+    preview_of_switch,
+    preview_of_turn,
+    see_taken,
+    taken_for,
+    told_paused,
+    told_resumed,
+    told_theirs,
+)
 from shunter.app.service.records import Records
 from shunter.core.executor.ready import CommandReply
 from shunter.core.keeper.docket import voted
 from shunter.core.keeper.intents import contradiction
+from shunter.core.keeper.situation import ServiceRole
 from shunter.core.wording import counted, told_bytes
 from shunter.drivers.service_store import StoreFailed
 from shunter.errors import DriverError, ShunterError
@@ -45,6 +55,7 @@ from shunter.model.service import (
     Vote,
 )
 from shunter.views.execution import OPEN_STATES
+from shunter.views.service import OrderPreview
 
 ANSWER_WITHIN_S = 10.0
 """How long the caller of an order waits for a cluster's executor."""
@@ -86,9 +97,24 @@ class OrderDesk:
         """Take the clusters' keepers and the store."""
         self._keepers = keepers
         self._records = records
+        for keeper in keepers.values():
+            keeper.known.fleet_paused = self._is_fleet_paused
         self.fleet_switch: KillSwitch | None = None
         """The kill switch of all clusters."""
         self._under_way: dict[str, asyncio.Task[OrderDone]] = {}
+
+    def _is_fleet_paused(self) -> bool:
+        return self.fleet_switch is not None
+
+    def fleet_orders(self) -> tuple[tuple[OrderKind, ...], str]:
+        """Orders to the whole fleet that would be carried out now and change something, and why none would be."""
+        mine = [each.facts() for each in self._keepers.values() if each.facts().role is not ServiceRole.STANDBY]
+        if not mine:
+            return (), "; ".join(told_theirs([*self._keepers.values()]))
+        pause = [] if self.fleet_switch is not None else [OrderKind.PAUSE_ALL]
+        paused = self.fleet_switch is not None or any(each.paused for each in mine)
+        resume = [OrderKind.RESUME_ALL] if paused and not self._records.trouble else []
+        return (*pause, *resume), ""
 
     async def carry_out(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         """Carry an order out, once.
@@ -131,7 +157,7 @@ class OrderDesk:
     async def _looked_up(self, order: ServiceOrder, signature: Signature, known: KeyedAnswer) -> OrderDone:
         """Finish an order that was begun but not answered: the journal has it, or it is carried out now."""
         keeper = self._keepers[order.cluster]
-        driving = _driven(keeper)
+        driving = driven(keeper)
         try:
             heard = await driving.heard(signature.key, known.at_ms)
         except ShunterError as error:
@@ -157,8 +183,7 @@ class OrderDesk:
         keeper = self._keepers.get(order.cluster)
         if keeper is None:
             raise OrderRefused(Refusal.INVALID, f"{kind.value}: the order names no cluster: name one")
-        if keeper.held_by:
-            raise OrderRefused(Refusal.STANDBY, f"this service stands by for {keeper.name}: {keeper.held_by}")
+        see_taken(kind, keeper)
         if kind in (OrderKind.APPROVE, OrderKind.DECLINE):
             return await self._vote(keeper, order, signature)
         if kind in GIVEN or kind in TAKEN_BACK:
@@ -303,11 +328,8 @@ class OrderDesk:
     # ---- moves
 
     async def _turn(self, keeper: ClusterKeeper, order: ServiceOrder, signature: Signature) -> OrderDone:
-        driving = _driven(keeper)
+        driving = driven(keeper)
         command = _command(order, signature)
-        if order.kind is OrderKind.RESUME and keeper.switch is not None:
-            told = f"{keeper.name} is paused as a whole by {keeper.switch.who}: `resume --all` lifts the pause"
-            raise OrderRefused(Refusal.NOT_ALLOWED, told)
         about = ", ".join(order.about) or "all moves"
         event = keeper.event(order.kind.value, "", about, signature.who, signature.comment)
         if signature.key:
@@ -337,10 +359,6 @@ class OrderDesk:
 
     async def _clear_throttles(self, keeper: ClusterKeeper, order: ServiceOrder, signature: Signature) -> OrderDone:
         """Remove throttles that no journal knows. To do so twice is harmless, so the key is not marked as begun."""
-        moving = [row.partition for row in keeper.parts.published.moves(keeper.name).moves if row.state in OPEN_STATES]
-        if moving:
-            told = f"{counted(len(moving), f'partition of {keeper.name} is', f'partitions of {keeper.name} are')} being moved ({moving[0]}): these moves may need the throttles"
-            raise OrderRefused(Refusal.NOT_ALLOWED, told)
         try:
             done = OrderDone(await keeper.parts.clear_throttles())
         except ShunterError as error:
@@ -351,20 +369,33 @@ class OrderDesk:
         keeper.hurry()
         return done
 
+    def preview(self, order: ServiceOrder, who: str) -> OrderPreview:
+        """What an order to moves would do now; nothing is changed.
+
+        Raises:
+            OrderRefused: the order would be refused, or it is none to moves.
+        """
+        if order.kind in (OrderKind.PAUSE_ALL, OrderKind.RESUME_ALL):
+            return preview_of_switch(order, *taken_for(order, self._keepers))
+        if order.kind not in _TURNS:
+            raise OrderRefused(Refusal.INVALID, f"{order.kind.value} is no order to moves")
+        return preview_of_turn(order.kind, self._keepers[order.cluster], _command(order, Signature(who)))
+
     # ---- the kill switch
 
     async def _pause_all(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         """Pause a cluster, or all: the switch is set in this process, then it is stored while each executor pauses."""
-        keepers = [self._keepers[order.cluster]] if order.cluster else list(self._keepers.values())
+        keepers, theirs = taken_for(order, self._keepers)
         now_ms = keepers[0].parts.clock.now_ms()
         thrown: list[tuple[ClusterKeeper, KillSwitch]] = []
-        for keeper in keepers:
+        # Clusters that another process drives are paused too, should this service take them over.
+        for keeper in (*keepers, *theirs):
             before = keeper.switch
             kept = before.kept if before is not None else _paused_by_name(keeper)
             thrown.append((keeper, KillSwitch(keeper.name, signature.who, now_ms, signature.comment, kept)))
         fleet = KillSwitch("", signature.who, now_ms, signature.comment)
         switches = tuple(switch for _keeper, switch in thrown) + (() if order.cluster else (fleet,))
-        told = f"{order.cluster or 'the fleet'} is paused: nothing begins, and moves under way are being paused"
+        told = told_paused(order.cluster, keepers, theirs)
         event = HistoryEvent(
             0, order.cluster, now_ms, "pause-all", f"{signature.who}: {told}", "", signature.who, signature.comment
         )
@@ -372,7 +403,8 @@ class OrderDesk:
         for keeper, switch in thrown:
             keeper.switch = switch
         self.fleet_switch = self.fleet_switch if order.cluster else fleet
-        pausing = [asyncio.create_task(_pause(keeper, switch)) for keeper, switch in thrown]
+        moving = [(keeper, switch) for keeper, switch in thrown if keeper.driving is not None]
+        pausing = [asyncio.create_task(_pause(keeper, switch)) for keeper, switch in moving]
         done = OrderDone(told)
         trouble = ""
         try:
@@ -380,24 +412,24 @@ class OrderDesk:
             await self._records.write(batch)
         except StoreFailed as error:
             trouble = f". The pause is not durable, so give it again after a restart of the service: {error}"
-        await asyncio.wait(pausing, timeout=SWITCH_WITHIN_S)
-        said = [task.result() if task.done() else "being paused" for task in pausing]
+        if pausing:
+            await asyncio.wait(pausing, timeout=SWITCH_WITHIN_S)
+            said = [task.result() if task.done() else "being paused" for task in pausing]
+            told = f"{told} ({'; '.join(said)})"
         keepers[0].parts.tell(event)
-        for keeper in keepers:
+        for keeper, _switch in thrown:
             keeper.show()
         keepers[0].parts.published.tell(order.cluster)
-        return OrderDone(f"{told} ({'; '.join(said)}){trouble}")
+        return OrderDone(f"{told}{trouble}")
 
     async def _resume_all(self, order: ServiceOrder, signature: Signature) -> OrderDone:
-        if order.cluster and self.fleet_switch is not None:
-            told = f"the whole fleet is paused by {self.fleet_switch.who}: resume the whole fleet"
-            raise OrderRefused(Refusal.NOT_ALLOWED, told)
-        keepers = [self._keepers[order.cluster]] if order.cluster else list(self._keepers.values())
-        held = [(keeper, keeper.switch) for keeper in keepers if keeper.switch is not None and not keeper.switch.lifted]
+        keepers, theirs = taken_for(order, self._keepers)
+        every = (*keepers, *theirs)
+        held = [(keeper, keeper.switch) for keeper in every if keeper.switch is not None and not keeper.switch.lifted]
         if not held and self.fleet_switch is None:
-            raise OrderRefused(Refusal.ALREADY_DECIDED, f"{order.cluster or 'the fleet'} is not paused")
+            raise OrderRefused(Refusal.ALREADY_DECIDED, "the fleet is not paused")
         lifted = tuple((keeper, switch._replace(lifted=True, who=signature.who)) for keeper, switch in held)
-        told = f"{order.cluster or 'the fleet'} goes on; moves that were paused by name stay paused"
+        told = told_resumed(order.cluster, [keeper for keeper in keepers if keeper.switch is not None], theirs)
         event = HistoryEvent(
             0,
             order.cluster,
@@ -472,18 +504,6 @@ def _command(order: ServiceOrder, signature: Signature) -> Command:
 
 def _is_frozen(keeper: ClusterKeeper, topic: str) -> bool:
     return any(fnmatchcase(topic, each) for each in keeper.policy.rails.frozen_topics)
-
-
-def _driven(keeper: ClusterKeeper) -> Driving:
-    """The cluster's executor.
-
-    Raises:
-        OrderRefused: this service does not drive the cluster now.
-    """
-    if keeper.driving is None:
-        why = keeper.health.journal_trouble or keeper.health.trouble or "the executor is just being started"
-        raise OrderRefused(Refusal.UNREACHABLE, f"this service does not drive {keeper.name} now: {why}")
-    return keeper.driving
 
 
 def _answer(order: ServiceOrder, signature: Signature, event: HistoryEvent, done: OrderDone) -> KeyedAnswer | None:

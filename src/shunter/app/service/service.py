@@ -10,7 +10,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shunter.app.keeper_policy import KeptCluster, ServiceFile
@@ -54,10 +54,19 @@ from shunter.model.service import (
     Signature,
     StoreBatch,
 )
-from shunter.views.service import ControllersView, FleetView, KeptClusterView, KeptProposalView, TimelineView
+from shunter.views.keeper_picture import FleetAround, view_fleet
+from shunter.views.service import (
+    ControllersView,
+    FleetView,
+    KeptClusterView,
+    KeptProposalView,
+    OrderPreview,
+    TimelineView,
+)
 
 STORE = "service.sqlite"
 SEAT_EVERY_S = 1.0
+AGE_EVERY_S = 5.0
 NOTHING_KNOWN = (
     "It is unknown what was paused, drained or frozen, so nothing is driven and no order is taken: clusters are only "
     "looked at. Restore the file, or move it away and give those orders again"
@@ -101,7 +110,18 @@ class ClusterService:
         keepers = self.keepers.values()
         # Without the store it is unknown what was paused, so no cluster is driven.
         driving = () if self.records.lost else keepers
-        await run_together(*(each.look_forever() for each in keepers), *(each.drive_forever() for each in driving))
+        await run_together(
+            self._age_forever(),
+            *(each.look_forever() for each in keepers),
+            *(each.drive_forever() for each in driving),
+        )
+
+    async def _age_forever(self) -> None:
+        """Publish every few seconds what changes by the passing of time alone: an observation gets old."""
+        while True:
+            await asyncio.sleep(AGE_EVERY_S)
+            for keeper in self.keepers.values():
+                keeper.show()
 
     def _id_of(self, name: str) -> Callable[[], str]:
         return lambda: self.published.page(name).row.cluster_id
@@ -125,9 +145,10 @@ class ClusterService:
     def fleet(self) -> FleetView:
         """All clusters."""
         rows = tuple(self.published.page(name).row for name in self.published.names)
-        switch, trouble = self.desk.fleet_switch, self.records.trouble
+        orders, why_not = self.desk.fleet_orders()
+        around = FleetAround(self._instance, self.desk.fleet_switch, orders, why_not, self.records.trouble)
         now_ms = self._clock.now_ms()
-        return FleetView(self.published.version, now_ms, self._instance, rows, switch, trouble, self.policy_trouble)
+        return view_fleet(self.published.version, now_ms, rows, replace(around, policy_trouble=self.policy_trouble))
 
     async def proposals(self, cluster: str, *, ended: bool) -> tuple[KeptProposalView, ...]:
         """Gists of a cluster's proposals, the latest first."""
@@ -167,6 +188,10 @@ class ClusterService:
         keeper = self.keepers[cluster]
         made = await keeper.sketch(about, replicas, who)
         return KeptProposalView(made, keeper.policy.rails.approvals, _least_ms(made, keeper.cluster))
+
+    def preview(self, order: ServiceOrder, who: str) -> OrderPreview:
+        """What an order to moves would do now."""
+        return self.desk.preview(order, who)
 
     async def carry_out(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         """Carry an order out, or raise `OrderRefused`."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 
 import numpy as np
 
 from shunter.core.keeper.log_dirs import outside, uneven
 from shunter.core.keeper.requests import BANDS, balance_request, kept_out, takes_over
 from shunter.core.keeper.runway import filling
-from shunter.core.keeper.sighting import Sighting, frozen_topics
+from shunter.core.keeper.sighting import Sighting, external, frozen_topics
 from shunter.core.keeper.sign import Sign
 from shunter.core.planning.aims import Targets, targets
 from shunter.core.planning.cluster import ROUNDING, Floats, Resource, broker_loads
@@ -312,8 +312,7 @@ def _partitions(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Su
             f"{counted(len(below), 'partition')} with fewer replicas in sync than min.insync.replicas ({named(below)})"
         )
         yield Sign(Subject(Condition.UNDER_MIN_ISR), text)
-    lacking = [each for each in sighting.inventory.partitions if len(each.isr) < len(each.replicas)]
-    late = [_tp(each) for each in lacking if len(each.isr) < len(_settled(sighting, each))]
+    late = [_tp(each) for each in sighting.inventory.partitions if each.under_replicated]
     if late:
         text = f"{counted(len(late), 'partition')} with replicas out of sync ({named(late)})"
         yield Sign(Subject(Condition.UNDER_REPLICATED), text)
@@ -328,19 +327,8 @@ def _partitions(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Su
 
 
 def under_min_isr(sighting: Sighting) -> list[TopicPartition]:
-    """Partitions that refuse acks=all because replicas are out of sync, ascending.
-
-    A partition that has fewer replicas than min.insync.replicas, all of them in sync, is not one of them.
-    """
-    below = [each for each in sighting.inventory.partitions if len(each.isr) < min(each.min_insync, len(each.replicas))]
-    return [_tp(each) for each in below if len(each.isr) < len(_settled(sighting, each))]
-
-
-def _settled(sighting: Sighting, partition: InventoryPartition) -> Sequence[BrokerId]:
-    """A partition's replicas without those that a move under way is still adding."""
-    ongoing = sighting.check_up.ongoing.get(_tp(partition))
-    adding = () if ongoing is None else ongoing.adding
-    return [broker for broker in partition.replicas if broker not in adding]
+    """Partitions that refuse acks=all because replicas are out of sync, ascending."""
+    return [_tp(each) for each in sighting.inventory.partitions if each.under_min_isr]
 
 
 def _left_over(sighting: Sighting) -> Iterator[Sign]:
@@ -349,13 +337,14 @@ def _left_over(sighting: Sighting) -> Iterator[Sign]:
         told = named(f"{key.kind} {key.name} {key.setting} = {value}" for key, value in seen.throttles)
         text = f"{counted(len(seen.throttles), 'throttle')} that no execution restores, and nothing is being moved ({told})"
         yield Sign(Subject(Condition.THROTTLES_LEFT), f"{text}; `shunter throttles clear` takes them away")
-    partitions = {_tp(each): each for each in sighting.inventory.partitions} if seen.ongoing else {}
-    for tp, move in sorted(seen.ongoing.items()):
-        if tp in sighting.journal.open_moves or tp not in partitions:
+    strange = external(sighting)
+    partitions = {_tp(each): each for each in sighting.inventory.partitions} if strange else {}
+    for tp, move in strange:
+        if tp not in partitions:
             continue
         at = partitions[tp]
         copied = [(broker, size) for broker, size in at.sizes if broker in move.adding]
-        text = f"{tp} is being moved to {list(move.target)} by somebody else"
+        text = f"{tp} is being moved to {list(move.target)} by another tool"
         mark = f"{list(at.isr)} {list(move.target)} {copied}"
         yield Sign(Subject(Condition.MOVES_STUCK, str(tp)), text, mark=mark)
 

@@ -45,9 +45,10 @@ function Who({ who }) {
     ${who.by === "session" && html`<button type="button" class="quiet" onClick=${() => signOut()}>Sign out ${who.name}</button>`}</span>`;
 }
 
-function Paused({ paused, where }) {
+function Paused({ paused, where, but = [] }) {
   if (!paused) return null;
-  return html`<p class="banner watch" role="status"><strong>${where} is paused</strong> by ${paused.who} since <${Moment} at=${paused.at_ms} />${paused.comment && html`: “${paused.comment}”`}. No move begins.</p>`;
+  return html`<p class="banner watch" role="status"><strong>${where} is paused</strong> by ${paused.who} since <${Moment} at=${paused.at_ms} />${paused.comment && html`: “${paused.comment}”`}.
+    ${but.length ? ` Not paused, because another process drives them: ${but.join(", ")}.` : ""}</p>`;
 }
 
 const SOON_MS = 14 * 86_400_000;
@@ -68,7 +69,7 @@ function Header({ who, name, fleet }) {
           ${fleet.data.clusters.map((each) => html`<option value=${each.name}>${each.name}</option>`)}</select></label>`}
       <span class="spring"></span>
       <${Live} /><${Who} who=${who} />
-      ${who?.role && fleet.data && html`<${KillSwitch} paused=${fleet.data.paused} who=${who} />`}
+      ${who?.role && fleet.data && html`<${KillSwitch} situation=${fleet.data} who=${who} />`}
       <${Theme} />
     </div>
     ${name && html`<nav aria-label="Pages of ${name}">${TABS.map(([tab, label]) => {
@@ -127,12 +128,12 @@ function Page({ who, fleet }) {
   if (here.pathname === "/") content = html`<${Fleet} fleet=${fleet} who=${who} />`;
   else if (here.pathname === "/timeline") content = html`<${Timeline} name="" />`;
   else if (!name || !shown || more.length) content = html`<${Empty} title="There is no such page">Go to <${Link} to="/">the fleet</${Link}>.</${Empty}>`;
-  else content = html`<${shown} name=${name} who=${who} key=${name} />`;
+  else content = html`<${shown} name=${name} who=${who} situation=${fleet.data?.clusters.find((each) => each.name === name)?.situation} key=${name} />`;
   const row = fleet.data?.clusters.find((each) => each.name === name);
   return html`<${Header} who=${who} name=${name} fleet=${fleet} />
     <main id="main" ref=${main} tabindex="-1">
       <${Expiry} at=${who.expires_ms} />
-      <${Paused} paused=${fleet.data?.paused} where="The whole fleet" />${!fleet.data?.paused && html`<${Paused} paused=${row?.paused} where=${name} />`}
+      <${Paused} paused=${fleet.data?.paused} where=${fleet.data?.not_paused?.length ? "The fleet" : "The whole fleet"} but=${fleet.data?.not_paused} />${!fleet.data?.paused && html`<${Paused} paused=${row?.paused} where=${name} />`}
       ${fleet.data?.store_trouble && html`<p class="banner bad" role="alert">${fleet.data.store_trouble}</p>`}
       ${fleet.data?.policy_trouble && html`<p class="banner bad" role="alert">${fleet.data.policy_trouble}</p>`}
       <${Fence} at=${here.href}>${content}</${Fence}></main>`;

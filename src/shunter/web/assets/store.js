@@ -267,7 +267,7 @@ export function useFleet() {
     let newer = new Map(); // Rows that came while the fleet was being read, by cluster.
     let asked = 0;
     const row = (data, event) => (event.version <= data.version ? data
-      : { ...data, version: event.version, clusters: data.clusters.map((each) => (each.name === event.row.name ? kept(each, event.row) : each)) });
+      : { ...data, ...event.fleet, version: event.version, clusters: data.clusters.map((each) => (each.name === event.row.name ? kept(each, event.row) : each)) });
     const load = async () => {
       const mine = asked += 1;
       newer = new Map();
