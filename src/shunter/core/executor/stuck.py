@@ -26,15 +26,23 @@ def stuck(state: ExecutorState, move: Move) -> str | None:
     live = frozenset(state.cluster.brokers)
     if not move.open or seen is None or not live:
         return None
-    if move.direction is Direction.FORWARD:
+    if move.direction is Direction.FORWARD and set(move.current) != set(move.goal):
+        # The controller ends a step that adds or drops a replica only when all replicas that stay are in sync.
         missing = _named(state, move.tp, move.goal)
         return f"it can't end without {missing} and part of its target" if missing else None
     waits = _what_it_waits_for(move, seen, live, state.cluster.min_isr(move.tp.topic))
     if waits is None:
-        return None
+        missing = _named(state, move.tp, _unplaced(move))
+        return f"it can't end without {missing} and due to be in another log dir" if missing else None
     missing = _named(state, move.tp, waits.brokers)
     able = sum(broker in live and broker not in seen.offline for broker in waits.brokers)
     return f"it can't end without {missing}: {waits.reason}" if missing and able < waits.missing else None
+
+
+def _unplaced(move: Move) -> Replicas:
+    """Brokers whose replicas have to be seen in their log dirs before the move ends."""
+    refused, done = move.log_dir_status.refused, move.log_dir_status.done
+    return tuple(broker for broker, _path in move.places if not done and broker in move.goal and broker not in refused)
 
 
 def _named(state: ExecutorState, tp: TopicPartition, brokers: Replicas) -> str:
