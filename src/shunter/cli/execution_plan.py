@@ -10,6 +10,7 @@ import click
 from shunter.app.dry_run import DryRun, PlannedMove
 from shunter.app.executor import Target, lay_out
 from shunter.cli.execution_display import say_json, told_ms
+from shunter.core.executor.capacity import told_unknown
 from shunter.core.wording import counted, told_bytes
 from shunter.model.execution import ExecutionOptions, MoveOrder
 
@@ -53,6 +54,8 @@ def _show_move(move: PlannedMove) -> None:
 
 def show_sum(found: DryRun) -> None:
     """Show how much a plan copies, how long that takes at least, and how much a rollback copies."""
+    for broker in found.unknown_room:
+        click.echo(f"! {told_unknown(broker)}")
     forecast = found.forecast
     guess = " (a guess: nothing was measured yet)" if forecast.guessed else ""
     click.echo(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from shunter.core.executor.capacity import Capacity, in_order
+from shunter.core.executor.capacity import Capacity, in_order, told_unknown
 from shunter.core.executor.choice import Begin, Reached, Waits, blockers, choose, relax, undo
 from shunter.core.executor.judgement import (
     CONFIRM_MS,
@@ -350,7 +350,7 @@ def _held(work: Pass, brokers: Replicas, live: frozenset[BrokerId]) -> Wait:
 
 
 def _decide_idle(work: Pass, idle: list[Move], live: frozenset[BrokerId]) -> None:
-    capacity = Capacity.of(work.state)
+    capacity = Capacity.of(work.state, work.now_ms)
     for move in in_order(idle, work.state.options, work.state.cluster):
         if capacity.full and move.began_at_ms is None and move.direction is Direction.FORWARD:
             move.waits = Wait(WaitKind.TURN, "waits for its turn")
@@ -360,6 +360,9 @@ def _decide_idle(work: Pass, idle: list[Move], live: frozenset[BrokerId]) -> Non
                 _unexplained(work, move, seen)
             continue
         _decide_one_idle(work, move, live, capacity)
+    for broker in sorted(capacity.unknown - work.state.cluster.room_unknown):
+        work.out.notices.append(Notice("room-unknown", f"broker {broker}", told_unknown(broker)))
+    work.state.cluster.room_unknown |= capacity.unknown
 
 
 def _decide_one_idle(work: Pass, move: Move, live: frozenset[BrokerId], capacity: Capacity) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from shunter.core.executor import events as ev
 from shunter.core.executor.apply import apply
+from shunter.core.executor.capacity import note_landed
 from shunter.core.executor.debts import told_debts, told_way_out, waited_until_ms
 from shunter.core.executor.decisions import Pass, decide_moves
 from shunter.core.executor.judgement import told_refusal
@@ -38,6 +39,7 @@ from shunter.model.execution import (
     JournalRecord,
     MoveAccepted,
     StepBegun,
+    StepFinished,
     ThrottleKey,
     ThrottleRestored,
 )
@@ -168,6 +170,8 @@ class Executor:
             raise InvariantViolation("a journal batch is answered once", event=event, outstanding=done)
         self._outstanding = None
         for entry in done.batch.entries:
+            if isinstance(entry.record, StepFinished):
+                note_landed(self.state, self.state.moves[entry.record.tp], self._now_ms)
             apply(self.state, entry)
         for entry in done.batch.entries:
             self._note(entry)
@@ -262,6 +266,12 @@ class Executor:
         # A broker does not name log dirs that have failed.
         cluster.spaces = {key: space for key, space in cluster.spaces.items() if key[0] not in answered}
         cluster.spaces.update(event.spaces)
+        for broker in event.brokers:
+            cluster.spaces_at_ms[broker] = event.asked_at_ms
+            cluster.room_wanted_ms.pop(broker, None)
+            later = [each for each in cluster.landed.pop(broker, ()) if each[0] >= event.asked_at_ms]
+            if later:
+                cluster.landed[broker] = later
         self.polls.on_log_dirs(self._now_ms, event.cost_ms)
         if self._submissions and self._submissions[0].sizes_asked:
             self._submissions[0].sizes_known = True

@@ -317,6 +317,14 @@ class ObservedCluster:
     )
     spaces: dict[tuple[BrokerId, str], LogDirSpace] = field(default_factory=dict[tuple[BrokerId, str], LogDirSpace])
     """Log dirs that work, by each broker's last answer."""
+    spaces_at_ms: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
+    """When each broker's last answer about its log dirs was asked for."""
+    landed: dict[BrokerId, list[tuple[int, int]]] = field(default_factory=dict[BrokerId, list[tuple[int, int]]])
+    """Copies that ended at a broker since its log dirs were looked at: when, and the bytes that the look did not see."""
+    room_wanted_ms: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
+    """Since when copies wait for the room of a broker that did not tell it lately."""
+    room_unknown: set[BrokerId] = field(default_factory=set[BrokerId])
+    """Brokers that people were told of because their room is unknown."""
 
     def lost_log_dir(self, broker: BrokerId, tp: TopicPartition) -> str | None:
         """The log dir in which a replica was seen, if its broker offers other log dirs and not this one any more."""
