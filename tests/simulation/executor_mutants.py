@@ -255,6 +255,18 @@ def window_ends_at_midnight(original, window, now_ms, utc_offset_minutes):
     return original(window and (min(window), max(window)), now_ms, utc_offset_minutes)
 
 
+@mutant(Capacity, "room_refusal", within=80)
+def room_is_not_looked_at(original, self, move, broker):
+    """The bug that was found: by default nobody looks whether a copy has room."""
+
+
+@mutant(Capacity, "_rooms", within=100)
+def log_dirs_count_as_one(original, self, move, broker, headroom):
+    """The bug that was found: all log dirs of a broker are added up."""
+    rooms = [room for room, _path in original(self, move, broker, headroom)]
+    return [(None if None in rooms else sum(rooms), "")]
+
+
 # ---- liveness
 
 

@@ -29,6 +29,7 @@ from shunter.model.execution import (
     ThrottleSet,
 )
 from shunter.model.partition import BrokerId, TopicPartition
+from shunter.simulation.executor.cluster import CATCH_UP_BYTES
 from shunter.simulation.executor.ledger import JournalLedger, LedgerMove, LedgerThrottle
 from shunter.simulation.executor.observed import ObservedRules
 from shunter.simulation.executor.partition import FOREIGN, SimulatedPartition
@@ -38,6 +39,8 @@ LATE_US = 60 * SECOND
 """How late the executor may see what other tools did. It is not held to what it could not know."""
 OWED_US = 90 * SECOND
 """How long after the end of an execution all throttles of live brokers have to be given back."""
+SLACK_BYTES = 2 * CATCH_UP_BYTES
+"""The most, for each partition, by which a log dir may have got fuller since the executor looked."""
 ENTRIES_FREE = 500
 ENTRIES_PER_MOVE = 120
 ENTRIES_PER_COMMAND = 40
@@ -154,6 +157,7 @@ class JournalRules:
             self._caps(move, fresh)
             self._rules.in_window(f"{move.tp} is copied to {sorted(fresh)}")
             self._sends(move, fresh)
+            self._fits(move, fresh)
             self._throttled(move, fresh)
 
     def _turned(self, move: LedgerMove, record: StepBegun, fresh: frozenset[BrokerId]) -> None:
@@ -226,6 +230,48 @@ class JournalRules:
         if others and others + len(fresh) > most:
             told = f"broker {leader} sends {others + len(fresh)} copies, {most} may"
             self._rules.violate("caps are kept", told)
+
+    def _fits(self, begun: LedgerMove, fresh: frozenset[BrokerId]) -> None:
+        """No copy begins without room for it, in the log dir that the plan names or in any. Source: docs/executor.md."""
+        world, named = self._rules.world, dict(begun.places)
+        dirs, process, truth = world.cluster.log_dirs, world.driver(), self._truth(begun.tp)
+        unknown = set() if process is None else process.core.state.cluster.room_unknown
+        if self.ledger.options.disk_share >= 1 or truth is None:
+            return
+        for broker in sorted(fresh - unknown - self._others_at()):
+            coming = self._coming(begun, broker)
+            used = dirs.used(broker)
+            for path in [named[broker]] if broker in named else dirs.online(broker):
+                if self._now_us - dirs.failed_us.get((broker, path), -LATE_US) < LATE_US:
+                    continue
+                due = used[path] + coming[path] + coming[""] + truth.size
+                if due > dirs.totals.get((broker, path), due) + SLACK_BYTES * len(world.cluster.partitions):
+                    told = f"{begun.tp} goes to broker {broker}: {path} would have {due} of {dirs.totals[broker, path]}"
+                    self._rules.violate("a copy begins only where it has room", told)
+
+    def _coming(self, begun: LedgerMove, broker: BrokerId) -> Counter[str]:
+        """Bytes that other copies under way will still add to a broker's log dirs; "": not known to which."""
+        coming: Counter[str] = Counter()
+        for move in self.ledger.open_moves():
+            truth = self._truth(move.tp)
+            if move is not begun and truth is not None and broker in move.copying:
+                path = self._rules.world.cluster.log_dirs.places.get(
+                    (broker, move.tp), dict(move.places).get(broker, "")
+                )
+                coming[path] += truth.size - truth.have.get(broker, 0)
+        return coming
+
+    def _others_at(self) -> set[BrokerId]:
+        """Brokers to which others brought something lately, or may bring something now."""
+        cluster, since_us = self._rules.world.cluster, self._now_us - LATE_US
+        found = {broker for (broker, _tp), us in cluster.log_dirs.foreign_us.items() if us >= since_us}
+        for truth in cluster.partitions.values():
+            if (truth.in_motion and truth.mover == FOREIGN) or truth.foreign_us >= max(0, since_us):
+                found |= set(truth.replicas)
+        made = {name for name, us in cluster.grown_us.items() if us >= max(1, since_us)}
+        return found | {
+            broker for tp, truth in cluster.partitions.items() if tp.topic in made for broker in truth.replicas
+        }
 
     def _throttled(self, move: LedgerMove, fresh: frozenset[BrokerId]) -> None:
         """A copy begins only when its throttle is in force. Source: decision 0203."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from random import Random
 from typing import Protocol
 
 from shunter.core.throttles import LOG_DIR_RATE
@@ -22,6 +23,8 @@ from shunter.simulation.scheduler import SECOND, Scheduler
 
 ROOM = 3.0
 """A log dir's size, as a multiple of the bytes of all partitions together: everything fits."""
+ROOMS = (*(ROOM,) * 8, 0.4, 0.2)
+"""The sizes that are drawn."""
 
 Replica = tuple[BrokerId, TopicPartition]
 
@@ -47,10 +50,14 @@ class StoringCluster(Protocol):
 class LogDirs:
     """All brokers' log dirs."""
 
-    def __init__(self, cluster: StoringCluster, paths: tuple[str, ...]) -> None:
+    def __init__(self, cluster: StoringCluster, paths: tuple[str, ...], seed: int) -> None:
         """Begin with nothing in them; every broker has the same `paths`."""
         self._cluster = cluster
         self.paths = paths
+        random = Random(f"rooms {seed}")
+        self._rooms = {(broker, path): random.choice(ROOMS) for broker in cluster.shape.brokers for path in paths}
+        self.totals: dict[tuple[BrokerId, str], int] = {}
+        """The size of each log dir in bytes."""
         self.failed: set[tuple[BrokerId, str]] = set()
         self.failed_us: dict[tuple[BrokerId, str], int] = {}
         """When a log dir failed or was mended last."""
@@ -127,14 +134,32 @@ class LogDirs:
             future = ReplicaSize(copy.bytes, copy.path, True)
         return ReplicaSize(found.have.get(broker, 0), path), future
 
-    def spaces(self, broker: BrokerId) -> dict[tuple[BrokerId, str], LogDirSpace]:
-        """Room in a broker's log dirs."""
-        total = int(sum(found.size for found in self._cluster.partitions.values()) * ROOM) + 1
+    def measure(self) -> None:
+        """Give each log dir its size, by the partitions that there are now."""
+        whole = sum(found.size for found in self._cluster.partitions.values())
+        self.totals = {key: int(whole * factor) + 1 for key, factor in self._rooms.items()}
+
+    def make_room(self) -> None:
+        """Every log dir gets room for everything, many times over."""
+        self._rooms = dict.fromkeys(self._rooms, 10 * ROOM)
+        self.measure()
+
+    def used(self, broker: BrokerId) -> Counter[str]:
+        """Bytes in each log dir of a broker."""
         used: Counter[str] = Counter()
         for (owner, tp), path in self.places.items():
             if owner == broker:
                 used[path] += self._cluster.partitions[tp].have.get(broker, 0)
-        return {(broker, path): LogDirSpace(total, total - used[path]) for path in self.online(broker)}
+        for (owner, _tp), copy in self.futures.items():
+            if owner == broker:
+                used[copy.path] += copy.bytes
+        return used
+
+    def spaces(self, broker: BrokerId) -> dict[tuple[BrokerId, str], LogDirSpace]:
+        """Room in a broker's log dirs."""
+        used = self.used(broker)
+        totals = {path: self.totals[broker, path] for path in self.online(broker)}
+        return {(broker, path): LogDirSpace(size, max(0, size - used[path])) for path, size in totals.items()}
 
     # ---- faults, and time that passes
 
