@@ -219,6 +219,25 @@ class StepDropped(NamedTuple):
     reason: str
 
 
+class CopySight(Enum):
+    """How a move's copy between two log dirs of a broker was seen."""
+
+    RUNS = "runs"
+    """The broker copies the replica to the log dir that the move wants."""
+    LOST = "lost"
+    """It does not any more, because a log dir failed or its broker restarted, or it was given up for a while."""
+    CANCELLED = "cancelled"
+    """Another tool cancelled it. That holds: it is not asked for again."""
+
+
+class CopySeen(NamedTuple):
+    """A move's copy between two log dirs of a broker was seen for the first time, or seen to have ended too early."""
+
+    tp: TopicPartition
+    broker: BrokerId
+    sight: CopySight
+
+
 class DirectionChanged(NamedTuple):
     """A move was turned: stop or roll back."""
 
@@ -311,6 +330,7 @@ JournalRecord: TypeAlias = (
     | StepAccepted
     | StepFinished
     | StepDropped
+    | CopySeen
     | DirectionChanged
     | MovePaused
     | FloorRelaxed

@@ -122,10 +122,13 @@ class Capacity:
         if self.options.disk_share >= 1.0:
             return None
         cluster = self.cluster
-        if self.now_ms - cluster.spaces_at_ms.get(broker, -SEEN_MS - 1) > SEEN_MS:
-            since_ms = cluster.room_wanted_ms.setdefault(broker, self.now_ms)
+        leader, room_seen = self._leader(move.tp), cluster.spaces_at_ms.get(broker, -SEEN_MS - 1)
+        sized = move.size_bytes > 0 or (leader, move.tp) in cluster.sizes
+        if not sized or self.now_ms - room_seen > SEEN_MS:
+            since_ms = cluster.room_wanted_ms.setdefault(broker if sized else leader, self.now_ms)
             if self.now_ms - since_ms <= SEEN_MS:
-                return Wait(WaitKind.OURSELVES, f"looks how much room the log dirs of broker {broker} have")
+                what = f"room the log dirs of broker {broker} have" if sized else "is to be copied"
+                return Wait(WaitKind.ROOM, f"looks how much {what}")
             self.unknown.add(broker)
             return None
         # A rollback brings back what was there. So it may use the headroom, and no more than there is.

@@ -200,7 +200,7 @@ def _poll_log_dirs(state: ExecutorState, polls: Polls, now_ms: int, out: Collect
                 first = begun if first is None else min(first, begun)
             else:
                 wanted = step.adding
-        elif move.waits.kind is WaitKind.DISK:
+        elif move.waits.kind in (WaitKind.DISK, WaitKind.ROOM):
             # Disks may get room, or the partition may shrink: its leader reports how much is to be copied now.
             seen = state.cluster.partition(move.tp)
             leader = () if seen is None or seen.leader < 0 else (seen.leader,)
