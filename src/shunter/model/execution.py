@@ -136,7 +136,8 @@ BOUNDS = ("max_concurrent", "max_in", "max_out", "max_per_rack", "max_per_log_di
 class MoveOrder(NamedTuple):
     """One partition of a plan: its target, log dirs and strategy. `target` () cancels the partition's move.
 
-    `planned_from`: its replicas when the plan was made; (): the plan does not say.
+    `planned_from`: its replicas when the plan was made; (): the plan does not say. `elect`: the first replica of the
+    target shall lead at the end. The target may be the replicas that the partition has: then the election is all.
     """
 
     tp: TopicPartition
@@ -144,6 +145,7 @@ class MoveOrder(NamedTuple):
     strategy: Strategy | None = None
     log_dirs: tuple[tuple[BrokerId, str], ...] = ()
     planned_from: Replicas = ()
+    elect: bool = False
 
 
 class ThrottleKey(NamedTuple):
@@ -168,7 +170,8 @@ class MoveAccepted(NamedTuple):
     `size_bytes` is the leader's at acceptance. `adopted`: the move ran already, and the order of `original` is a guess.
     `placing`: brokers that had the replica in another log dir than the plan names, and copy it there. `origins`: the
     log dir of each original replica, where the plan names log dirs and the broker has several; a rollback brings the
-    replica back there.
+    replica back there. `led_by`: who led at acceptance, if the first replica of the target shall lead at the end; None:
+    the plan asks for no election.
     """
 
     tp: TopicPartition
@@ -181,6 +184,7 @@ class MoveAccepted(NamedTuple):
     adopted: bool = False
     placing: Replicas = ()
     origins: tuple[tuple[BrokerId, str], ...] = ()
+    led_by: BrokerId | None = None
 
 
 class StepBegun(NamedTuple):
@@ -236,6 +240,13 @@ class CopySeen(NamedTuple):
     tp: TopicPartition
     broker: BrokerId
     sight: CopySight
+
+
+class ElectionBegun(NamedTuple):
+    """The election of the partition's first replica, `leader`, is about to be asked for."""
+
+    tp: TopicPartition
+    leader: BrokerId
 
 
 class DirectionChanged(NamedTuple):
@@ -331,6 +342,7 @@ JournalRecord: TypeAlias = (
     | StepFinished
     | StepDropped
     | CopySeen
+    | ElectionBegun
     | DirectionChanged
     | MovePaused
     | FloorRelaxed

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 from shunter.core.executor.capacity import Capacity, in_order, told_unknown
 from shunter.core.executor.choice import Begin, Reached, Waits, blockers, choose, relax, undo
+from shunter.core.executor.elections import ElectionVerdict, judge_election
+from shunter.core.executor.elections import Standing as ElectionStanding
 from shunter.core.executor.judgement import (
     CONFIRM_MS,
     LAG_MS,
@@ -28,6 +30,7 @@ from shunter.core.executor.waits import NO_WAIT, Wait, WaitKind
 from shunter.core.wording import told_bytes
 from shunter.model.execution import (
     Direction,
+    ElectionBegun,
     FloorRelaxed,
     JournalRecord,
     MoveAccepted,
@@ -378,21 +381,14 @@ def _decide_one_idle(work: Pass, move: Move, live: frozenset[BrokerId], capacity
         return
     if move.paused:
         move.waits = Wait(WaitKind.RESUME, "is paused")
+        move.election = move.election._replace(since_ms=None, due=False)
         return
     choice = choose(move, seen, live, cluster.min_isr(move.tp.topic))
     if isinstance(choice, Waits):
         move.waits = Wait(WaitKind.BROKERS, choice.reason)
         return
     if isinstance(choice, Reached):
-        if move.places and not move.log_dir_status.done:
-            move.waits = Wait(WaitKind.OURSELVES, "waits for its log dirs")
-            return
-        outcome, reason = _REACHED[move.direction]
-        refused = [each for each in sorted(move.log_dir_status.refused.items()) if each[0] in move.goal]
-        if move.places and refused:
-            outcome = Outcome.REFUSED
-            reason = f"{reason}, but broker {refused[0][0]} refuses its log dir: {refused[0][1]}"
-        _close(work, move, outcome, reason, choice.replicas)
+        _decide_reached(work, move, seen, choice)
         return
     adding = tuple(broker for broker in choice.after if broker not in seen.replicas)
     refusal = _refusal(work, move, adding, capacity)
@@ -401,6 +397,44 @@ def _decide_one_idle(work: Pass, move: Move, live: frozenset[BrokerId], capacity
         return
     capacity.take(move, adding)
     _begin(work, move, choice)
+
+
+def _decide_reached(work: Pass, move: Move, seen: ObservedPartition, reached: Reached) -> None:
+    """Close a move whose replicas are where they shall be, once the wanted one of them leads."""
+    if move.places and not move.log_dir_status.done:
+        move.waits = Wait(WaitKind.OURSELVES, "waits for its log dirs")
+        return
+    election = _decide_election(work, move, seen)
+    if election is None:
+        return
+    outcome, reason = _REACHED[move.direction]
+    refused = [each for each in sorted(move.log_dir_status.refused.items()) if each[0] in move.goal]
+    if move.places and refused:
+        outcome = Outcome.REFUSED
+        reason = f"{reason}, but broker {refused[0][0]} refuses its log dir: {refused[0][1]}"
+    if election.standing is ElectionStanding.GIVEN_UP:
+        outcome = Outcome.REFUSED if move.direction is Direction.FORWARD else outcome
+        reason = f"{reason}, but {election.told}"
+    elif election.told:
+        reason = f"{reason}, and {election.told}"
+    _close(work, move, outcome, reason, reached.replicas)
+
+
+def _decide_election(work: Pass, move: Move, seen: ObservedPartition) -> ElectionVerdict | None:
+    """Decide about the leader at a move's end; None: the move goes on until that is decided."""
+    seen_at_ms = work.state.cluster.topics_at_ms[move.tp.topic]
+    election = judge_election(move, seen, work.live, seen_at_ms, work.now_ms)
+    if election.standing in (ElectionStanding.LED, ElectionStanding.GIVEN_UP):
+        return election
+    if election.standing is ElectionStanding.BEGIN:
+        work.write(move, ElectionBegun(move.tp, move.goal[0]))
+        return None
+    status = move.election
+    if not status.request_id and status.asks and seen_at_ms <= status.answered_at_ms:
+        work.stale_topics.add(move.tp.topic)
+    if status.again_at_ms > work.now_ms:
+        work.out.wake(status.again_at_ms)
+    return None
 
 
 def _unexplained(work: Pass, move: Move, seen: ObservedPartition) -> bool:
@@ -449,6 +483,7 @@ def _rebase(work: Pass, move: Move, seen: ObservedPartition) -> None:
             move.log_dirs,
             placing=move.placing,
             origins=tuple(each for each in move.origins if each[0] in seen.replicas),
+            led_by=None if move.led_by is None else seen.leader,
         ),
     )
 
