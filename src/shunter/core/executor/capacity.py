@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from shunter.core.executor.copies import within
 from shunter.core.executor.state import LATE_MS, ExecutorState, Move, ObservedCluster
 from shunter.core.executor.waits import Wait, WaitKind
 from shunter.core.wording import counted, told_bytes
@@ -25,7 +26,7 @@ leaves its room unknown."""
 
 @dataclass(slots=True)
 class Capacity:
-    """The copies of running steps: in all (`total`), by receiver, and by sending leader."""
+    """The copies that run, of steps and between log dirs: in all (`total`), by receiver, and by sending leader."""
 
     options: ExecutionOptions
     cluster: ObservedCluster
@@ -48,6 +49,9 @@ class Capacity:
             capacity.coming[broker, ""] += sum(added for _at_ms, added in landed)
         for move in state.stepping():
             capacity.take(move, move.copying)
+        for move in state.open_moves():
+            for broker, path in within(state, move) if move.asked_for else ():
+                capacity.take_within(move, broker, path)
         return capacity
 
     def take(self, move: Move, adding: Replicas) -> None:
@@ -66,6 +70,15 @@ class Capacity:
             if log_dir is not None:
                 self.log_dirs[broker, log_dir] += 1
             self.expect(move, broker, log_dir)
+
+    def take_within(self, move: Move, broker: BrokerId, path: str) -> None:
+        """Count a copy from one log dir of a broker to another."""
+        self.total += 1
+        self.incoming[broker] += 1
+        self.log_dirs[broker, path] += 1
+        future = self.cluster.futures.get((broker, move.tp))
+        present = future.bytes if future is not None and future.log_dir == path else 0
+        self.coming[broker, path] += max(0, self._bytes_of(move) - present)
 
     def expect(self, move: Move, broker: BrokerId, named: str | None) -> None:
         """Note what a copy of a step will still add to a log dir."""
@@ -99,6 +112,12 @@ class Capacity:
             if refused is not None:
                 return refused
         return None
+
+    def refusal_within(self, move: Move, broker: BrokerId) -> Wait | None:
+        """The reason why a broker may not begin to copy its replica to the log dir of the plan; None if it may."""
+        if _passes(self.total, 1, self.options.max_concurrent):
+            return _turn(counted(self.total, "copy runs", "copies run"), 1, self.options.max_concurrent)
+        return self._refusal_of(move, broker, ())
 
     def _refusal_of(self, move: Move, broker: BrokerId, adding: Replicas) -> Wait | None:
         options = self.options

@@ -5,10 +5,11 @@ The soft state is each move's `StepStatus` and `waits`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from shunter.core.executor.capacity import Capacity, in_order, told_unknown
 from shunter.core.executor.choice import Begin, Reached, Waits, blockers, choose, relax, undo
+from shunter.core.executor.copies import is_settled, told_unsettled, unsettled
 from shunter.core.executor.elections import ElectionVerdict, judge_election
 from shunter.core.executor.elections import Standing as ElectionStanding
 from shunter.core.executor.judgement import (
@@ -139,7 +140,27 @@ def _gone(work: Pass, move: Move) -> bool:
     return True
 
 
+def _may_end(work: Pass, move: Move) -> bool:
+    """Whether a move may end before its goal now. Its copies between log dirs are given up first."""
+    if not move.asked_for:
+        return True
+    if not move.log_dir_status.ends:
+        move.log_dir_status = replace(move.log_dir_status, ends=True, done=False)
+    if is_settled(work.state, move):
+        return True
+    move.waits = told_unsettled(unsettled(work.state, move))
+    return False
+
+
+def _goes_on_after_all(move: Move) -> None:
+    """A move that seemed to end before its goal does not, so it wants its log dirs again."""
+    if move.log_dir_status.ends:
+        move.log_dir_status = replace(move.log_dir_status, ends=False)
+
+
 def _close(work: Pass, move: Move, outcome: Outcome, reason: str, replicas: Replicas) -> None:
+    if outcome in (Outcome.SUPERSEDED, Outcome.REFUSED) and not _may_end(work, move):
+        return
     work.write(move, MoveClosed(move.tp, outcome, reason, replicas, move.copied_bytes))
     if outcome in (Outcome.SUPERSEDED, Outcome.GONE, Outcome.REFUSED):
         work.out.notices.append(Notice(f"move-{outcome.value}", str(move.tp), reason))
@@ -196,6 +217,8 @@ def _decide_stepping(work: Pass, move: Move, live: frozenset[BrokerId]) -> None:
 
 def _give_up(work: Pass, move: Move, step: CurrentStep) -> None:
     """End a move whose step the cluster has refused `PATIENCE` times with a final error."""
+    if not _may_end(work, move):
+        return
     seen = work.state.cluster.partition(move.tp)
     why = move.status.refused
     work.write(move, StepDropped(move.tp, step.number, why))
@@ -277,6 +300,7 @@ def _decide_turned(
 def _decide_running(work: Pass, move: Move, seen: ObservedPartition, live: frozenset[BrokerId]) -> None:
     step = move.step
     assert step is not None
+    _goes_on_after_all(move)
     if move.turned_at_ms is not None and _decide_turned(work, move, seen, live, running=True):
         return
     if step.cancels or (move.tp in work.unheld and _put_off(work, move, seen, live)):
@@ -379,6 +403,7 @@ def _decide_one_idle(work: Pass, move: Move, live: frozenset[BrokerId], capacity
         return  # Another tool may have begun a reassignment since; the list is read again soon.
     if _unexplained(work, move, seen):
         return
+    _goes_on_after_all(move)
     if move.paused:
         move.waits = Wait(WaitKind.RESUME, "is paused")
         move.election = move.election._replace(since_ms=None, due=False)
@@ -401,8 +426,9 @@ def _decide_one_idle(work: Pass, move: Move, live: frozenset[BrokerId], capacity
 
 def _decide_reached(work: Pass, move: Move, seen: ObservedPartition, reached: Reached) -> None:
     """Close a move whose replicas are where they shall be, once the wanted one of them leads."""
-    if move.places and not move.log_dir_status.done:
-        move.waits = Wait(WaitKind.OURSELVES, "waits for its log dirs")
+    if move.asked_for and not move.log_dir_status.done:
+        given_up = told_unsettled(unsettled(work.state, move))
+        move.waits = Wait(WaitKind.OURSELVES, "waits for its log dirs") if move.places else given_up
         return
     election = _decide_election(work, move, seen)
     if election is None:
@@ -412,6 +438,10 @@ def _decide_reached(work: Pass, move: Move, seen: ObservedPartition, reached: Re
     if move.places and refused:
         outcome = Outcome.REFUSED
         reason = f"{reason}, but broker {refused[0][0]} refuses its log dir: {refused[0][1]}"
+    cancelled = sorted(move.cancelled.intersection(move.goal))
+    if cancelled:
+        outcome = Outcome.SUPERSEDED
+        reason = f"{reason}, but somebody else cancelled its copy to another log dir of broker {cancelled[0]}"
     if election.standing is ElectionStanding.GIVEN_UP:
         outcome = Outcome.REFUSED if move.direction is Direction.FORWARD else outcome
         reason = f"{reason}, but {election.told}"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from shunter.core.executor.ready import Collected, ListReassignments, ObserveLogDirs, ObserveTopics
-from shunter.core.executor.state import LATE_MS, ExecutorState
+from shunter.core.executor.state import LATE_MS, ExecutorState, Move
 from shunter.core.executor.submission import SURE_MS, SubmittedPlan, involved_brokers, replicas_to_size
 from shunter.core.executor.waits import WaitKind
 from shunter.core.wording import counted
@@ -205,8 +205,8 @@ def _poll_log_dirs(state: ExecutorState, polls: Polls, now_ms: int, out: Collect
             seen = state.cluster.partition(move.tp)
             leader = () if seen is None or seen.leader < 0 else (seen.leader,)
             wanted = tuple(dict.fromkeys((*leader, *(broker for broker in move.goal if broker not in move.current))))
-        elif move.places and not move.log_dir_status.done and move.log_dir_status.asked_at_ms is not None:
-            wanted = tuple(broker for broker, _path in move.places)
+        if move.asked_for and not move.log_dir_status.done:
+            wanted = tuple(dict.fromkeys((*wanted, *_looked_for(state, move))))
         for broker in wanted:
             if broker in state.cluster.brokers:
                 asked.setdefault(broker, []).append(move.tp)
@@ -216,6 +216,16 @@ def _poll_log_dirs(state: ExecutorState, polls: Polls, now_ms: int, out: Collect
         return
     polls.log_dirs_pending_ms = now_ms
     out.reads.append(_log_dirs(asked))
+
+
+def _looked_for(state: ExecutorState, move: Move) -> Iterator[BrokerId]:
+    """Brokers that may copy a replica of a move from one log dir to another, or that were not looked at yet."""
+    status = move.log_dir_status
+    for broker in sorted({broker for broker, _path in move.asked_for}):
+        unseen = state.cluster.sizes_at_ms.get((broker, move.tp), -1) <= status.since_ms
+        going = broker in status.asked or broker in move.copies or broker not in dict(move.places)
+        if going or (unseen and broker in move.held):
+            yield broker
 
 
 def _log_dirs(asked: dict[BrokerId, list[TopicPartition]]) -> ObserveLogDirs:

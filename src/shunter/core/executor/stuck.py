@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from shunter.core.executor.choice import Waits, blockers, choose, undo
+from shunter.core.executor.copies import unsettled
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.model.execution import Direction, ObservedPartition
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
@@ -33,7 +34,10 @@ def stuck(state: ExecutorState, move: Move) -> str | None:
     waits = _what_it_waits_for(move, seen, live, state.cluster.min_isr(move.tp.topic))
     if waits is None:
         missing = _named(state, move.tp, _unplaced(move))
-        return f"it can't end without {missing} and due to be in another log dir" if missing else None
+        if missing:
+            return f"it can't end without {missing} and due to be in another log dir"
+        missing = _named(state, move.tp, unsettled(state, move))
+        return f"it can't end without {missing} and may still copy it to another log dir" if missing else None
     missing = _named(state, move.tp, waits.brokers)
     able = sum(broker in live and broker not in seen.offline for broker in waits.brokers)
     return f"it can't end without {missing}: {waits.reason}" if missing and able < waits.missing else None

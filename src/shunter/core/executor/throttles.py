@@ -191,7 +191,7 @@ def desired_settings(state: ExecutorState) -> dict[ThrottleKey, str]:
     moves = state.open_moves()
     live = state.cluster.brokers
     if state.options.log_dir_throttle is not None:
-        for broker in sorted({owner for move in moves for owner, _path in move.places} & live.keys()):
+        for broker in sorted({owner for move in moves for owner, _path in move.asked_for} & live.keys()):
             wanted[ThrottleKey("broker", str(broker), LOG_DIR_RATE)] = str(state.options.log_dir_throttle)
     for broker in sorted(_paused_log_dirs(moves) & live.keys()):
         rate = min(state.options.pause_rate, state.options.log_dir_throttle or state.options.pause_rate)
