@@ -117,7 +117,7 @@ def _move_accepted(state: ExecutorState, entry: JournalEntry) -> None:
         move.origins = tuple(sorted({**dict(record.origins), **dict(before.origins)}.items()))
         move.placed_before = before.placed_before.union(dict(before.log_dirs)).intersection(before.original)
         move.asked_before = before.asked_for
-        move.asking, move.answered_at_ms = before.asking, before.answered_at_ms
+        move.asking, move.answered_at_ms, move.begun_within = before.asking, before.answered_at_ms, before.begun_within
         move.log_dir_status = replace(move.log_dir_status, given_up=before.log_dir_status.given_up)
     if before is not None and before.open and before.steps:
         # A second plan for a partition in motion keeps the first original, and its running step.

@@ -11,27 +11,29 @@ from shunter.model.partition import BrokerId
 
 def within(state: ExecutorState, move: Move) -> Iterator[tuple[BrokerId, str]]:
     """The copies that run for a move within brokers, or may run: each broker with the log dir that it copies to."""
-    cluster, status = state.cluster, move.log_dir_status
-    wanted = dict(move.places)
-    for broker, path in move.places:
+    cluster, wanted = state.cluster, dict(move.places)
+    ours = move.asked_for | move.log_dir_status.given_up
+    for broker in sorted({broker for broker, _path in move.asked_for} & holders(state, move)):
         key = (broker, move.tp)
-        asked_ms, looked_ms = status.asked.get(broker), cluster.sizes_at_ms.get(key, -1)
-        future = cluster.futures.get(key)
-        unseen = looked_ms <= max(status.since_ms, asked_ms or -1, move.answered_at_ms if asked_ms is not None else -1)
-        begun = asked_ms is not None or broker in move.copies
-        runs = (begun and unseen) or (future is not None and future.log_dir == path)
-        if runs and broker not in status.refused and is_held(state, move, broker):
-            yield broker, path
-    for broker in sorted({broker for broker, _path in move.asked_for}):
-        if unwanted(state, move, broker, wanted) is not None:
-            yield broker, state.cluster.futures[broker, move.tp].log_dir
+        future, begun = cluster.futures.get(key), move.begun_within.get(broker)
+        if future is not None and (broker, future.log_dir) in ours:
+            yield broker, future.log_dir
+        elif begun is not None and cluster.sizes_at_ms.get(key, -1) <= begun[1]:
+            yield broker, begun[0]
+        elif broker in cluster.brokers and key not in cluster.sizes_at_ms and key not in cluster.absent_at_ms:
+            yield broker, wanted.get(broker, "")  # A former process may have begun one.
 
 
-def is_held(state: ExecutorState, move: Move, broker: BrokerId) -> bool:
-    """Whether a broker has a replica, so that it begins to copy it when it is asked for another log dir."""
-    return broker in move.held or (
-        broker in move.copying and state.cluster.sizes_at_ms.get((broker, move.tp), -1) > move.log_dir_status.since_ms
-    )
+def holders(state: ExecutorState, move: Move) -> frozenset[BrokerId]:
+    """Brokers that have a replica of a move's partition, by the journal or by metadata."""
+    seen = state.cluster.partition(move.tp)
+    return move.held.union(() if seen is None else seen.replicas)
+
+
+def looked_ms(move: Move, broker: BrokerId) -> int:
+    """A look at a broker's replica of a move counts if it is newer than this: than the order, and what was asked for."""
+    status = move.log_dir_status
+    return max(status.since_ms, status.asked.get(broker, -1), move.answered_at_ms)
 
 
 def is_settled(state: ExecutorState, move: Move) -> bool:
@@ -44,7 +46,7 @@ def unsettled(state: ExecutorState, move: Move) -> tuple[BrokerId, ...]:
     cluster, wanted = state.cluster, dict(move.places)
     since_ms = max(move.log_dir_status.since_ms, move.answered_at_ms)
     found: list[BrokerId] = []
-    for broker in sorted({broker for broker, _path in move.asked_for if broker in move.held}):
+    for broker in sorted({broker for broker, _path in move.asked_for} & holders(state, move)):
         key = (broker, move.tp)
         if cluster.absent_at_ms.get(key, -1) > max(since_ms, cluster.sizes_at_ms.get(key, -1)):
             continue

@@ -526,8 +526,17 @@ def _refusal(work: Pass, move: Move, adding: Replicas, capacity: Capacity) -> Wa
     refusal = capacity.refusal(move, adding)
     if refusal is not None:
         return refusal
+    first = [broker for broker, _path in move.places if broker in adding and not _asked_before(move, broker)]
+    if first:
+        return Wait(WaitKind.OURSELVES, f"tells broker {first[0]} its log dir first")
     unset = work.throttled.refusal([f"topic {move.tp.topic}", *_brokers_of(move)])
     return None if unset is None else Wait(WaitKind.OURSELVES, unset)
+
+
+def _asked_before(move: Move, broker: BrokerId) -> bool:
+    """Whether a broker knows the log dir of a replica that is to come, or refused it. Else it would choose one."""
+    status = move.log_dir_status
+    return broker in status.refused or (broker in status.asked and not move.asking)
 
 
 def _brokers_of(move: Move) -> list[str]:

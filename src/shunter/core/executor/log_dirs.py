@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from shunter.core.executor.capacity import Capacity, in_order
-from shunter.core.executor.copies import is_held, is_settled, unwanted
+from shunter.core.executor.copies import holders, is_settled, looked_ms, unwanted
 from shunter.core.executor.judgement import CONFIRM_MS
 from shunter.core.executor.ready import AlterLogDirs, Collected
 from shunter.core.executor.state import ExecutorState, Move
@@ -45,8 +45,8 @@ def decide_log_dirs(state: ExecutorState, out: Collected) -> list[tuple[Move, Co
 def _seen(state: ExecutorState, move: Move, broker: BrokerId, path: str, out: Collected) -> CopySeen | None:
     """The entry about a copy that began, or that is not there any more though its replica did not arrive."""
     cluster, status, key = state.cluster, move.log_dir_status, (broker, move.tp)
-    looked_ms = cluster.sizes_at_ms.get(key, -1)
-    if looked_ms <= status.since_ms or broker not in cluster.brokers:
+    seen_ms = cluster.sizes_at_ms.get(key, -1)
+    if seen_ms <= status.since_ms or broker not in cluster.brokers:
         return None
     future, size = cluster.futures.get(key), cluster.sizes[key]
     if broker not in move.copies:
@@ -60,9 +60,9 @@ def _seen(state: ExecutorState, move: Move, broker: BrokerId, path: str, out: Co
     if failed or broker not in move.held or (broker, size.log_dir) in status.given_up:
         return CopySeen(move.tp, broker, CopySight.LOST)
     # A broker may show neither copy nor outcome while it puts one in the place of the other.
-    since_ms = status.missed.get(broker, looked_ms)
+    since_ms = status.missed.get(broker, seen_ms)
     move.log_dir_status = replace(status, missed={**missed, broker: since_ms})
-    if looked_ms - since_ms < CONFIRM_MS:
+    if seen_ms - since_ms < CONFIRM_MS:
         return None
     told = f"somebody else cancelled its copy to log dir {path} of broker {broker}: that holds"
     out.notices.append(Notice("copy-cancelled", str(move.tp), told))
@@ -140,7 +140,7 @@ def due_log_dirs(
         for broker, path in _askable(state, move, held, now_ms, out):
             if throttled.refusal([f"broker {broker}"]) is not None:
                 continue
-            if is_held(state, move, broker):
+            if broker in holders(state, move):
                 refusal = capacity.refusal_within(move, broker) if begins else None
                 if refusal is not None and move.step is None and move.current == move.goal:
                     move.waits = refusal
@@ -158,8 +158,8 @@ def _askable(
     cluster, status = state.cluster, move.log_dir_status
     for broker, path in move.places:
         key = (broker, move.tp)
-        if broker not in cluster.brokers or broker in status.refused or broker in move.copies:
-            continue
+        if broker not in cluster.brokers or broker in status.refused or broker in (*move.copies, *move.copying):
+            continue  # A step's new replica is looked at when it is complete.
         asked_ms = status.asked.get(broker)
         again_ms = None if asked_ms is None else asked_ms + _ask_again_ms(move)
         if again_ms is not None and now_ms < again_ms:
@@ -167,11 +167,10 @@ def _askable(
             continue
         if move.tp in held:
             continue
-        if is_held(state, move, broker):
-            future, looked_ms = cluster.futures.get(key), cluster.sizes_at_ms.get(key, -1)
-            since_ms = max(status.since_ms, asked_ms or -1, move.answered_at_ms)
-            there = key in cluster.sizes and cluster.sizes[key].log_dir == path
-            if looked_ms <= since_ms or there or (future is not None and future.log_dir == path):
+        if broker in holders(state, move):
+            future, there = cluster.futures.get(key), key in cluster.sizes and cluster.sizes[key].log_dir == path
+            unseen = cluster.sizes_at_ms.get(key, -1) <= looked_ms(move, broker)
+            if unseen or there or (future is not None and future.log_dir == path):
                 continue  # It is looked at first, because a copy that begins counts towards the bounds.
         yield broker, path
 
@@ -182,6 +181,8 @@ def note_asked(state: ExecutorState, request: AlterLogDirs, now_ms: int) -> None
         move = state.moves[tp]
         status, one = move.log_dir_status, {broker: now_ms}
         move.asking.add(request.request_id)
+        if broker in holders(state, move):
+            move.begun_within[broker] = (path, now_ms)
         wanted = (broker, path) in move.places
         move.log_dir_status = replace(
             status,

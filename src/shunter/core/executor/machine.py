@@ -359,6 +359,8 @@ class Executor:
             if move is not None and move.open:
                 move.asking.discard(request_id)
                 move.answered_at_ms = self._now_ms
+                if move.begun_within.get(broker, ("", 0))[0] == path:
+                    move.begun_within[broker] = (path, self._now_ms)
                 found.append((move, broker, path))
         return found
 

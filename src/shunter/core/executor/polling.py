@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from shunter.core.executor.copies import holders, looked_ms
 from shunter.core.executor.ready import Collected, ListReassignments, ObserveLogDirs, ObserveTopics
 from shunter.core.executor.state import LATE_MS, ExecutorState, Move
 from shunter.core.executor.submission import SURE_MS, SubmittedPlan, involved_brokers, replicas_to_size
@@ -222,9 +223,9 @@ def _looked_for(state: ExecutorState, move: Move) -> Iterator[BrokerId]:
     """Brokers that may copy a replica of a move from one log dir to another, or that were not looked at yet."""
     status = move.log_dir_status
     for broker in sorted({broker for broker, _path in move.asked_for}):
-        unseen = state.cluster.sizes_at_ms.get((broker, move.tp), -1) <= status.since_ms
+        unseen = state.cluster.sizes_at_ms.get((broker, move.tp), -1) <= looked_ms(move, broker)
         going = broker in status.asked or broker in move.copies or broker not in dict(move.places)
-        if going or (unseen and broker in move.held):
+        if going or (unseen and broker in holders(state, move)):
             yield broker
 
 

@@ -200,6 +200,8 @@ class Move:
     waits: Wait = NO_WAIT
     blocked_since_ms: int | None = None
     log_dir_status: LogDirStatus = field(default_factory=LogDirStatus)
+    begun_within: dict[BrokerId, tuple[str, int]] = field(default_factory=dict[BrokerId, tuple[str, int]])
+    """The last request that may have begun a copy within each broker: the log dir, and when it was sent or answered."""
     asking: set[int] = field(default_factory=set[int])
     """Requests for log dirs that are not answered yet."""
     answered_at_ms: int = -1

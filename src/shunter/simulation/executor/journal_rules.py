@@ -9,6 +9,8 @@ from typing import Any
 from shunter.core.throttles import FOLLOWER_REPLICAS
 from shunter.model.execution import (
     CommandTaken,
+    CopySeen,
+    CopySight,
     Direction,
     DirectionChanged,
     ExecutionClosed,
@@ -31,8 +33,9 @@ from shunter.model.execution import (
 from shunter.model.partition import BrokerId, TopicPartition
 from shunter.simulation.executor.cluster import CATCH_UP_BYTES
 from shunter.simulation.executor.ledger import JournalLedger, LedgerMove, LedgerThrottle
+from shunter.simulation.executor.log_dirs import FutureLog
 from shunter.simulation.executor.observed import ObservedRules
-from shunter.simulation.executor.partition import FOREIGN, SimulatedPartition
+from shunter.simulation.executor.partition import FOREIGN, OURS, SimulatedPartition
 from shunter.simulation.scheduler import SECOND
 
 LATE_US = 60 * SECOND
@@ -59,6 +62,7 @@ class JournalRules:
             StepBegun: self._step_begun,
             StepFinished: self._step_over,
             StepDropped: self._step_over,
+            CopySeen: self._copy_seen,
             DirectionChanged: self._direction_changed,
             MovePaused: self._move_paused,
             FloorRelaxed: self._floor_relaxed,
@@ -112,6 +116,7 @@ class JournalRules:
         move.origins = record.origins
         if before is not None:
             move.origins = tuple({**dict(record.origins), **dict(before.origins)}.items())
+            move.asked_before = before.asked_for
         self.ledger.moves[record.tp] = move
         if (
             before is not None and before.steps
@@ -197,6 +202,10 @@ class JournalRules:
                 rack = known.get(broker)
                 if rack is not None:
                     racks[rack] += 1
+            for broker, copy in self.own_copies(move):
+                total += 1
+                incoming[broker] += 1
+                into_dirs[broker, copy.path] += 1
         if len(begun.copying) < total and 0 < options.max_concurrent < total:
             self._rules.violate("caps are kept", f"{total} copies run, {options.max_concurrent} may")
         for broker in sorted(fresh):
@@ -254,17 +263,23 @@ class JournalRules:
         coming: Counter[str] = Counter()
         for move in self.ledger.open_moves():
             truth = self._truth(move.tp)
-            if move is not begun and truth is not None and broker in move.copying:
+            if truth is None or (not truth.in_motion and self._changed_lately(truth)):
+                continue  # Another tool ended its step, and the executor may not know that yet.
+            if move is not begun and broker in move.copying:
                 path = self._rules.world.cluster.log_dirs.places.get(
                     (broker, move.tp), dict(move.places).get(broker, "")
                 )
                 coming[path] += truth.size - truth.have.get(broker, 0)
+        for (owner, tp), copy in self._rules.world.cluster.log_dirs.futures.items():
+            if owner == broker:
+                coming[copy.path] += max(0, self._rules.world.cluster.partitions[tp].have.get(broker, 0) - copy.bytes)
         return coming
 
     def _others_at(self) -> set[BrokerId]:
         """Brokers to which others brought something lately, or may bring something now."""
         cluster, since_us = self._rules.world.cluster, self._now_us - LATE_US
         found = {broker for (broker, _tp), us in cluster.log_dirs.foreign_us.items() if us >= since_us}
+        found |= {broker for (broker, _tp), copy in cluster.log_dirs.futures.items() if copy.by == FOREIGN}
         for truth in cluster.partitions.values():
             if (truth.in_motion and truth.mover == FOREIGN) or truth.foreign_us >= max(0, since_us):
                 found |= set(truth.replicas)
@@ -293,7 +308,46 @@ class JournalRules:
     def _direction_changed(self, record: DirectionChanged) -> None:
         move = self.ledger.open_move(record.tp)
         if move is not None:
+            move.asked_before, move.copies, move.cancelled_from = move.asked_for, {}, {}
             move.direction, move.paused = record.direction, False
+
+    def _copy_seen(self, record: CopySeen) -> None:
+        """A copy that another tool did not cancel is not given up as cancelled. Source: docs/executor.md."""
+        move, world = self.ledger.open_move(record.tp), self._rules.world
+        if move is None:
+            self._rules.violate("a copy belongs to an open move", f"{record}")
+            return
+        key, dirs = (record.broker, record.tp), world.cluster.log_dirs
+        if record.sight is CopySight.RUNS:
+            move.copies[record.broker] = move.cancelled_from[record.broker] = self._now_us
+            return
+        move.copies.pop(record.broker, None)
+        broken = any(dirs.failed_us.get((record.broker, path), -1) >= move.accepted_us for path in dirs.paths)
+        others = dirs.foreign_us.get(key, -1) >= move.accepted_us or self._now_us < world.murky_until_us
+        if record.sight is CopySight.CANCELLED and not broken and not others:
+            self._rules.violate("nobody is blamed for nothing", f"{record}, and nobody else was there")
+
+    def own_copies(self, move: LedgerMove, since_us: int = -1) -> list[tuple[BrokerId, FutureLog]]:
+        """The copies between log dirs that belong to a move, and that began before `since_us` if that is given."""
+        return [
+            (broker, copy)
+            for (broker, tp), copy in self._rules.world.cluster.log_dirs.futures.items()
+            if tp == move.tp and copy.by == OURS and (since_us < 0 or copy.began_us < since_us)
+            if (broker, copy.path) in move.asked_for or copy.began_us >= move.accepted_us
+        ]
+
+    def _leaves_no_copy(self, move: LedgerMove) -> None:
+        """A move that ends leaves no copy between log dirs, unless an operator had it left as it is.
+
+        A copy belongs to the move whose orders named its log dir. A request that was doubled or late on its way may
+        begin one again after the last look. Source: docs/executor.md, "Stop, roll back".
+        """
+        late = self._now_us < max(self._rules.world.murky_until_us, self._rules.world.hindered_us)
+        if move.outcome in (Outcome.LEFT, Outcome.GONE):
+            return
+        for broker, copy in self.own_copies(move, self._now_us - LATE_US if late else -1):
+            told = f"{move.tp} is {move.outcome}, and broker {broker} copies it to {copy.path}, {copy.bytes} so far"
+            self._rules.violate("a move that ends leaves no copy", told)
 
     def _move_paused(self, record: MovePaused) -> None:
         move = self.ledger.open_move(record.tp)
@@ -315,6 +369,7 @@ class JournalRules:
             self._rules.violate("a move ends once", f"{record}")
             return
         move.outcome, move.step = record.outcome, None
+        self._leaves_no_copy(move)
         self._rules.world.coverage.count("outcome", record.outcome.value)
         truth, others = self._truth(record.tp), self._others(move)
         if record.outcome is Outcome.SUPERSEDED and not others:

@@ -34,6 +34,9 @@ class FutureLog:
     """A replica that is being copied to another log dir of its broker."""
 
     path: str
+    by: str
+    """The party that asked for it: `OURS` or `FOREIGN`."""
+    began_us: int
     bytes: int = 0
 
 
@@ -67,6 +70,10 @@ class LogDirs:
         """When a replica was created."""
         self.foreign_us: dict[Replica, int] = {}
         """When another tool moved a replica last."""
+        self.cancelled_us: dict[Replica, int] = {}
+        """When another tool cancelled a copy of the executor's last."""
+        self.arrived_us: dict[Replica, int] = {}
+        """When a copy took the place of its replica last."""
         self._preferred: dict[Replica, str] = {}
 
     def online(self, broker: BrokerId) -> list[str]:
@@ -117,11 +124,13 @@ class LogDirs:
         future = self.futures.get(key)
         if future is not None and future.path != path:
             del self.futures[key]
+            if by == FOREIGN and future.by != FOREIGN:
+                self.cancelled_us[key] = self._cluster.scheduler.now_us
         self._preferred[key] = path
         if key not in self.places:
             return ErrorCode.REPLICA_NOT_AVAILABLE
         if self.places[key] != path and key not in self.futures:
-            self.futures[key] = FutureLog(path)
+            self.futures[key] = FutureLog(path, by, self._cluster.scheduler.now_us)
         return ErrorCode.NONE
 
     def sizes(self, broker: BrokerId, tp: TopicPartition) -> tuple[ReplicaSize | None, ReplicaSize | None]:
@@ -189,4 +198,5 @@ class LogDirs:
             future.bytes += int(rate / shares[broker] * tick_us / SECOND) + 1
             if future.bytes >= self._cluster.partitions[tp].have.get(broker, 0):
                 self.places[key] = future.path
+                self.arrived_us[key] = self._cluster.scheduler.now_us
                 del self.futures[key]
