@@ -35,7 +35,8 @@ class PlannedStep:
 class PlannedMove:
     """One partition on paper; `problem` says why it can't be taken on, or what it would wait for.
 
-    `taken`: whether it would be taken on; `log_dirs`: where brokers would put its replicas.
+    `taken`: whether it would be taken on; `log_dirs`: where brokers would put its replicas; `placing`: those of them
+    that would copy their replica from another of their log dirs.
     """
 
     partition: str
@@ -46,6 +47,12 @@ class PlannedMove:
     problem: str | None
     taken: bool = True
     log_dirs: tuple[tuple[BrokerId, str], ...] = ()
+    placing: Replicas = ()
+
+    @property
+    def placing_bytes(self) -> int:
+        """Bytes that brokers copy from one of their log dirs to another, and a rollback back."""
+        return self.size_bytes * len(self.placing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +102,11 @@ async def dry_run(
     results = {result.tp: result for result in judged.results}
     foreign = {order.tp: _replaced(order, copies) for order in moves if order.tp not in ours}
     planned = [
-        replace(_planned(state, order, results[order.tp], foreign.get(order.tp)), log_dirs=order.log_dirs)
+        replace(
+            _planned(state, order, results[order.tp], foreign.get(order.tp)),
+            log_dirs=order.log_dirs,
+            placing=state.moves[order.tp].placing if results[order.tp].refused is None else (),
+        )
         for order in moves
     ]
     taken = [state.moves[tp] for tp, result in results.items() if result.refused is None and state.moves[tp].open]
@@ -105,8 +116,9 @@ async def dry_run(
         for each, order in zip(planned, moves, strict=True)
     ]
     bandwidth = options.bandwidth or options.throttle or 0
-    dearest = sum(max((step.rollback_bytes for step in move.steps), default=0) for move in planned)
-    return DryRun(tuple(planned), forecast(taken, bandwidth=bandwidth, learnt=state.learnt_rates), dearest, unknown)
+    dearest = sum(max((step.rollback_bytes for step in move.steps), default=0) + move.placing_bytes for move in planned)
+    expected = forecast(taken, bandwidth=bandwidth, learnt=state.learnt_rates, within=options.log_dir_throttle)
+    return DryRun(tuple(planned), expected, dearest, unknown)
 
 
 def _both(problem: str | None, wait: str | None) -> str | None:

@@ -45,9 +45,9 @@ def _show_move(move: PlannedMove) -> None:
         back = "instant" if step.rollback_bytes == 0 else f"copies {told_bytes(step.rollback_bytes)}"
         click.echo(f"  {number}. {list(step.replicas)}  copies {told_bytes(step.copied_bytes)}; rollback {back}")
     for broker, path in move.log_dirs:
-        click.echo(
-            f"  broker {broker} puts it into {path}; from another log dir it copies {told_bytes(move.size_bytes)}"
-        )
+        size = told_bytes(move.size_bytes)
+        copied = f", copies {size} from another log dir; rollback copies {size} at the most"
+        click.echo(f"  broker {broker} puts it into {path}{copied if broker in move.placing else ''}")
     if move.problem is not None:
         click.echo(f"  ! {move.problem}")
 

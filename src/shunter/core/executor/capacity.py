@@ -226,7 +226,8 @@ def room_on_paper(
     capacity, waits = Capacity.of(state, 0), dict[TopicPartition, str]()
     for move in moves:
         for broker in move.goal:
-            if broker in cluster.brokers and broker not in (*move.current, *move.copying):
+            comes = broker not in (*move.current, *move.copying) or broker in move.placing
+            if broker in cluster.brokers and comes:
                 refusal = capacity.room_refusal(move, broker)
                 if refusal is not None:
                     waits.setdefault(move.tp, refusal.text)

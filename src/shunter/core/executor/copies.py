@@ -18,7 +18,7 @@ def within(state: ExecutorState, move: Move) -> Iterator[tuple[BrokerId, str]]:
         future, begun = cluster.futures.get(key), move.begun_within.get(broker)
         if future is not None and (broker, future.log_dir) in ours:
             yield broker, future.log_dir
-        elif begun is not None and cluster.sizes_at_ms.get(key, -1) <= begun[1]:
+        elif begun is not None and (move.asking or cluster.sizes_at_ms.get(key, -1) <= begun[1]):
             yield broker, begun[0]
         elif broker in cluster.brokers and key not in cluster.sizes_at_ms and key not in cluster.absent_at_ms:
             yield broker, wanted.get(broker, "")  # A former process may have begun one.

@@ -8,10 +8,14 @@ import pytest
 from apache_yard import SIZE, Rig, Yard
 
 from shunter.core.executor import events as ev
+from shunter.core.executor.ending import Ending, when_it_ends
+from shunter.core.executor.eta import forecast
 from shunter.core.executor.history import executions, reverse
 from shunter.core.executor.log_dirs import decide_log_dirs
 from shunter.core.executor.orders import rollback_cost
+from shunter.core.executor.rates import Meter
 from shunter.core.executor.ready import AlterLogDirs, Collected, CommandReply, ObserveLogDirs, PlanReply, Read, Request
+from shunter.core.executor.state import ExecutorState, Move
 from shunter.errors import ErrorCode
 from shunter.model.execution import (
     CommandKind,
@@ -21,11 +25,14 @@ from shunter.model.execution import (
     LogDirSpace,
     MoveAccepted,
     MoveOrder,
+    ObservedPartition,
+    ObservedTopic,
     Outcome,
     ReplicaSize,
     ThrottleKey,
 )
 from shunter.model.partition import Replicas, TopicPartition
+from shunter.model.reassignment import Strategy
 from shunter.views.execution import view_execution
 
 T0 = TopicPartition("t", 0)
@@ -648,3 +655,42 @@ class TestBounds:
         rig.yard.spaces["/fast"] = LogDirSpace(100 * SIZE, 50 * SIZE)
         rig.settle()
         assert rig.outcomes() == {T0: Outcome.DONE}
+
+
+class TestTheirBytes:
+    """Progress, the estimated end and the forecast count copies between log dirs."""
+
+    def test_the_end_is_unknown_until_bytes_came_and_then_by_the_slowest_broker(self) -> None:
+        state, meter = ExecutorState(running=True), Meter()
+        state.cluster.brokers = {1: None, 2: None}
+        state.cluster.topics["t"] = ObservedTopic(None, {0: ObservedPartition((1, 2), (1, 2), 1)})
+        places = ((1, "/fast"), (2, "/fast"))
+        move = Move(T0, None, (1, 2), (1, 2), Strategy.INCREMENTAL, 100_000, places, False, 0, current=(1, 2))
+        move.placing, move.began_at_ms = (1, 2), 0
+        state.moves[T0] = move
+        keys = {(broker, T0) for broker in (1, 2)}
+        state.cluster.sizes = {key: ReplicaSize(100_000, "/d") for key in keys}
+        assert when_it_ends(state, meter, 0, {}) == Ending(None, "")
+        for second in range(0, 42, 2):
+            state.cluster.futures = {(b, T0): ReplicaSize(second * 1_000 * b, "/fast", True) for b in (1, 2)}
+            meter.sample(state, second * 1000, keys)
+        found = when_it_ends(state, meter, 40_000, {}).estimate
+        assert found is not None
+        assert found.remaining_bytes == 60_000 + 20_000
+        assert found.bytes_per_s == pytest.approx(3_000)
+        assert found.left_ms == pytest.approx(60_000)
+        assert found.low_ms < found.left_ms < found.high_ms
+
+    def test_a_throttle_gives_the_pace_before_a_byte_came(self) -> None:
+        rig = DirRig(Yard({"t": [(1, 2)]}))
+        rig.slow = (1,)
+        rig.order((1, 2), (1, "/fast"), options=ExecutionOptions(log_dir_throttle=100))
+        rig.settle(rounds=3)
+        found = when_it_ends(rig.core.state, Meter(), rig.now_ms, {}).estimate
+        assert found is not None
+        assert found.left_ms == SIZE * 10
+
+    def test_the_forecast_counts_them_beside_the_others(self) -> None:
+        move = Move(T0, None, (1, 2), (1, 3), Strategy.INCREMENTAL, 1_000, (), False, 0, current=(1, 2), placing=(1,))
+        assert forecast([move], bandwidth=100, learnt={}) == (2_000, 10.0, 100, False)
+        assert forecast([move], bandwidth=100, learnt={}, within=20) == (2_000, 50.0, 100, False)
