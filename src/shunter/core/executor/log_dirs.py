@@ -14,9 +14,11 @@ from dataclasses import replace
 from shunter.core.executor.capacity import Capacity, in_order
 from shunter.core.executor.copies import holders, is_settled, looked_ms, unwanted
 from shunter.core.executor.judgement import CONFIRM_MS
+from shunter.core.executor.pausing import paused_within
 from shunter.core.executor.ready import AlterLogDirs, Collected
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.throttles import Gate
+from shunter.core.wording import told_bytes
 from shunter.model.execution import CopySeen, CopySight
 from shunter.model.notice import Notice
 from shunter.model.partition import BrokerId, TopicPartition
@@ -29,11 +31,15 @@ Replica = tuple[BrokerId, TopicPartition, str]
 def decide_log_dirs(state: ExecutorState, out: Collected) -> list[tuple[Move, CopySeen]]:
     """Find out which moves have all replicas in their log dirs; returns entries about copies that began or ended."""
     records: list[tuple[Move, CopySeen]] = []
+    shared = paused_within(state)[1]
     for move in state.open_moves():
         if not move.asked_for:
             continue
         for broker, path in move.places:
-            record = _seen(state, move, broker, path, out)
+            if move.paused and broker in shared:
+                record = _put_off(state, move, broker, out)
+            else:
+                record = _seen(state, move, broker, path, out)
             if record is not None:
                 records.append((move, record))
         if move.step is None:
@@ -69,6 +75,17 @@ def _seen(state: ExecutorState, move: Move, broker: BrokerId, path: str, out: Co
     return CopySeen(move.tp, broker, CopySight.CANCELLED)
 
 
+def _put_off(state: ExecutorState, move: Move, broker: BrokerId, out: Collected) -> CopySeen | None:
+    """The entry about a paused copy that is to be given up: no throttle could hold it without holding others."""
+    if broker not in move.copies:
+        return None
+    copy = state.cluster.futures.get((broker, move.tp))
+    lost = told_bytes(0 if copy is None else copy.bytes)
+    told = f"paused: broker {broker} gives up its copy between log dirs, because others go on; {lost} are copied again later"
+    out.notices.append(Notice("copy-put-off", str(move.tp), told))
+    return CopySeen(move.tp, broker, CopySight.LOST)
+
+
 def _placed(state: ExecutorState, move: Move) -> bool:
     """Whether each replica was seen in its log dir since that was asked for; older observations may be out of date."""
     cluster, status = state.cluster, move.log_dir_status
@@ -101,10 +118,12 @@ def give_up_copies(state: ExecutorState, held: Collection[TopicPartition | None]
         held: Partitions about which an entry is being written, which may be an order.
     """
     due: list[Replica] = []
+    shared = paused_within(state)[1]
     for move in state.open_moves():
         if not move.asked_for or move.tp in held or move.asking:
             continue
-        wanted = dict(move.places)
+        put_off = shared - move.copies if move.paused else ()
+        wanted = {broker: path for broker, path in move.places if broker not in put_off}
         for broker in sorted({broker for broker, _path in move.asked_for}):
             # After each request, look first: if the copy has arrived meanwhile, the request has begun one back.
             looked = state.cluster.sizes_at_ms.get((broker, move.tp), -1) > move.answered_at_ms

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from shunter.core.executor.copies import within
-from shunter.core.executor.pausing import unheld
+from shunter.core.executor.pausing import paused_within, unheld
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.stuck import told_stuck
 from shunter.core.wording import counted, told_bytes, told_rate
@@ -151,7 +151,9 @@ each of `num.replica.fetchers`."""
 def _pause(state: ExecutorState, moves: list[Move]) -> DecidedOrder:
     paused: list[JournalRecord] = [MovePaused(move.tp, True) for move in moves if not move.paused]
     named = {move.tp for move in moves} | {move.tp for move in state.open_moves() if move.paused}
+    shared = paused_within(state, named)[1]
     gone = len(unheld(state, named))
+    gone += sum(len(shared & move.copies) for move in state.open_moves() if move.tp in named)
     told = (
         f"; {counted(gone, 'copy is', 'copies are')} cancelled and begun again later, for a throttle would hold others too"
         if gone

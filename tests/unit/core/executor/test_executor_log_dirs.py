@@ -173,9 +173,16 @@ def test_a_paused_copy_between_log_dirs_is_slowed_down_and_given_back_its_rate()
     rig.tell(ev.PlanSubmitted("p", moves, ExecutionOptions(), 1))
     rig.settle(rounds=20)
     assert RATE not in rig.yard.settings
-    rig.command(CommandKind.PAUSE, TopicPartition("u", 0))
+    u0 = TopicPartition("u", 0)
+    assert len(rig.futures) == 2
+    rig.command(CommandKind.PAUSE, u0)
     rig.settle(rounds=20)
     assert RATE not in rig.yard.settings, "the other one, which goes on, would be slowed down too"
+    assert list(rig.futures) == [(1, T0)], "so it is given up"
+    assert [notice.about for notice in rig.notices if notice.kind == "copy-put-off"] == ["u-0"]
+    rig.start()
+    rig.settle(rounds=60)
+    assert not rig.core.state.moves[u0].cancelled, "nobody else cancelled it"
     rig.command(CommandKind.PAUSE)
     rig.settle(rounds=20)
     assert rig.yard.settings[RATE] == "1024"
