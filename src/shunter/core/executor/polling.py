@@ -223,8 +223,14 @@ def _looked_for(state: ExecutorState, move: Move) -> Iterator[BrokerId]:
     """Brokers that may copy a replica of a move from one log dir to another, or that were not looked at yet."""
     status = move.log_dir_status
     for broker in sorted({broker for broker, _path in move.asked_for}):
-        unseen = state.cluster.sizes_at_ms.get((broker, move.tp), -1) <= looked_ms(move, broker)
-        going = broker in status.asked or broker in move.copies or broker not in dict(move.places)
+        key = (broker, move.tp)
+        unseen = state.cluster.sizes_at_ms.get(key, -1) <= looked_ms(move, broker)
+        going = (
+            key in state.cluster.futures
+            or broker in status.asked
+            or broker in move.copies
+            or broker not in dict(move.places)
+        )
         if going or (unseen and broker in holders(state, move)):
             yield broker
 

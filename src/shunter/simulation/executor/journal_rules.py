@@ -202,10 +202,9 @@ class JournalRules:
                 rack = known.get(broker)
                 if rack is not None:
                     racks[rack] += 1
-            for broker, copy in self.own_copies(move):
+            for broker in self.counted_copies(move):
                 total += 1
                 incoming[broker] += 1
-                into_dirs[broker, copy.path] += 1
         if len(begun.copying) < total and 0 < options.max_concurrent < total:
             self._rules.violate("caps are kept", f"{total} copies run, {options.max_concurrent} may")
         for broker in sorted(fresh):
@@ -335,6 +334,12 @@ class JournalRules:
             if tp == move.tp and copy.by == OURS and (since_us < 0 or copy.began_us < since_us)
             if (broker, copy.path) in move.asked_for or copy.began_us >= move.accepted_us
         ]
+
+    def counted_copies(self, move: LedgerMove) -> list[BrokerId]:
+        """The brokers of a move's copies between log dirs, as far as the executor knows them to be up."""
+        process = self._rules.world.driver()
+        known = {} if process is None else process.core.state.cluster.brokers
+        return [broker for broker, _copy in self.own_copies(move) if broker in known]
 
     def _leaves_no_copy(self, move: LedgerMove) -> None:
         """A move that ends leaves no copy between log dirs, unless an operator had it left as it is.

@@ -223,9 +223,7 @@ class ExecutorRules:
         self.may_act(process)
         process.cross()
         cluster, rate = self.world.cluster, self.ledger.options.log_dir_throttle
-        begun = {
-            move.tp: {broker for broker, _copy in self.journal.own_copies(move)} for move in self.ledger.open_moves()
-        }
+        begun = {move.tp: set(self.journal.counted_copies(move)) for move in self.ledger.open_moves()}
         for broker, tp, path in replicas if self._taker is process else ():
             self.world.coverage.count("request", "ask for a log dir")
             move, key = self.ledger.open_move(tp), (broker, tp)
