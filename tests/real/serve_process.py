@@ -43,7 +43,7 @@ look-seconds = 2
 snapshots = "snapshots"
 """
 
-OPEN = ("waiting", "approved", "starting", "running")
+OPEN = ("waiting", "approved", "starting", "running", "carried-out")
 
 
 class Service:

@@ -36,7 +36,8 @@ class PlannedMove:
     """One partition on paper; `problem` says why it can't be taken on, or what it would wait for.
 
     `taken`: whether it would be taken on; `log_dirs`: where brokers would put its replicas; `placing`: those of them
-    that would copy their replica from another of their log dirs.
+    that would copy their replica from another of their log dirs. `elects`: the broker that would be elected at the end,
+    if another one leads then; None: the plan does not ask for an election.
     """
 
     partition: str
@@ -48,6 +49,7 @@ class PlannedMove:
     taken: bool = True
     log_dirs: tuple[tuple[BrokerId, str], ...] = ()
     placing: Replicas = ()
+    elects: BrokerId | None = None
 
     @property
     def placing_bytes(self) -> int:
@@ -106,6 +108,7 @@ async def dry_run(
             _planned(state, order, results[order.tp], foreign.get(order.tp)),
             log_dirs=order.log_dirs,
             placing=state.moves[order.tp].placing if results[order.tp].refused is None else (),
+            elects=order.target[0] if order.elect else None,
         )
         for order in moves
     ]

@@ -48,6 +48,8 @@ def _show_move(move: PlannedMove) -> None:
         size = told_bytes(move.size_bytes)
         copied = f", copies {size} from another log dir; rollback copies {size} at the most"
         click.echo(f"  broker {broker} puts it into {path}{copied if broker in move.placing else ''}")
+    if move.elects is not None:
+        click.echo(f"  broker {move.elects} is elected at the end, if another one leads then")
     if move.problem is not None:
         click.echo(f"  ! {move.problem}")
 

@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from shunter.errors import FormatError
+from shunter.formats.plan_sources import decode_proposals, is_of_cruise_control, plan_document
 from shunter.formats.text_files import without_mark
 from shunter.model.execution import MoveOrder
 from shunter.model.partition import Replicas, TopicPartition
@@ -30,7 +31,7 @@ _STRATEGY_NAMES = {strategy: name for name, strategy in _STRATEGIES.items()}
 
 
 def decode_plan(text: str | bytes, place: str) -> tuple[MoveOrder, ...]:
-    """Read a plan, in its order.
+    """Read a plan, in its order; also one within the output of another tool (`plan_sources`).
 
     Args:
         text: The file.
@@ -40,7 +41,7 @@ def decode_plan(text: str | bytes, place: str) -> tuple[MoveOrder, ...]:
         FormatError: not JSON, not a plan, or of a version that is not understood; the message names the entry and the
             rule.
     """
-    written = _text(text, place) if isinstance(text, bytes) else text
+    written = plan_document(_text(text, place) if isinstance(text, bytes) else text, place)
     try:
         document = orjson.loads(written)
     except orjson.JSONDecodeError as error:
@@ -48,6 +49,8 @@ def decode_plan(text: str | bytes, place: str) -> tuple[MoveOrder, ...]:
     _refuse_repeated_keys(written, place)
     if not isinstance(document, Mapping):
         raise FormatError(place, 'a plan is a JSON object: {"version": 1, "partitions": [...]}')
+    if is_of_cruise_control(document):
+        return decode_proposals(document, place)
     _known(document, _PLAN_KEYS, place)
     if document.get("version", VERSION) != VERSION:
         raise FormatError(place, f"plan version {document['version']!r} is not understood; {VERSION} is")

@@ -69,3 +69,10 @@ async def test_what_brokers_copy_within_themselves_is_counted_with_its_way_back(
     (move,) = found.moves
     assert move.placing == (1,), "broker 2 has it there"
     assert (found.forecast.total_bytes, found.forecast.seconds, found.most_rollback_bytes) == (9, 3.0, 9)
+
+
+@pytest.mark.parametrize("elect", [True, False])
+async def test_an_election_is_told_on_paper(elect: bool) -> None:
+    order = MoveOrder(T0, (2, 1), elect=elect)
+    found = await dry_run(cast("Any", Cluster()), ExecutorState(), [order], ExecutionOptions())
+    assert [move.elects for move in found.moves] == [2 if elect else None]

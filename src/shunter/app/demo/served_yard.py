@@ -49,6 +49,8 @@ DRAINED, DIES = TO
 BAND = 0.2
 """How far from the mean a broker's share may be by the policy."""
 LOOK_EVERY_S = 0.5
+BEGUN = ("starting", "running", "carried-out")
+"""States of proposals that were begun and are not over."""
 # Conditions such as broker-empty are off, so that one plan balances the cluster; else brokers would be filled in turn.
 POLICY = """\
 [cluster.{name}]
@@ -207,7 +209,7 @@ def _approved_and_killed(yard: ServedYard, plan: Mapping[str, Any]) -> None:
     _until_moves(yard, bool)
     back_s = time.monotonic() - killed
     screen.detail(f"the service drives them again {back_s:.1f} s after the kill; the page is where it was")
-    _until(yard, "the plan is carried out", lambda: _state_of(yard, plan["id"]) not in ("starting", "running"))
+    _until(yard, "the plan is carried out", lambda: _state_of(yard, plan["id"]) not in BEGUN)
     state = _state_of(yard, plan["id"])
     yard.claim("the plan that was approved was carried out to its end", state == "done", f"{plan['id']} is {state}")
     (vote,) = next(each for each in _plans(yard) if each["id"] == plan["id"])["votes"]
@@ -230,6 +232,7 @@ def _broker_dies(yard: ServedYard) -> None:
     died = time.monotonic()
     _until_gone(yard, DIES, f"broker {DIES} is healed")
     healed_s = time.monotonic() - died
+    _until(yard, "a look shows that broker's end", lambda: not _plans(yard, *BEGUN, scope="offline"))
     healing = _plans(yard, "done", scope="offline")
     acted = bool(healing) and all(each["acts"] and not each["votes"] for each in healing)
     told = ", ".join(f"{each['id']}: {each['moves']} replicas" for each in healing) or "none"
@@ -334,7 +337,7 @@ def _until_gone(yard: ServedYard, broker: int, what: str) -> None:
         return _whole(taken) and all(broker not in each.replicas for each in taken.partitions)
 
     _until(yard, what, gone)
-    _until(yard, "the plan that healed it has ended", lambda: not _plans(yard, "starting", "running"))
+    _until(yard, "the plan that healed it has ended", lambda: not _plans(yard, *BEGUN))
 
 
 def _show(yard: ServedYard) -> None:

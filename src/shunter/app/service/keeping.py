@@ -590,7 +590,8 @@ def _fate(proposal: KeptProposal, fates: Mapping[str, PlanFate]) -> tuple[Propos
     """The state of a begun proposal by the journal, and its outcome in words."""
     fate = fates.get(proposal.id)
     if fate is not None:
-        return fate.state, fate.told or proposal.outcome
+        seen_first = fate.state is ProposalState.DONE and proposal.conditions
+        return ProposalState.CARRIED_OUT if seen_first else fate.state, fate.told or proposal.outcome
     if proposal.state is ProposalState.STARTING:
         return ProposalState.APPROVED, ""  # Its plan never reached the journal, so none of its moves was begun.
     return ProposalState.PARTLY, "the journal no longer has it: its outcome is unknown"

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from shunter.core.executor.capacity import Capacity, in_order, told_unknown
 from shunter.core.executor.choice import Begin, Reached, Waits, blockers, choose, relax, undo
 from shunter.core.executor.copies import is_settled, told_unsettled, unsettled
-from shunter.core.executor.elections import ElectionVerdict, judge_election
-from shunter.core.executor.elections import Standing as ElectionStanding
+from shunter.core.executor.elections import ElectionStanding, ElectionVerdict, judge_election
 from shunter.core.executor.judgement import (
     CONFIRM_MS,
     LAG_MS,

@@ -15,7 +15,8 @@ from shunter.core.executor.state import ElectionStatus, ExecutorState, Move
 from shunter.core.executor.waits import Wait, WaitKind
 from shunter.errors import ErrorCode
 from shunter.model.execution import Direction, ObservedPartition
-from shunter.model.partition import NO_LEADER, BrokerId, TopicPartition
+from shunter.model.partition import NO_LEADER, BrokerId, Replicas, TopicPartition
+from shunter.model.reassignment import Strategy
 
 ELECTION_MS = 60_000
 """A move whose election has not come about for this long ends without it."""
@@ -25,7 +26,7 @@ MOST_AT_ONCE = 1_000
 """Partitions in one ElectLeaders: as many as in one AlterPartitionReassignments."""
 
 
-class Standing(Enum):
+class ElectionStanding(Enum):
     """How a partition stands, compared with its move's wish about the leader."""
 
     LED = "led"
@@ -41,8 +42,15 @@ class Standing(Enum):
 class ElectionVerdict(NamedTuple):
     """The decision about a move's election. `told`: who leads, and for `GIVEN_UP` why; "" if no leader is wanted."""
 
-    standing: Standing
+    standing: ElectionStanding
     told: str = ""
+
+
+def elected_alone(tp: TopicPartition, replicas: Replicas) -> Move:
+    """A move to the replicas that a partition has, for an election without an execution."""
+    move = Move(tp, None, replicas, replicas, Strategy.INCREMENTAL, 0, (), False, 0, current=replicas, led_by=NO_LEADER)
+    move.election = ElectionStatus(begun=True)
+    return move
 
 
 def judge_election(
@@ -59,18 +67,18 @@ def judge_election(
     """
     wanted, status = move.wanted_leader, move.election
     if wanted is None:
-        return ElectionVerdict(Standing.LED)
+        return ElectionVerdict(ElectionStanding.LED)
     if seen.leader == wanted:
-        return ElectionVerdict(Standing.LED, f"broker {wanted} leads")
+        return ElectionVerdict(ElectionStanding.LED, f"broker {wanted} leads")
     able = wanted in live and wanted in seen.isr and wanted not in seen.offline
     why_not = _unable(wanted, live) if not able else status.refused
     if move.direction is Direction.BACK and not able:
-        return ElectionVerdict(Standing.GIVEN_UP, f"{_leading(seen)}, for {why_not}")
+        return ElectionVerdict(ElectionStanding.GIVEN_UP, f"{_leading(seen)}, for {why_not}")
     since_ms = seen_at_ms if status.since_ms is None else status.since_ms
     answered = not status.request_id and seen_at_ms > status.answered_at_ms
     if seen_at_ms - since_ms >= ELECTION_MS and answered:
         late = f"{_leading(seen)}: broker {wanted} was not elected within {ELECTION_MS // 1000} s"
-        return ElectionVerdict(Standing.GIVEN_UP, f"{late}{f', for {why_not}' if why_not else ''}")
+        return ElectionVerdict(ElectionStanding.GIVEN_UP, f"{late}{f', for {why_not}' if why_not else ''}")
     due = able and answered and now_ms >= status.again_at_ms
     move.election = status._replace(since_ms=since_ms, due=due and status.begun)
     if not able:
@@ -78,7 +86,7 @@ def judge_election(
     else:
         refused = f": {why_not}" if why_not else ""
         move.waits = Wait(WaitKind.OURSELVES, f"waits for the election of broker {wanted}{refused}")
-    return ElectionVerdict(Standing.BEGIN if due and not status.begun else Standing.WAIT)
+    return ElectionVerdict(ElectionStanding.BEGIN if due and not status.begun else ElectionStanding.WAIT)
 
 
 def _unable(wanted: BrokerId, live: Collection[BrokerId]) -> str:

@@ -125,7 +125,7 @@ def order_of(change: PlannedChange) -> MoveOrder:
     """The order to the executor for a change."""
     log_dirs = tuple((each.broker, each.target) for each in change.log_dirs)
     tp = TopicPartition(change.topic, change.partition)
-    return MoveOrder(tp, change.replicas, log_dirs=log_dirs, planned_from=change.original)
+    return MoveOrder(tp, change.replicas, log_dirs=log_dirs, planned_from=change.original, elect=change.elect)
 
 
 def copied(changes: Sequence[PlannedChange], sighting: Sighting) -> tuple[int, int]:

@@ -133,9 +133,12 @@ def _intents(sighting: Sighting, policy: KeeperPolicy) -> Iterator[Sign]:
             text = f"broker {broker} is to be drained and holds {counted(held + stay, 'replica')}{_told_frozen(stay)}"
             yield Sign(Subject(Condition.DRAIN, f"broker {broker}"), text, (broker,) if held else ())
     for broker in sorted({*intents.demote} - {*frozen} - {*sighting.dead}):
-        led = sum(each.replicas[0] == broker for each in loose)
-        if led:
-            text = f"broker {broker} is to lead nothing and is the preferred leader of {counted(led, 'partition')}"
+        first = sum(each.replicas[0] == broker for each in loose)
+        leads = sum(each.leader == broker for each in loose)
+        if first or leads:
+            text = f"broker {broker} is to lead nothing"
+            text += f" and leads {counted(leads, 'partition')}" if leads else ""
+            text += f" and is the preferred leader of {counted(first, 'partition')}" if first else ""
             yield Sign(Subject(Condition.DEMOTE, f"broker {broker}"), text, (broker,))
     factors: dict[str, set[int]] = {}
     for each in loose:
@@ -265,14 +268,28 @@ def _bands(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Subject
             continue  # Rates are known only with a load model.
         by_model = _told_model(sighting) if resource in RATES else ""
         loads = _carried(sighting, begun)[:, column]
+        leading = _led_now(sighting) / begun.scale[column] if resource is Resource.LEADERS else loads
         for at, broker in enumerate(sighting.load.brokers):
             subject = Subject(condition, f"broker {broker}")
             goal = ended if subject in holding else begun
             low, high = goal.low[at, column], goal.high[at, column]
+            band = f"outside {low:.2f} to {high:.2f}"
             if goal.members[at] and not low - ROUNDING <= loads[at] <= high + ROUNDING:
-                band = f"outside {low:.2f} to {high:.2f}"
                 text = f"broker {broker} carries {loads[at]:.2f} of the mean in {resource.label}, {band}{by_model}"
                 yield Sign(subject, text, (broker,))
+            elif goal.members[at] and not low - ROUNDING <= leading[at] <= high + ROUNDING:
+                text = f"broker {broker} leads {leading[at]:.2f} of the mean now, {band}, and not as preferred"
+                yield Sign(subject, text, (broker,))
+
+
+def _led_now(sighting: Sighting) -> Floats:
+    """(B,) the partitions that each broker leads now. One whose first replica can't lead counts for that replica."""
+    index = {broker: at for at, broker in enumerate(sighting.load.brokers)}
+    led = np.zeros(len(index))
+    for each in sighting.inventory.partitions:
+        able = each.leader in index and each.replicas[0] in each.isr
+        led[index[each.leader if able else each.replicas[0]]] += 1
+    return led
 
 
 def _told_model(sighting: Sighting) -> str:

@@ -8,7 +8,7 @@ up, whether it was carried out or not.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -70,6 +70,10 @@ class AdminsWorld(Protocol):
 
     def alter(self, process: ObservedExecutorProcess, tp: TopicPartition, target: Replicas | None) -> ErrorCode:
         """Carry out a request for a reassignment at the controller."""
+        ...
+
+    def elect(self, tp: TopicPartition) -> ErrorCode:
+        """Carry out a request for the election of a first replica at the controller."""
         ...
 
     def alter_log_dir(self, broker: BrokerId, tp: TopicPartition, path: str) -> ErrorCode:
@@ -318,6 +322,21 @@ class SimulatedAdmin:
             if not error.retriable:
                 raise
             errors.update((key, NotSet(str(error), refused=False)) for key, _ in settings)
+
+    async def elect_preferred(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
+        """ElectLeaders, at the controller."""
+        world = self._process.world
+        world.rules.elections_sent(self._process, partitions)
+
+        def work() -> dict[TopicPartition, tuple[ErrorCode, str]]:
+            return {tp: (world.elect(tp), "") for tp in partitions}
+
+        answered: dict[TopicPartition, tuple[ErrorCode, str]] = await self._call(
+            "ElectLeaders", self._cluster.ask_controller, work
+        )
+        return answered
 
     async def alter_log_dirs(
         self, replicas: Sequence[tuple[BrokerId, TopicPartition, str]]

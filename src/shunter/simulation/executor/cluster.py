@@ -266,7 +266,18 @@ class SimulatedCluster:
             if found.mover == FOREIGN:
                 found.foreign_us = self.scheduler.now_us
         self.log_dirs.place(found)
-        found.elect(self._holders(found.tp))
+        found.elect(self._holders(found.tp), self.scheduler.now_us)
+
+    def elect_preferred(self, tp: TopicPartition) -> ErrorCode:
+        """ElectLeaders for one partition's first replica."""
+        found = self.partitions.get(tp)
+        if found is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if tp in self.refusals:
+            return self.refusals[tp]
+        code = found.elect_preferred(self._holders(tp), self.scheduler.now_us)
+        self.publish(tp.topic)
+        return code
 
     def list_ongoing(self) -> dict[TopicPartition, OngoingReassignment]:
         """ListPartitionReassignments."""

@@ -26,6 +26,11 @@ LOG_DIR_ANSWERS = (
     ErrorCode.LOG_DIR_NOT_FOUND,
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
+ELECTION_ANSWERS = (
+    ErrorCode.NONE,
+    ErrorCode.ELECTION_NOT_NEEDED,
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+)
 
 EXECUTOR_EXPECTED: dict[str, tuple[str, ...]] = {
     "fault": tuple(FAULT_WEIGHTS),
@@ -37,6 +42,7 @@ EXECUTOR_EXPECTED: dict[str, tuple[str, ...]] = {
     "answer": tuple(code.name for code in ANSWERS),
     "journal": ("file", "topic"),
     "log dir": tuple(code.name for code in LOG_DIR_ANSWERS),
-    "request": ("reassign", "cancel", "set a throttle", "ask for a log dir"),
+    "request": ("reassign", "cancel", "set a throttle", "ask for a log dir", "elect"),
+    "election": tuple(code.name for code in ELECTION_ANSWERS),
     "end": ("finished", "JournalHeld", "JournalDamaged"),
 }

@@ -13,6 +13,7 @@ from shunter.model.execution import (
     CopySight,
     Direction,
     DirectionChanged,
+    ElectionBegun,
     ExecutionClosed,
     FloorRelaxed,
     JournalEntry,
@@ -63,6 +64,7 @@ class JournalRules:
             StepFinished: self._step_over,
             StepDropped: self._step_over,
             CopySeen: self._copy_seen,
+            ElectionBegun: self._election_begun,
             DirectionChanged: self._direction_changed,
             MovePaused: self._move_paused,
             FloorRelaxed: self._floor_relaxed,
@@ -113,7 +115,7 @@ class JournalRules:
         self.ledger.accepted += 1
         before = self.ledger.open_move(record.tp)
         move = LedgerMove(record.tp, record.original, record.target, record.adopted, self._now_us, record.log_dirs)
-        move.origins = record.origins
+        move.origins, move.elects = record.origins, record.led_by is not None
         if before is not None:
             move.origins = tuple({**dict(record.origins), **dict(before.origins)}.items())
             move.asked_before = before.asked_for
@@ -304,11 +306,18 @@ class JournalRules:
         if move is not None:
             move.step, move.given_up = None, isinstance(record, StepDropped)
 
+    def _election_begun(self, record: ElectionBegun) -> None:
+        move = self.ledger.open_move(record.tp)
+        if move is None or not move.elects or move.step is not None or record.leader != move.goal[0]:
+            self._rules.violate("an election follows the last step of a move that wants it", f"{record}: {move}")
+            return
+        move.electing = True
+
     def _direction_changed(self, record: DirectionChanged) -> None:
         move = self.ledger.open_move(record.tp)
         if move is not None:
             move.asked_before, move.copies, move.cancelled_from = move.asked_for, {}, {}
-            move.direction, move.paused = record.direction, False
+            move.direction, move.paused, move.electing = record.direction, False, False
 
     def _copy_seen(self, record: CopySeen) -> None:
         """A copy that another tool did not cancel is not given up as cancelled. Source: docs/executor.md."""
@@ -384,7 +393,10 @@ class JournalRules:
         refused = record.tp in self._rules.world.refused or any(
             (broker, record.tp) in self._rules.world.refused_dirs for broker, _path in move.places
         )
-        if record.outcome is Outcome.REFUSED and not refused:
+        unled = record.outcome is Outcome.REFUSED and move.elects and "was not elected within" in record.reason
+        if truth is not None:
+            self._led(move, record, truth, unled=unled)
+        if record.outcome is Outcome.REFUSED and not refused and not unled:
             self._rules.violate("nobody is blamed for nothing", f"{record}, and it was not refused for good")
         # If one log dir was refused, replicas in the other log dirs have to be moved all the same.
         arrived = record.outcome is Outcome.REFUSED and not move.given_up
@@ -404,6 +416,20 @@ class JournalRules:
             rule = "a rollback is exact" if record.outcome is Outcome.ROLLED_BACK else "a move ends at its target"
             told = f"{record.tp} is {record.outcome.value} and {list(truth.replicas)}, {list(due)} is due"
             self._rules.violate(rule, f"{told} (in motion: {truth.in_motion})")
+
+    def _led(self, move: LedgerMove, record: MoveClosed, truth: SimulatedPartition, *, unled: bool) -> None:
+        """A move that wants a leader is done only once that leads, and refused only while it does not.
+
+        Source: issue, "a condition is over when the cluster shows it".
+        """
+        wanted, late_us = move.goal[0], self._now_us - LATE_US
+        leads = truth.leader == wanted
+        if move.elects and record.outcome is Outcome.DONE and not leads and truth.led_us.get(wanted, -1) < late_us:
+            told = f"{record.tp} is done, and broker {truth.leader} leads, not broker {wanted}"
+            self._rules.violate("a move ends with the leader that it wants", told)
+        if unled and leads and truth.led_since_us < late_us:
+            told = f"{record.tp}: {record.reason}, and broker {wanted} leads"
+            self._rules.violate("nobody is blamed for nothing", told)
 
     def _placed(self, move: LedgerMove, places: tuple[tuple[BrokerId, str], ...]) -> None:
         """A move ends with its replicas in the log dirs that the plan names, or in the former ones after a rollback.

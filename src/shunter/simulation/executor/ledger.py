@@ -47,6 +47,10 @@ class LedgerMove:
     given_up: bool = False
     """Whether its last step was given up."""
     outcome: Outcome | None = None
+    elects: bool = False
+    """Whether its plan wants the first replica elected."""
+    electing: bool = False
+    """Whether an election is begun since it was accepted, or turned last."""
 
     @property
     def goal(self) -> Replicas:

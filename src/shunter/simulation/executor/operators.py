@@ -101,6 +101,15 @@ class ExecutorOperators:
         return tuple(random.sample(brokers, min(len(brokers), max(1, factor))))
 
     def _order(self, random: Random, tp: TopicPartition) -> MoveOrder:
+        order = self._move_order(random, tp)
+        if not self.world.shape.elects or random.random() < 0.5:
+            return order
+        found = self.world.cluster.partitions.get(tp)
+        if found is not None and random.random() < 0.3:
+            order = MoveOrder(tp, found.target)  # Nothing is wanted but the election.
+        return order._replace(elect=True)
+
+    def _move_order(self, random: Random, tp: TopicPartition) -> MoveOrder:
         strategy = random.choice((None, None, None, Strategy.ALL_AT_ONCE))
         target = self._target(random, tp)
         if len(self.world.shape.log_dirs) == 1 or random.random() < 0.5:

@@ -43,6 +43,10 @@ class SimulatedPartition:
     """When another tool touched it last; -1: never."""
     shaken_us: int = -1
     """When a dead broker or a failed disk left its ISR last; also when a refusal ended."""
+    led_us: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
+    """When each broker ceased to lead it last."""
+    led_since_us: int = 0
+    """When its leader was elected."""
 
     @property
     def in_motion(self) -> bool:
@@ -109,9 +113,22 @@ class SimulatedPartition:
         for broker in replicas:
             self.have.setdefault(broker, 0)
 
-    def elect(self, live: Collection[BrokerId]) -> bool:
-        """Without a live leader in sync, elect the first live replica in sync; returns whether the leader changed."""
-        before = self.leader
-        if before not in self.isr or before not in live:
-            self.leader = next((broker for broker in self.replicas if broker in self.isr and broker in live), -1)
-        return self.leader != before
+    def elect(self, live: Collection[BrokerId], now_us: int) -> None:
+        """Without a live leader in sync, elect the first live replica in sync."""
+        if self.leader not in self.isr or self.leader not in live:
+            self._lead(next((broker for broker in self.replicas if broker in self.isr and broker in live), -1), now_us)
+
+    def elect_preferred(self, live: Collection[BrokerId], now_us: int) -> ErrorCode:
+        """Elect the first replica, if it is live and in sync."""
+        first = self.replicas[0]
+        if self.leader == first:
+            return ErrorCode.ELECTION_NOT_NEEDED
+        if first not in self.isr or first not in live:
+            return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        self._lead(first, now_us)
+        return ErrorCode.NONE
+
+    def _lead(self, leader: BrokerId, now_us: int) -> None:
+        if leader != self.leader:
+            self.led_us[self.leader] = self.led_since_us = now_us
+            self.leader = leader

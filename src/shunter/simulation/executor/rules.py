@@ -271,6 +271,19 @@ class ExecutorRules:
             )
             self.violate("caps are kept", told)
 
+    def elections_sent(self, process: ObservedExecutorProcess, partitions: Iterable[TopicPartition]) -> None:
+        """Elections are asked for as a durable entry says, for moves that are neither stopped nor paused."""
+        self.may_act(process)
+        process.cross()
+        for tp in partitions if self._taker is process else ():
+            self.world.coverage.count("request", "elect")
+            move = self.ledger.open_move(tp)
+            if move is None or not move.electing or move.step is not None:
+                self.violate("durable before sent", f"{process.name} asks for an election of {tp}: {move}")
+            elif move.paused or move.direction is Direction.STOP:
+                told = f"{tp} goes {move.direction.value}, paused: {move.paused}; {process.name} asks for an election"
+                self.violate("an order holds for all that it names", told)
+
     def _race_us(self) -> int:
         return MURKY_RACE_US if self.world.scheduler.now_us < self.world.murky_until_us else RACE_US
 

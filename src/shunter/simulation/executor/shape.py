@@ -7,6 +7,7 @@ from random import Random
 
 from shunter.model.execution import DISK_SHARE, ExecutionOptions, Order
 from shunter.model.reassignment import Strategy
+from shunter.simulation.actions import ASIDE_OF
 from shunter.simulation.scheduler import EPOCH_MS, SECOND
 
 KB = 1_000
@@ -16,6 +17,8 @@ NOON = EPOCH_MS // 60_000 % DAY_MINUTES
 BY_DAY = ((NOON - 360) % DAY_MINUTES, (NOON + 360) % DAY_MINUTES)
 BY_NIGHT = (BY_DAY[1], BY_DAY[0])
 MB = 1_000_000
+ELECTING = (2, 6)
+"""Worlds in which plans ask for elections, by `seed % ASIDE_OF`. Worlds of other seeds stay as they were before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class ExecutorShape:
     """The log dirs of each broker. With more than one, half of the moves in plans name some."""
     journal_topic: bool
     """Whether the journal is kept in a topic; else in a file."""
+    elects: bool
+    """Whether half of the orders in plans ask for an election."""
     night: bool
     """Whether it begins half a day after the scheduler's clock, by local time."""
 
@@ -69,6 +74,7 @@ def draw_executor_shape(seed: int) -> ExecutorShape:
         quorum_us=random.choice((SECOND // 2, 6 * SECOND)),
         log_dirs=random.choice((("/data",), ("/data-a", "/data-b"), ("/data-a", "/data-b", "/data-c"))),
         journal_topic=Random(f"executor journal {seed}").random() < 0.5,
+        elects=seed % ASIDE_OF in ELECTING,
         night=random.random() < 0.5,
     )
 

@@ -199,6 +199,13 @@ class ExecutorWorld:
         self.rules.altered(tp, target, before, code)
         return code
 
+    def elect(self, tp: TopicPartition) -> ErrorCode:
+        """An executor's request for an election reaches the controller."""
+        code = self.cluster.elect_preferred(tp)
+        self.coverage.count("election", code.name)
+        self.scheduler.note(f"cluster elects {tp} {code.name}")
+        return code
+
     def alter_log_dir(self, broker: BrokerId, tp: TopicPartition, path: str) -> ErrorCode:
         """An executor's request for a log dir reaches a broker."""
         code = self.cluster.log_dirs.alter(broker, tp, path, OURS)

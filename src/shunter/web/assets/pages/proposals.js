@@ -6,8 +6,8 @@ import { Chart, axis, colour } from "/assets/charts.js";
 import uPlot from "/assets/vendor/uPlot.esm.js";
 import { bytes, count, duration, number, words } from "/assets/words.js";
 
-const STATES = { waiting: "watch", approved: "busy", starting: "busy", running: "busy", done: "good", partly: "watch", turned: "watch", declined: "still", stale: "still", refused: "bad" };
-const CARRIED_OUT = new Set(["running", "done", "partly", "turned"]);
+const STATES = { waiting: "watch", approved: "busy", starting: "busy", running: "busy", "carried-out": "busy", done: "good", partly: "watch", turned: "watch", declined: "still", stale: "still", refused: "bad" };
+const CARRIED_OUT = new Set(["running", "carried-out", "done", "partly", "turned"]);
 const FIGURES = ["Bytes of replicas", "Replicas", "Preferred leader of"];
 
 export function BeforeAfter({ brokers, id }) {

@@ -91,7 +91,7 @@ function Zoom({ range, onRange }) {
 }
 
 // Kinds of events about a proposal that was carried out, and therefore has moves.
-const CARRIED_OUT = new Set(["begun", "proposal-running", "proposal-done", "proposal-partly", "proposal-turned"]);
+const CARRIED_OUT = new Set(["begun", "proposal-running", "proposal-carried-out", "proposal-done", "proposal-partly", "proposal-turned"]);
 
 const Event = memo(({ event, chosen, fleet }) => {
   const facts = Object.entries(event.facts || {});
