@@ -2,7 +2,8 @@
 
 `{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "/d"]}]}`
 Null or empty replicas cancel the move of that partition. `"strategy"` is "incremental" or "all-at-once".
-`"original_replicas"` (KIP-236's name) are the replicas that the plan was made for.
+`"original_replicas"` (KIP-236's name) are the replicas that the plan was made for. `"elect": true` asks for the first
+replica to lead at the end; with the replicas that the partition has, that is all that the entry asks for.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from shunter.model.reassignment import Strategy
 VERSION = 1
 ANY_LOG_DIR = "any"
 _PLAN_KEYS = ("version", "partitions")
-_ENTRY_KEYS = ("topic", "partition", "replicas", "log_dirs", "strategy", "original_replicas")
+_ENTRY_KEYS = ("topic", "partition", "replicas", "log_dirs", "strategy", "original_replicas", "elect")
 _STRATEGIES = {"incremental": Strategy.INCREMENTAL, "all-at-once": Strategy.ALL_AT_ONCE}
 _STRATEGY_NAMES = {strategy: name for name, strategy in _STRATEGIES.items()}
 
@@ -116,7 +117,12 @@ def _order(entry: object, place: str) -> MoveOrder:
         raise FormatError(place, f"strategy {name!r} is none of {', '.join(_STRATEGIES)}")
     strategy = None if name is None else _STRATEGIES[str(name)]
     planned_from = _replicas(entry.get("original_replicas"), f"{place} ({topic}-{number}), original_replicas")
-    return MoveOrder(TopicPartition(topic, number), replicas, strategy, log_dirs, planned_from)
+    elect = entry.get("elect", False)
+    if not isinstance(elect, bool) or (elect and not replicas):
+        raise FormatError(
+            place, f"elect {elect!r} of {topic}-{number} is not true or false, for an entry with replicas"
+        )
+    return MoveOrder(TopicPartition(topic, number), replicas, strategy, log_dirs, planned_from, elect)
 
 
 def _known(document: Mapping[str, Any], keys: Sequence[str], place: str) -> None:
@@ -162,4 +168,6 @@ def _entry(move: MoveOrder) -> dict[str, Any]:
         entry["strategy"] = _STRATEGY_NAMES[move.strategy]
     if move.planned_from:
         entry["original_replicas"] = list(move.planned_from)
+    if move.elect:
+        entry["elect"] = True
     return entry

@@ -132,7 +132,8 @@ BOUNDS = ("max_concurrent", "max_in", "max_out", "max_per_rack", "max_per_log_di
 class MoveOrder(NamedTuple):
     """One partition of a plan: its target, log dirs and strategy. `target` () cancels the partition's move.
 
-    `planned_from`: its replicas when the plan was made; (): the plan does not say.
+    `planned_from`: its replicas when the plan was made; (): the plan does not say. `elect`: the first replica of the
+    target shall lead at the end. The target may be the replicas that the partition has: then the election is all.
     """
 
     tp: TopicPartition
@@ -140,6 +141,7 @@ class MoveOrder(NamedTuple):
     strategy: Strategy | None = None
     log_dirs: tuple[tuple[BrokerId, str], ...] = ()
     planned_from: Replicas = ()
+    elect: bool = False
 
 
 class ThrottleKey(NamedTuple):

@@ -149,13 +149,17 @@ class LogDirChange(NamedTuple):
 
 
 class PlannedChange(NamedTuple):
-    """A partition that a proposal changes: its broker ids in order, `replicas` afterwards and `original` before."""
+    """A partition that a proposal changes: its broker ids in order, `replicas` afterwards and `original` before.
+
+    `elect`: the first of `replicas` is elected leader at the end; that may be all that changes.
+    """
 
     topic: str
     partition: int
     replicas: tuple[int, ...]
     original: tuple[int, ...]
     log_dirs: tuple[LogDirChange, ...] = ()
+    elect: bool = False
 
 
 class Vote(NamedTuple):
