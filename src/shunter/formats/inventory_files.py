@@ -79,7 +79,8 @@ def _broker_row(broker: InventoryBroker) -> dict[str, Any]:
 def _broker(row: dict[str, Any], place: str) -> InventoryBroker:
     # Snapshots of older versions do not have facts.
     facts = read_facts(row.get("facts") or {}, f"{place}: broker {row['id']}")
-    return InventoryBroker(*(row[name] for name in _OF_BROKER), facts.fenced, facts.cordoned, facts.log_dirs)
+    known = {name: row[name] for name in _OF_BROKER}
+    return InventoryBroker(**known, fenced=facts.fenced, cordoned=facts.cordoned, log_dirs=facts.log_dirs)
 
 
 def _partition(document: dict[str, Any]) -> InventoryPartition:

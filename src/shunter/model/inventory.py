@@ -21,8 +21,8 @@ class Disk(NamedTuple):
 
     def in_units(self, unit: int) -> Disk:
         """The same with sizes in units of so many bytes."""
-        sizes = (None if size is None else size / unit for size in (self.total_bytes, self.usable_bytes))
-        return self._replace(**dict(zip(("total_bytes", "usable_bytes"), sizes, strict=True)))
+        total, usable = (None if size is None else size / unit for size in (self.total_bytes, self.usable_bytes))
+        return self._replace(total_bytes=total, usable_bytes=usable)
 
 
 class BrokerFacts(NamedTuple):

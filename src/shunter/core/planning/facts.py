@@ -48,7 +48,7 @@ def _among(replicas: Indexes, others: Indexes) -> Flags:
     found = np.zeros(replicas.shape, np.bool_)
     for slot in range(others.shape[1]):
         found |= replicas == others[:, slot : slot + 1]
-    return found & (replicas != ABSENT)
+    return np.asarray(found & (replicas != ABSENT))
 
 
 def barred(cluster: ClusterLoad) -> dict[int, str]:

@@ -186,9 +186,11 @@ def _disks(broker: int, found: Sequence[Mapping[str, Any]], assigned: Assigned) 
 def _disk(log_dir: Mapping[str, Any]) -> Disk:
     """A log dir as its broker describes it. Replicas on their way to it count: Kafka counts them when it chooses."""
     total, usable = int(log_dir.get("total_bytes", -1)), int(log_dir.get("usable_bytes", -1))
+    known = total >= 0 and usable >= 0
     return Disk(
         str(log_dir["log_dir"]),
-        *((total, usable) if total >= 0 and usable >= 0 else (None, None)),
+        total if known else None,
+        usable if known else None,
         failed=log_dir["error_code"] != 0,
         cordoned=log_dir.get("is_cordoned"),
         replicas=sum(len(topic["partitions"]) for topic in log_dir["topics"]),
