@@ -150,7 +150,23 @@ class Board:
             opened[here] = -np.inf
         for broker in others:
             opened[broker] = -np.inf
+        if self.targets.barred and not np.isfinite(opened).any():
+            return self._open_beside_barred(row, others, opened)
         return opened
+
+    def _open_beside_barred(self, row: list[int], others: list[int], opened: Floats) -> Floats:
+        """Open the racks with the fewest of a partition's replicas, if one of them is on a broker that gets nothing.
+
+        The rack rule does not count such a broker, so it may find its rack full, or no rack at all.
+        """
+        if not any(broker in self.targets.barred for broker in row):
+            return opened
+        rules = self.targets.rules
+        free = self.shut.copy()
+        free[[broker for broker in row if broker != ABSENT]] = -np.inf
+        held = np.bincount(rules.rack_of[others], minlength=len(rules.sizes))[rules.rack_of]
+        least = held[np.isfinite(free)].min(initial=len(row))
+        return np.where(held == least, free, -np.inf)
 
     def gains(self, added: Floats, opened: Floats) -> Floats:
         """(B,) by how much a broker's violation falls if `added` arrives there; -inf if it may not."""
