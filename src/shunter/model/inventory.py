@@ -19,6 +19,11 @@ class Disk(NamedTuple):
     replicas: int | None = None
     """How many replicas are in it; None: unknown."""
 
+    def in_units(self, unit: int) -> Disk:
+        """The same with sizes in units of so many bytes."""
+        total, usable = (None if size is None else size / unit for size in (self.total_bytes, self.usable_bytes))
+        return self._replace(total_bytes=total, usable_bytes=usable)
+
 
 class BrokerFacts(NamedTuple):
     """What is known of a broker, apart from its replicas. None is unknown: neither healthy nor ill."""
@@ -48,8 +53,26 @@ class BrokerFacts(NamedTuple):
         cordoned = bool(self.log_dirs) and all(each.cordoned for each in self.log_dirs or ())
         return "is cordoned" if self.cordoned or cordoned else ""
 
+    def in_units(self, unit: int) -> BrokerFacts:
+        """The same with sizes in units of so many bytes."""
+        if self.log_dirs is None:
+            return self
+        return self._replace(log_dirs=tuple(each.in_units(unit) for each in self.log_dirs))
+
+    def without_room(self) -> BrokerFacts:
+        """The same for a time when the room on its disks is another one."""
+        if self.log_dirs is None:
+            return self
+        bare = tuple(each._replace(total_bytes=None, usable_bytes=None) for each in self.log_dirs)
+        return self._replace(log_dirs=bare)
+
 
 NOTHING_KNOWN = BrokerFacts()
+
+
+def unknown_rack(broker: BrokerId) -> str:
+    """The rack of a broker that can't tell its own, as it is dead: one of its own, where nothing is placed."""
+    return f"(unknown: broker {broker})"
 
 
 class InventoryBroker(NamedTuple):
