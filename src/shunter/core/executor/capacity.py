@@ -14,7 +14,7 @@ from shunter.core.executor.copies import within
 from shunter.core.executor.state import LATE_MS, ExecutorState, Move, ObservedCluster
 from shunter.core.executor.waits import Wait, WaitKind
 from shunter.core.wording import counted, told_bytes
-from shunter.model.execution import Direction, ExecutionOptions, Order, ReplicaSize
+from shunter.model.execution import Direction, ExecutionOptions, LogDirSpace, Order, ReplicaSize
 from shunter.model.inventory import Disk
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.model.room import free_bytes, next_log_dirs
@@ -38,6 +38,8 @@ class Capacity:
     log_dirs: Counter[tuple[BrokerId, str]] = field(default_factory=Counter[tuple[BrokerId, str]])
     coming: Counter[tuple[BrokerId, str]] = field(default_factory=Counter[tuple[BrokerId, str]])
     """Bytes that running copies will still add to a log dir; "": to one that the broker will choose."""
+    log_dirs_of: dict[BrokerId, dict[str, LogDirSpace]] = field(default_factory=dict[BrokerId, dict[str, LogDirSpace]])
+    """Each broker's log dirs that work."""
     unknown: set[BrokerId] = field(default_factory=set[BrokerId])
     """Brokers that steps were let begin at although they did not say how much room they have."""
 
@@ -45,12 +47,14 @@ class Capacity:
     def of(cls, state: ExecutorState, now_ms: int) -> Capacity:
         """Count what the steps under way take."""
         capacity = cls(state.options, state.cluster, now_ms)
+        for (broker, path), space in state.cluster.spaces.items():
+            capacity.log_dirs_of.setdefault(broker, {})[path] = space
         for broker, landed in state.cluster.landed.items():
             capacity.coming[broker, ""] += sum(added for _at_ms, added in landed)
         for move in state.stepping():
             capacity.take(move, move.copying)
         for move in state.open_moves():
-            for broker, path in within(state, move) if move.asked_for else ():
+            for broker, path in within(state, move) if move.names_log_dirs else ():
                 capacity.take_within(move, broker, path)
         return capacity
 
@@ -168,8 +172,8 @@ class Capacity:
                 max(0, space.total),
                 None if space.usable < 0 else space.usable - self.coming[broker, path] - anywhere,
             )
-            for (owner, path), space in self.cluster.spaces.items()
-            if owner == broker and named in (None, path)
+            for path, space in self.log_dirs_of.get(broker, {}).items()
+            if named in (None, path)
         ]
         return [(free_bytes(each, headroom), each.path) for each in next_log_dirs(disks)]
 
@@ -179,7 +183,7 @@ class Capacity:
         told = [f"{told_bytes(needed)} needed"]
         told += [f"{told_bytes(coming)} on their way"] if coming else []
         told += [f"{told_bytes(headroom * space.total)} stay free"] if headroom else []
-        several = chosen and sum(owner == broker for owner, _path in self.cluster.spaces) > 1
+        several = chosen and len(self.log_dirs_of[broker]) > 1
         why = " (the broker may choose it: a plan that names log dirs decides)" if several else ""
         out = "free some, or give the plan again with another log dir or --disk-share 1"
         return Wait(

@@ -38,7 +38,7 @@ def looked_ms(move: Move, broker: BrokerId) -> int:
 
 def is_settled(state: ExecutorState, move: Move) -> bool:
     """Whether no copy of a move goes on that it does not want, as far as was seen since its last request."""
-    return not move.asked_for or (not move.asking and not unsettled(state, move))
+    return not move.names_log_dirs or (not move.asking and not unsettled(state, move))
 
 
 def unsettled(state: ExecutorState, move: Move) -> tuple[BrokerId, ...]:

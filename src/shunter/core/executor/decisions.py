@@ -141,7 +141,7 @@ def _gone(work: Pass, move: Move) -> bool:
 
 def _may_end(work: Pass, move: Move) -> bool:
     """Whether a move may end before its goal now. Its copies between log dirs are given up first."""
-    if not move.asked_for:
+    if not move.names_log_dirs:
         return True
     if not move.log_dir_status.ends:
         move.log_dir_status = replace(move.log_dir_status, ends=True, done=False)
@@ -425,7 +425,7 @@ def _decide_one_idle(work: Pass, move: Move, live: frozenset[BrokerId], capacity
 
 def _decide_reached(work: Pass, move: Move, seen: ObservedPartition, reached: Reached) -> None:
     """Close a move whose replicas are where they shall be, once the wanted one of them leads."""
-    if move.asked_for and not move.log_dir_status.done:
+    if move.names_log_dirs and not move.log_dir_status.done:
         given_up = told_unsettled(unsettled(work.state, move))
         move.waits = Wait(WaitKind.OURSELVES, "waits for its log dirs") if move.places else given_up
         return

@@ -33,7 +33,7 @@ def decide_log_dirs(state: ExecutorState, out: Collected) -> list[tuple[Move, Co
     records: list[tuple[Move, CopySeen]] = []
     shared = paused_within(state)[1]
     for move in state.open_moves():
-        if not move.asked_for:
+        if not move.names_log_dirs:
             continue
         for broker, path in move.places:
             if move.paused and broker in shared:
@@ -120,7 +120,7 @@ def give_up_copies(state: ExecutorState, held: Collection[TopicPartition | None]
     due: list[Replica] = []
     shared = paused_within(state)[1]
     for move in state.open_moves():
-        if not move.asked_for or move.tp in held or move.asking:
+        if not move.names_log_dirs or move.tp in held or move.asking:
             continue
         put_off = shared - move.copies if move.paused else ()
         wanted = {broker: path for broker, path in move.places if broker not in put_off}

@@ -37,7 +37,7 @@ def paused_within(
     held: set[BrokerId] = set()
     going: set[BrokerId] = set()
     for move in state.open_moves():
-        if not move.log_dir_status.done:
+        if move.names_log_dirs and not move.log_dir_status.done:
             waits = move.paused if paused is None else move.tp in paused
             (held if waits else going).update(copying_within(move))
     return frozenset(held - going), frozenset(held & going)

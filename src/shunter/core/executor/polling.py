@@ -206,7 +206,7 @@ def _poll_log_dirs(state: ExecutorState, polls: Polls, now_ms: int, out: Collect
             seen = state.cluster.partition(move.tp)
             leader = () if seen is None or seen.leader < 0 else (seen.leader,)
             wanted = tuple(dict.fromkeys((*leader, *(broker for broker in move.goal if broker not in move.current))))
-        if move.asked_for and not move.log_dir_status.done:
+        if move.names_log_dirs and not move.log_dir_status.done:
             wanted = tuple(dict.fromkeys((*wanted, *_looked_for(state, move))))
         for broker in wanted:
             if broker in state.cluster.brokers:

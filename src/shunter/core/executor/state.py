@@ -283,6 +283,11 @@ class Move:
         return tuple(each for each in self.origins if each[0] in touched)
 
     @property
+    def names_log_dirs(self) -> bool:
+        """Whether one of its orders named a log dir. Most moves name none, and are passed over quickly."""
+        return bool(self.log_dirs or self.asked_before)
+
+    @property
     def asked_for(self) -> frozenset[tuple[BrokerId, str]]:
         """All log dirs that this move's orders may have asked for. A copy to one of them is its own."""
         return self.asked_before.union(self.log_dirs, self._wanted_places)

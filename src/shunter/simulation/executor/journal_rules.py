@@ -332,6 +332,7 @@ class JournalRules:
         move.copies.pop(record.broker, None)
         broken = any(dirs.failed_us.get((record.broker, path), -1) >= move.accepted_us for path in dirs.paths)
         others = dirs.foreign_us.get(key, -1) >= move.accepted_us or self._now_us < world.murky_until_us
+        move.cancelled = move.cancelled or record.sight is CopySight.CANCELLED
         if record.sight is CopySight.CANCELLED and not broken and not others:
             self._rules.violate("nobody is blamed for nothing", f"{record}, and nobody else was there")
 
@@ -386,7 +387,7 @@ class JournalRules:
         self._leaves_no_copy(move)
         self._rules.world.coverage.count("outcome", record.outcome.value)
         truth, others = self._truth(record.tp), self._others(move)
-        if record.outcome is Outcome.SUPERSEDED and not others:
+        if record.outcome is Outcome.SUPERSEDED and not others and not move.cancelled:
             self._rules.violate("nobody is blamed for nothing", f"{record}, and nobody else was there")
         if record.outcome is Outcome.GONE and record.tp.topic not in self._rules.world.cluster.gone_us:
             self._rules.violate("nobody is blamed for nothing", f"{record}, and it is there")

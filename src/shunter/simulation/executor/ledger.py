@@ -33,6 +33,8 @@ class LedgerMove:
     """The log dirs that former orders of this move may have asked for."""
     copies: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
     """Brokers that the journal has as copying to a log dir of the present order, and since when."""
+    cancelled: bool = False
+    """The journal has that another tool cancelled one of these copies."""
     cancelled_from: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
     """The same, with those that were seen to have ended since."""
     direction: Direction = Direction.FORWARD
