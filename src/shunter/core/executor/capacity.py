@@ -23,6 +23,9 @@ SEEN_MS = LATE_MS
 """A copy begins only if the room on its broker was seen within this time. A broker that does not answer for as long
 leaves its room unknown."""
 
+ALIKE = 0.001
+"""Log dirs of one size whose usable bytes differ by a smaller share of it are taken for one volume: brokers don't say."""
+
 
 @dataclass(slots=True)
 class Capacity:
@@ -165,20 +168,31 @@ class Capacity:
 
     def _rooms(self, move: Move, broker: BrokerId, headroom: float) -> list[tuple[float | None, str]]:
         """What each log dir that a copy may go to can take, without what is on its way there; None: unknown."""
-        named, anywhere = _log_dir(move, broker), self.coming[broker, ""]
+        named = _log_dir(move, broker)
         disks = [
             Disk(
                 path,
                 max(0, space.total),
-                None if space.usable < 0 else space.usable - self.coming[broker, path] - anywhere,
+                None if space.usable < 0 else space.usable - self._coming_to(broker, path),
             )
             for path, space in self.log_dirs_of.get(broker, {}).items()
             if named in (None, path)
         ]
         return [(free_bytes(each, headroom), each.path) for each in next_log_dirs(disks)]
 
+    def _coming_to(self, broker: BrokerId, path: str) -> int:
+        """Bytes that will still be added to a log dir, to those on the same volume, or to one that is not known yet."""
+        log_dirs = self.log_dirs_of[broker]
+        there = log_dirs[path]
+        beside = [
+            each
+            for each, space in log_dirs.items()
+            if space.total == there.total and abs(space.usable - there.usable) <= ALIKE * there.total
+        ]
+        return self.coming[broker, ""] + sum(self.coming[broker, each] for each in beside)
+
     def _told_room(self, broker: BrokerId, path: str, needed: int, headroom: float, *, chosen: bool) -> Wait:
-        space, coming = self.cluster.spaces[broker, path], self.coming[broker, path] + self.coming[broker, ""]
+        space, coming = self.cluster.spaces[broker, path], self._coming_to(broker, path)
         there = f"log dir {path} of broker {broker} has {told_bytes(space.usable)} usable"
         told = [f"{told_bytes(needed)} needed"]
         told += [f"{told_bytes(coming)} on their way"] if coming else []

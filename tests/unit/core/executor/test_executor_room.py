@@ -126,6 +126,16 @@ def test_copies_under_way_count_in_the_log_dir_that_they_go_to(log_dirs: tuple[t
     assert "10.0 kB needed, 2.0 kB on their way" in rig.core.state.moves[TopicPartition("t", 1)].waits.text
 
 
+def test_log_dirs_on_one_volume_have_their_room_once() -> None:
+    room = LogDirSpace(100 * SIZE, 20 * SIZE)
+    rig = RoomRig(Yard({"t": [(1, 2, 3), (1, 2, 3)]}), size=10 * SIZE, d=room, fast=room)
+    rig.order(to_4((4, "/d")), to_4((4, "/fast"), partition=1))
+    rig.settle(catching_up=False, rounds=4)
+    assert [tp.partition for tp, _replicas in rig.asked] == [0]
+    waits = rig.core.state.moves[TopicPartition("t", 1)].waits.text
+    assert "log dir /fast of broker 4 has 20.0 kB usable: 10.0 kB needed, 10.0 kB on their way" in waits
+
+
 def test_a_copy_that_ended_since_the_last_look_still_counts() -> None:
     rig = RoomRig(Yard({"t": [(1, 2, 3), (1, 2, 3)]}), size=10 * SIZE, d=LogDirSpace(100 * SIZE, 20 * SIZE))
     rig.order(to_4(), to_4(partition=1))
