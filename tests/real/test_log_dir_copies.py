@@ -92,7 +92,7 @@ def test_copies_between_log_dirs_keep_bounds_and_end_by_stop_and_by_another_tool
     running.wait_for(lambda: shelves.copies() == [0, 1], about="both copies are under way")
     running.kill()
     assert shelves.copies() == [0, 1]
-    stopped = executor.run("stop", "--yes")
+    stopped = executor.run("stop")
     assert stopped.returncode in (ExitCode.DONE, ExitCode.TURNED), (stopped.stdout, stopped.stderr)
     shelves.untouched()
 
