@@ -124,6 +124,7 @@ def _move_accepted(state: ExecutorState, entry: JournalEntry) -> None:
         move.original, move.current = before.original, before.current
         move.step, move.steps, move.status = before.step, before.steps, before.status
         move.copied_bytes, move.began_at_ms = before.copied_bytes, before.began_at_ms
+        move.stepped_at_ms = before.stepped_at_ms
         move.relaxed, move.again = before.relaxed, before.again
         if move.led_by is not None and before.led_by is not None:
             move.led_by = before.led_by
@@ -193,7 +194,7 @@ def _step_finished(state: ExecutorState, entry: JournalEntry) -> None:
     if step.cancels and record.replicas != step.after and set(record.replicas) == set(step.after):
         move.order = step.after
     move.copied_bytes += record.copied_bytes
-    move.step = None
+    move.step, move.stepped_at_ms = None, entry.at_ms
     move.note(StepTrigger.FINISHED)
     _want_again(move)
     move.blocked_since_ms = None

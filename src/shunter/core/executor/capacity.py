@@ -206,10 +206,13 @@ class Capacity:
 
     def _bytes_of(self, move: Move) -> int:
         """Bytes of the partition: the leader's last report, or the size at acceptance if no report is newer."""
-        key = (self._leader(move.tp), move.tp)
-        if self.cluster.sizes_at_ms.get(key, -1) < move.accepted_at_ms:
+        leader = self._leader(move.tp)
+        whole_since_ms = (
+            move.accepted_at_ms if leader in move.original else max(move.accepted_at_ms, move.stepped_at_ms)
+        )
+        if self.cluster.sizes_at_ms.get((leader, move.tp), -1) < whole_since_ms:
             return move.size_bytes
-        return self.cluster.sizes[key].bytes
+        return self.cluster.sizes[leader, move.tp].bytes
 
     def _leader(self, tp: TopicPartition) -> BrokerId:
         seen = self.cluster.partition(tp)

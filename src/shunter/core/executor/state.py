@@ -177,6 +177,8 @@ class Move:
     step: CurrentStep | None = None
     steps: int = 0
     copied_bytes: int = 0
+    stepped_at_ms: int = 0
+    """When its last step ended: a replica that the step copied was not whole before."""
     ended: MoveEnd | None = None
     began_at_ms: int | None = None
     placing: Replicas = ()
@@ -216,6 +218,7 @@ class Move:
         """
         if self.turned_at_ms is not None:
             self.turned_at_ms = min(self.turned_at_ms, now_ms)
+        self.stepped_at_ms = min(self.stepped_at_ms, now_ms)
         self.log_dir_status = replace(self.log_dir_status, since_ms=min(self.log_dir_status.since_ms, now_ms))
         if self.step is not None:
             self.step.begun_at_ms = min(self.step.begun_at_ms, now_ms)

@@ -8,9 +8,18 @@ import pytest
 from apache_yard import SIZE, Rig, Yard
 
 from shunter.core.executor import events as ev
+from shunter.core.executor.capacity import Capacity
 from shunter.core.executor.ready import ObserveLogDirs, Read, Request
 from shunter.core.executor.waits import WaitKind
-from shunter.model.execution import DISK_SHARE, CommandKind, ExecutionOptions, LogDirSpace, MoveOrder, Outcome
+from shunter.model.execution import (
+    DISK_SHARE,
+    CommandKind,
+    ExecutionOptions,
+    LogDirSpace,
+    MoveOrder,
+    Outcome,
+    ReplicaSize,
+)
 from shunter.model.partition import Replicas, TopicPartition
 
 T0 = TopicPartition("t", 0)
@@ -219,6 +228,22 @@ def test_a_size_that_was_unknown_when_the_plan_came_is_looked_for() -> None:
     rig.settle(rounds=20)
     assert rig.asked == []
     assert "10.0 kB needed" in rig.waits
+
+
+def test_a_leader_that_was_seen_when_it_was_half_copied_says_nothing_of_the_size() -> None:
+    """Found by simulation: the next copy of the partition began without room for it."""
+    rig = RoomRig(Yard({"t": [(1, 2)]}), size=10 * SIZE, d=LogDirSpace(100 * SIZE, 12 * SIZE))
+    rig.order(MoveOrder(T0, (5, 4)), options=ExecutionOptions(disk_share=0.999))
+    rig.settle(catching_up=False, rounds=1)
+    cluster, (move,) = rig.core.state.cluster, rig.core.state.moves.values()
+    cluster.sizes[5, T0], cluster.sizes_at_ms[5, T0] = ReplicaSize(SIZE, "/d"), rig.now_ms
+    move.stepped_at_ms, move.step = rig.now_ms + 1, None
+    seen = cluster.topics["t"]
+    assert seen is not None
+    seen.partitions[0] = seen.partitions[0]._replace(replicas=(5, 2), isr=(5, 2), leader=5)
+    capacity = Capacity.of(rig.core.state, rig.now_ms)
+    capacity.expect(move, 4, None)
+    assert capacity.coming[4, ""] == 10 * SIZE
 
 
 def test_the_default_leaves_a_headroom() -> None:
