@@ -286,9 +286,9 @@ def room_is_not_looked_at(original, self, move, broker):
 
 
 @mutant(Capacity, "_rooms", within=100)
-def log_dirs_count_as_one(original, self, move, broker, headroom):
+def log_dirs_count_as_one(original, self, broker, named, headroom):
     """The bug that was found: all log dirs of a broker are added up."""
-    rooms = original(self, move, broker, headroom)
+    rooms = original(self, broker, named, headroom)
     return [(sum(room for room, _path in rooms), rooms[0][1])] if all(room for room, _path in rooms) else rooms
 
 

@@ -43,6 +43,10 @@ class Capacity:
     """Bytes that running copies will still add to a log dir; "": to one that the broker will choose."""
     log_dirs_of: dict[BrokerId, dict[str, LogDirSpace]] = field(default_factory=dict[BrokerId, dict[str, LogDirSpace]])
     """Each broker's log dirs that work."""
+    _least: dict[BrokerId, dict[tuple[str | None, float], tuple[float, str]]] = field(
+        default_factory=dict[BrokerId, dict[tuple[str | None, float], tuple[float, str]]]
+    )
+    """The least room at each broker, by log dir and headroom, until another copy is counted there; and its log dir."""
     unknown: set[BrokerId] = field(default_factory=set[BrokerId])
     """Brokers that steps were let begin at although they did not say how much room they have."""
 
@@ -85,13 +89,17 @@ class Capacity:
         self.log_dirs[broker, path] += 1
         future = self.cluster.futures.get((broker, move.tp))
         present = future.bytes if future is not None and future.log_dir == path else 0
-        self.coming[broker, path] += max(0, self._bytes_of(move) - present)
+        self._add(broker, path, self._bytes_of(move) - present)
+
+    def _add(self, broker: BrokerId, path: str, more: int) -> None:
+        self.coming[broker, path] += max(0, more)
+        self._least.pop(broker, None)
 
     def expect(self, move: Move, broker: BrokerId, named: str | None) -> None:
         """Note what a copy of a step will still add to a log dir."""
         seen = _arriving(self.cluster, move, broker)
         present, path = (0, named or "") if seen is None else (seen.bytes, seen.log_dir)
-        self.coming[broker, path] += max(0, self._bytes_of(move) - present)
+        self._add(broker, path, self._bytes_of(move) - present)
 
     @property
     def full(self) -> bool:
@@ -159,16 +167,18 @@ class Capacity:
             return None
         # A rollback brings back what was there. So it may use the headroom, and no more than there is.
         headroom = 0.0 if move.direction is Direction.BACK else 1 - self.options.disk_share
-        needed, rooms, named = self._bytes_of(move), self._rooms(move, broker, headroom), _log_dir(move, broker)
-        known = [(room, path) for room, path in rooms if room is not None]
-        if len(known) < len(rooms) or not rooms:
-            self.unknown.add(broker)
-        room, path = min(known, default=(needed, ""))
+        needed, named, least = self._bytes_of(move), _log_dir(move, broker), self._least.setdefault(broker, {})
+        if (named, headroom) not in least:
+            rooms = self._rooms(broker, named, headroom)
+            known = [(room, path) for room, path in rooms if room is not None]
+            if len(known) < len(rooms) or not rooms:
+                self.unknown.add(broker)
+            least[named, headroom] = min(known, default=(float("inf"), ""))
+        room, path = least[named, headroom]
         return None if needed <= room else self._told_room(broker, path, needed, headroom, chosen=named is None)
 
-    def _rooms(self, move: Move, broker: BrokerId, headroom: float) -> list[tuple[float | None, str]]:
+    def _rooms(self, broker: BrokerId, named: str | None, headroom: float) -> list[tuple[float | None, str]]:
         """What each log dir that a copy may go to can take, without what is on its way there; None: unknown."""
-        named = _log_dir(move, broker)
         disks = [
             Disk(
                 path,
