@@ -268,6 +268,22 @@ def one_refused_log_dir_ends_all(original, self, event, out):
             move.log_dir_status = replace(move.log_dir_status, refused=everybody)
 
 
+@mutant(decisions, "judge_election", within=60)
+def election_believed(original, move, seen, live, seen_at_ms, now_ms):
+    """The bug that was found: a move is done when its order is as wanted, whoever leads."""
+    return original(move, seen._replace(leader=move.goal[0]), live, seen_at_ms, now_ms)
+
+
+@mutant(machine, "send_elections", within=60)
+def elections_before_the_journal(original, state, held, new_id, out):
+    """An election is asked for before the journal has it."""
+    for move in state.open_moves():
+        status = move.election
+        if move.step is None and status.since_ms is not None and not status.asks and not status.begun:
+            move.election = status._replace(due=True)
+    return original(state, (), new_id, out)
+
+
 @mutant(machine, "window_is_open", within=60)
 def window_never_closes(original, window, now_ms, utc_offset_minutes):
     """Time windows are ignored."""

@@ -378,7 +378,7 @@ def _held(work: Pass, brokers: Replicas, live: frozenset[BrokerId]) -> Wait:
 def _decide_idle(work: Pass, idle: list[Move], live: frozenset[BrokerId]) -> None:
     capacity = Capacity.of(work.state, work.now_ms)
     for move in in_order(idle, work.state.options, work.state.cluster):
-        if capacity.full and move.began_at_ms is None and move.direction is Direction.FORWARD:
+        if capacity.full and _copies_first(move):
             move.waits = Wait(WaitKind.TURN, "waits for its turn")
             seen = work.state.cluster.partition(move.tp)
             if seen is not None and seen.replicas != move.current and _never_began(work, move):
@@ -389,6 +389,12 @@ def _decide_idle(work: Pass, idle: list[Move], live: frozenset[BrokerId]) -> Non
     for broker in sorted(capacity.unknown - work.state.cluster.room_unknown):
         work.out.notices.append(Notice("room-unknown", f"broker {broker}", told_unknown(broker)))
     work.state.cluster.room_unknown |= capacity.unknown
+
+
+def _copies_first(move: Move) -> bool:
+    """Whether a move has not begun, and copies something; another order, or an election, waits for no copy."""
+    copies = any(broker not in move.current for broker in move.goal) or bool(move.placing)
+    return copies and move.began_at_ms is None and move.direction is Direction.FORWARD
 
 
 def _decide_one_idle(work: Pass, move: Move, live: frozenset[BrokerId], capacity: Capacity) -> None:

@@ -9,7 +9,15 @@ from shunter.core.executor.elections import ELECTION_MS
 from shunter.core.executor.history import executions, reverse
 from shunter.core.executor.ready import ElectLeaders
 from shunter.errors import ErrorCode
-from shunter.model.execution import CommandKind, ElectionBegun, MoveAccepted, MoveClosed, MoveOrder, Outcome
+from shunter.model.execution import (
+    CommandKind,
+    ElectionBegun,
+    ExecutionOptions,
+    MoveAccepted,
+    MoveClosed,
+    MoveOrder,
+    Outcome,
+)
 from shunter.model.partition import TopicPartition
 
 T0 = TopicPartition("t", 0)
@@ -175,6 +183,17 @@ def test_undo_takes_back_order_and_leader_or_says_that_the_leader_stays() -> Non
     stays = reverse(executions(other.journal)[-1])
     assert stays.moves == ()
     assert stays.told == ("t-0: its leader stays, for broker 3, which led it, was not its first replica",)
+
+
+def test_an_election_waits_for_no_copy() -> None:
+    rig = Rig(Yard({"t": [(1, 2), (1, 2), (3, 4)]}))
+    rig.yard.partitions[TopicPartition("t", 2)].leader = 4
+    rig.submit(("t", 0, (5, 2)), ("t", 1, (6, 2)), options=ExecutionOptions(max_concurrent=1))
+    until(rig, lambda: bool(rig.asked), 80, "nothing was asked for")
+    rig.submit(("t", 2, (3, 4)), elect=True)
+    go_on(rig, 40)
+    assert rig.yard.partitions[TopicPartition("t", 2)].leader == 3
+    assert rig.outcomes()[TopicPartition("t", 1)] is None
 
 
 def test_the_journal_knows_who_led_before() -> None:
