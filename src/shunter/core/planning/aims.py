@@ -17,7 +17,7 @@ from shunter.core.planning.cluster import (
     broker_loads,
     weights,
 )
-from shunter.core.planning.facts import barred, led_by_the_able, rooms, spare, standings, without_data
+from shunter.core.planning.facts import barred, ill_ones, led_by_the_able, rooms, spare, standings, without_data
 from shunter.core.planning.racks import RackRules
 from shunter.core.planning.request import EMPTYING, ORDER_ALONE, PlanRefused, PlanRequest, Scope
 from shunter.core.wording import counted
@@ -62,6 +62,8 @@ class Targets:
     """(P,) partitions whose topic is not excluded, and of which a live replica in sync has the data."""
     lost: Flags
     """(P,) partitions of which no live replica in sync has the data."""
+    ill: dict[tuple[int, int], int]
+    """The `Standing` of each replica that can't lead now, by partition and broker."""
     group: Ints
     """(B,) the group in which a broker can trade bytes freely: its rack, if most replicas are bound to their rack."""
     rack_level: Floats
@@ -127,6 +129,7 @@ def targets(cluster: ClusterLoad, request: PlanRequest) -> Targets:
         largest=largest,
         movable=~excluded_topics[cluster.topic_of] & ~lost,
         lost=lost,
+        ill=ill_ones(cluster.replicas, standing),
         group=cluster.rack_of.astype(np.int64) if pinned else np.zeros(len(cluster.brokers), dtype=np.int64),
         rack_level=rack_level,
         rules=rules,

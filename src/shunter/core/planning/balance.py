@@ -55,7 +55,7 @@ def plan(cluster: ClusterLoad, request: PlanRequest) -> BalancedPlan:
         board, undone = _passes(board, request)
     else:
         undone = _one_pass(board, request)
-    return _finished(cluster, request, goal, start, board, undone)
+    return _finished(request, start, led_by_the_able(start, standing)[0], board, undone)
 
 
 def _most_replicas(request: PlanRequest) -> int:
@@ -125,15 +125,14 @@ def _one_pass(board: Board, request: PlanRequest) -> list[Undone]:
     return undone
 
 
-def _finished(
-    cluster: ClusterLoad, request: PlanRequest, goal: Targets, start: Indexes, board: Board, undone: list[Undone]
-) -> BalancedPlan:
+def _finished(request: PlanRequest, start: Indexes, began: Indexes, board: Board, undone: list[Undone]) -> BalancedPlan:
+    """Sum up what is on the board. `began` is `start` with a replica first that can lead."""
+    cluster, goal = board.cluster, board.targets
     moves, dropped = difference(start, board.replicas, cluster.sizes, board.why, board.why_resource)
     brokers = len(cluster.brokers)
     raw = widened(cluster.replicas, start.shape[1])
     # A first replica that can't lead stays first only in partitions that do not change.
     end, _ = led_by_the_able(board.replicas, board.standing)
-    began, _ = led_by_the_able(start, board.known)
     changes = (end != began).any(axis=1) | ((board.why_order >= 0) & (end != raw).any(axis=1))
     first = np.where(changes, end[:, 0], np.where(end[:, 0] == raw[:, 0], raw[:, 0], ABSENT))
     made = BalancedPlan(

@@ -75,7 +75,6 @@ class Board:
         self.budget = budget
         self.replicas = replicas.copy()
         self.start = replicas
-        self.known = standing
         self.standing = standing.copy()
         """(P, W) the `Standing` of each replica; a replica that comes will be in sync."""
         self.all_able = bool((standing >= LEADS_FROM).all())
@@ -190,6 +189,10 @@ class Board:
         """Whether nothing is known against a replica's leading: its broker is up, and it is in sync."""
         return self.all_able or bool(self.standing[partition, slot] >= LEADS_FROM)
 
+    def standing_at(self, partition: int, broker: int) -> int:
+        """The standing that a replica has on a broker: a new one will be in sync, one that was there is as it is."""
+        return self.targets.ill.get((partition, broker), int(Standing.IN_SYNC))
+
     def reorder(self, partition: int, row: list[int]) -> None:
         """Put a partition's replicas into another order; afterwards `rebuild` adds the loads up."""
         now: list[int] = self.replicas[partition].tolist()
@@ -242,11 +245,7 @@ class Board:
         added = weight * (1 - self.kept)
         if home in others or opened[home] != 0 or (self.limited and bool(self.too_much(added)[home])):
             return False
-        known = self.known[partition, self.start[partition].tolist().index(home)]
-        if slot == 0 and known < LEADS_FROM:
-            return False
         self.move(partition, slot, home, Why.UNCHANGED)
-        self.standing[partition, slot] = known
         self.incoming[[home, here]] -= weight * self.kept
         self.budget.spend(-2 * float(self.cluster.sizes[partition]), -2)
         return True
@@ -259,7 +258,7 @@ class Board:
         self.replicas[partition, slot] = to
         self.why[partition, slot] = why
         self.why_resource[partition, slot] = -1 if resource is None else int(resource)
-        self.standing[partition, slot] = Standing.IN_SYNC
+        self.standing[partition, slot] = self.standing_at(partition, to)
         self._change(to, weight, arrives=True)
         topic = int(self.cluster.topic_of[partition])
         if self.topic_held is not None:

@@ -98,6 +98,13 @@ def led_by_the_able(replicas: Indexes, standing: Codes) -> tuple[Indexes, Codes]
     return replicas, standing
 
 
+def ill_ones(replicas: Indexes, standing: Codes) -> dict[tuple[int, int], int]:
+    """The standing of each replica that can't lead, by partition and broker."""
+    rows, slots = np.nonzero((standing < LEADS_FROM) & (replicas != ABSENT))
+    keys = zip(rows.tolist(), replicas[rows, slots].tolist(), strict=True)
+    return dict(zip(keys, standing[rows, slots].tolist(), strict=True))
+
+
 def without_data(replicas: Indexes, standing: Codes) -> Flags:
     """(P,) whether no live replica in sync has a partition's data: then nothing of it can be copied or led."""
     return np.asarray(~((standing >= LEADS_FROM) & (replicas != ABSENT)).any(axis=1))
@@ -114,6 +121,7 @@ __all__ = [
     "LEADS_FROM",
     "Standing",
     "barred",
+    "ill_ones",
     "led_by_the_able",
     "needed_in_sync",
     "rooms",
