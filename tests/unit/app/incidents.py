@@ -87,6 +87,8 @@ def questions(draw: st.DrawFn, seen: Inventory) -> PlanOptions:
     given: dict[str, Any] = {}
     if scope in {"drain", "fill", "replace", "demote"}:
         given["brokers"] = (draw(st.sampled_from(ids)),)
+    if scope == "replace" and len(ids) < 2:
+        scope, given = "leaders", {}
     if scope == "replace":
         given["replacements"] = (draw(st.sampled_from([b for b in ids if b not in given["brokers"]])),)
     if scope == "change-replication":

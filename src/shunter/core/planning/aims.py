@@ -17,7 +17,7 @@ from shunter.core.planning.cluster import (
     broker_loads,
     weights,
 )
-from shunter.core.planning.facts import barred, led_by_the_able, rooms, spare, standings, without_data
+from shunter.core.planning.facts import barred, fitness_of, ill_ones, led_by_the_able, rooms, spare, without_data
 from shunter.core.planning.racks import RackRules
 from shunter.core.planning.request import EMPTYING, ORDER_ALONE, PlanRefused, PlanRequest, Scope
 from shunter.core.wording import counted
@@ -62,6 +62,8 @@ class Targets:
     """(P,) partitions whose topic is not excluded, and of which a live replica in sync has the data."""
     lost: Flags
     """(P,) partitions of which no live replica in sync has the data."""
+    ill: dict[tuple[int, int], int]
+    """The `Fitness` of each replica that can't lead now, by partition and broker."""
     group: Ints
     """(B,) the group in which a broker can trade bytes freely: its rack, if most replicas are bound to their rack."""
     rack_level: Floats
@@ -87,8 +89,8 @@ def targets(cluster: ClusterLoad, request: PlanRequest) -> Targets:
     members, receivers = _who(cluster, request, shut)
     resources = cluster.resources()
     every, leading = weights(cluster, resources)
-    standing = standings(cluster)
-    replicas, _ = led_by_the_able(cluster.replicas, standing)
+    fitness = fitness_of(cluster)
+    replicas, _ = led_by_the_able(cluster.replicas, fitness)
     loads = broker_loads(replicas, len(cluster.brokers), every, leading)
     # What stays on brokers that take no part is not shared out.
     apart = ~members & ~np.isin(np.array(cluster.brokers), request.leaving)
@@ -110,7 +112,7 @@ def targets(cluster: ClusterLoad, request: PlanRequest) -> Targets:
     low[~members], high[~members] = 0.0, np.inf
     low[:, weight == 0], high[:, weight == 0] = 0.0, hard[:, weight == 0]
     excluded_topics = np.array([topic in set(request.excluded_topics) for topic in cluster.topics], dtype=np.bool_)
-    lost = without_data(cluster.replicas, standing)
+    lost = without_data(cluster.replicas, fitness)
     return Targets(
         resources=resources,
         scale=scale,
@@ -127,6 +129,7 @@ def targets(cluster: ClusterLoad, request: PlanRequest) -> Targets:
         largest=largest,
         movable=~excluded_topics[cluster.topic_of] & ~lost,
         lost=lost,
+        ill=ill_ones(cluster.replicas, fitness),
         group=cluster.rack_of.astype(np.int64) if pinned else np.zeros(len(cluster.brokers), dtype=np.int64),
         rack_level=rack_level,
         rules=rules,

@@ -9,7 +9,7 @@ import numpy as np
 from shunter.core.planning.aims import Targets, targets
 from shunter.core.planning.board import Board, Budget
 from shunter.core.planning.cluster import ABSENT, UNKNOWN, ClusterLoad, Flags, Indexes, Ints, Resource, broker_loads
-from shunter.core.planning.facts import Standing, led_by_the_able, standings
+from shunter.core.planning.facts import Fitness, fitness_of, led_by_the_able
 from shunter.core.planning.leaders import balance_leaders
 from shunter.core.planning.moves import BalancedPlan, Undone, difference, widened
 from shunter.core.planning.reached import what_is_left, what_is_unknown
@@ -43,19 +43,19 @@ def plan(cluster: ClusterLoad, request: PlanRequest) -> BalancedPlan:
     goal = targets(cluster, request)
     check_brokers(cluster, request, goal)
     width = max(cluster.replicas.shape[1], _most_replicas(request))
-    start, standing = widened(cluster.replicas, width), widened(standings(cluster), width, int(Standing.UNKNOWN))
+    start, fitness = widened(cluster.replicas, width), widened(fitness_of(cluster), width, int(Fitness.UNKNOWN))
     if request.scope not in _IN_PLACE:
-        start, standing = led_by_the_able(start, standing)
+        start, fitness = led_by_the_able(start, fitness)
     total = float((cluster.sizes * cluster.replication).sum())
     size = np.inf if request.max_bytes_percent is None else total * request.max_bytes_percent / 100 * (1 + 1e-12)
     moves = np.inf if request.max_moves is None else float(request.max_moves)
     budget = Budget(size, moves)
-    board = Board(cluster, goal, start, standing, budget)
+    board = Board(cluster, goal, start, fitness, budget)
     if request.scope in _MEASURED:
         board, undone = _passes(board, request)
     else:
         undone = _one_pass(board, request)
-    return _finished(cluster, request, goal, start, board, undone)
+    return _finished(request, start, led_by_the_able(start, fitness)[0], board, undone)
 
 
 def _most_replicas(request: PlanRequest) -> int:
@@ -96,7 +96,7 @@ def _measure(board: Board, request: PlanRequest) -> tuple[int, float, int]:
 
 def _next_board(board: Board) -> Board:
     budget = Budget(board.budget.size, board.budget.moves)
-    after = Board(board.cluster, board.targets, board.replicas, board.standing, budget)
+    after = Board(board.cluster, board.targets, board.replicas, board.fitness, budget)
     after.why, after.why_resource, after.why_order = board.why.copy(), board.why_resource.copy(), board.why_order.copy()
     if board.limited:
         after.incoming = np.maximum(after.incoming, board.incoming)
@@ -125,15 +125,14 @@ def _one_pass(board: Board, request: PlanRequest) -> list[Undone]:
     return undone
 
 
-def _finished(
-    cluster: ClusterLoad, request: PlanRequest, goal: Targets, start: Indexes, board: Board, undone: list[Undone]
-) -> BalancedPlan:
+def _finished(request: PlanRequest, start: Indexes, began: Indexes, board: Board, undone: list[Undone]) -> BalancedPlan:
+    """Sum up what is on the board. `began` is `start` with a replica first that can lead."""
+    cluster, goal = board.cluster, board.targets
     moves, dropped = difference(start, board.replicas, cluster.sizes, board.why, board.why_resource)
     brokers = len(cluster.brokers)
     raw = widened(cluster.replicas, start.shape[1])
     # A first replica that can't lead stays first only in partitions that do not change.
-    end, _ = led_by_the_able(board.replicas, board.standing)
-    began, _ = led_by_the_able(start, board.known)
+    end, _ = led_by_the_able(board.replicas, board.fitness)
     changes = (end != began).any(axis=1) | ((board.why_order >= 0) & (end != raw).any(axis=1))
     first = np.where(changes, end[:, 0], np.where(end[:, 0] == raw[:, 0], raw[:, 0], ABSENT))
     made = BalancedPlan(

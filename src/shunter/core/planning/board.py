@@ -21,7 +21,7 @@ from shunter.core.planning.cluster import (
     Resource,
     broker_loads,
 )
-from shunter.core.planning.facts import LEADS_FROM, Standing
+from shunter.core.planning.facts import LEADS_FROM, Fitness
 
 _LEAN = 1e-3
 """The weight of a broker's distance from its share, beside the weight of being outside the band."""
@@ -68,17 +68,16 @@ class Board:
     """
 
     def __init__(
-        self, cluster: ClusterLoad, targets: Targets, replicas: Indexes, standing: Codes, budget: Budget
+        self, cluster: ClusterLoad, targets: Targets, replicas: Indexes, fitness: Codes, budget: Budget
     ) -> None:
         self.cluster = cluster
         self.targets = targets
         self.budget = budget
         self.replicas = replicas.copy()
         self.start = replicas
-        self.known = standing
-        self.standing = standing.copy()
-        """(P, W) the `Standing` of each replica; a replica that comes will be in sync."""
-        self.all_able = bool((standing >= LEADS_FROM).all())
+        self.fitness = fitness.copy()
+        """(P, W) the `Fitness` of each replica; a replica that comes will be in sync."""
+        self.all_able = bool((fitness >= LEADS_FROM).all())
         """Whether nothing is known against any replica's leading."""
         self.why: Codes = np.zeros(replicas.shape, dtype=np.int8)
         self.why_resource: Codes = np.full(replicas.shape, -1, dtype=np.int8)
@@ -188,13 +187,17 @@ class Board:
 
     def may_lead(self, partition: int, slot: int) -> bool:
         """Whether nothing is known against a replica's leading: its broker is up, and it is in sync."""
-        return self.all_able or bool(self.standing[partition, slot] >= LEADS_FROM)
+        return self.all_able or bool(self.fitness[partition, slot] >= LEADS_FROM)
+
+    def fitness_at(self, partition: int, broker: int) -> int:
+        """The fitness that a replica has on a broker: a new one will be in sync, one that was there is as it is."""
+        return self.targets.ill.get((partition, broker), int(Fitness.IN_SYNC))
 
     def reorder(self, partition: int, row: list[int]) -> None:
         """Put a partition's replicas into another order; afterwards `rebuild` adds the loads up."""
         now: list[int] = self.replicas[partition].tolist()
         slots = [now.index(broker) for broker in row]
-        self.standing[partition, : len(row)] = self.standing[partition, slots]
+        self.fitness[partition, : len(row)] = self.fitness[partition, slots]
         self.replicas[partition, : len(row)] = row
         self.why_order[partition] = int(Resource.LEADERS)
 
@@ -242,11 +245,7 @@ class Board:
         added = weight * (1 - self.kept)
         if home in others or opened[home] != 0 or (self.limited and bool(self.too_much(added)[home])):
             return False
-        known = self.known[partition, self.start[partition].tolist().index(home)]
-        if slot == 0 and known < LEADS_FROM:
-            return False
         self.move(partition, slot, home, Why.UNCHANGED)
-        self.standing[partition, slot] = known
         self.incoming[[home, here]] -= weight * self.kept
         self.budget.spend(-2 * float(self.cluster.sizes[partition]), -2)
         return True
@@ -259,7 +258,7 @@ class Board:
         self.replicas[partition, slot] = to
         self.why[partition, slot] = why
         self.why_resource[partition, slot] = -1 if resource is None else int(resource)
-        self.standing[partition, slot] = Standing.IN_SYNC
+        self.fitness[partition, slot] = self.fitness_at(partition, to)
         self._change(to, weight, arrives=True)
         topic = int(self.cluster.topic_of[partition])
         if self.topic_held is not None:
@@ -273,7 +272,7 @@ class Board:
         """Remove a follower from its partition; the followers behind it move up."""
         here = int(self.replicas[partition, slot])
         self._change(here, -self.weight_of(partition, slot), arrives=False)
-        for row, padding in ((self.replicas[partition], ABSENT), (self.standing[partition], int(Standing.UNKNOWN))):
+        for row, padding in ((self.replicas[partition], ABSENT), (self.fitness[partition], int(Fitness.UNKNOWN))):
             row[slot:-1] = row[slot + 1 :].copy()
             row[-1] = padding
         self.factors[partition] -= 1
@@ -290,7 +289,7 @@ class Board:
 
     def lead_unweighed(self, partition: int, slot: int, resource: Resource = Resource.LEADERS) -> None:
         """Do what `lead` does without updating the loads; after many calls, `rebuild` adds them up."""
-        for table in (self.replicas, self.standing, self.why, self.why_resource):
+        for table in (self.replicas, self.fitness, self.why, self.why_resource):
             table[partition, 0], table[partition, slot] = int(table[partition, slot]), int(table[partition, 0])
         self.why_order[partition] = int(resource)
 

@@ -13,7 +13,7 @@ from shunter.core.planning.cluster import ABSENT, UNKNOWN, ClusterLoad, Codes, F
 from shunter.model.room import Room, free_bytes, room_of
 
 
-class Standing(IntEnum):
+class Fitness(IntEnum):
     """How a replica stands. A cut drops the lowest first; from UNKNOWN on a replica may be put first."""
 
     OFFLINE = 0
@@ -24,22 +24,22 @@ class Standing(IntEnum):
     IN_SYNC = 3
 
 
-LEADS_FROM = int(Standing.UNKNOWN)
+LEADS_FROM = int(Fitness.UNKNOWN)
 
 
-def standings(cluster: ClusterLoad) -> Codes:
-    """(P, W) the `Standing` of each replica; UNKNOWN where there is none."""
+def fitness_of(cluster: ClusterLoad) -> Codes:
+    """(P, W) the `Fitness` of each replica; UNKNOWN where there is none."""
     replicas = cluster.replicas
-    found: Codes = np.full(replicas.shape, Standing.UNKNOWN, np.int8)
+    found: Codes = np.full(replicas.shape, Fitness.UNKNOWN, np.int8)
     if cluster.isr is not None:
         told = (cluster.isr[:, 0] != UNKNOWN)[:, None] & (replicas != ABSENT)
-        found[told] = Standing.BEHIND
-        found[told & _among(replicas, cluster.isr)] = Standing.IN_SYNC
+        found[told] = Fitness.BEHIND
+        found[told & _among(replicas, cluster.isr)] = Fitness.IN_SYNC
     if cluster.offline is not None:
-        found[_among(replicas, cluster.offline)] = Standing.OFFLINE
+        found[_among(replicas, cluster.offline)] = Fitness.OFFLINE
     down = np.array([bool(each.down) for each in cluster.facts], np.bool_)
     if down.any():
-        found[down[replicas] & (replicas != ABSENT)] = Standing.OFFLINE
+        found[down[replicas] & (replicas != ABSENT)] = Fitness.OFFLINE
     return found
 
 
@@ -79,45 +79,43 @@ def spare(cluster: ClusterLoad, headroom: float) -> Floats:
     return found
 
 
-def led_by_the_able(replicas: Indexes, standing: Codes) -> tuple[Indexes, Codes]:
+def led_by_the_able(replicas: Indexes, fitness: Codes) -> tuple[Indexes, Codes]:
     """Put the replica first that would lead after a restart: the first one that can, in the order that there is.
 
     The order behind it stays. Rows in which no replica can lead stay as they are.
     """
-    wrong = np.flatnonzero(
-        (standing[:, 0] < LEADS_FROM) & ((standing >= LEADS_FROM) & (replicas != ABSENT)).any(axis=1)
-    )
+    wrong = np.flatnonzero((fitness[:, 0] < LEADS_FROM) & ((fitness >= LEADS_FROM) & (replicas != ABSENT)).any(axis=1))
     if not len(wrong):
-        return replicas, standing
-    replicas, standing = replicas.copy(), standing.copy()
-    able = (standing[wrong] >= LEADS_FROM) & (replicas[wrong] != ABSENT)
+        return replicas, fitness
+    replicas, fitness = replicas.copy(), fitness.copy()
+    able = (fitness[wrong] >= LEADS_FROM) & (replicas[wrong] != ABSENT)
     first = able.argmax(axis=1)
     for row, slot in zip(wrong.tolist(), first.tolist(), strict=True):
-        for table in (replicas, standing):
+        for table in (replicas, fitness):
             table[row, : slot + 1] = np.roll(table[row, : slot + 1], 1)
-    return replicas, standing
+    return replicas, fitness
 
 
-def without_data(replicas: Indexes, standing: Codes) -> Flags:
+def ill_ones(replicas: Indexes, fitness: Codes) -> dict[tuple[int, int], int]:
+    """The fitness of each replica that can't lead, by partition and broker."""
+    rows, slots = np.nonzero((fitness < LEADS_FROM) & (replicas != ABSENT))
+    keys = zip(rows.tolist(), replicas[rows, slots].tolist(), strict=True)
+    return dict(zip(keys, fitness[rows, slots].tolist(), strict=True))
+
+
+def without_data(replicas: Indexes, fitness: Codes) -> Flags:
     """(P,) whether no live replica in sync has a partition's data: then nothing of it can be copied or led."""
-    return np.asarray(~((standing >= LEADS_FROM) & (replicas != ABSENT)).any(axis=1))
-
-
-def needed_in_sync(cluster: ClusterLoad, standing: Codes, partition: int) -> int:
-    """How many replicas a change has to leave in sync: min.insync.replicas, or as many as there are, if fewer."""
-    least = 1 if cluster.min_isr is None else int(cluster.min_isr[partition])
-    able = (standing[partition] >= LEADS_FROM) & (cluster.replicas[partition] != ABSENT)
-    return min(least, int(able.sum()))
+    return np.asarray(~((fitness >= LEADS_FROM) & (replicas != ABSENT)).any(axis=1))
 
 
 __all__ = [
     "LEADS_FROM",
-    "Standing",
+    "Fitness",
     "barred",
+    "fitness_of",
+    "ill_ones",
     "led_by_the_able",
-    "needed_in_sync",
     "rooms",
     "spare",
-    "standings",
     "without_data",
 ]

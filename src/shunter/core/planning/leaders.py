@@ -168,7 +168,7 @@ class _LeaderCounts:
         edges = np.zeros(brokers * brokers, dtype=np.int64)
         for slot in range(1, board.replicas.shape[1]):
             follower = board.replicas[:, slot]
-            useful = (follower != ABSENT) & (board.standing[:, slot] >= LEADS_FROM) & board.targets.movable
+            useful = (follower != ABSENT) & (board.fitness[:, slot] >= LEADS_FROM) & board.targets.movable
             rows = np.flatnonzero(useful & members[leader] & members[follower])
             edges += np.bincount(leader[rows] * brokers + follower[rows], minlength=len(edges))
         return edges.reshape(brokers, brokers)
@@ -186,7 +186,7 @@ class _LeaderCounts:
                 self._shift(partition, self.rows[partition].index(follower))
 
     def _led_and_followed(self, leader: int, follower: int) -> list[int]:
-        replicas, able = self.board.replicas, self.board.standing[:, 1:] >= LEADS_FROM
+        replicas, able = self.board.replicas, self.board.fitness[:, 1:] >= LEADS_FROM
         followed = ((replicas[:, 1:] == follower) & able).any(axis=1)
         both = (replicas[:, 0] == leader) & followed & self.board.targets.movable
         found: list[int] = np.flatnonzero(both).tolist()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from shunter.core.planning.aims import Targets
 from shunter.core.planning.cluster import ABSENT, ClusterLoad, Codes, Floats, Indexes, Ints, Resource, distinct
@@ -124,10 +125,10 @@ class BalancedPlan:
         return ([ids[broker] for broker in row if broker != ABSENT] for row in rows)
 
 
-Table = TypeVar("Table", Indexes, Codes)
+Cell = TypeVar("Cell", bound=np.integer[Any])
 
 
-def widened(table: Table, width: int, padding: int = ABSENT) -> Table:
+def widened(table: npt.NDArray[Cell], width: int, padding: int = ABSENT) -> npt.NDArray[Cell]:
     """Pad rows up to a width."""
     missing = width - table.shape[1]
     return table if missing <= 0 else np.pad(table, ((0, 0), (0, missing)), constant_values=padding)

@@ -7,7 +7,7 @@ import numpy as np
 from shunter.core.planning.aims import Targets
 from shunter.core.planning.board import Board, Why
 from shunter.core.planning.cluster import ABSENT, ClusterLoad, Floats, Ints, Resource
-from shunter.core.planning.facts import Standing, spare
+from shunter.core.planning.facts import Fitness, spare
 from shunter.core.planning.moves import Undone
 from shunter.core.planning.request import EMPTYING, PlanRefused, PlanRequest, Scope
 from shunter.core.planning.transport import place
@@ -151,7 +151,7 @@ def _leave_offline(board: Board, request: PlanRequest) -> list[Undone]:
         Undone(
             f"{cluster.partition_name(at)} stays where it is",
             "none of its replicas can lead: no live broker has all its data"
-            if (board.standing[at] == Standing.BEHIND).any()
+            if (board.fitness[at] == Fitness.BEHIND).any()
             else "all its replicas are offline: no broker has its data",
         )
         for at in sorted(lost)
@@ -181,7 +181,7 @@ def _known_offline(board: Board, excluded: tuple[int, ...]) -> list[OfflineRepli
             int(cluster.numbers[at]),
             cluster.brokers[board.replicas[at, slot]],
         )
-        for at, slot in np.argwhere(board.standing == Standing.OFFLINE).tolist()
+        for at, slot in np.argwhere(board.fitness == Fitness.OFFLINE).tolist()
         if cluster.brokers[board.replicas[at, slot]] not in excluded
     ]
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from shunter.core.planning.board import Board, Why
 from shunter.core.planning.cluster import ABSENT, Flags, Floats, Ints, Resource, distinct
-from shunter.core.planning.facts import Standing
 
 _DISK_MARGIN = 0.003
 """Aim this far inside the band's edges, as a share of the mean: packing is not exact."""
@@ -337,7 +336,7 @@ def _put(
     partition, slot = what
     here = int(board.replicas[partition, slot])
     board.replicas[partition, slot] = to
-    board.standing[partition, slot] = Standing.IN_SYNC
+    board.fitness[partition, slot] = board.fitness_at(partition, to)
     board.why[partition, slot] = reason[0]
     board.why_resource[partition, slot] = int(reason[1])
     board.budget.spend(float(board.cluster.sizes[partition]))

@@ -6,7 +6,7 @@ import numpy as np
 
 from shunter.core.planning.board import Board, Why
 from shunter.core.planning.cluster import ABSENT, UNKNOWN, Flags, Resource
-from shunter.core.planning.facts import Standing
+from shunter.core.planning.facts import Fitness
 from shunter.core.planning.moves import Undone
 from shunter.core.planning.request import PlanRefused
 from shunter.core.wording import counted
@@ -173,7 +173,7 @@ def drop_worst(board: Board, partition: int, places: Flags | None = None) -> Non
     worst = max(
         slots[1:],
         key=lambda s: (
-            -min(int(board.standing[partition, s]), int(Standing.UNKNOWN)),
+            -min(int(board.fitness[partition, s]), int(Fitness.UNKNOWN)),
             places is not None and not places[row[s]],
             int(held[rack_of[row[s]]]),
             float(board.loads[row[s], disk]),

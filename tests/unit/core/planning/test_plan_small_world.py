@@ -36,7 +36,7 @@ SIZE = 1.0
 LAYOUTS = [list(row) for count in (1, 2, 3) for row in itertools.permutations(range(3), count)]
 BESIDE = ([0, 1], [0, 1, 2])
 """The other partition, all of it in sync as far as it can be: plans of two partitions must not disturb each other."""
-EVERY = int(os.environ.get("SHUNTER_SMALL_WORLDS", "41"))
+EVERY = int(os.environ.get("SHUNTER_SMALL_WORLDS", "151"))
 """Of so many worlds one is tried; 1: all of them, which takes an hour."""
 
 
