@@ -230,11 +230,10 @@ class ExecutorRules:
             if move is None:
                 self.violate("durable before sent", f"{process.name} asks for {path} of broker {broker} for {tp}")
                 return
-            arrived_us = cluster.log_dirs.arrived_us.get(key, -LATE_US)
-            lately = self.world.scheduler.now_us - arrived_us < LATE_US
-            place = cluster.log_dirs.places.get(key)
-            if place == path or ((lately or place is None) and (broker, path) not in move.places):
-                continue  # It gives a copy up, if there is one.
+            place, wanted = cluster.log_dirs.places.get(key), (broker, path) in move.places
+            age_us = self.world.scheduler.now_us - cluster.log_dirs.arrived_us.get(key, -LATE_US)
+            if place == path or age_us < (HELD_US if wanted else LATE_US) or (place is None and not wanted):
+                continue  # It gives a copy up, which may have arrived a moment before.
             self.in_window("log dirs are asked for")
             if move.paused or (broker, path) not in move.places:
                 told = f"{tp} goes {move.direction.value}, paused: {move.paused}; {process.name} asks for {path}"
