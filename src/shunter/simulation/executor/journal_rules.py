@@ -346,10 +346,15 @@ class JournalRules:
         ]
 
     def counted_copies(self, move: LedgerMove) -> list[BrokerId]:
-        """The brokers of a move's copies between log dirs, as far as the executor knows them to be up."""
+        """The brokers of a move's copies between log dirs, as far as the executor knows that they are up and hold one."""
         process = self._rules.world.driver()
-        known = {} if process is None else process.core.state.cluster.brokers
-        return [broker for broker, _copy in self.own_copies(move) if broker in known]
+        state = None if process is None else process.core.state
+        known = None if state is None else state.moves.get(move.tp)
+        if state is None or known is None:
+            return []
+        return [
+            broker for broker, _ in self.own_copies(move) if broker in state.cluster.brokers and broker in known.held
+        ]
 
     def _leaves_no_copy(self, move: LedgerMove) -> None:
         """A move that ends leaves no copy between log dirs, unless an operator had it left as it is.
