@@ -158,6 +158,9 @@ class Capacity:
         cluster = self.cluster
         leader, room_seen = self._leader(move.tp), cluster.spaces_at_ms.get(broker, -SEEN_MS - 1)
         sized = move.size_bytes > 0 or (leader, move.tp) in cluster.sizes
+        if not sized and self.now_ms - cluster.absent_at_ms.get((leader, move.tp), -SEEN_MS - 1) <= SEEN_MS:
+            self.unknown.add(broker)  # Its leader answered, and does not tell its size.
+            return None
         if not sized or self.now_ms - room_seen > SEEN_MS:
             since_ms = cluster.room_wanted_ms.setdefault(broker if sized else leader, self.now_ms)
             if self.now_ms - since_ms <= SEEN_MS:
