@@ -44,7 +44,9 @@ def decide_log_dirs(state: ExecutorState, out: Collected) -> list[tuple[Move, Co
                 records.append((move, record))
         if move.step is None:
             done = _placed(state, move) if not move.log_dir_status.done else not _moved_on(state, move)
-            move.log_dir_status = replace(move.log_dir_status, done=done and is_settled(state, move))
+            # A replica that was there, and has still to come again, is not in its log dir.
+            come = all(broker in move.current for broker, _path in move.places if broker in move.goal)
+            move.log_dir_status = replace(move.log_dir_status, done=come and done and is_settled(state, move))
     return records
 
 

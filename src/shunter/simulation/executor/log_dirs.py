@@ -23,6 +23,7 @@ from shunter.simulation.scheduler import SECOND, Scheduler
 
 ROOM = 3.0
 """A log dir's size, as a multiple of the bytes of all partitions together: everything fits."""
+PLENTY_BYTES = 10**12
 ROOMS = (*(ROOM,) * 8, 0.4, 0.2)
 """The sizes that are drawn."""
 
@@ -150,8 +151,7 @@ class LogDirs:
 
     def make_room(self) -> None:
         """Every log dir gets room for everything, many times over."""
-        self._rooms = dict.fromkeys(self._rooms, 10 * ROOM)
-        self.measure()
+        self.totals = dict.fromkeys(self._rooms, PLENTY_BYTES)
 
     def used(self, broker: BrokerId) -> Counter[str]:
         """Bytes in each log dir of a broker."""

@@ -620,6 +620,21 @@ class TestUnwantedCopies:
         assert rig.outcomes() == {T0: Outcome.LEFT}
 
 
+def test_a_replica_that_was_in_its_log_dir_and_comes_again_is_not_there() -> None:
+    """Found by simulation: its step waited for ever for a log dir that nobody asked for."""
+    rig = DirRig(Yard({"t": [(1, 2)]}))
+    rig.slow = (1,)
+    rig.order((1, 3), (3, "/fast"))
+    while not rig.core.state.moves:
+        rig.deliver()
+    (move,) = rig.core.state.moves.values()
+    move.log_dir_status = replace(move.log_dir_status, done=True)
+    rig.slow = ()
+    rig.settle()
+    assert rig.outcomes() == {T0: Outcome.DONE}
+    assert rig.dirs_asked == [(3, "/fast")]
+
+
 class TestBounds:
     """Copies between log dirs count like those between brokers, and begin only where they have room."""
 
