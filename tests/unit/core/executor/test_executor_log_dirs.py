@@ -622,17 +622,15 @@ class TestUnwantedCopies:
 
 def test_a_replica_that_was_in_its_log_dir_and_comes_again_is_not_there() -> None:
     """Found by simulation: its step waited for ever for a log dir that nobody asked for."""
-    rig = DirRig(Yard({"t": [(1, 2)]}))
-    rig.slow = (1,)
-    rig.order((1, 3), (3, "/fast"))
-    while not rig.core.state.moves:
-        rig.deliver()
-    (move,) = rig.core.state.moves.values()
-    move.log_dir_status = replace(move.log_dir_status, done=True)
-    rig.slow = ()
-    rig.settle()
-    assert rig.outcomes() == {T0: Outcome.DONE}
-    assert rig.dirs_asked == [(3, "/fast")]
+    state = ExecutorState(running=True)
+    move = Move(T0, None, (1, 2), (1, 3), Strategy.INCREMENTAL, 1, ((3, "/fast"),), False, 0, current=(1, 2))
+    state.moves[T0], state.cluster.brokers = move, {1: None, 2: None, 3: None}
+    state.cluster.sizes[3, T0], state.cluster.sizes_at_ms[3, T0] = ReplicaSize(1, "/fast"), 5
+    decide_log_dirs(state, Collected())
+    assert not move.log_dir_status.done
+    move.current = (1, 3)
+    decide_log_dirs(state, Collected())
+    assert move.log_dir_status.done
 
 
 class TestBounds:
