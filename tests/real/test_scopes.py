@@ -78,13 +78,36 @@ def test_what_is_offline_gets_another_broker(kraft: KRaftCluster, small: Small) 
         listed = [small.shunter.look("list") for _time in range(4)]
         assert [(done.returncode, done.stderr) for done in listed] == [(ExitCode.DONE, "nothing moves\n")] * 4
         wait_until(lambda: 3 not in small.cluster.leaders(small.topic).values(), what="its end", timeout_s=60)
-        assert "broker 3: it holds replicas and is not live" in small.do("plan", wanted=ExitCode.REFUSED)
+        assert "broker 3 is dead: nothing comes to it" in small.do("plan")
         told = small.do("plan", "--scope", "offline", "--execute", wanted=ExitCode.PARTLY)
         assert f"{alone}-0 stays where it is: all its replicas are offline" in told, told
         assert small.cluster.replicas(small.topic) == {0: (1, 2), 1: (1, 2), 2: (1, 2)}
     finally:
         kraft.nodes[3].start()
     small.cluster.admin.delete_topics([alone])
+    wait_until(lambda: small.cluster.in_sync(small.topic), what="all are in sync again", timeout_s=60)
+
+
+def test_beside_a_dead_broker_the_others_are_planned(kraft: KRaftCluster, small: Small, tmp_path: Path) -> None:
+    small.make({0: (3, 1, 2), 1: (1, 3, 2), 2: (2, 1, 3), 3: (3, 2)})
+    kraft.nodes[3].kill()
+    try:
+        wait_until(lambda: 3 not in small.cluster.leaders(small.topic).values(), what="its end", timeout_s=60)
+        told = small.do("demote", "1")
+        assert "broker 3 is dead: it is put first nowhere" in told, told
+        wait_until(
+            lambda: set(small.cluster.leaders(small.topic).values()) == {2}, what="broker 2 leads all", timeout_s=30
+        )
+        assert all(replicas[0] == 2 for replicas in small.cluster.replicas(small.topic).values() if 1 in replicas)
+        small.do("plan", "--scope", "change-replication", "--replication", "2", "--topics", small.topic, "--execute")
+        assert small.cluster.replicas(small.topic) == {0: (2, 1), 1: (2, 1), 2: (2, 1), 3: (3, 2)}, "3 went first"
+        saved = tmp_path / "yard.json"
+        told = small.do("plan", "--scope", "fill", "--brokers", "3", "--save", str(saved), wanted=ExitCode.REFUSED)
+        assert "broker 3 is dead: it may receive nothing" in told
+        told = small.do("drain", "3", wanted=ExitCode.DONE)
+        assert small.cluster.replicas(small.topic)[3] in ((1, 2), (2, 1)), told
+    finally:
+        kraft.nodes[3].start()
     wait_until(lambda: small.cluster.in_sync(small.topic), what="all are in sync again", timeout_s=60)
 
 

@@ -508,7 +508,9 @@ def write_targets(targets: Iterable[tuple[str, PlannedTarget]], out: Path) -> tu
     written: list[Path] = []
     for cluster, rows in groupby(targets, key=itemgetter(0)):
         path = out / f"{cluster}.json"
-        path.write_bytes(write_reassignment(change for _, change in rows))
+        changes = [change for _, change in rows]
+        elected = {(each.topic, each.partition) for each in changes if each.elect}
+        path.write_bytes(write_reassignment((each[:4] for each in changes), elected))
         written.append(path)
     return tuple(written)
 

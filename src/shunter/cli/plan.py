@@ -381,6 +381,7 @@ def summary_text(made: Planned, source: str) -> str:
     if told.joint_percent is not None:
         lines.append(_bound_text(told.joint_percent, told.bytes_percent, _JOINTLY))
     lines += [f"  {count:>9,}  {reason}" for reason, count in told.reasons]
+    lines += made.plan.notes
     lines += [f"not done: {what}: {why}" for what, why in told.undone[:_UNDONE_SHOWN]]
     if len(told.undone) > _UNDONE_SHOWN:
         lines.append(f"not done: {len(told.undone) - _UNDONE_SHOWN} more; --explain FILE names them all")

@@ -44,7 +44,7 @@ RESULT_DDL = """
     unavailable bigint, below_min_isr bigint, examples array<string>, moves bigint, bytes_moved double, bytes_percent double,
     copy_seconds double,
     fills array<struct<broker: int, rack: string, resource: string, capacity: double, before: double, stood_in: double, after: double>>,
-    assignments array<struct<topic: string, partition: int, replicas: array<int>, original_replicas: array<int>>>,
+    assignments array<struct<topic: string, partition: int, replicas: array<int>, original_replicas: array<int>, elect: boolean>>,
     undone array<struct<what: string, why: string>>
 """
 

@@ -23,8 +23,8 @@ from shunter.pipeline.validation import NO_NAME, RAW, Limits, as_raw
 
 _LINE = """
     kind string, version int, cluster_id string, taken_at_ms bigint,
-    brokers array<struct<id: int, host: string, rack: string, disk_total_bytes: bigint, disk_usable_bytes: bigint>>,
-    topic string, topic_id string, partition int, replicas array<int>, isr array<int>, leader int, start_offset bigint,
+    brokers array<struct<id: int, host: string, rack: string, disk_total_bytes: bigint, disk_usable_bytes: bigint, facts: string>>,
+    offline array<int>, topic string, topic_id string, partition int, replicas array<int>, isr array<int>, leader int, start_offset bigint,
     end_offset bigint, min_insync int, sizes array<struct<broker: int, bytes: bigint>>, partitions bigint,
     _corrupt_record string
 """
@@ -139,7 +139,7 @@ def brokers_of(lines: DataFrame) -> DataFrame:
     )
     return each.select(
         "cluster_id", "taken_at", F.col("broker.id").alias("broker_id"), "broker.rack", "broker.host",
-        "broker.disk_total_bytes", "broker.disk_usable_bytes", F.to_date("taken_at").alias("date"),
+        "broker.disk_total_bytes", "broker.disk_usable_bytes", "broker.facts", F.to_date("taken_at").alias("date"),
     ).select(*(name for name in BROKERS.columns if name != "ingest_id")).dropDuplicates(list(BROKERS.key))  # fmt: skip
 
 
@@ -159,6 +159,7 @@ def replicas_of(lines: DataFrame) -> DataFrame:
         "topic", "partition", "broker_id", "position",
         (F.col("leader") == F.col("broker_id")).alias("is_leader"),
         F.array_contains("isr", F.col("broker_id")).alias("in_sync"),
+        F.array_contains("offline", F.col("broker_id")).alias("offline"),
         sizes[F.col("broker_id")].alias("size_bytes"),
         "start_offset", "end_offset", "min_insync", F.to_date("taken_at").alias("date"),
     ).select(*(name for name in REPLICAS.columns if name != "ingest_id")).dropDuplicates(list(REPLICAS.key))  # fmt: skip
