@@ -97,7 +97,7 @@ def _proposal(scope: Scope, sighting: Sighting, policy: KeeperPolicy, holding: S
         changes=made.changes,
         moves=moves,
         bytes=size,
-        leader_changes=sum(each.replicas[0] != each.original[0] for each in made.changes),
+        leader_changes=sum(each.elect or each.replicas[0] != each.original[0] for each in made.changes),
         undone=made.undone,
         held_back=(*(() if lasted else (_too_short(holding),)), *held_back(sighting, scope, policy)),
         least_bytes=made.least_bytes,
