@@ -254,3 +254,16 @@ def test_a_file_of_a_cluster_knows_what_is_offline() -> None:
     )
     with pytest.raises(PlanRefused, match="needs to know which replicas are offline"):
         plan_raw(older.encode(), "x", PlanOptions(scope="offline"))
+
+
+def test_room_that_is_too_little_is_told_with_a_figure() -> None:
+    partitions = (InventoryPartition("t", None, 0, (1,), (1,), 1, 0, 10, 1, ((1, 50 * MB),)),)
+    brokers = (*bare(1), InventoryBroker(2, "host", None, 100 * MB, 30 * MB))
+    made = plan_raw(
+        encode_plan_input(Inventory("yard", 0, brokers, partitions)),
+        "yard",
+        PlanOptions(ignore_racks=True, scope="drain", brokers=(1,)),
+    )
+    ((what, why),) = made.summary.undone
+    assert what == "t-0 stays on broker 1"
+    assert why.endswith("the roomiest, broker 2, has room for 20% of it")
