@@ -150,7 +150,7 @@ def _settle(board: Board, partition: int, slot: int, allowed: Flags) -> bool:
         # Fewer racks are wanted than the spread needs. Then replicas share the wanted racks.
         taken = [broker for broker in board.replicas[partition].tolist() if broker != ABSENT]
         opened = np.where(allowed, board.shut, -np.inf)
-        opened[taken] = -np.inf
+        opened[[*taken, *board.ill_at(partition)]] = -np.inf
     gain = board.gains(board.weight_of(partition, slot), opened)
     best = int(gain.argmax())
     if not np.isfinite(gain[best]):
