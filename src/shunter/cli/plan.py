@@ -227,7 +227,9 @@ def plan(
 
 def _tell(made: Planned, name: str, notes: Sequence[str], how: Carrying) -> None:
     if how.as_json:
-        say_json({"event": "plan", "moves": made.summary.moves, "undone": [list(each) for each in made.summary.undone]})
+        undone = [list(each) for each in made.summary.undone]
+        told = [*made.plan.notes, *notes]
+        say_json({"event": "plan", "moves": made.summary.moves, "undone": undone, "notes": told})
     else:
         click.echo("\n".join([summary_text(made, name), *notes]), err=True)
 

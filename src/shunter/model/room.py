@@ -41,12 +41,6 @@ def next_log_dirs(log_dirs: Sequence[Disk]) -> tuple[Disk, ...]:
     return able if len(counts) < len(able) else tuple(each for each in able if each.replicas == min(counts))
 
 
-def next_room(log_dirs: Sequence[Disk], headroom: float) -> float | None:
-    """The bytes that a broker's next replica may have, wherever the broker puts it; None: unknown."""
-    rooms = [free_bytes(each, headroom) for each in next_log_dirs(log_dirs)]
-    return None if not rooms or None in rooms else min(room for room in rooms if room is not None)
-
-
 def room_of(log_dirs: Sequence[Disk], headroom: float, replica_bytes: float) -> Room | None:
     """The room of a broker for many replicas that come one after another; None: unknown, or no log dir may get any.
 

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from incidents import MB, Facts, as_rows, assert_sound, questions, worlds
 
 from shunter.app.keeper_sighting import sighting_of
-from shunter.app.plan import PlanOptions, plan_raw, request_from
+from shunter.app.plan import PlanOptions, cluster_from, plan_raw, request_from
 from shunter.core.planning.balance import plan
-from shunter.core.planning.request import PlanRefused
+from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
+from shunter.formats.plan_files import read_plan_input, write_reassignment
 from shunter.formats.plan_inventory import encode_plan_input
 from shunter.model.check_up import CheckedJournal, CheckUp
-from shunter.model.inventory import Disk, Inventory, InventoryBroker, InventoryPartition
+from shunter.model.inventory import Disk, Inventory, InventoryBroker, InventoryPartition, TopicWish
 from shunter.pipeline.fleet_worker import plan_cluster
 
 NO_CHECK_UP = CheckUp("yard", 1, "Apache (KRaft)", (), (), {}, ())
@@ -67,6 +68,26 @@ def test_a_plan_does_nothing_that_the_incident_forbids_and_is_the_same_everywher
         found = by_file(seen, asked)
         rows = json.loads(found)["partitions"] if isinstance(found, bytes) else found
     assert by_pipeline(seen, asked) == rows
+
+
+@given(worlds(), st.integers(0, 4), st.sets(st.integers(1, 5), max_size=3))
+def test_topics_are_changed_as_the_incident_allows(seen: Inventory, replication: int, wanted: set[int]) -> None:
+    rackless = not any(broker.rack for broker in seen.brokers)
+    load = cluster_from(read_plan_input(encode_plan_input(seen), "yard", ignore_racks=rackless))
+    brokers = tuple(sorted(wanted & set(load.brokers)))
+    wishes = tuple(TopicWish(topic, replication, brokers=brokers) for topic in load.topics)
+    try:
+        made = plan(load, PlanRequest(Scope.TOPICS, wishes=wishes))
+    except PlanRefused:
+        return
+    assert_sound(write_reassignment(made.assignments()), PlanOptions(scope="topics"), seen)
+    if made.undone:
+        return
+    rows = {(row.topic, row.partition): row.replicas for row in made.assignments()}
+    for at in seen.partitions:
+        after = rows.get((at.topic, at.partition), list(at.replicas))
+        assert not brokers or set(after) <= set(brokers)
+        assert not replication or len(after) == replication
 
 
 @given(st.data())
@@ -233,3 +254,16 @@ def test_a_file_of_a_cluster_knows_what_is_offline() -> None:
     )
     with pytest.raises(PlanRefused, match="needs to know which replicas are offline"):
         plan_raw(older.encode(), "x", PlanOptions(scope="offline"))
+
+
+def test_room_that_is_too_little_is_told_with_a_figure() -> None:
+    partitions = (InventoryPartition("t", None, 0, (1,), (1,), 1, 0, 10, 1, ((1, 50 * MB),)),)
+    brokers = (*bare(1), InventoryBroker(2, "host", None, 100 * MB, 30 * MB))
+    made = plan_raw(
+        encode_plan_input(Inventory("yard", 0, brokers, partitions)),
+        "yard",
+        PlanOptions(ignore_racks=True, scope="drain", brokers=(1,)),
+    )
+    ((what, why),) = made.summary.undone
+    assert what == "t-0 stays on broker 1"
+    assert why.endswith("the roomiest, broker 2, has room for 20% of it")

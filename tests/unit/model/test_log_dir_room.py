@@ -7,9 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shunter.model.inventory import BrokerFacts, Disk
-from shunter.model.room import Room, next_room, room_of
+from shunter.model.room import Room, free_bytes, next_log_dirs, room_of
 
 GB = 10**9
+
+
+def next_room(log_dirs: tuple[Disk, ...], headroom: float) -> float | None:
+    """The least room of the log dirs of which the broker chooses one."""
+    rooms = [free_bytes(each, headroom) for each in next_log_dirs(log_dirs)]
+    return None if not rooms or None in rooms else min(room for room in rooms if room is not None)
 
 
 def test_what_others_use_counts_and_the_headroom_stays_free() -> None:

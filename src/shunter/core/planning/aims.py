@@ -96,6 +96,7 @@ def targets(cluster: ClusterLoad, request: PlanRequest) -> Targets:
     apart = ~members & ~np.isin(np.array(cluster.brokers), request.leaving)
     if request.scope is Scope.OFFLINE:
         apart[list(shut)] = False
+    apart |= np.isin(np.array(cluster.brokers), request.excluded_brokers)
     scale = np.asarray(loads[~apart].sum(axis=0) / max(1, members.sum()))
     scale[scale <= 0] = 1.0
     rules = RackRules(cluster.rack_of, members, len(cluster.racks))

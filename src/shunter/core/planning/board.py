@@ -147,22 +147,30 @@ class Board:
         opened = rules.openings(others, self.factors[partition], current) + self.shut
         if here != ABSENT:
             opened[here] = -np.inf
-        for broker in others:
+        for broker in (*others, *self.ill_at(partition)):
             opened[broker] = -np.inf
         if self.targets.barred and not np.isfinite(opened).any():
-            return self._open_beside_barred(row, others, opened)
+            return self._open_beside_barred(partition, others, opened)
         return opened
 
-    def _open_beside_barred(self, row: list[int], others: list[int], opened: Floats) -> Floats:
+    def ill_at(self, partition: int) -> list[int]:
+        """Brokers whose replica of a partition can't lead now. To bring another replica there would mean to rely on it."""
+        if not self.targets.ill:
+            return []
+        row: list[int] = self.cluster.replicas[partition].tolist()
+        return [broker for broker in row if (partition, broker) in self.targets.ill]
+
+    def _open_beside_barred(self, partition: int, others: list[int], opened: Floats) -> Floats:
         """Open the racks with the fewest of a partition's replicas, if one of them is on a broker that gets nothing.
 
         The rack rule does not count such a broker, so it may find its rack full, or no rack at all.
         """
+        row: list[int] = self.replicas[partition].tolist()
         if not any(broker in self.targets.barred for broker in row):
             return opened
         rules = self.targets.rules
         free = self.shut.copy()
-        free[[broker for broker in row if broker != ABSENT]] = -np.inf
+        free[[broker for broker in (*row, *self.ill_at(partition)) if broker != ABSENT]] = -np.inf
         held = np.bincount(rules.rack_of[others], minlength=len(rules.sizes))[rules.rack_of]
         least = held[np.isfinite(free)].min(initial=len(row))
         return np.where(held == least, free, -np.inf)
@@ -211,6 +219,8 @@ class Board:
         mine = np.arange(rows.shape[1])[None, :] == slots[:, None]
         others = (rows != ABSENT) & ~mine
         fits = ~((rows == to).any(axis=1)) & bool(np.isfinite(self.shut[to]))
+        if self.targets.ill:
+            fits &= np.array([(partition, to) not in self.targets.ill for partition in partitions.tolist()], np.bool_)
         rules = self.targets.rules
         simple = np.array([rules.ceiling(self.factors[p]) == 1 for p in partitions.tolist()], dtype=np.bool_)
         shared = ((rules.rack_of[rows] == rules.rack_of[to]) & others).any(axis=1)

@@ -11,7 +11,7 @@ from shunter.core.planning.facts import Fitness, spare
 from shunter.core.planning.moves import Undone
 from shunter.core.planning.request import EMPTYING, PlanRefused, PlanRequest, Scope
 from shunter.core.planning.transport import place
-from shunter.core.planning.wishes import demote, drop_worst, grant_wishes, why_fixed
+from shunter.core.planning.wishes import demote, drop_worst, grant_wishes, no_place, why_fixed, why_not
 from shunter.core.wording import counted
 from shunter.model.inventory import OfflineReplica
 
@@ -206,7 +206,7 @@ def _homeless(board: Board, partition: int, broker: int) -> Undone:
             what,
             f"its {counted(int(board.factors[partition]), 'replica needs', 'replicas need')} as many brokers, and {members} may receive",
         )
-    return Undone(what, "no other broker may take it: racks, capacities with headroom and max replicas leave none")
+    return Undone(what, no_place(board, partition))
 
 
 def _replace(board: Board, request: PlanRequest) -> list[Undone]:
@@ -294,18 +294,12 @@ def _change_replication(board: Board, request: PlanRequest) -> list[Undone]:
                 undone.append(
                     Undone(
                         f"{name} stays at {counted(int(board.factors[partition]), 'replica')}",
-                        _why_not(board, partition),
+                        why_not(board, partition),
                     )
                 )
                 break
     board.rebuild()
     return undone
-
-
-def _why_not(board: Board, partition: int) -> str:
-    if not board.budget.allows(float(board.cluster.sizes[partition])):
-        return "the cap on bytes or moves is spent"
-    return "no other broker may take one: racks, capacities with headroom and max replicas leave none"
 
 
 def _add_one(board: Board, partition: int) -> bool:

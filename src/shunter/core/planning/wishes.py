@@ -126,7 +126,7 @@ def _grant(board: Board, wish: TopicWish, partition: int, places: Flags, allowed
     for slot in range(board.factors[partition]):
         here = int(board.replicas[partition, slot])
         if not places[here] and not _settle(board, partition, slot, allowed):
-            undone.append(Undone(f"{name} stays on broker {cluster.brokers[here]}", _why_not(board, partition)))
+            undone.append(Undone(f"{name} stays on broker {cluster.brokers[here]}", why_not(board, partition)))
     while board.factors[partition] < wanted:
         slot = board.factors[partition]
         board.factors[partition] += 1
@@ -134,7 +134,7 @@ def _grant(board: Board, wish: TopicWish, partition: int, places: Flags, allowed
             board.factors[partition] -= 1
             undone.append(
                 Undone(
-                    f"{name} stays at {counted(int(board.factors[partition]), 'replica')}", _why_not(board, partition)
+                    f"{name} stays at {counted(int(board.factors[partition]), 'replica')}", why_not(board, partition)
                 )
             )
             break
@@ -150,7 +150,7 @@ def _settle(board: Board, partition: int, slot: int, allowed: Flags) -> bool:
         # Fewer racks are wanted than the spread needs. Then replicas share the wanted racks.
         taken = [broker for broker in board.replicas[partition].tolist() if broker != ABSENT]
         opened = np.where(allowed, board.shut, -np.inf)
-        opened[taken] = -np.inf
+        opened[[*taken, *board.ill_at(partition)]] = -np.inf
     gain = board.gains(board.weight_of(partition, slot), opened)
     best = int(gain.argmax())
     if not np.isfinite(gain[best]):
@@ -183,7 +183,23 @@ def drop_worst(board: Board, partition: int, places: Flags | None = None) -> Non
     board.drop(partition, worst)
 
 
-def _why_not(board: Board, partition: int) -> str:
+def why_not(board: Board, partition: int) -> str:
+    """Why no broker gets another replica of a partition."""
     if not board.budget.allows(float(board.cluster.sizes[partition])):
         return "the cap on bytes or moves is spent"
-    return "no broker that is wanted may take it: racks, capacities with headroom and max replicas leave none"
+    return no_place(board, partition)
+
+
+def no_place(board: Board, partition: int) -> str:
+    """Why no broker may take a replica of a partition, with the room of the roomiest one if that is too little."""
+    told = "no other broker may take it: racks, capacities with headroom and max replicas leave none"
+    goal, size = board.targets, float(board.targets.every[partition, 0])
+    able = goal.receivers.copy()
+    able[[broker for broker in board.replicas[partition].tolist() if broker != ABSENT]] = False
+    if not able.any() or size <= 0:
+        return told
+    room = np.where(able, np.minimum(goal.hard[:, 0] - board.incoming[:, 0], goal.largest), -np.inf)
+    best = int(room.argmax())
+    if room[best] >= size:
+        return told
+    return f"{told}; the roomiest, broker {board.cluster.brokers[best]}, has room for {max(0.0, room[best] / size):.0%} of it"
