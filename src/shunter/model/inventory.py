@@ -32,6 +32,8 @@ class InventoryPartition(NamedTuple):
     sizes: tuple[tuple[BrokerId, int], ...]
     offline: Replicas = ()
     """Replicas of the partition that are offline: their broker is dead, or their log dir failed."""
+    cleanup_policy: str | None = None
+    """`cleanup.policy` of the topic, such as `compact,delete`; None: not known."""
 
 
 class TopicWish(NamedTuple):
