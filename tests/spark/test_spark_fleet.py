@@ -100,9 +100,9 @@ def test_the_model_meets_the_snapshot(spark, tmp_path):
     brokers = spark.createDataFrame([("c1", day, 1, "r1", "h", 1000, 10, day.date(), "i")], _nullable(BROKERS.schema))
     replicas = spark.createDataFrame(
         [
-            ("c1", day, "id", "t", 0, 2, 1, False, True, 104, 0, 9, 2, day.date(), "i"),
-            ("c1", day, "id", "t", 0, 1, 0, True, True, 104, 0, 9, 2, day.date(), "i"),
-            ("c1", day, "id", "t", 1, 1, 0, True, True, 8, 0, 9, 2, day.date(), "i"),
+            ("c1", day, "id", "t", 0, 2, 1, False, True, 104, 0, 9, 2, "delete", day.date(), "i"),
+            ("c1", day, "id", "t", 0, 1, 0, True, True, 104, 0, 9, 2, "delete", day.date(), "i"),
+            ("c1", day, "id", "t", 1, 1, 0, True, True, 8, 0, 9, 2, "delete", day.date(), "i"),
         ],
         _nullable(REPLICAS.schema),
     )
