@@ -103,9 +103,9 @@ def test_the_model_meets_the_snapshot(spark, tmp_path):
     )
     replicas = spark.createDataFrame(
         [
-            ("c1", day, "id", "t", 0, 2, 1, False, True, False, 104, 0, 9, 2, day.date(), "i"),
-            ("c1", day, "id", "t", 0, 1, 0, True, True, False, 104, 0, 9, 2, day.date(), "i"),
-            ("c1", day, "id", "t", 1, 1, 0, True, True, False, 8, 0, 9, 2, day.date(), "i"),
+            ("c1", day, "id", "t", 0, 2, 1, False, True, False, 104, 0, 9, 2, "delete", day.date(), "i"),
+            ("c1", day, "id", "t", 0, 1, 0, True, True, False, 104, 0, 9, 2, "delete", day.date(), "i"),
+            ("c1", day, "id", "t", 1, 1, 0, True, True, False, 8, 0, 9, 2, "delete", day.date(), "i"),
         ],
         _nullable(REPLICAS.schema),
     )

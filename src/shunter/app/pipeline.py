@@ -91,6 +91,8 @@ class Inputs:
     at: datetime | None = None
     many_clusters: bool = False
     window_seconds: int = 120
+    cluster_label: str | None = None
+    """Prometheus: the label that names Kafka's cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +184,7 @@ def ingest(spark: SparkSession, lake: Lake, inputs: Inputs) -> IngestOutcome:
         return ingest_snapshots(spark, lake, inputs.paths, now=utc_now(), options=many)
     if inputs.kind in ("cruise-control", "prometheus"):
         reader = (
-            prometheus_reader(inputs.cluster, dict(inputs.brokers))
+            prometheus_reader(inputs.cluster, dict(inputs.brokers), inputs.cluster_label)
             if inputs.kind == "prometheus"
             else cruise_control_reader(_named_cluster(inputs), inputs.window_seconds)
         )

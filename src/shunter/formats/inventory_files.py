@@ -85,9 +85,11 @@ def _broker(row: dict[str, Any], place: str) -> InventoryBroker:
 
 
 def _partition(document: dict[str, Any]) -> InventoryPartition:
-    # Snapshots of older versions do not have offline replicas.
-    values = {name: document[name] for name in InventoryPartition._fields if name not in ("offline", "adding")}
+    # Snapshots of older versions have neither offline replicas nor cleanup policies: then these are not known.
+    newer = ("offline", "adding", "cleanup_policy")
+    values = {name: document[name] for name in InventoryPartition._fields if name not in newer}
     values["offline"] = tuple(document.get("offline", ()))
+    values["cleanup_policy"] = document.get("cleanup_policy")
     values["replicas"] = tuple(values["replicas"])
     values["isr"] = tuple(values["isr"])
     values["sizes"] = tuple((entry["broker"], entry["bytes"]) for entry in values["sizes"])

@@ -221,21 +221,20 @@ def _leaders(name: str, peak: str) -> Column:
 def _in_turns(counts: Column, name: str, peak: str) -> Column:
     """One rate for replicas that took turns, weighted by how long each was measured (as in `kept_model.in_turns`).
 
-    A mean is weighted by seconds. A percentile is the lowest of the replicas' own percentiles that replicas with the
-    statistic's share of all windows don't exceed.
+    A percentile is the lowest of the replicas' own percentiles that replicas with the statistic's share of all seconds
+    don't exceed.
     """
     rate = F.col(f"{name}_{peak}")
     known = counts & rate.isNotNull()
+    seconds = F.greatest(F.col("covered_seconds").cast("bigint"), F.lit(1).cast("bigint"))
     if peak == "mean":
-        seconds = F.when(known, F.greatest(F.col("covered_seconds"), F.lit(1)))
-        return F.sum(rate * seconds) / F.sum(seconds)
-    windows = F.greatest(F.col("windows").cast("bigint"), F.lit(1).cast("bigint"))
-    rows = F.sort_array(F.collect_list(F.when(known, F.struct(rate.alias("rate"), windows.alias("windows")))))
-    of_all = F.aggregate(rows, F.lit(0).cast("bigint"), lambda seen, row: seen + row["windows"])
+        return F.sum(rate * F.when(known, seconds)) / F.sum(F.when(known, seconds))
+    rows = F.sort_array(F.collect_list(F.when(known, F.struct(rate.alias("rate"), seconds.alias("seconds")))))
+    of_all = F.aggregate(rows, F.lit(0).cast("bigint"), lambda seen, row: seen + row["seconds"])
     nothing = F.struct(F.lit(0).cast("bigint").alias("seen"), F.lit(None).cast("double").alias("rate"))
 
     def further(found: Column, row: Column) -> Column:
-        seen = found["seen"] + row["windows"]
+        seen = found["seen"] + row["seconds"]
         enough = seen >= of_all * F.lit(_SHARES[peak])
         return F.struct(seen.alias("seen"), F.coalesce(found["rate"], F.when(enough, row["rate"])).alias("rate"))
 

@@ -272,6 +272,12 @@ REPLICAS = Table(
             column("start_offset", LongType(), "first offset of the leader's log", unit="records", nullable=True),
             column("end_offset", LongType(), "end offset of the leader's log", unit="records", nullable=True),
             column("min_insync", IntegerType(), "min.insync.replicas of the topic", nullable=True),
+            column(
+                "cleanup_policy",
+                StringType(),
+                "cleanup.policy of the topic; null: the snapshot does not say",
+                nullable=True,
+            ),
             column("date", DateType(), "day of the snapshot", unit="UTC"),
             column("ingest_id", StringType(), "the batch that brought the row, see `log`"),
         ]

@@ -15,9 +15,10 @@ from shunter.drivers.admin.client import connected
 from shunter.drivers.admin.cluster import AGAIN_S, UNSENT_FOR_S
 from shunter.drivers.admin.log_dirs import describe_log_dirs
 from shunter.drivers.admin.metadata import live_brokers
-from shunter.drivers.admin.settings import min_insync
+from shunter.drivers.admin.settings import MIN_INSYNC, effective
 from shunter.model.inventory import BrokerDisks, Disk, DiskReplica, Inventory, InventoryBroker, InventoryPartition
 
+_CLEANUP = "cleanup.policy"
 _EARLIEST, _LATEST = -2, -1
 _UNTOLD = (kafka_errors.IncompatibleBrokerVersion, kafka_errors.UnsupportedVersionError)
 _AT_ONCE = 5_000
@@ -73,7 +74,7 @@ def _take(client: Any) -> Inventory:
         if int(partition["leader_id"]) >= 0
     ]
     starts, ends = _offsets(client, led, _EARLIEST), _offsets(client, led, _LATEST)
-    min_isr = min_insync(client, [str(topic["name"]) for topic in topics])
+    settings = effective(client, [str(topic["name"]) for topic in topics], (MIN_INSYNC, _CLEANUP))
     registered = [
         InventoryBroker(
             int(broker["broker_id"]),
@@ -88,7 +89,7 @@ def _take(client: Any) -> Inventory:
     brokers = tuple(broker for broker in registered if broker.id in up)
     fenced = tuple(broker for broker in registered if broker.fenced)
     partitions = tuple(
-        _partition(topic, found, sizes, starts, ends, min_isr)._replace(
+        _partition(topic, found, sizes, starts, ends, settings)._replace(
             adding=adding.get((str(topic["name"]), int(found["partition_index"])), ())
         )
         for topic in sorted(topics, key=lambda topic: str(topic["name"]))
@@ -139,7 +140,7 @@ def _partition(
     sizes: Sizes,
     starts: Mapping[tuple[str, int], int],
     ends: Mapping[tuple[str, int], int],
-    min_isr: Mapping[str, int],
+    settings: Mapping[str, Mapping[str, str | None]],
 ) -> InventoryPartition:
     name, number = str(topic["name"]), int(found["partition_index"])
     identity = topic.get("topic_id")
@@ -153,9 +154,10 @@ def _partition(
         leader=int(found["leader_id"]),
         start_offset=starts.get((name, number)),
         end_offset=ends.get((name, number)),
-        min_insync=min_isr.get(name, 1),
+        min_insync=int(settings[name][MIN_INSYNC] or 1),
         sizes=tuple(sorted(sizes.get((name, number), ()))),
         offline=tuple(found.get("offline_replicas") or ()),
+        cleanup_policy=settings[name][_CLEANUP],
     )
 
 
