@@ -239,8 +239,6 @@ def _carry_out(made: Planned, asked: PlanOptions, target: Target, options: Execu
     moves = decode_plan(made.reassignment, "the plan")
     code = int(ExitCode.DONE)
     if moves:
-        if asked.scope in _ORDERS:
-            moves = tuple(move._replace(elect=True) for move in moves)
         code = carry_out(moves, target, options, how)
     elif not how.as_json:
         click.echo("nothing is to be moved", err=True)
@@ -279,8 +277,6 @@ def _disks(
     return int(ExitCode.PARTLY) if code == ExitCode.DONE and emptied and made.plan.undone else code
 
 
-_ORDERS = ("leaders", "demote")
-"""Scopes that change leaders."""
 _WHOLE = ("drain", "replace", "demote", "offline", "topics", "change-replication")
 """Scopes whose aim is either reached or not; the other scopes come as near to their aim as they can."""
 
