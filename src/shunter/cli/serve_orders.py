@@ -388,6 +388,9 @@ def _pause_or_resume(
 def stop(place: Place, cluster: str, partitions: tuple[str, ...], signed: _Signed, *, yes: bool) -> None:
     """Stop moves where they are; without PARTITIONS, all open moves.
 
+    A stopped plan is not begun again by itself: the order takes back the intent that asked for it, or holds its scope
+    back until `unhold`.
+
     \b
     Example:
       shunter serve stop orders-3 --cluster prod
@@ -402,6 +405,9 @@ def stop(place: Place, cluster: str, partitions: tuple[str, ...], signed: _Signe
 def rollback(place: Place, cluster: str, partitions: tuple[str, ...], signed: _Signed, *, yes: bool) -> None:
     """Roll moves back to their original replicas; without PARTITIONS, all open moves. It first says what that copies.
 
+    A rolled back plan is not begun again by itself: the order takes back the intent that asked for it, or holds its
+    scope back until `unhold`.
+
     \b
     Example:
       shunter serve rollback --yes
@@ -414,9 +420,11 @@ def _turn(place: Place, kind: OrderKind, named: str, partitions: Sequence[str], 
         cluster = _the_cluster(place, named)
         what = ", ".join(partitions) or f"all open moves of {cluster}"
         told = f"{kind.value} of {what}"
+        cost = _ask(place, "rollback-cost", cluster=cluster, about=list(partitions))
         if kind is OrderKind.ROLL_BACK:
-            cost = _ask(place, "rollback-bytes", cluster=cluster, about=list(partitions))
-            told = f"{told}: at most {told_bytes(cost)} are copied again"
+            told = f"{told}: at most {told_bytes(cost['bytes'])} are copied again"
+        if cost["word"]:
+            told = f"{told}; {cost['word']}"
         if not agreed(told, "Do it?", yes=yes, as_json=signed.as_json):
             return int(ExitCode.REFUSED)
         return _give(place, ServiceOrder(kind, cluster, tuple(partitions)), signed)
@@ -533,6 +541,32 @@ def _freeze(
     _order(place, kind, cluster, signed, about)
 
 
+@click.command()
+@click.argument("scope")
+@order_options
+def hold(place: Place, cluster: str, scope: str, signed: _Signed) -> None:
+    """Let nothing of a scope begin by itself from now on, as after a rollback. Plans that people ask for may begin.
+
+    \b
+    Example:
+      shunter serve hold rebalance --comment "not before the release"
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    _order(place, OrderKind.HOLD, cluster, signed, scope)
+
+
+@click.command()
+@click.argument("scope")
+@order_options
+def unhold(place: Place, cluster: str, scope: str, signed: _Signed) -> None:
+    """Lift a hold, also one that followed from a stop, a rollback or a declined proposal.
+
+    \b
+    Example:
+      shunter serve unhold rebalance
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    _order(place, OrderKind.UNHOLD, cluster, signed, scope)
+
+
 @click.command("set-replication")
 @click.argument("topic")
 @click.argument("replicas", type=click.IntRange(1), required=False)
@@ -561,5 +595,5 @@ def clear_throttles(place: Place, cluster: str, signed: _Signed) -> None:
 
 COMMANDS = (
     status, proposals, events, propose, approve, decline, pause, resume, stop, rollback, limit,
-    *BROKER_COMMANDS, replace_broker, freeze, unfreeze, set_replication, clear_throttles,
+    *BROKER_COMMANDS, replace_broker, freeze, unfreeze, hold, unhold, set_replication, clear_throttles,
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 NAMED = 3
 """The most things of a kind that are named; the others are counted."""
@@ -36,4 +37,9 @@ def named(names: Iterable[object], at_most: int = NAMED) -> str:
     return ", ".join(listed[:at_most]) + more
 
 
-__all__ = ["counted", "named", "told_bytes", "told_rate"]
+def told_time(at_ms: int) -> str:
+    """A moment: `2026-11-27 09:25 UTC`."""
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+__all__ = ["counted", "named", "told_bytes", "told_rate", "told_time"]

@@ -39,7 +39,6 @@ from shunter.model.service import (
     KillSwitch,
     LookGist,
     OrderDone,
-    ProposalState,
     StoreBatch,
 )
 
@@ -312,15 +311,6 @@ class ServiceStore:
                 values,
             ).fetchall()
         return tuple(decode_proposal(str(body), str(self.path), changes or "[]") for body, changes in rows)
-
-    def declined(self, cluster: str, since_ms: int) -> tuple[KeptProposal, ...]:
-        """Return the proposals that were declined since then, without their partitions."""
-        with self._guarded():
-            rows = self._connection.execute(
-                "SELECT body FROM proposals WHERE cluster = ? AND state = ? AND changed_at_ms >= ? ORDER BY id",
-                (cluster, ProposalState.DECLINED.value, since_ms),
-            ).fetchall()
-        return tuple(decode_proposal(str(body), str(self.path)) for (body,) in rows)
 
     def events(self, cluster: str, since_ms: int, until_ms: int | None, most: int) -> tuple[HistoryEvent, ...]:
         """Return the latest `most` events of [since_ms, until_ms), the oldest first; cluster "": of all clusters."""

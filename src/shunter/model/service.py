@@ -46,6 +46,10 @@ class OrderKind(Enum):
     UNFREEZE_TOPIC = "unfreeze-topic"
     FREEZE_BROKER = "freeze-broker"
     UNFREEZE_BROKER = "unfreeze-broker"
+    HOLD = "hold"
+    """Nothing of a scope begins by itself from now on. `about`: the scope, as `drain` or `rebalance`."""
+    UNHOLD = "unhold"
+    """Lift a hold, also one that followed from a rollback, a stop or a declined proposal."""
     SET_REPLICATION = "set-replication"
     """A topic has exactly `value` replicas from now on; None: as the policy file says. `about`: its name."""
     CLEAR_THROTTLES = "clear-throttles"
@@ -210,6 +214,8 @@ class KeptProposal:
     """How many partitions it changes. `changes` has them, unless this is the gist of a proposal."""
     least_bytes: int | None = None
     """The lower bound of bytes: no plan that fulfils every wish copies less; None: no bound is known."""
+    turned: str = ""
+    """The word of the person who stopped it or rolled it back, once its consequence is kept; "": there was none."""
 
     @property
     def gist(self) -> KeptProposal:
@@ -227,12 +233,15 @@ class IntentKind(Enum):
     FREEZE_TOPIC = "freeze-topic"
     FREEZE_BROKER = "freeze-broker"
     REPLICATION = "replication"
+    HOLD = "hold"
+    """Nothing of a scope begins by itself, because of a person's word against it."""
 
 
 class KeptIntent(NamedTuple):
-    """An intent beside those of the policy file. `about`: a broker's id or a topic.
+    """An intent beside those of the policy file. `about`: a broker's id, a topic or a scope.
 
-    `value`: a replication factor; for `replace` the broker that takes over; for other kinds 0.
+    `value`: a replication factor; for `replace` the broker that takes over; for `hold` the minutes after which it ends,
+    or 0; for other kinds 0.
     """
 
     kind: IntentKind

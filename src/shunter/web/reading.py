@@ -80,6 +80,8 @@ class RollbackCost:
     bytes: int
     partitions: int
     """The number of moves that would be rolled back."""
+    word: str = ""
+    """What a rollback or a stop would mean for later plans: the intent that it takes back, the scope that it holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +224,8 @@ async def rollback_cost(
 ) -> Response:
     """The cost of a rollback. The request changes nothing."""
     found = reception.front.turnable(name, tuple(partition or ()))
-    return _json(RollbackCost(sum(row.rollback_bytes or 0 for row in found), len(found)))
+    word = reception.front.word(name, tuple(partition or ()))
+    return _json(RollbackCost(sum(row.rollback_bytes or 0 for row in found), len(found), word))
 
 
 @router.get("/clusters/{name}/proposals", response_model=model_of(ProposalList), summary="Proposals of a cluster")

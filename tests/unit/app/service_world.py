@@ -34,6 +34,7 @@ from shunter.model.service import HistoryEvent, KeptProposal, ProposalState, Sto
 from shunter.views.execution import ExecutionView, MoveRow
 
 MIB = 1024 * 1024
+TURNING = (CommandKind.STOP, CommandKind.ROLL_BACK)
 LOPSIDED: tuple[tuple[int, ...], ...] = ((1, 2),) * 6
 
 
@@ -152,7 +153,9 @@ class YardDriving:
 
     async def fates(self) -> Mapping[str, PlanFate]:
         return {
-            plan: fate_of([self.yard.moves[at] for at in rows if self.yard.moves[at].plan == plan])
+            plan: fate_of([self.yard.moves[at] for at in rows if self.yard.moves[at].plan == plan])._replace(
+                turned=next((e for e in reversed(self.yard.orders) if e.kind in TURNING), None)
+            )
             for plan, rows in self.yard.plans.items()
         }
 

@@ -142,7 +142,7 @@ def test_errors_come_back_from_the_process_that_plans(tmp_path: Path) -> None:
                 assert refused.value.refusal is Refusal.NOT_FOUND
             made = await thinkers.sketch(Wish("yard", sighting, policy(Mode.NOTIFY), ("drain", "2"), None, "anna"))
             assert made.moves == 6
-            question = LookQuestion("yard", sighting, policy(), policy(), None, (), {})
+            question = LookQuestion("yard", sighting, policy(), None, (), {})
             assert (await thinkers.think(question)).page.row.name == "yard"
         finally:
             thinkers.close()

@@ -44,7 +44,8 @@ def test_what_is_asked_over_http(tmp_path: Path) -> None:
             assert await ask_service(server, "proposals", cluster="away", ended=True) == []
             told = await ask_service(server, "timeline", cluster="away", most=10)
             assert [event["kind"] for event in told["events"]] == ["drain", "pause-all"]
-            assert await ask_service(server, "rollback-bytes", cluster="away", about=[]) == 0
+            cost = await ask_service(server, "rollback-cost", cluster="away", about=[])
+            assert cost == {"bytes": 0, "partitions": 0, "word": ""}
             with pytest.raises(OrderRefused, match="no cluster 'prod'") as refused:
                 await order_service(server, DRAIN._replace(cluster="prod"), "", "k3")
             assert refused.value.refusal is Refusal.NOT_FOUND

@@ -90,7 +90,7 @@ class TestTheDocument:
         with pytest.raises(AssertionError, match="status"):
             validate(document, "/health", {"why": ""})
         with pytest.raises(AssertionError, match="integer"):
-            validate(document, "/api/v1/clusters/{name}/rollback-cost", {"bytes": "1", "partitions": 1})
+            validate(document, "/api/v1/clusters/{name}/rollback-cost", {"bytes": "1", "partitions": 1, "word": ""})
 
 
 def validate(document: dict[str, Any], path: str, value: Any, method: str = "get") -> None:
@@ -202,7 +202,7 @@ class TestReading:
             one = (await asker.get(f"{CLUSTER}/rollback-cost?partition=topic-001-0")).json()
             every = (await asker.get(f"{CLUSTER}/rollback-cost")).json()
             gone = await asker.get(f"{CLUSTER}/rollback-cost?partition=gone-0")
-        assert one == {"bytes": 1_000_000_000, "partitions": 1}
+        assert one == {"bytes": 1_000_000_000, "partitions": 1, "word": ""}
         assert every["partitions"] == 38, "two of the forty moves are somebody else's"
         assert every["bytes"] > one["bytes"]
         assert gone.status_code == 404

@@ -6,7 +6,7 @@ Shunter decides: it has figures of plausible size, and obeys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -116,6 +116,10 @@ class Yard:
         until = until_ms if until_ms is not None else 10**15
         fits = [each for each in self.events if cluster in ("", each.cluster) and since_ms <= each.at_ms < until]
         return TimelineView(self.published.version, tuple(fits[-most:]), len(fits) > most)
+
+    def word(self, cluster: str, _partitions: Collection[str]) -> str:
+        running = next((each for each in self.kept[cluster] if each.state is ProposalState.RUNNING), None)
+        return "" if running is None else f"nothing of scope {running.scope} begins by itself until it is lifted"
 
     async def carry_out(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         if signature.key in self._answered:

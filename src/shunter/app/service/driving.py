@@ -32,6 +32,8 @@ class PlanFate(NamedTuple):
 
     state: ProposalState
     told: str
+    turned: Command | None = None
+    """The last order that stopped it or rolled it back, in part or as a whole."""
 
 
 class JournalledOrder(NamedTuple):
@@ -142,7 +144,7 @@ def fates_in(entries: Iterable[JournalEntry]) -> dict[str, PlanFate]:
             fate = PlanFate(ProposalState.RUNNING, "")
         else:
             told = ", ".join(f"{outcomes[each]} {each.told}" for each in Outcome if outcomes[each])
-            fate = PlanFate(_ended(outcomes), told)
+            fate = PlanFate(_ended(outcomes), told, next(reversed(execution.turned), None))
         found.update(dict.fromkeys(execution.plans, fate))
     return found
 

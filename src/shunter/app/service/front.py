@@ -68,6 +68,10 @@ class Backstage(Protocol):
         """Plan as a person asks; no proposal is kept."""
         ...
 
+    def word(self, cluster: str, partitions: Collection[str]) -> str:
+        """What a stop or a rollback of these moves (none named: all) would mean for later plans; "": nothing."""
+        ...
+
     async def carry_out(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         """Carry an order out, or raise `OrderRefused`."""
         ...
@@ -116,6 +120,14 @@ class Front:
             OrderRefused: there is no such cluster, or this execution has no move of one of these partitions.
         """
         return sum(row.rollback_bytes or 0 for row in self.turnable(name, partitions))
+
+    def word(self, name: str, partitions: Collection[str] = ()) -> str:
+        """What a stop or a rollback of these moves (none named: all) would mean for later plans; "": nothing.
+
+        Raises:
+            OrderRefused: there is no cluster of this name.
+        """
+        return self._backstage.word(self._known(name), partitions)
 
     def turnable(self, name: str, partitions: Collection[str] = ()) -> tuple[MoveView, ...]:
         """The service's open moves among some partitions (none named: all). Moves that have ended are left out.

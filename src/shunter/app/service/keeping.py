@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -24,12 +24,13 @@ from shunter.app.service.driving import Driving, PlanFate, Seat
 from shunter.app.service.published import Published
 from shunter.app.service.records import Records
 from shunter.app.service.thinking import LookQuestion, Thought, Wish
+from shunter.app.service.words import ClusterWords, Turned, turned_in
 from shunter.core.executor.ready import PlanReply
-from shunter.core.keeper.docket import next_to_begin, quiet_scopes
+from shunter.core.keeper.docket import next_to_begin
 from shunter.core.keeper.growth import UNKNOWN, growth_of
-from shunter.core.keeper.intents import quieted, with_intents
 from shunter.core.keeper.proposals import order_of
 from shunter.core.keeper.sighting import Sighting
+from shunter.core.keeper.words import STOPPED, Said
 from shunter.core.wording import counted, told_bytes
 from shunter.drivers.claimants import ClusterClaimed
 from shunter.drivers.driver_seat import SeatTaken
@@ -37,13 +38,11 @@ from shunter.drivers.journals import JournalHeld
 from shunter.drivers.service_store import StoreFailed
 from shunter.errors import ShunterError
 from shunter.model.execution import Command, CommandKind
-from shunter.model.keeper import KeeperPolicy, Memory
+from shunter.model.keeper import Memory
 from shunter.model.notice import Notice
 from shunter.model.partition import TopicPartition
 from shunter.model.service import (
-    OPEN,
     HistoryEvent,
-    KeptIntent,
     KeptProposal,
     KillSwitch,
     OrderRefused,
@@ -51,7 +50,7 @@ from shunter.model.service import (
     Refusal,
     StoreBatch,
 )
-from shunter.views.execution import ExecutionView
+from shunter.views.execution import OPEN_STATES, ExecutionView
 from shunter.views.keeper_picture import Surrounding, dressed, view_moves
 from shunter.views.service import ClusterHealth, MoveView
 
@@ -92,18 +91,13 @@ class KeeperParts:
     drive_again_s: float = DRIVE_AGAIN_S
 
 
-class ClusterKeeper:
+class ClusterKeeper(ClusterWords):
     """The keeper of one cluster. It runs on one event loop; its durable state is in the store and in the journal."""
 
     def __init__(self, cluster: KeptCluster, parts: KeeperParts) -> None:
         """Begin without any state; `load` reads the store."""
-        self.cluster = cluster
-        self.name = cluster.name
+        super().__init__(cluster, parts.records)
         self.parts = parts
-        self.proposals: dict[str, KeptProposal] = {}
-        """Open proposals, and those that were declined within `declined-minutes`."""
-        self.intents: tuple[KeptIntent, ...] = ()
-        self.switch: KillSwitch | None = None
         self.driving: Driving | None = None
         self.health = ClusterHealth(since_ms=parts.clock.now_ms())
         self.held_by = ""
@@ -132,11 +126,6 @@ class ClusterKeeper:
 
     # ---- state
 
-    @property
-    def policy(self) -> KeeperPolicy:
-        """The file's policy, with the intents that were given by orders."""
-        return with_intents(self.cluster.policy, self.intents)
-
     def around(self) -> Surrounding:
         """The state that the page shows beside the last look."""
         opened = tuple(self.proposals.values())
@@ -148,24 +137,9 @@ class ClusterKeeper:
         Raises:
             StoreFailed: the store can't be read.
         """
-        name, now_ms = self.name, self.parts.clock.now_ms()
-        read = self.parts.records.read
-        quiet_ms = self.cluster.policy.rails.declined_minutes * 60_000
-        found = await read(lambda store: (*store.declined(name, now_ms - quiet_ms), *store.opened(name)))
-        self.proposals = {each.id: each for each in found}
-        self.intents = (await read(lambda store: store.intents())).get(name, ())
-        self.switch = (await read(lambda store: store.switches())).get(name)
-        self._memory = await read(lambda store: store.memory(name))
-        self._safe = await read(lambda store: store.told_empty(name))
-
-    def hurry(self) -> None:
-        """Look again at once."""
-        self._wanted.set()
-
-    def show(self) -> None:
-        """Publish the page with the current state."""
-        published = self.parts.published
-        published.show(self.name, dressed(published.page(self.name), self.around()))
+        await super().load()
+        self._memory = await self.records.read(lambda store: store.memory(self.name))
+        self._safe = await self.records.read(lambda store: store.told_empty(self.name))
 
     async def write(self, batch: StoreBatch) -> None:
         """Make a batch durable, then apply it to this keeper's state, then publish it.
@@ -173,22 +147,12 @@ class ClusterKeeper:
         Raises:
             StoreFailed: the batch is not durable, and nothing changed.
         """
-        await self.parts.records.write(batch)
-        self._take_over(batch)
+        await self.records.write(batch)
+        self.take_over(batch)
 
-    def _take_over(self, batch: StoreBatch) -> None:
-        for proposal in batch.proposals:
-            self.proposals.pop(proposal.id, None)
-            if proposal.state in OPEN:
-                self.proposals[proposal.id] = proposal
-            elif proposal.state is ProposalState.DECLINED:
-                self.proposals[proposal.id] = proposal.gist
-        gone = {(kind, about) for _cluster, kind, about in batch.intents_gone}
-        gone |= {(intent.kind, intent.about) for _cluster, intent in batch.intents}
-        kept = tuple(each for each in self.intents if (each.kind, each.about) not in gone)
-        self.intents = (*kept, *(intent for _cluster, intent in batch.intents))
-        for switch in batch.switches:
-            self.switch = switch
+    def take_over(self, batch: StoreBatch) -> None:
+        """Apply a batch that is durable, and publish it."""
+        super().take_over(batch)
         for event in batch.events:
             self.parts.tell(event)
         self.parts.published.tell(self.name)
@@ -205,6 +169,25 @@ class ClusterKeeper:
         except StoreFailed:
             for event in events:
                 self.parts.tell(event)
+
+    def word(self, partitions: Sequence[str]) -> str:
+        """What a stop or a rollback of these partitions (none named: all) would mean for later plans; "": nothing."""
+        proposal, whole = self.turning(partitions)
+        return "" if proposal is None else self.against(proposal, Said(STOPPED, "", 0), whole=whole).told
+
+    def turning(self, partitions: Sequence[str]) -> tuple[KeptProposal | None, bool]:
+        """The proposal that an order about these partitions turns (none named: all), and whether it turns all of it."""
+        rows = () if self._execution is None else self._execution.moves
+        return self.under_way({row.partition for row in rows if row.state in OPEN_STATES}, partitions)
+
+    def hurry(self) -> None:
+        """Look again at once."""
+        self._wanted.set()
+
+    def show(self) -> None:
+        """Publish the page with the current state."""
+        published = self.parts.published
+        published.show(self.name, dressed(published.page(self.name), self.around()))
 
     # ---- looking
 
@@ -250,7 +233,7 @@ class ClusterKeeper:
         """Read kept looks and compute growth, in threads, because a great cluster has thousands of topics."""
         since_ms = self.parts.clock.now_ms() - GROWTH_MS
         try:
-            looks = await self.parts.records.read(lambda store: store.looks(self.name, since_ms))
+            looks = await self.records.read(lambda store: store.looks(self.name, since_ms))
         except StoreFailed:
             return  # The growth that was computed before stays in use.
         self._growth = await asyncio.to_thread(growth_of, looks)
@@ -259,13 +242,9 @@ class ClusterKeeper:
 
     def _question(self, sighting: Sighting) -> LookQuestion:
         policy, sighting = self.policy, replace(sighting, growth=self._growth)
-        quiet_ms = policy.rails.declined_minutes * 60_000
-        for each in [*self.proposals.values()]:
-            if each.state is ProposalState.DECLINED and sighting.at_ms - each.changed_at_ms > quiet_ms:
-                del self.proposals[each.id]
-        quiet = quieted(policy, quiet_scopes(tuple(self.proposals.values()), sighting.at_ms, quiet_ms))
-        kept = tuple(each for each in self.proposals.values() if each.state in OPEN)
-        return LookQuestion(self.name, sighting, policy, quiet, self._memory, kept, self.cluster.table)
+        return LookQuestion(
+            self.name, sighting, policy, self._memory, tuple(self.proposals.values()), self.cluster.table
+        )
 
     async def _not_seen(self, why: str) -> None:
         new = self.health.state != "unreachable"
@@ -304,8 +283,10 @@ class ClusterKeeper:
         gist = None
         if self._gist_at_ms is None or abs(thought.at_ms - self._gist_at_ms) >= GIST_EVERY_MS:
             gist = (self.name, thought.gist)
+        gone = self.ended_holds(thought.at_ms)
+        memory = (self.name, thought.memory)
         try:
-            await self.write(StoreBatch(changed, tuple(events), memory=(self.name, thought.memory), look=gist))
+            await self.write(StoreBatch(changed, tuple(events), intents_gone=gone, memory=memory, look=gist))
         except StoreFailed:
             self._memory = thought.memory  # This process still knows since when each condition holds.
             self.show()
@@ -362,7 +343,7 @@ class ClusterKeeper:
 
     def _may_begin(self) -> bool:
         driven = self.driving is not None and self.reconciled and not self.driving.view().running
-        return driven and self.switch is None and not self.parts.records.trouble
+        return driven and self.switch is None and not self.records.trouble
 
     async def _begin(self, proposal: KeptProposal) -> None:
         driving = self.driving
@@ -408,16 +389,18 @@ class ClusterKeeper:
         if self.switch is not None:
             await self.pause_what_moves(self.switch)
 
-    async def _settle(self, proposal: KeptProposal, state: ProposalState, told: str) -> None:
+    async def _settle(
+        self, proposal: KeptProposal, state: ProposalState, told: str, said: Turned | None = None
+    ) -> None:
         """Keep the state of a proposal by the journal. If the store refuses, a restart reads the journal again."""
-        now_ms = self.parts.clock.now_ms()
-        settled = replace(proposal, state=state, changed_at_ms=now_ms, outcome=told)
-        event = self._told_proposal(proposal, settled)
-        batch = StoreBatch((settled,), () if event is None else (event,))
+        now = replace(proposal, changed_at_ms=self.parts.clock.now_ms())
+        batch = self.settled(now, state, told, said)
+        event = self._told_proposal(proposal, batch.proposals[0])
+        batch = replace(batch, events=() if event is None else (event,))
         try:
             await self.write(batch)
         except StoreFailed:
-            self._take_over(batch)
+            self.take_over(batch)
 
     async def reconcile(self) -> None:
         """Read from the journal the states of proposals that were begun, by this process or an earlier one.
@@ -435,7 +418,9 @@ class ClusterKeeper:
         for proposal in begun:
             state, told = _fate(proposal, fates)
             if state is not proposal.state:
-                await self._settle(proposal, state, told)
+                now_ms = self.parts.clock.now_ms()
+                said = None if proposal.turned else turned_in(fates.get(proposal.id), now_ms)
+                await self._settle(proposal, state, told, said)
         self.reconciled = True
 
     async def drive_forever(self) -> None:
@@ -562,7 +547,7 @@ class ClusterKeeper:
         # order of requests, so a switch that is thrown while this one is being forgotten is written after it.
         if self.switch is not switch:
             return
-        await self.parts.records.write(StoreBatch(switches_gone=(self.name,)))
+        await self.records.write(StoreBatch(switches_gone=(self.name,)))
         if self.switch is not switch:
             return
         self.switch = None

@@ -45,8 +45,11 @@ async def _answer(front: Front, request: dict[str, Any], user: str) -> Any:
             return front.cluster(cluster)
         case "moves":
             return front.moves(cluster)
-        case "rollback-bytes":
-            return front.rollback_bytes(cluster, request["about"])
+        case "rollback-cost":
+            return {
+                "bytes": front.rollback_bytes(cluster, request["about"]),
+                "word": front.word(cluster, request["about"]),
+            }
         case "proposals":
             return await front.proposals(cluster, ended=bool(request.get("ended")))
         case "timeline":
@@ -87,9 +90,9 @@ def _ask_server(server: ServiceServer, ask: str, parts: Mapping[str, Any]) -> An
             return call_service(server, "GET", f"{at}/proposals?ended={ended}")["proposals"]
         case "timeline":
             return call_service(server, "GET", f"{at}/timeline?{urlencode({'most': parts['most']})}")
-        case "rollback-bytes":
+        case "rollback-cost":
             asked = urlencode([("partition", name) for name in parts["about"]])
-            return call_service(server, "GET", f"{at}/rollback-cost?{asked}")["bytes"]
+            return call_service(server, "GET", f"{at}/rollback-cost?{asked}")
         case "sketch":
             body = {"about": list(parts["about"]), "value": parts["value"]}
             view = call_service(server, "POST", f"{at}/sketch", body)

@@ -20,6 +20,7 @@ from shunter.app.service.records import Records
 from shunter.core.executor.ready import CommandReply
 from shunter.core.keeper.docket import voted
 from shunter.core.keeper.intents import contradiction
+from shunter.core.keeper.words import DECLINED, ROLLED_BACK, STOPPED, Said, held, lifted_by
 from shunter.core.wording import counted, told_bytes
 from shunter.drivers.service_store import StoreFailed
 from shunter.errors import DriverError, ShunterError
@@ -63,6 +64,7 @@ GIVEN = {
     OrderKind.ADD: IntentKind.ADD,
     OrderKind.FREEZE_TOPIC: IntentKind.FREEZE_TOPIC,
     OrderKind.FREEZE_BROKER: IntentKind.FREEZE_BROKER,
+    OrderKind.HOLD: IntentKind.HOLD,
     OrderKind.SET_REPLICATION: IntentKind.REPLICATION,
 }
 """Orders that give an intent."""
@@ -73,8 +75,11 @@ TAKEN_BACK = {
     OrderKind.UNADD: IntentKind.ADD,
     OrderKind.UNFREEZE_TOPIC: IntentKind.FREEZE_TOPIC,
     OrderKind.UNFREEZE_BROKER: IntentKind.FREEZE_BROKER,
+    OrderKind.UNHOLD: IntentKind.HOLD,
 }
 """Orders that take an intent back; `set-replication` without a value does so too."""
+_AGAINST = {OrderKind.STOP: STOPPED, OrderKind.ROLL_BACK: ROLLED_BACK}
+"""Orders that are words against the plan that they end."""
 _BROKERS = (IntentKind.DRAIN, IntentKind.DEMOTE, IntentKind.REPLACE, IntentKind.ADD, IntentKind.FREEZE_BROKER)
 
 
@@ -188,8 +193,11 @@ class OrderDesk:
                     told = f"{told}; it begins once nothing holds it back: {'; '.join(decided.held_back)}"
                 done = OrderDone(told, name)
                 told_event = replace(event, text=f"{signature.who}: {told}")
-                batch = StoreBatch((decided,), (told_event,), answer=_answer(order, signature, event, done))
-                await self._write(keeper, batch)
+                minutes = 0 if approves else keeper.policy.rails.declined_minutes
+                said = Said(DECLINED, signature.who, event.at_ms, signature.comment)
+                holds = ((keeper.name, held(proposal.scope, said, minutes)),) if minutes else ()
+                answer = _answer(order, signature, event, done)
+                await self._write(keeper, StoreBatch((decided,), (told_event,), holds, answer=answer))
         except TimeoutError as error:
             told = f"{keeper.name} is about to begin a proposal, and its cluster answers slowly: ask again"
             raise OrderRefused(Refusal.UNREACHABLE, told) from error
@@ -224,7 +232,7 @@ class OrderDesk:
     # ---- intents
 
     async def _intend(self, keeper: ClusterKeeper, order: ServiceOrder, signature: Signature) -> OrderDone:
-        about = self._one(order, "a broker or a topic")
+        about = self._one(order, "a broker, a topic or a scope")
         takes_back = order.kind in TAKEN_BACK or (order.kind is OrderKind.SET_REPLICATION and order.value is None)
         kind = TAKEN_BACK.get(order.kind) or GIVEN[order.kind]
         if kind in _BROKERS and not about.isdecimal():
@@ -274,6 +282,7 @@ class OrderDesk:
             + (": the next look plans it" if intent.about in {str(each) for each in up} else ", once it is up"),
             IntentKind.FREEZE_TOPIC: f"nothing of topic {intent.about} changes from the next plan on",
             IntentKind.FREEZE_BROKER: f"nothing comes to broker {intent.about} or leaves it from the next plan on",
+            IntentKind.HOLD: f"nothing of scope {intent.about} begins by itself until {lifted_by(intent.about)}",
             IntentKind.REPLICATION: f"topic {intent.about} is to have {counted(intent.value or 0, 'replica')}: "
             + ("once it is no longer frozen" if _is_frozen(keeper, intent.about) else "the next look plans it"),
         }
@@ -293,6 +302,7 @@ class OrderDesk:
             IntentKind.FREEZE_TOPIC: rails.frozen_topics,
             IntentKind.FREEZE_BROKER: tuple(map(str, rails.frozen_brokers)),
             IntentKind.REPLICATION: tuple(intents.replication),
+            IntentKind.HOLD: (),
         }
         if about in in_file[kind]:
             told = f"{kind.value} of {about} is in the policy file: remove it there"
@@ -325,6 +335,8 @@ class OrderDesk:
         if not reply.accepted:
             await self._write_after(keeper, StoreBatch(answer_gone=signature.key))
             raise OrderRefused(Refusal.NOT_ALLOWED, reply.text)
+        if order.kind in _AGAINST:
+            return await self._turned(keeper, order, signature, event, reply.text)
         done = OrderDone(reply.text)
         event = replace(event, text=f"{signature.who}: {order.kind.value} {about}: {done.text}")
         batch = StoreBatch(events=(event,), answer=_answer(order, signature, event, done))
@@ -332,6 +344,32 @@ class OrderDesk:
             named = order.about or tuple(row.partition for row in driving.view().moves if row.state in OPEN_STATES)
             batch = replace(batch, switches=(keeper.switch._replace(kept=(*keeper.switch.kept, *named)),))
         await self._write_after(keeper, batch)
+        return done
+
+    async def _turned(
+        self, keeper: ClusterKeeper, order: ServiceOrder, signature: Signature, event: HistoryEvent, told: str
+    ) -> OrderDone:
+        """Keep a word against the plan under way: it is not begun again by itself.
+
+        If the plan has just ended, or the store refuses, the journal has the word: `reconcile` keeps it.
+        """
+        said = Said(_AGAINST[order.kind], signature.who, event.at_ms, signature.comment)
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN_S), keeper.lock:
+                proposal, whole = keeper.turning(order.about)
+                batch = StoreBatch()
+                if proposal is not None:
+                    follows = keeper.against(proposal, said, whole=whole).told
+                    told = f"{told}; {follows}" if follows else told
+                    batch = keeper.turned(proposal, said, whole=whole)
+                done = OrderDone(told)
+                about = ", ".join(order.about) or "all moves"
+                event = replace(event, text=f"{signature.who}: {order.kind.value} {about}: {told}")
+                answer = _answer(order, signature, event, done)
+                await self._write_after(keeper, replace(batch, events=(event,), answer=answer))
+        except TimeoutError:
+            done = OrderDone(told)
+        keeper.hurry()
         return done
 
     async def _clear_throttles(self, keeper: ClusterKeeper, order: ServiceOrder, signature: Signature) -> OrderDone:

@@ -8,7 +8,7 @@ import functools
 import multiprocessing
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -165,6 +165,10 @@ class ClusterService:
         keeper = self.keepers[cluster]
         made = await keeper.sketch(about, replicas, who)
         return KeptProposalView(made, keeper.policy.rails.approvals, _least_ms(made, keeper.cluster))
+
+    def word(self, cluster: str, partitions: Collection[str]) -> str:
+        """What a stop or a rollback of these moves (none named: all) would mean for later plans; "": nothing."""
+        return self.keepers[cluster].word(tuple(partitions))
 
     async def carry_out(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         """Carry an order out, or raise `OrderRefused`."""

@@ -19,6 +19,7 @@ from shunter.core.keeper.log_dirs import elsewhere
 from shunter.core.keeper.proposals import Proposal, sizes_of, undone_next
 from shunter.core.keeper.requests import MENDS, kept_out
 from shunter.core.keeper.sighting import Sighting, after, frozen_topics, held_bytes, in_order
+from shunter.core.keeper.words import held_by_word
 from shunter.core.planning.request import ORDER_ALONE, Scope
 from shunter.core.wording import counted, told_bytes
 from shunter.model.keeper import Condition, KeeperPolicy, Mode
@@ -106,7 +107,9 @@ def review(proposal: KeptProposal, seen: Sighting, judgement: Judgement, policy:
         stale = next(iter(undone_next(proposal.changes, seen, policy, subjects)), "")
     if stale:
         return Stand(stale)
-    return Stand("", (*back, *_too_much(proposal, seen, policy)))
+    # A plan that a person asked for is a later word than the one that holds its scope back.
+    words = held_by_word(scope, policy.rails, seen.at_ms) if proposal.conditions else ()
+    return Stand("", (*words, *back, *_too_much(proposal, seen, policy)))
 
 
 def _was_tried(proposal: KeptProposal, judgement: Judgement, policy: KeeperPolicy) -> bool:
@@ -270,16 +273,3 @@ def next_to_begin(kept: Sequence[KeptProposal]) -> KeptProposal | None:
     places = {scope.value: at for at, scope in enumerate(MENDS)}
     able = [each for each in kept if each.state is ProposalState.APPROVED and not each.held_back]
     return min(able, key=lambda each: (places.get(each.scope, len(places)), each.made_at_ms), default=None)
-
-
-def quiet_scopes(kept: Sequence[KeptProposal], now_ms: int, quiet_ms: int) -> tuple[str, ...]:
-    """Scopes of which a proposal was declined a short while ago: they are not proposed again so soon."""
-    return tuple(
-        sorted(
-            {
-                each.scope
-                for each in kept
-                if each.state is ProposalState.DECLINED and 0 <= now_ms - each.changed_at_ms < quiet_ms
-            }
-        )
-    )

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from keeper_clusters import AT_ONCE, MIB, MINUTE_MS, NOON_MS, cluster, later, look, only, ready
 
-from shunter.core.keeper.docket import after_look, next_to_begin, quiet_scopes, voted
-from shunter.core.keeper.intents import contradiction, quieted, with_intents
+from shunter.core.keeper.docket import after_look, next_to_begin, voted
+from shunter.core.keeper.intents import contradiction, with_intents
 from shunter.core.keeper.sighting import PastExecution, Sighting
 from shunter.model.keeper import Condition, GuardRails, Intents, KeeperPolicy, Mode
 from shunter.model.partition import TopicPartition
@@ -154,10 +154,6 @@ def test_votes() -> None:
         assert refused.value.refusal is refusal
     taken_back = voted(voted(made, anna, 1), anna._replace(approves=False, comment="no"), 1)
     assert (taken_back.state, taken_back.outcome) == (ProposalState.DECLINED, "declined by anna: no")
-    assert quiet_scopes([taken_back], NOON_MS + MINUTE_MS, 2 * MINUTE_MS) == ("rebalance",)
-    assert quiet_scopes([taken_back], NOON_MS + 2 * MINUTE_MS, 2 * MINUTE_MS) == ()
-    assert ready(look(cluster(LOPSIDED), quieted(BALANCE, ["rebalance"]))) is None
-    assert quieted(AT_ONCE, []) is AT_ONCE
 
 
 def test_intents_beside_those_of_the_file() -> None:

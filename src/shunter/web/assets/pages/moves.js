@@ -98,12 +98,14 @@ function History({ name, summary }) {
         bands: [{ series: [1, 2], fill: () => colour("busy-soft") }], series: [{}, line("latest", { stroke: "transparent" }), line("earliest", { stroke: "transparent" }), line("end")] })} /></figure></div>`;
 }
 
-const costOf = (name, partitions) => async () => {
+// The cost of a rollback, and what a stop or a rollback means for later plans.
+const costOf = (name, partitions, verb = "rollback") => async () => {
   const query = partitions.map((each) => `partition=${encodeURIComponent(each)}`).join("&");
   const cost = await read(`/clusters/${encodeURIComponent(name)}/rollback-cost?${query}`);
-  return cost.bytes
+  const again = cost.bytes
     ? `This copies at most ${bytes(cost.bytes)} again, for ${count(cost.partitions, "move")}: original replicas that were dropped are deleted from disk.`
     : `Nothing has to be copied again: all original replicas of ${count(cost.partitions, "move")} are still there.`;
+  return [verb === "rollback" && again, cost.word && `Afterwards: ${cost.word}.`].filter(Boolean).join(" ") || "Nothing that is planned later depends on it.";
 };
 
 function Turns({ name, who, partitions, what, some }) {
@@ -114,7 +116,7 @@ function Turns({ name, who, partitions, what, some }) {
   return html`<div class="actions">
     <${Order} label="Pause" title="Pause ${what}" ...${common} give=${give("pause")}>No further step begins, and copies stand still. Copied data is kept.</${Order}>
     <${Order} label="Resume" title="Resume ${what}" ...${common} give=${give("resume")}>Paused moves go on where they stood.</${Order}>
-    <${Order} label="Stop" title="Stop ${what}" ...${common} give=${give("stop")}>Moves end where they are: replicas in sync stay, unfinished copies are deleted.</${Order}>
+    <${Order} label="Stop" title="Stop ${what}" ...${common} give=${give("stop")} cost=${costOf(name, partitions, "stop")}>Moves end where they are: replicas in sync stay, unfinished copies are deleted.</${Order}>
     <${Order} label="Roll back" kind="danger" title="Roll back ${what}" ...${common} give=${give("rollback")} cost=${costOf(name, partitions)}>The original replicas come back, in their order.</${Order}></div>`;
 }
 
