@@ -163,6 +163,8 @@ class GuardRails:
     """How long after a balance took a replica from a broker no balance brings it back there."""
     gap_minutes: int = 15
     """Looks further apart say nothing about the time between: a condition's time then counts from the later look."""
+    people: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The person of an account, by `token NAME` or `user NAME`: approvals of one person count once."""
     holds: tuple[Hold, ...] = ()
     """Given by orders, never by the policy file."""
 

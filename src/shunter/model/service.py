@@ -68,8 +68,12 @@ class ServiceOrder(NamedTuple):
     value: int | None = None
 
 
+TOKEN, USER = "token", "user"
+"""The kinds of accounts by which people give orders: a token of the HTTP API, or a UNIX user at the socket."""
+
+
 class Signature(NamedTuple):
-    """The person who gives an order, and why.
+    """The person who gives an order, and why. `by`: the kind of account that `who` names.
 
     `key`: an order with the same key is carried out once, and answered alike; "": no key.
     """
@@ -77,6 +81,7 @@ class Signature(NamedTuple):
     who: str
     comment: str = ""
     key: str = ""
+    by: str = TOKEN
 
 
 class Refusal(Enum):
@@ -163,12 +168,13 @@ class PlannedChange(NamedTuple):
 
 
 class Vote(NamedTuple):
-    """One person's approval or refusal of a proposal."""
+    """One person's approval or refusal of a proposal. `by`: the kind of account that `who` names."""
 
     who: str
     at_ms: int
     approves: bool
     comment: str = ""
+    by: str = TOKEN
 
 
 class BrokerEffect(NamedTuple):

@@ -20,6 +20,7 @@ from shunter.app.service.records import Records
 from shunter.core.executor.ready import CommandReply
 from shunter.core.keeper.docket import voted
 from shunter.core.keeper.intents import contradiction
+from shunter.core.keeper.people import approvals, unsure
 from shunter.core.keeper.words import DECLINED, ROLLED_BACK, STOPPED, Said, held, lifted_by
 from shunter.core.wording import counted, told_bytes
 from shunter.drivers.service_store import StoreFailed
@@ -182,18 +183,19 @@ class OrderDesk:
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S), keeper.lock:
                 proposal = keeper.proposals.get(name) or await self._ended(keeper, name)
-                wanted = keeper.policy.rails.approvals
-                vote = Vote(signature.who, event.at_ms, approves, signature.comment)
-                decided = voted(proposal, vote, wanted)
-                given = len({each.who for each in decided.votes if each.approves})
+                rails = keeper.policy.rails
+                vote = Vote(signature.who, event.at_ms, approves, signature.comment, signature.by)
+                decided = voted(proposal, vote, rails)
+                given, why = approvals(decided.votes, rails.people), unsure(decided.votes, rails.people)
                 told = f"{name} is {decided.state.value}"
-                if approves and given < wanted:
-                    told = f"{name} has {given} of {wanted} approvals, and waits for another person's approval"
+                if approves and given < rails.approvals:
+                    told = f"{name} has {given} of {rails.approvals} approvals, and waits for another person's approval"
+                    told += f"; {why}" if why else ""
                 elif approves and decided.held_back:
                     told = f"{told}; it begins once nothing holds it back: {'; '.join(decided.held_back)}"
                 done = OrderDone(told, name)
                 told_event = replace(event, text=f"{signature.who}: {told}")
-                minutes = 0 if approves else keeper.policy.rails.declined_minutes
+                minutes = 0 if approves else rails.declined_minutes
                 said = Said(DECLINED, signature.who, event.at_ms, signature.comment)
                 holds = ((keeper.name, held(proposal.scope, said, minutes)),) if minutes else ()
                 answer = _answer(order, signature, event, done)

@@ -38,6 +38,7 @@ from shunter.app.service.thinking import (
     worked,
 )
 from shunter.app.throttles import clear_loose_throttles
+from shunter.core.keeper.people import approvals, unsure
 from shunter.core.keeper.sighting import Sighting
 from shunter.drivers.clock import SystemClock
 from shunter.drivers.controller_status import ControllersPlace
@@ -134,8 +135,7 @@ class ClusterService:
             found = await self.records.read(lambda store: store.proposals(cluster, ended=ended))
         except StoreFailed as error:
             raise OrderRefused(Refusal.STORE, str(error)) from error
-        wanted = keeper.policy.rails.approvals
-        return tuple(KeptProposalView(each, wanted, _least_ms(each, keeper.cluster)) for each in found)
+        return tuple(_viewed(each, keeper) for each in found)
 
     async def proposal(self, cluster: str, proposal: str) -> KeptProposalView | None:
         """One proposal with the partitions that it changes."""
@@ -146,7 +146,7 @@ class ClusterService:
             raise OrderRefused(Refusal.STORE, str(error)) from error
         if found is None:
             return None
-        return KeptProposalView(found, keeper.policy.rails.approvals, _least_ms(found, keeper.cluster))
+        return _viewed(found, keeper)
 
     async def timeline(self, cluster: str, since_ms: int, until_ms: int | None, most: int) -> TimelineView:
         """Events of a cluster; "": of all clusters."""
@@ -164,7 +164,7 @@ class ClusterService:
         """Plan as a person asks; no proposal is kept."""
         keeper = self.keepers[cluster]
         made = await keeper.sketch(about, replicas, who)
-        return KeptProposalView(made, keeper.policy.rails.approvals, _least_ms(made, keeper.cluster))
+        return _viewed(made, keeper)
 
     def word(self, cluster: str, partitions: Collection[str]) -> str:
         """What a stop or a rollback of these moves (none named: all) would mean for later plans; "": nothing."""
@@ -173,6 +173,12 @@ class ClusterService:
     async def carry_out(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         """Carry an order out, or raise `OrderRefused`."""
         return await self.desk.carry_out(order, signature)
+
+
+def _viewed(proposal: KeptProposal, keeper: ClusterKeeper) -> KeptProposalView:
+    rails, least_ms = keeper.policy.rails, _least_ms(proposal, keeper.cluster)
+    given, why = approvals(proposal.votes, rails.people), unsure(proposal.votes, rails.people)
+    return KeptProposalView(proposal, rails.approvals, least_ms, given, why)
 
 
 def _least_ms(proposal: KeptProposal, cluster: KeptCluster) -> int | None:
