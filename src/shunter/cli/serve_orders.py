@@ -164,7 +164,8 @@ def _status(place: Place, output: str) -> int:
         for row in fleet["clusters"]
     ]
     show_rows(output, rows, _told_cluster)
-    for trouble in (fleet["store_trouble"], fleet["policy_trouble"]):
+    words = [f"{row['name']}: {row['health']['words']}" for row in fleet["clusters"] if row["health"]["words"]]
+    for trouble in (fleet["store_trouble"], fleet["policy_trouble"], *words):
         if trouble:
             click.echo(f"shunter: {trouble}", err=True)
     found = (
@@ -562,7 +563,7 @@ def unhold(place: Place, cluster: str, scope: str, signed: _Signed) -> None:
 
     \b
     Example:
-      shunter serve unhold rebalance
+      shunter serve unhold rebalance --cluster prod
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     _order(place, OrderKind.UNHOLD, cluster, signed, scope)
 

@@ -268,6 +268,10 @@ class KillSwitch(NamedTuple):
     kept: tuple[str, ...] = ()
     lifted: bool = False
     """The kill switch is lifted, but its moves are still to be resumed."""
+    fleet: bool = False
+    """It was thrown for the whole fleet."""
+    unsent: bool = False
+    """It is kept on this host, and the cluster does not have it yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +318,7 @@ NOTIFIED = (
     "not-driven",
     "policy-refused",
     "pause-all",
+    "pause-not-sent",
     "resume-all",
 )
 """Kinds of events that a receiver is notified of, unless the policy file says otherwise."""
@@ -354,6 +359,17 @@ class KeyedAnswer(NamedTuple):
     order: str
     at_ms: int
     done: OrderDone | None
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """All that people said about one cluster."""
+
+    intents: tuple[KeptIntent, ...] = ()
+    switch: KillSwitch | None = None
+    proposals: tuple[KeptProposal, ...] = ()
+    """Open ones with the partitions that they change, and some of those that are over."""
+    answers: tuple[KeyedAnswer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

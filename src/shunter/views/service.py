@@ -31,6 +31,8 @@ class ClusterHealth:
     """When the last successful look was."""
     journal_trouble: str = ""
     """Why no plan can be carried out although the cluster answers; "": plans can be carried out."""
+    words: str = ""
+    """Why intents, switch, proposals and votes live on this host alone, or are not known; "": they are with the cluster."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,17 +15,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from shunter.app.keeper_policy import KeptCluster
-from shunter.app.service.driving import Driving, PlanFate, Seat
+from shunter.app.service.driving import Driving, Seat, fate_of, taken
 from shunter.app.service.published import Published
 from shunter.app.service.records import Records
+from shunter.app.service.shared_words import SharedWords
 from shunter.app.service.thinking import LookQuestion, Thought, Wish
-from shunter.app.service.words import ClusterWords, Turned, turned_in
-from shunter.core.executor.ready import PlanReply
+from shunter.app.service.words import Clocked, ClusterWords, Turned, turned_in
 from shunter.core.keeper.docket import next_to_begin
 from shunter.core.keeper.growth import UNKNOWN, growth_of
 from shunter.core.keeper.proposals import order_of
@@ -62,14 +61,6 @@ GROWTH_MS = 14 * 24 * 3_600_000
 """The time over which growth is computed."""
 
 
-class Clocked(Protocol):
-    """A source of the time."""
-
-    def now_ms(self) -> int:
-        """Milliseconds since 1970 UTC."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class KeeperParts:
     """The parts that a keeper of one cluster uses."""
@@ -85,6 +76,8 @@ class KeeperParts:
     """Called with every event, for notifications; must not block."""
     clear_throttles: Callable[[], Awaitable[str]]
     """Removes throttles that no journal knows; returns a sentence with their number."""
+    shared: SharedWords | None = None
+    """The words that live with the cluster; None: they live on this host."""
     snapshot: Callable[[Sighting], Awaitable[None]] | None = None
     """Keeps a snapshot of a look for the pipeline, if one is due."""
     look_every_s: float = 60.0
@@ -96,7 +89,7 @@ class ClusterKeeper(ClusterWords):
 
     def __init__(self, cluster: KeptCluster, parts: KeeperParts) -> None:
         """Begin without any state; `load` reads the store."""
-        super().__init__(cluster, parts.records)
+        super().__init__(cluster, parts.records, parts.shared)
         self.parts = parts
         self.driving: Driving | None = None
         self.health = ClusterHealth(since_ms=parts.clock.now_ms())
@@ -147,7 +140,7 @@ class ClusterKeeper(ClusterWords):
         Raises:
             StoreFailed: the batch is not durable, and nothing changed.
         """
-        await self.records.write(batch)
+        await self.keep(batch, self.parts.clock.now_ms())
         self.take_over(batch)
 
     def take_over(self, batch: StoreBatch) -> None:
@@ -162,8 +155,13 @@ class ClusterKeeper(ClusterWords):
         """An event of this moment."""
         return HistoryEvent(0, self.name, self.parts.clock.now_ms(), kind, text, subject, who, cause)
 
+    def _told(self, kind: str, text: str) -> tuple[HistoryEvent, ...]:
+        return (self.event(kind, text),) if text else ()
+
     async def note(self, *events: HistoryEvent) -> None:
         """Keep events; if the store refuses them, notifications are sent all the same."""
+        if not events:
+            return
         try:
             await self.write(StoreBatch(events=events))
         except StoreFailed:
@@ -223,7 +221,7 @@ class ClusterKeeper(ClusterWords):
                 await self.parts.snapshot(sighting)
             except ShunterError as error:
                 await self.note(self.event("snapshot-failed", f"no snapshot was kept for the pipeline: {error}"))
-        if self.held_by:
+        if self.held_by or not self.words_known:
             return  # The process that drives the cluster makes proposals and keeps the memory.
         async with self.lock:
             await self._remember(question, thought, events)
@@ -343,7 +341,7 @@ class ClusterKeeper(ClusterWords):
 
     def _may_begin(self) -> bool:
         driven = self.driving is not None and self.reconciled and not self.driving.view().running
-        return driven and self.switch is None and not self.records.trouble
+        return driven and self.words_known and self.switch is None and not self.records.trouble
 
     async def _begin(self, proposal: KeptProposal) -> None:
         driving = self.driving
@@ -383,7 +381,7 @@ class ClusterKeeper(ClusterWords):
             await self.note(self.event("begin-unknown", f"{proposal.id}: {error}", proposal.id))
             return
         async with self.lock:
-            await self._settle(proposal, *_taken(reply))
+            await self._settle(proposal, *taken(reply))
         self._execution = driving.view()
         self.show_moves()
         if self.switch is not None:
@@ -416,7 +414,7 @@ class ClusterKeeper(ClusterWords):
             return
         fates = await driving.fates()
         for proposal in begun:
-            state, told = _fate(proposal, fates)
+            state, told = fate_of(proposal, fates)
             if state is not proposal.state:
                 now_ms = self.parts.clock.now_ms()
                 said = None if proposal.turned else turned_in(fates.get(proposal.id), now_ms)
@@ -427,7 +425,12 @@ class ClusterKeeper(ClusterWords):
         """Drive the cluster's journal while no other executor does; after any end try again."""
         while True:
             try:
+                await self.follow()
+                self._show_words()
                 async with self.parts.seat(self._noticed) as driving:
+                    await driving.granted()
+                    await self.take_words(self.parts.clock.now_ms())
+                    await self.note(*self._told("journal-elsewhere", self.journal_elsewhere()))
                     why = await self._drive(driving)
             except (JournalHeld, SeatTaken, ClusterClaimed) as error:
                 await self._left(str(error), held=True)
@@ -451,18 +454,43 @@ class ClusterKeeper(ClusterWords):
                 await self.reconcile()
             self.held_by = ""
             self.health = replace(self.health, journal_trouble="")
-            self._now("ok" if self.health.state == "standby" else self.health.state, "")
+            if self.health.state == "standby":
+                self._now("ok", "")
             self.show()
             self.hurry()
             return await running
         finally:
             self.driving = None
             self.reconciled = False
+            if self.shared is not None:
+                self.shared.let_go()
             tasks = [task for task in (running, self._following, self._handing) if task is not None]
             self._following = self._handing = None
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _show_words(self) -> None:
+        told = "" if self.shared is None or self.health.state == "unreachable" else self.shared.told
+        if told != self.health.words:
+            self.health = replace(self.health, words=told)
+            self.show()
+
+    async def _words_again(self, driving: Driving) -> None:
+        """Take the words again after a write of which it is not known whether it reached the cluster."""
+        try:
+            await driving.granted()
+            async with self.lock:
+                await self.take_words(self.parts.clock.now_ms())
+                self.reconciled = False
+                await self.reconcile()
+        except ShunterError:
+            self._show_words()
+            await asyncio.sleep(self.parts.drive_again_s)
+            return
+        if self.switch is not None and not self.switch.lifted:
+            await self.pause_what_moves(self.switch)
+        self.hurry()
 
     async def _left(self, why: str, *, held: bool) -> None:
         new = (self.held_by if held else self.health.journal_trouble) != why
@@ -470,8 +498,9 @@ class ClusterKeeper(ClusterWords):
         self.health = replace(self.health, journal_trouble="" if held else why)
         if held and self.health.state == "ok":
             self._now("standby", why)
-        if new and not held:
-            await self.note(self.event("not-driven", f"nothing can be carried out in {self.name}: {why}"))
+        lost = await self.drop_unsent() if held else ""
+        undriven = f"nothing can be carried out in {self.name}: {why}" if new and not held else ""
+        await self.note(*self._told("pause-not-sent", lost), *self._told("not-driven", undriven))
         self.show()
 
     def _noticed(self, notice: Notice) -> None:
@@ -501,8 +530,12 @@ class ClusterKeeper(ClusterWords):
 
     async def _follow(self, view: ExecutionView) -> None:
         """Enforce the kill switch, and notice the end of the running proposal."""
-        switch = self.switch
         try:
+            if self.shared is not None and self.shared.to_be_taken and self.driving is not None:
+                await self._words_again(self.driving)
+            await self.send_switch(self.parts.clock.now_ms())
+            self._show_words()
+            switch = self.switch
             if switch is not None and switch.lifted:
                 await self.resume_what_was_paused(switch)
             elif switch is not None and any(row.state in ("pending", "moving") for row in view.moves):
@@ -547,10 +580,10 @@ class ClusterKeeper(ClusterWords):
         # order of requests, so a switch that is thrown while this one is being forgotten is written after it.
         if self.switch is not switch:
             return
-        await self.records.write(StoreBatch(switches_gone=(self.name,)))
+        await self.keep(StoreBatch(switches_gone=(self.name,)), self.parts.clock.now_ms())
         if self.switch is not switch:
             return
-        self.switch = None
+        self.turn(None)
         async with self.lock:
             await self.reconcile()
         self.hurry()
@@ -561,21 +594,3 @@ def partition_of(name: str) -> TopicPartition:
     """A partition by its name, `orders-3`."""
     topic, _, number = name.rpartition("-")
     return TopicPartition(topic, int(number))
-
-
-def _taken(reply: PlanReply) -> tuple[ProposalState, str]:
-    """The state of a proposal after the executor's answer to its plan, and a sentence about it."""
-    if reply.error is not None:
-        return ProposalState.REFUSED, reply.error
-    refused = [f"{move.tp}: {move.refused}" for move in reply.moves if move.refused is not None]
-    return ProposalState.RUNNING, f"not taken on: {'; '.join(refused)}" if refused else ""
-
-
-def _fate(proposal: KeptProposal, fates: Mapping[str, PlanFate]) -> tuple[ProposalState, str]:
-    """The state of a begun proposal by the journal, and its outcome in words."""
-    fate = fates.get(proposal.id)
-    if fate is not None:
-        return fate.state, fate.told or proposal.outcome
-    if proposal.state is ProposalState.STARTING:
-        return ProposalState.APPROVED, ""  # Its plan never reached the journal, so none of its moves was begun.
-    return ProposalState.PARTLY, "the journal no longer has it: its outcome is unknown"

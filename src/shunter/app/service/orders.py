@@ -9,6 +9,7 @@ up there.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -49,6 +50,8 @@ from shunter.views.execution import OPEN_STATES
 
 ANSWER_WITHIN_S = 10.0
 """How long the caller of an order waits for a cluster's executor."""
+KEPT_WITHIN_S = 3.0
+"""How long the answer to the kill switch waits until it is written down; writing goes on after that."""
 SWITCH_WITHIN_S = 0.8
 """How long the answer to the kill switch waits for executors; pausing goes on after that."""
 
@@ -91,9 +94,17 @@ class OrderDesk:
         """Take the clusters' keepers and the store."""
         self._keepers = keepers
         self._records = records
-        self.fleet_switch: KillSwitch | None = None
-        """The kill switch of all clusters."""
+        self._keeping: set[asyncio.Task[str]] = set()
+        """Kill switches that are being written down."""
         self._under_way: dict[str, asyncio.Task[OrderDone]] = {}
+
+    @property
+    def fleet_switch(self) -> KillSwitch | None:
+        """The kill switch of all clusters: each of them has it."""
+        switches = [keeper.switch for keeper in self._keepers.values()]
+        first = next(iter(switches), None)
+        everywhere = all(each is not None and each.fleet and not each.lifted for each in switches)
+        return first._replace(cluster="") if first is not None and everywhere else None
 
     async def carry_out(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         """Carry an order out, once.
@@ -400,25 +411,33 @@ class OrderDesk:
         for keeper in keepers:
             before = keeper.switch
             kept = before.kept if before is not None else _paused_by_name(keeper)
-            thrown.append((keeper, KillSwitch(keeper.name, signature.who, now_ms, signature.comment, kept)))
-        fleet = KillSwitch("", signature.who, now_ms, signature.comment)
-        switches = tuple(switch for _keeper, switch in thrown) + (() if order.cluster else (fleet,))
+            fleet = not order.cluster
+            switch = KillSwitch(keeper.name, signature.who, now_ms, signature.comment, kept, fleet=fleet, unsent=True)
+            thrown.append((keeper, switch))
         told = f"{order.cluster or 'the fleet'} is paused: nothing begins, and moves under way are being paused"
         event = HistoryEvent(
             0, order.cluster, now_ms, "pause-all", f"{signature.who}: {told}", "", signature.who, signature.comment
         )
         # The switch is in force in this process before anything is awaited.
-        for keeper, switch in thrown:
-            keeper.switch = switch
-        self.fleet_switch = self.fleet_switch if order.cluster else fleet
+        turns = [keeper.turn(switch) for keeper, switch in thrown]
         pausing = [asyncio.create_task(_pause(keeper, switch)) for keeper, switch in thrown]
         done = OrderDone(told)
-        trouble = ""
+        batch = StoreBatch(events=(event,), answer=_answer(order, signature, event, done))
+        keeping = [
+            asyncio.create_task(keeper.keep_switch(switch, turn, now_ms))
+            for (keeper, switch), turn in zip(thrown, turns, strict=True)
+        ]
+        for task in keeping:
+            self._keeping.add(task)
+            task.add_done_callback(self._keeping.discard)
+        await asyncio.wait(keeping, timeout=KEPT_WITHIN_S)
+        late = "the pause is in force, and still being written down"
+        troubles = [task.result() if task.done() else late for task in keeping]
         try:
-            batch = StoreBatch(switches=switches, events=(event,), answer=_answer(order, signature, event, done))
             await self._records.write(batch)
         except StoreFailed as error:
-            trouble = f". The pause is not durable, so give it again after a restart of the service: {error}"
+            troubles = troubles if any(troubles) else [f"the order is not in the history: {error}"]
+        trouble = "".join(f". {each[0].upper()}{each[1:]}" for each in troubles if each)
         await asyncio.wait(pausing, timeout=SWITCH_WITHIN_S)
         said = [task.result() if task.done() else "being paused" for task in pausing]
         keepers[0].parts.tell(event)
@@ -428,43 +447,31 @@ class OrderDesk:
         return OrderDone(f"{told} ({'; '.join(said)}){trouble}")
 
     async def _resume_all(self, order: ServiceOrder, signature: Signature) -> OrderDone:
-        if order.cluster and self.fleet_switch is not None:
-            told = f"the whole fleet is paused by {self.fleet_switch.who}: resume the whole fleet"
+        fleet = self.fleet_switch
+        if order.cluster and fleet is not None and len(self._keepers) > 1:
+            told = f"the whole fleet is paused by {fleet.who}: resume the whole fleet"
             raise OrderRefused(Refusal.NOT_ALLOWED, told)
         keepers = [self._keepers[order.cluster]] if order.cluster else list(self._keepers.values())
         held = [(keeper, keeper.switch) for keeper in keepers if keeper.switch is not None and not keeper.switch.lifted]
-        if not held and self.fleet_switch is None:
+        if not held:
             raise OrderRefused(Refusal.ALREADY_DECIDED, f"{order.cluster or 'the fleet'} is not paused")
-        lifted = tuple((keeper, switch._replace(lifted=True, who=signature.who)) for keeper, switch in held)
+        lifted = [(each, switch._replace(lifted=True, unsent=False, who=signature.who)) for each, switch in held]
         told = f"{order.cluster or 'the fleet'} goes on; moves that were paused by name stay paused"
+        now_ms = keepers[0].parts.clock.now_ms()
         event = HistoryEvent(
-            0,
-            order.cluster,
-            keepers[0].parts.clock.now_ms(),
-            "resume-all",
-            f"{signature.who}: {told}",
-            "",
-            signature.who,
-            signature.comment,
+            0, order.cluster, now_ms, "resume-all", f"{signature.who}: {told}", "", signature.who, signature.comment
         )
-        done = OrderDone(told)
-        batch = StoreBatch(
-            switches=tuple(switch for _keeper, switch in lifted),
-            switches_gone=() if order.cluster else ("",),
-            events=(event,),
-            answer=_answer(order, signature, event, done),
-        )
-        try:
-            await self._records.write(batch)
-        except StoreFailed as error:
-            raise OrderRefused(Refusal.STORE, f"{error}: the pause stays in force") from error
-        self.fleet_switch = self.fleet_switch if order.cluster else None
-        keepers[0].parts.tell(event)
-        for keeper, switch in lifted:
-            keeper.switch = switch
-            keeper.lift()
-            keeper.show()
+        written = await asyncio.gather(*(_lift(keeper, switch, now_ms) for keeper, switch in lifted))
         keepers[0].parts.published.tell(order.cluster)
+        failed = "; ".join(f"{each}: the pause stays in force there" for each in written if each)
+        if all(written):
+            raise OrderRefused(Refusal.STORE, failed)
+        done = OrderDone(f"{told}. But {failed}" if failed else told)
+        event = replace(event, text=f"{signature.who}: {done.text}")
+        batch = StoreBatch(events=(event,), answer=_answer(order, signature, event, done))
+        with contextlib.suppress(StoreFailed):
+            await self._records.write(batch)
+        keepers[0].parts.tell(event)
         return done
 
     # ---- writing
@@ -535,6 +542,20 @@ def _answer(order: ServiceOrder, signature: Signature, event: HistoryEvent, done
 def _paused_by_name(keeper: ClusterKeeper) -> tuple[str, ...]:
     driving = keeper.driving
     return () if driving is None else tuple(row.partition for row in driving.view().moves if row.state == "paused")
+
+
+async def _lift(keeper: ClusterKeeper, lifted: KillSwitch, now_ms: int) -> str:
+    """Lift a cluster's switch once that is durable; returns why it is not."""
+    turn = keeper.turns
+    try:
+        await keeper.keep(StoreBatch(switches=(lifted,)), now_ms)
+    except StoreFailed as error:
+        return f"{keeper.name}: {error}"
+    if keeper.turns == turn:  # Else it was thrown again meanwhile, and that is written after this.
+        keeper.turn(lifted)
+    keeper.lift()
+    keeper.show()
+    return ""
 
 
 async def _pause(keeper: ClusterKeeper, switch: KillSwitch) -> str:

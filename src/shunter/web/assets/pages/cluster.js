@@ -137,6 +137,7 @@ export function Cluster({ name, who }) {
     const broker = page.brokers.find((each) => each.id === chosen);
     return html`<div class="title"><h1>${name}</h1><${Chip} kind=${health.kind}>${health.told}</${Chip}><span class="spring"></span><${KillSwitch} cluster=${name} paused=${row.paused} who=${who} /></div>
       ${health.why && html`<p class="banner ${health.kind}" role="status">${health.why}</p>`}
+      ${row.health.words && html`<p class="banner bad" role="status">${row.health.words}</p>`}
       <dl class="figures"><${Figure} label="Brokers" value=${number(row.brokers)}>${row.brokers_down.length ? `${row.brokers_down.length} down` : row.brokers ? "all live" : ""}</${Figure}>
         <${Figure} label="Partitions" value=${number(row.partitions)}>${count(page.topics_in_all, "topic")}</${Figure}>
         <${Figure} label="Fullest disk" value=${percent(row.disk_used)}>${row.runway_days === null ? "" : `full in ${days(row.runway_days)}`}</${Figure}>

@@ -26,6 +26,7 @@ const Card = memo(({ row }) => {
     <div class="head"><h2><${Link} to=${to} class="stretch">${row.name}</${Link}></h2><${Chip} kind=${health.kind}>${health.told}</${Chip}></div>
     ${health.why && html`<p class="why">${health.why}</p>`}
     ${row.health.journal_trouble && html`<p class="why bad">${row.health.journal_trouble}</p>`}
+    ${row.health.words && html`<p class="why bad">${row.health.words}</p>`}
     <p class="dim">${count(row.brokers, "broker")} · ${count(row.partitions, "partition")}${row.health.looked_at_ms ? html` · looked at <${Ago} at=${row.health.looked_at_ms} /> ago` : ""}</p>
     <div class="gauges">
       <div><span>Fullest disk <b>${percent(row.disk_used)}</b></span><${Meter} share=${row.disk_used} kind=${diskKind(row.disk_used)} label="Fullest disk of ${row.name}" marks=${[0.8]} />
