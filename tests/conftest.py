@@ -10,8 +10,8 @@ from uuid import uuid4
 import pytest
 from hypothesis import HealthCheck, settings
 
-from shunter.testbed.ports import free_port as free_port_of_the_kernel
-from shunter.testbed.zookeeper import ZooKeeperServer
+from lab.testbed.ports import free_port as free_port_of_the_kernel
+from lab.testbed.zookeeper import ZooKeeperServer
 
 # Whole clusters run at the same time on two cores, so a slow example says nothing about the code.
 CALM = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from shunter.testbed.artifacts import cache_folder
+from lab.testbed.artifacts import cache_folder
 
 ROOT = Path(__file__).parents[1]
 

@@ -19,7 +19,8 @@ from shunter.pipeline.schemas import Table
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "shunter"
-ROOMS = sorted(path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists())
+LAB = ROOT / "lab"
+ROOMS = sorted(path.name for folder in (PACKAGE, LAB) for path in folder.iterdir() if (path / "__init__.py").exists())
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").rglob("*.md")])
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
 HELP = {"-h", "--help"}
@@ -81,7 +82,8 @@ def test_every_room_has_a_card_in_the_architecture(room: str) -> None:
 
 
 def test_no_card_is_for_a_room_that_is_not_there() -> None:
-    rooms = sections(ROOT / "ARCHITECTURE.md", 2)["The rooms"]
+    by_heading = sections(ROOT / "ARCHITECTURE.md", 2)
+    rooms = by_heading["The rooms"] + by_heading["The lab"]
     assert re.findall(r"^### `(\w+)`$", rooms, flags=re.MULTILINE) != []
     assert sorted(set(re.findall(r"^### `(\w+)`$", rooms, flags=re.MULTILINE)) - set(ROOMS)) == []
 
@@ -150,17 +152,15 @@ def test_decisions_that_supersede_others_say_so() -> None:
 
 def named_files(text: str) -> list[str]:
     """Backquoted names of Python files, and backquoted paths that begin with a room or a folder of the repository."""
-    tops = "|".join([*ROOMS, "src", "tests", "benchmarks", "scripts", "docs"])
+    tops = "|".join([*ROOMS, "src", "lab", "tests", "benchmarks", "scripts", "docs"])
     return re.findall(rf"`((?:{tops})/[\w./-]+|[\w./-]+\.py)`", text)
 
 
 @pytest.mark.parametrize("page", [ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=named)
 def test_files_that_a_page_names_are_there(page: Path) -> None:
     """A path begins in the repository, the package or a room; a name without a folder may be anywhere."""
-    names = FILES_OF_OTHERS | {
-        path.name for top in ("src", "tests", "benchmarks") for path in (ROOT / top).rglob("*.py")
-    }
-    starts = [ROOT, PACKAGE, *(PACKAGE / room for room in ROOMS)]
+    names = FILES_OF_OTHERS | {path.name for top in ("src", "lab", "tests") for path in (ROOT / top).rglob("*.py")}
+    starts = [ROOT, PACKAGE, LAB, *(folder / room for room in ROOMS for folder in (PACKAGE, LAB))]
     named_there = named_files(page.read_text())
     gone = {name for name in named_there if not any((start / name).exists() for start in starts) and name not in names}
     assert sorted(gone) == []
@@ -168,7 +168,7 @@ def test_files_that_a_page_names_are_there(page: Path) -> None:
 
 def test_decisions_that_the_code_names_are_there() -> None:
     known = {decision.stem for decision in DECISIONS} | {decision.name[:4] for decision in DECISIONS}
-    files = [*PACKAGE.rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    files = [path for top in ("src", "lab", "tests") for path in (ROOT / top).rglob("*.py")]
     unknown = [
         f"{named(path)}: {found[0]}"
         for path in files

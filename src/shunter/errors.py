@@ -110,8 +110,12 @@ class SettingsError(ShunterError):
 
 
 class DriverError(ShunterError):
-    """Something outside of this process failed: a server, a file or the network."""
+    """Something outside of this process failed: a server, a file or the network.
 
-    def __init__(self, message: str, *, retriable: bool) -> None:
+    `fact` is the message without the way out (`flags`) that only a command has which was refused because of it.
+    """
+
+    def __init__(self, message: str, *, retriable: bool, flags: str = "") -> None:
         self.retriable = retriable
-        super().__init__(message)
+        self.fact = message
+        super().__init__(f"{message}{flags}")

@@ -132,7 +132,7 @@ async def test_everything_is_rolled_back_in_two_clicks_and_its_cost_is_told_firs
     page = visited.page
     await visited.visit("/clusters/prod-eu/moves")
     await page.click(".moving >> text=Roll back")
-    await expect(page.locator("dialog .cost")).to_contain_text("This copies")
+    await expect(page.locator("dialog .cost")).to_contain_text("are copied again")
     await page.click("dialog button[type=submit]")
     await expect(page.locator("dialog")).to_have_count(0)
     order, signature = visited.yard.orders[-1]
@@ -143,7 +143,7 @@ async def test_one_move_is_rolled_back_in_two_clicks_and_its_cost_is_told_first(
     page = visited.page
     await visited.visit("/clusters/prod-eu/moves", ".long tbody tr td.name")
     await page.get_by_label("Turn topic-001-0", exact=True).click()
-    await expect(page.locator("dialog .cost")).to_contain_text("A rollback: this copies")
+    await expect(page.locator("dialog .cost")).to_contain_text("Roll back: 1 open move")
     await page.click("dialog >> text=Roll back >> nth=-1")
     await expect(page.locator("dialog")).to_have_count(0)
     order, signature = visited.yard.orders[-1]

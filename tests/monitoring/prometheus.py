@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from shunter.testbed.artifacts import cache_folder
+from lab.testbed.artifacts import cache_folder
 
 
 def program(name: str) -> str:

@@ -27,6 +27,7 @@ from apache_yard import Rig
 from apache_yard import Yard as ApacheYard
 from web_yard import Yard
 
+from lab.testbed.ports import free_port
 from shunter.app.controller import ControllerProcess
 from shunter.app.executor_metrics import ROWS as EXECUTOR_ROWS
 from shunter.app.executor_metrics import metrics_served
@@ -35,7 +36,6 @@ from shunter.app.metrics import PrometheusPage, collect_metrics
 from shunter.app.settings import load_controller_config
 from shunter.drivers.metrics_endpoint import MetricsEndpoint
 from shunter.model.execution import ExecutionOptions
-from shunter.testbed.ports import free_port
 from shunter.views.execution import view_execution
 from shunter.web.server import WebOptions, serving
 

@@ -11,8 +11,8 @@ import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 
-from shunter.testbed.artifacts import ZOOKEEPER_MODE_VERSION, kafka_classpath
-from shunter.testbed.java import java_executable
+from lab.testbed.artifacts import ZOOKEEPER_MODE_VERSION, kafka_classpath
+from lab.testbed.java import java_executable
 
 CLASS = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 EXITED = "Exit was called"

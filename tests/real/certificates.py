@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shunter.testbed.process import run_bounded
+from lab.testbed.process import run_bounded
 
 PASSWORD = "a-store-password"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from shunter.testbed.kraft import KRaftCluster
-from shunter.testbed.waiting import wait_until
+from lab.testbed.kraft import KRaftCluster
+from lab.testbed.waiting import wait_until
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -15,7 +15,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import IncompatibleBrokerVersion, UnsupportedVersionError
 from tidying import remember
 
-from shunter.testbed.waiting import wait_until
+from lab.testbed.waiting import wait_until
 
 SHUNTER = [sys.executable, "-c", "from shunter.cli import main; main()"]
 THROTTLES = (

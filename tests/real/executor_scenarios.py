@@ -12,9 +12,9 @@ from uuid import uuid4
 from executor_process import Cluster, Shunter, write_plan
 from live_producer import LiveProducer, fill
 
+from lab.testbed.failures import PartFailed
+from lab.testbed.waiting import wait_until
 from shunter.app.exit_codes import ExitCode
-from shunter.testbed.failures import PartFailed
-from shunter.testbed.waiting import wait_until
 
 BROKERS = (1, 2, 3)
 PARTITIONS = 4

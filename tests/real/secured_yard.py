@@ -21,13 +21,13 @@ from certificates import PASSWORD, Certificates
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from kazoo.client import KazooClient
 
+from lab.testbed import tools
+from lab.testbed.cluster import ZooKeeperCluster
+from lab.testbed.controller import ShunterController
+from lab.testbed.kafka import PORT
+from lab.testbed.ports import LOOPBACK, free_ports
+from lab.testbed.server import properties_text
 from shunter.core.user_credentials import Upsertion, credential
-from shunter.testbed import tools
-from shunter.testbed.cluster import ZooKeeperCluster
-from shunter.testbed.controller import ShunterController
-from shunter.testbed.kafka import PORT
-from shunter.testbed.ports import LOOPBACK, free_ports
-from shunter.testbed.server import properties_text
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"

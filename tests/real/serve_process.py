@@ -13,10 +13,10 @@ from typing import Any
 from executor_process import SHUNTER, Running, Shunter
 from kafka import KafkaAdminClient
 
+from lab.testbed.waiting import wait_until
 from shunter.drivers.journal_sqlite import SqliteJournal
 from shunter.drivers.words_topic import TOPIC
 from shunter.model.execution import MovePaused
-from shunter.testbed.waiting import wait_until
 
 SERVED = """
 [cluster.yard]
@@ -46,7 +46,7 @@ look-seconds = 2
 snapshots = "snapshots"
 """
 
-OPEN = ("waiting", "approved", "starting", "running")
+OPEN = ("waiting", "approved", "starting", "running", "carried-out")
 
 
 class Service:
@@ -57,10 +57,12 @@ class Service:
         self.folder = folder
         self._host = [] if host is None else ["/usr/bin/env", f"SHUNTER_STATE={host}"]
         self.process: Running | None = None
+        self.more: list[str] = []
+        """More flags."""
 
     def start(self) -> None:
         place = ["--state-dir", str(self.folder / "s")]
-        self.process = Running([*self._host, *SHUNTER, "serve", str(self.folder / "keeper.toml"), *place])
+        self.process = Running([*SHUNTER, "serve", str(self.folder / "keeper.toml"), *place, *self.more])
         self.process.wait_for(
             lambda: self.ask("status").returncode in (0, 1, 3) and self.rows("status"), about="it serves"
         )

@@ -13,13 +13,13 @@ import pytest
 from kazoo.client import KazooClient
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
+from lab.testbed.artifacts import ZOOKEEPER_MODE_VERSION, kafka_classpath
+from lab.testbed.java import java_executable
+from lab.testbed.zookeeper import ZooKeeperServer
 from shunter.core.authorizer import AclAuthorizer, Requester
 from shunter.formats import acl_znodes
 from shunter.model.acl import Acl, AclResource, Operation, ResourcePattern, ResourceType
 from shunter.model.principal import Principal
-from shunter.testbed.artifacts import ZOOKEEPER_MODE_VERSION, kafka_classpath
-from shunter.testbed.java import java_executable
-from shunter.testbed.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.real
 

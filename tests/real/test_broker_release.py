@@ -8,11 +8,11 @@ from contextlib import ExitStack
 
 import pytest
 
+from lab.testbed.kafka import KafkaBroker
+from lab.testbed.zookeeper import ZooKeeperServer
 from shunter.drivers.broker_connection import BrokerConnection
 from shunter.drivers.broker_release import release_of
 from shunter.model.broker import Endpoint
-from shunter.testbed.kafka import KafkaBroker
-from shunter.testbed.zookeeper import ZooKeeperServer
 from shunter.wire.versions import common_control_versions
 
 pytestmark = pytest.mark.real

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shunter.app.bundle import SHA256SUMS, VERSIONS, dependencies, locked_lines
+from shunter.app.bundle import SHA256SUMS, dependencies, locked_lines
 from shunter.errors import SettingsError
 
 pytestmark = [pytest.mark.real]
@@ -49,10 +49,7 @@ def test_a_bundle_is_installed_and_runs_without_a_network(tmp_path: Path) -> Non
         environment / "bin" / "shunter", "steps", "--replicas", "0,1,2", "--target", "3,4,5", "--leader", "0"
     )
     assert "4 steps, 3 replicas copied." in steps.stdout, steps.stderr
-    for version in VERSIONS:
-        code = "import sys; from shunter.testbed.artifacts import ensure_kafka; ensure_kafka(sys.argv[1])"
-        found = offline("env", f"SHUNTER_CACHE={cache}", python, "-c", code, version)
-        assert found.returncode == 0, found.stderr
+    assert "No module named 'lab'" in offline(python, "-c", "import lab").stderr, "the wheel has no lab"
     streamed = offline(python, "-c", STREAMS, cache / "ivy")
     assert "streams" in streamed.stdout, streamed.stderr[-3_000:]
     (out / "wheels" / "planted.whl").write_text("x")

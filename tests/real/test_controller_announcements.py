@@ -10,11 +10,11 @@ from contextlib import ExitStack
 import pytest
 from kazoo.client import KazooClient
 
+from lab.testbed.cluster import ZooKeeperCluster
+from lab.testbed.controller import ShunterController
+from lab.testbed.probes import broker_hosts_at
+from lab.testbed.waiting import wait_until
 from shunter.formats import znodes
-from shunter.testbed.cluster import ZooKeeperCluster
-from shunter.testbed.controller import ShunterController
-from shunter.testbed.probes import broker_hosts_at
-from shunter.testbed.waiting import wait_until
 
 # kafka-python leaves its socket to the garbage collector when a broker dies.
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]

@@ -7,10 +7,10 @@ import uuid
 import pytest
 from raw_connection import RawConnection
 
+from lab.testbed.probes import brokers_known_at
+from lab.testbed.waiting import wait_until
 from shunter.drivers.reassignment_rpc import alter_reassignments
 from shunter.model.partition import TopicPartition
-from shunter.testbed.probes import brokers_known_at
-from shunter.testbed.waiting import wait_until
 from shunter.wire.reassignments import AlteredPartition, AlteredTopic, AlterReassignmentsRequest
 from shunter.wire.requests import API_VERSIONS, CREATE_PARTITIONS, CREATE_TOPICS, ELECT_LEADERS, METADATA
 

@@ -12,12 +12,12 @@ from kafka.admin import NewTopic
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from shunter.testbed.controller import ShunterController
-from shunter.testbed.kafka import KafkaBroker
-from shunter.testbed.ports import LOOPBACK, free_ports
-from shunter.testbed.probes import brokers_known_at
-from shunter.testbed.waiting import stays, wait_until
-from shunter.testbed.zookeeper import ZooKeeperServer
+from lab.testbed.controller import ShunterController
+from lab.testbed.kafka import KafkaBroker
+from lab.testbed.ports import LOOPBACK, free_ports
+from lab.testbed.probes import brokers_known_at
+from lab.testbed.waiting import stays, wait_until
+from lab.testbed.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.real
 

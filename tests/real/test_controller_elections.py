@@ -7,8 +7,8 @@ import uuid
 import pytest
 from raw_connection import RawConnection
 
-from shunter.testbed.tools import LEADER_ELECTION
-from shunter.testbed.waiting import wait_until
+from lab.testbed.tools import LEADER_ELECTION
+from lab.testbed.waiting import wait_until
 from shunter.wire.requests import ALLOCATE_PRODUCER_IDS
 
 pytestmark = pytest.mark.real

@@ -10,10 +10,10 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader
 from yard import cli
 
+from lab.testbed.cluster import ZooKeeperCluster
+from lab.testbed.controller import ShunterController
+from lab.testbed.waiting import wait_until
 from shunter.drivers.handlers.messages import filled
-from shunter.testbed.cluster import ZooKeeperCluster
-from shunter.testbed.controller import ShunterController
-from shunter.testbed.waiting import wait_until
 from shunter.wire.framing import read_response_head, request_frame_head
 from shunter.wire.requests import encode_message
 

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 from yard import plan_of
 
-from shunter.testbed.waiting import wait_until
+from lab.testbed.waiting import wait_until
 
 # kafka-python leaves its socket to the garbage collector when a broker dies.
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]

@@ -7,8 +7,8 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import OPEN_ACL_UNSAFE, make_acl, make_digest_acl
 
+from lab.testbed.waiting import wait_until
 from shunter.drivers.reassignment_rpc import alter_reassignments
-from shunter.testbed.waiting import wait_until
 from shunter.wire.reassignments import AlteredPartition, AlteredTopic, AlterReassignmentsRequest
 
 # kafka-python leaves its socket to the garbage collector when a broker dies.

@@ -7,9 +7,9 @@ import pytest
 from kazoo.client import KazooClient
 from yard import cli, plan_of, running_yard
 
-from shunter.app.demo.proof import Leftovers
-from shunter.testbed.probes import brokers_known_at
-from shunter.testbed.waiting import wait_until
+from lab.demo.proof import Leftovers
+from lab.testbed.probes import brokers_known_at
+from lab.testbed.waiting import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 

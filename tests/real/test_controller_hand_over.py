@@ -9,12 +9,12 @@ from contextlib import ExitStack
 import pytest
 from yard import HELD_BACK, Yard, cli
 
-from shunter.app.demo.proof import Leftovers
+from lab.demo.proof import Leftovers
+from lab.testbed.cluster import ZooKeeperCluster
+from lab.testbed.controller import ShunterController
+from lab.testbed.probes import brokers_known_at
+from lab.testbed.waiting import wait_until
 from shunter.drivers.seat_view import SeatView
-from shunter.testbed.cluster import ZooKeeperCluster
-from shunter.testbed.controller import ShunterController
-from shunter.testbed.probes import brokers_known_at
-from shunter.testbed.waiting import wait_until
 
 pytestmark = [
     pytest.mark.real,

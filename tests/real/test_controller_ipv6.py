@@ -8,14 +8,14 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from kazoo.client import KazooClient
 
+from lab.testbed.controller import ShunterController
+from lab.testbed.kafka import KafkaBroker
+from lab.testbed.ports import free_ports
+from lab.testbed.probes import brokers_known_at
+from lab.testbed.tools import REASSIGN_PARTITIONS, TOPICS, kafka_tool
+from lab.testbed.waiting import wait_until
+from lab.testbed.zookeeper import ZooKeeperServer
 from shunter.formats import znodes
-from shunter.testbed.controller import ShunterController
-from shunter.testbed.kafka import KafkaBroker
-from shunter.testbed.ports import free_ports
-from shunter.testbed.probes import brokers_known_at
-from shunter.testbed.tools import REASSIGN_PARTITIONS, TOPICS, kafka_tool
-from shunter.testbed.waiting import wait_until
-from shunter.testbed.zookeeper import ZooKeeperServer
 
 pytestmark = [
     pytest.mark.real,

@@ -6,12 +6,12 @@ Source: docs/decisions/0093-listeners-that-we-lack.md; Apache's `ZkMetadataCache
 import pytest
 from yard import TOPICS, cli
 
-from shunter.testbed.cluster import ZooKeeperCluster
-from shunter.testbed.controller import ShunterController
-from shunter.testbed.kafka import PORT
-from shunter.testbed.ports import LOOPBACK, free_ports
-from shunter.testbed.probes import brokers_known_at
-from shunter.testbed.waiting import wait_until
+from lab.testbed.cluster import ZooKeeperCluster
+from lab.testbed.controller import ShunterController
+from lab.testbed.kafka import PORT
+from lab.testbed.ports import LOOPBACK, free_ports
+from lab.testbed.probes import brokers_known_at
+from lab.testbed.waiting import wait_until
 
 pytestmark = [
     pytest.mark.real,

@@ -24,12 +24,12 @@ from secured_login import LoggedIn
 from secured_yard import BEARER, PASSWORDS, PLANTED, SCRAM, SecuredYard, scram_config, secured_yard
 from yard import cli
 
+from lab.testbed.ports import LOOPBACK, free_ports
+from lab.testbed.process import run_bounded
+from lab.testbed.server import properties_text
+from lab.testbed.waiting import wait_until
 from made_certificates import CLIENT, Made, authority, issued
 from shunter.formats.client_properties import parse_properties
-from shunter.testbed.ports import LOOPBACK, free_ports
-from shunter.testbed.process import run_bounded
-from shunter.testbed.server import properties_text
-from shunter.testbed.waiting import wait_until
 
 pytestmark = [
     pytest.mark.real,

@@ -9,12 +9,12 @@ import pytest
 from kazoo.client import KazooClient
 from yard import cli
 
-from shunter.testbed.controller import ShunterController
-from shunter.testbed.kafka import KafkaBroker
-from shunter.testbed.ports import free_ports
-from shunter.testbed.tools import kafka_tool
-from shunter.testbed.waiting import wait_until
-from shunter.testbed.zookeeper import ZooKeeperServer
+from lab.testbed.controller import ShunterController
+from lab.testbed.kafka import KafkaBroker
+from lab.testbed.ports import free_ports
+from lab.testbed.tools import kafka_tool
+from lab.testbed.waiting import wait_until
+from lab.testbed.zookeeper import ZooKeeperServer
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"

@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 from yard import cli, plan_of
 
-from shunter.testbed.failures import PartFailed
-from shunter.testbed.waiting import wait_until
+from lab.testbed.failures import PartFailed
+from lab.testbed.waiting import wait_until
 
 # kafka-python leaves its socket to the garbage collector when a broker dies.
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]

@@ -18,6 +18,9 @@ from kafka.admin import NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from kazoo.client import KazooClient
 
+from lab.testbed.cluster import ZooKeeperCluster
+from lab.testbed.probes import zookeeper_get
+from lab.testbed.waiting import wait_until
 from shunter.app.controller_observe import ControllerObserver, _Lines
 from shunter.app.settings import ControllerConfig
 from shunter.drivers.observing import ReadOnlyZooKeeper
@@ -25,9 +28,6 @@ from shunter.drivers.zookeeper_requests import Create
 from shunter.errors import DriverError
 from shunter.formats import znodes
 from shunter.formats.broker_znodes import encode_controller_epoch
-from shunter.testbed.cluster import ZooKeeperCluster
-from shunter.testbed.probes import zookeeper_get
-from shunter.testbed.waiting import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 

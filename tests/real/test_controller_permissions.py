@@ -12,11 +12,11 @@ from kafka.errors import ClusterAuthorizationFailedError, TopicAuthorizationFail
 from secured_login import LoggedIn
 from secured_yard import PASSWORDS, PLANTED, SecuredYard, secured_yard
 
+from lab.testbed.waiting import wait_until
 from shunter.drivers.handlers.dispatch import HANDLERS
 from shunter.drivers.handlers.rights import CLUSTER_RIGHTS, EACH
 from shunter.drivers.relay import PASSED_ON
 from shunter.model.acl import Operation
-from shunter.testbed.waiting import wait_until
 
 pytestmark = [
     pytest.mark.real,

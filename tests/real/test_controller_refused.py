@@ -9,9 +9,9 @@ from kafka import KafkaAdminClient
 from kazoo.client import KazooClient
 from kazoo.security import OPEN_ACL_UNSAFE, make_acl, make_digest_acl
 
-from shunter.testbed.controller import ShunterController
-from shunter.testbed.waiting import stays, wait_until
-from shunter.testbed.zookeeper import ZooKeeperServer
+from lab.testbed.controller import ShunterController
+from lab.testbed.waiting import stays, wait_until
+from lab.testbed.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.real
 

@@ -21,11 +21,11 @@ from confluent_kafka import Producer
 from kafka import KafkaAdminClient
 from yard import running_yard
 
+from lab.testbed.ports import free_port
+from lab.testbed.probes import zookeeper_get
+from lab.testbed.waiting import wait_until
 from shunter.app.service.controllers import Controllers
 from shunter.drivers.controller_status import ControllersPlace
-from shunter.testbed.ports import free_port
-from shunter.testbed.probes import zookeeper_get
-from shunter.testbed.waiting import wait_until
 
 # kafka-python leaves its socket to the garbage collector when a broker dies.
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]

@@ -5,8 +5,8 @@ import urllib.request
 
 import pytest
 
-from shunter.testbed.controller import ShunterController
-from shunter.testbed.waiting import wait_until
+from lab.testbed.controller import ShunterController
+from lab.testbed.waiting import wait_until
 
 pytestmark = pytest.mark.real
 

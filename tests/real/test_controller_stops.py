@@ -2,9 +2,9 @@
 
 import pytest
 
-from shunter.testbed.controller import ShunterController
-from shunter.testbed.waiting import wait_until
-from shunter.testbed.zookeeper import ZooKeeperServer
+from lab.testbed.controller import ShunterController
+from lab.testbed.waiting import wait_until
+from lab.testbed.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.real
 

@@ -9,13 +9,13 @@ import pytest
 from secured_yard import BEARER, PLANTED, Tokens
 from yard import TOPICS
 
-from shunter.testbed import tools
-from shunter.testbed.cluster import ZooKeeperCluster
-from shunter.testbed.controller import ShunterController
-from shunter.testbed.kafka import PORT
-from shunter.testbed.ports import LOOPBACK, free_ports
-from shunter.testbed.server import properties_text
-from shunter.testbed.waiting import wait_until
+from lab.testbed import tools
+from lab.testbed.cluster import ZooKeeperCluster
+from lab.testbed.controller import ShunterController
+from lab.testbed.kafka import PORT
+from lab.testbed.ports import LOOPBACK, free_ports
+from lab.testbed.server import properties_text
+from lab.testbed.waiting import wait_until
 from token_endpoint import TokenEndpoint
 
 pytestmark = [

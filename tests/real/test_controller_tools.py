@@ -6,12 +6,12 @@ import uuid
 import pytest
 from yard import TOPICS, plan_of
 
+from lab.testbed.tools import LOG_DIRS
+from lab.testbed.waiting import wait_until
 from shunter.drivers.admin.inventory import take_inventory
 from shunter.formats import znodes
 from shunter.model.broker import CONTROLLERS_LOG_DIR
 from shunter.model.partition import TopicPartition
-from shunter.testbed.tools import LOG_DIRS
-from shunter.testbed.waiting import wait_until
 
 # kafka-python leaves its socket to the garbage collector when a broker dies.
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
@@ -171,7 +171,7 @@ def test_librdkafka_clients(yard, topic):
 
 def test_an_internal_topic_is_never_placed_on_us(yard):
     """A broker assigns `__consumer_offsets` and may name Shunter. Shunter corrects that before it elects leaders."""
-    from shunter.app.demo.proof import Leftovers
+    from lab.demo.proof import Leftovers
 
     test_group = f"g-{uuid.uuid4().hex[:6]}"
     from kafka import KafkaConsumer

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from shunter.testbed.controller import ShunterController
-from shunter.testbed.waiting import wait_until
+from lab.testbed.controller import ShunterController
+from lab.testbed.waiting import wait_until
 
 pytestmark = pytest.mark.real
 

@@ -9,7 +9,7 @@ import pytest
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
 
-from shunter.testbed.kraft import KRaftCluster
+from lab.testbed.kraft import KRaftCluster
 
 pytestmark = [pytest.mark.real, pytest.mark.long]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shunter.testbed.process import run_bounded
+from lab.testbed.process import run_bounded
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(620)]
 

@@ -13,10 +13,10 @@ from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, R
 from live_producer import fill
 from tidying import Tidied
 
+from lab.testbed import tools
+from lab.testbed.kraft import KRaftCluster
+from lab.testbed.waiting import wait_until
 from shunter.app.exit_codes import ExitCode
-from shunter.testbed import tools
-from shunter.testbed.kraft import KRaftCluster
-from shunter.testbed.waiting import wait_until
 from token_endpoint import TokenEndpoint
 
 pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.long, pytest.mark.timeout(400)]

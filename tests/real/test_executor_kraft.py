@@ -20,12 +20,12 @@ from kafka import TopicPartition
 from kafka.admin import NewTopic
 from tidying import remember, tidy_up
 
+from lab.testbed.kraft import KRaftCluster
+from lab.testbed.waiting import wait_until
 from shunter.app.exit_codes import ExitCode
 from shunter.cli import main
 from shunter.drivers.clock import SystemClock
 from shunter.drivers.journal_sqlite import SqliteJournal
-from shunter.testbed.kraft import KRaftCluster
-from shunter.testbed.waiting import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.timeout(900)]
 

@@ -11,10 +11,10 @@ from executor_process import Running, Shunter, write_plan
 from executor_scenarios import BROKERS, BYTES, ORIGINAL, PARTITIONS, Yard
 from live_producer import fill
 
+from lab.testbed import tools
+from lab.testbed.kraft import KRaftCluster
+from lab.testbed.waiting import wait_until
 from shunter.app.exit_codes import ExitCode
-from shunter.testbed import tools
-from shunter.testbed.kraft import KRaftCluster
-from shunter.testbed.waiting import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.long, pytest.mark.timeout(600)]
 

@@ -23,10 +23,10 @@ from kafka.admin import (
 )
 from tidying import Tidied
 
+from lab.testbed.kraft import KRaftCluster
+from lab.testbed.waiting import wait_until
 from shunter.app.drop_in import tool
 from shunter.app.exit_codes import ExitCode
-from shunter.testbed.kraft import KRaftCluster
-from shunter.testbed.waiting import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.timeout(300)]
 

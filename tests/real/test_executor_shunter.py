@@ -10,10 +10,10 @@ import executor_scenarios as scenarios
 import pytest
 from executor_scenarios import ORIGINAL, PARTITIONS, Yard
 
+from lab.testbed.probes import zookeeper_get
 from shunter.app.exit_codes import ExitCode
 from shunter.formats import znodes
 from shunter.model.partition import TopicPartition
-from shunter.testbed.probes import zookeeper_get
 
 pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(600)]
 

@@ -14,9 +14,9 @@ from executor_process import Shunter
 from executor_scenarios import ORIGINAL, Yard
 from tidying import remember
 
+from lab.testbed.kraft import KRaftCluster
+from lab.testbed.waiting import wait_until
 from shunter.app.exit_codes import ExitCode
-from shunter.testbed.kraft import KRaftCluster
-from shunter.testbed.waiting import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.long, pytest.mark.timeout(300)]
 

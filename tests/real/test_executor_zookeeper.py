@@ -11,7 +11,7 @@ from executor_scenarios import BROKERS, Yard
 from tidying import Tidied
 from yard import HELD_BACK
 
-from shunter.testbed.cluster import ZooKeeperCluster
+from lab.testbed.cluster import ZooKeeperCluster
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 

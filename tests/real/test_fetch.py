@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from shunter.testbed.artifacts import checksum_lines, ensure_kafka, kafka_modules
-from shunter.testbed.failures import PartFailed
-from shunter.testbed.ivy import MavenModule
-from shunter.testbed.waiting import wait_until
+from lab.testbed.artifacts import checksum_lines, ensure_kafka, kafka_modules
+from lab.testbed.failures import PartFailed
+from lab.testbed.ivy import MavenModule
+from lab.testbed.waiting import wait_until
 
 pytestmark = pytest.mark.real
 
@@ -153,7 +153,7 @@ def test_what_can_not_be_fetched_is_told_with_ivys_log(shop: Shop) -> None:
 FETCHER = """
 import sys
 from pathlib import Path
-from shunter.testbed.artifacts import ensure_kafka
+from lab.testbed.artifacts import ensure_kafka
 print("asking", flush=True)
 ensure_kafka(sys.argv[1], cache=Path(sys.argv[2]), progress=lambda line: print(line, flush=True), allow_unverified=True)
 print("has it", flush=True)

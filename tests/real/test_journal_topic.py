@@ -12,12 +12,12 @@ import pytest
 from executor_process import Shunter
 from executor_scenarios import TARGET, Yard
 
+from lab.testbed.kraft import KRaftCluster
+from lab.testbed.waiting import wait_until
 from shunter.app.exit_codes import ExitCode
 from shunter.drivers.journal_topic import ANSWERS_KEPT_MS, TopicJournal, topic_exists
 from shunter.drivers.journals import LEASE_MS, JournalFenced, JournalHeld
 from shunter.model.execution import ExecutionOptions, JournalEntry, PlanAccepted, RateObserved
-from shunter.testbed.kraft import KRaftCluster
-from shunter.testbed.waiting import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.timeout(600)]
 

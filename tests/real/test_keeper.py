@@ -19,11 +19,11 @@ from executor_process import SHUNTER, Cluster, Shunter
 from live_producer import LiveProducer, fill
 from serve_process import SERVED, Service, counts, paused_at_ms
 
+from lab.testbed.kraft import KRaftCluster
+from lab.testbed.waiting import wait_until
 from shunter.app.executor import Target
 from shunter.app.exit_codes import ExitCode
 from shunter.app.service.stories import Stories, journal_of
-from shunter.testbed.kraft import KRaftCluster
-from shunter.testbed.waiting import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.timeout(600)]
 
@@ -131,6 +131,9 @@ def test_proposed_approved_killed_and_done(kraft: KRaftCluster, service: Service
             done = service.ask("approve", waiting["id"], "--cluster", "yard", "--comment", "go")
             assert done.returncode == 0, done.stderr
             wait_until(lambda: cluster.ongoing() > 0, what="it moves", timeout_s=60)
+            moving = seen_anew(service)
+            assert moving["under_replicated"] == 0, "a replica that is being added is not yet due"
+            assert f"this service carries out {waiting['id']}" in moving["doing"]
             service.kill_and_restart()  # At 2 KB/s the move would take another hour.
             service.wait_until_driven()
             assert service.ask("pause", "--all").returncode == 0
@@ -164,6 +167,17 @@ def test_proposed_approved_killed_and_done(kraft: KRaftCluster, service: Service
         assert service.stop() == 0
         asyncio.run(the_journal_tells_it(tmp_path / "moves.journal", waiting["id"], cluster.replicas("tilted")))
         cluster.admin.delete_topics(["tilted"])
+
+
+def seen_anew(service: Service) -> dict[str, Any]:
+    """What `serve status` says of the cluster after its next observation."""
+
+    def row() -> dict[str, Any]:
+        return next(each for each in service.rows("status") if each["cluster"] == "yard")
+
+    before_ms = row()["observed_at_ms"]
+    wait_until(lambda: row()["observed_at_ms"] > before_ms, what="it is observed again", timeout_s=60)
+    return row()
 
 
 async def the_journal_tells_it(journal: Path, plan: str, replicas: dict[int, tuple[int, ...]]) -> None:

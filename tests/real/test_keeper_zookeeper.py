@@ -12,8 +12,8 @@ from live_producer import LiveProducer, fill
 from serve_process import Service, counts
 from yard import HELD_BACK, running_yard
 
-from shunter.testbed.cluster import ZooKeeperCluster
-from shunter.testbed.waiting import wait_until
+from lab.testbed.cluster import ZooKeeperCluster
+from lab.testbed.waiting import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(1_800)]
 

@@ -15,6 +15,13 @@ from typing import NamedTuple
 import pytest
 from test_simulated_brokers import BOUND_S, yard_of
 
+from lab.testbed import tools
+from lab.testbed.cluster import ZooKeeperCluster
+from lab.testbed.controller import ShunterController
+from lab.testbed.simulated_brokers.phases import Phases
+from lab.testbed.simulated_brokers.yard import SimulatedYard
+from lab.testbed.waiting import wait_until
+from lab.testbed.zookeeper import ZooKeeperServer
 from shunter.drivers.broker_connection import BrokerConnection
 from shunter.drivers.cluster_reader import ClusterReader
 from shunter.drivers.zookeeper import ZooKeeperClient
@@ -22,13 +29,6 @@ from shunter.errors import ErrorCode
 from shunter.formats import znodes
 from shunter.formats.broker_znodes import decode_controller_epoch
 from shunter.model.broker import Broker, Endpoint
-from shunter.testbed import tools
-from shunter.testbed.cluster import ZooKeeperCluster
-from shunter.testbed.controller import ShunterController
-from shunter.testbed.simulated_brokers.phases import Phases
-from shunter.testbed.simulated_brokers.yard import SimulatedYard
-from shunter.testbed.waiting import wait_until
-from shunter.testbed.zookeeper import ZooKeeperServer
 from shunter.wire.answers import decode_control_response
 from shunter.wire.control import (
     leader_and_isr_body,

@@ -7,12 +7,13 @@ from contextlib import suppress
 
 import pytest
 from kafka.admin import NewTopic
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, RequestTimedOutError
 from yard import TOPICS, cli
 
+from lab.testbed.failures import PartFailed
+from lab.testbed.probes import brokers_known_at
+from lab.testbed.waiting import wait_until
 from shunter.drivers.admin.client import PinnedAdminClient
-from shunter.testbed.failures import PartFailed
-from shunter.testbed.waiting import wait_until
 
 # kafka-python leaves its socket to the garbage collector when a broker dies.
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
@@ -86,6 +87,64 @@ def offline_replicas(yard, topic):
     return told
 
 
+def partitions_told(yard, topic):
+    """Numbers of a topic's partitions by node, the controller included, without nodes that do not answer."""
+    told = {}
+    client = PinnedAdminClient(bootstrap_servers=yard.bootstrap)
+    nodes = [id_ for id_, server in yard.cluster.brokers.items() if server.alive]
+    if yard.controller.alive:
+        nodes.append(yard.controller.broker_id)
+    try:
+        for node in nodes:
+            with suppress(KafkaError):
+                (found,) = client._manager.run(client._metadata_from, node, [topic])["topics"]
+                told[node] = sorted(each["partition_index"] for each in found["partitions"])
+    finally:
+        client.close()
+    return told
+
+
+def test_a_partition_that_never_had_a_leader_is_told_by_no_node(yard, topic, zk):
+    """Its topic was made while its broker was dead. Apache's brokers hear of it with its first leader; so do clients."""
+    placed = {0: [1], 1: [3], 2: [2]}
+
+    def all_say(numbers, nodes):
+        return partitions_told(yard, topic) == dict.fromkeys(nodes, numbers)
+
+    ours = yard.controller.broker_id
+    yard.cluster.brokers[3].stop()
+    try:
+        yard.asked(lambda admin: admin.create_topics([NewTopic(topic, -1, -1, replica_assignments=placed)]))
+        wait_until(lambda: all_say([0, 2], (1, 2, 4, ours)), what="the nodes agree", timeout_s=30)
+        apaches = f"{topic}-apache"
+        yard.controller.stop()
+        try:
+            wait_until(lambda: apache_leads(yard, zk), what="a broker is the controller", timeout_s=30)
+            ports = [broker.port for broker in yard.cluster.brokers.values() if broker.alive]
+            wait_until(
+                lambda: not any(ours in brokers_known_at(port) for port in ports), what="brokers know it", timeout_s=30
+            )
+            assert partitions_told(yard, topic) == {broker: [0, 2] for broker in (1, 2, 4)}
+            new = NewTopic(apaches, -1, -1, replica_assignments=placed)
+            with suppress(RequestTimedOutError):  # Apache's broker answers when it knows a leader of each partition.
+                yard.asked(lambda admin: admin.create_topics([new], timeout_ms=1000))
+            wait_until(
+                lambda: partitions_told(yard, apaches) == {broker: [0, 2] for broker in (1, 2, 4)},
+                what="the same under an Apache controller",
+                timeout_s=30,
+            )
+        finally:
+            yard.controller.start()
+    finally:
+        yard.cluster.brokers[3].start()
+    wait_until(lambda: all_say([0, 1, 2], (1, 2, 3, 4, ours)), what="the first leader is told", timeout_s=60)
+
+
+def apache_leads(yard, zk):
+    found = zk.exists("/controller") and zk.get("/controller")[0]
+    return bool(found) and json.loads(found)["brokerid"] in yard.cluster.brokers
+
+
 def after_a_clean_stop(yard, topic):
     """Stop broker 3 as an operator does, so that it leaves every ISR first. The others' answers about its replicas."""
     told = {}
@@ -115,12 +174,7 @@ def test_replicas_of_a_broker_that_left_are_offline_in_metadata(yard, topic, zk)
     ours = after_a_clean_stop(yard, topic)
     yard.controller.stop()
     try:
-
-        def apache_leads():
-            found = zk.exists("/controller") and zk.get("/controller")[0]
-            return bool(found) and json.loads(found)["brokerid"] in yard.cluster.brokers
-
-        wait_until(apache_leads, what="a broker is the controller", timeout_s=30)
+        wait_until(lambda: apache_leads(yard, zk), what="a broker is the controller", timeout_s=30)
         apaches = after_a_clean_stop(yard, topic)
     finally:
         yard.controller.start()

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.testbed.kraft import KRaftCluster
+from lab.testbed.waiting import wait_until
 from shunter.formats.inventory_files import decode_inventory
-from shunter.testbed.kraft import KRaftCluster
-from shunter.testbed.waiting import wait_until
 
 # Long: the client takes 15 s to give up a dead cluster.
 pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.long, pytest.mark.timeout(400)]

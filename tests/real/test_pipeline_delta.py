@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shunter.testbed.java import QUICK_SPARK
+from lab.testbed.java import QUICK_SPARK
 
 pytest.importorskip("pyspark")
 

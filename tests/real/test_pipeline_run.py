@@ -13,9 +13,9 @@ import pytest
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient
 
+from lab.testbed.java import QUICK_SPARK
+from lab.testbed.kraft import KRaftCluster
 from shunter.formats.inventory_files import decode_inventory
-from shunter.testbed.java import QUICK_SPARK
-from shunter.testbed.kraft import KRaftCluster
 
 dataset = pytest.importorskip("pyarrow.dataset")
 

@@ -14,8 +14,8 @@ import pytest
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient
 
-from shunter.testbed.java import QUICK_SPARK
-from shunter.testbed.kraft import KRaftCluster
+from lab.testbed.java import QUICK_SPARK
+from lab.testbed.kraft import KRaftCluster
 
 pa_dataset = pytest.importorskip("pyarrow.dataset")
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from shunter.testbed.java import QUICK_SPARK
-from shunter.testbed.spark import SparkStandalone
+from lab.testbed.java import QUICK_SPARK
+from lab.testbed.spark import SparkStandalone
 
 pyspark = pytest.importorskip("pyspark")
 

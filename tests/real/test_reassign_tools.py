@@ -13,6 +13,7 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 from yard import REASSIGN, TOPICS, cli, plan_of
 
+from lab.testbed.waiting import wait_until
 from shunter.admin import (
     AlterPartitionReassignmentsOptions,
     NewPartitionReassignment,
@@ -24,7 +25,6 @@ from shunter.errors import ErrorCode, RequestRejected
 from shunter.model.execution import ThrottleKey
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Intervention
-from shunter.testbed.waiting import wait_until
 
 BY = "by the controller: it is Shunter's\n"
 NO_THROTTLE = (0, "no throttle is set\n")

@@ -5,9 +5,9 @@ import uuid
 
 import pytest
 
-from shunter.app.demo.proof import Leftovers
+from lab.demo.proof import Leftovers
+from lab.testbed.waiting import wait_until
 from shunter.model.partition import ReplicaAssignment
-from shunter.testbed.waiting import wait_until
 
 pytestmark = [
     pytest.mark.real,

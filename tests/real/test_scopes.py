@@ -13,10 +13,10 @@ import pytest
 from executor_process import SHUNTER, Cluster, Shunter
 from live_producer import fill
 
+from lab.testbed.cluster import ZooKeeperCluster
+from lab.testbed.kraft import KRaftCluster
+from lab.testbed.waiting import wait_until
 from shunter.app.exit_codes import ExitCode
-from shunter.testbed.cluster import ZooKeeperCluster
-from shunter.testbed.kraft import KRaftCluster
-from shunter.testbed.waiting import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(900)]
 

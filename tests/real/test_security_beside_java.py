@@ -18,10 +18,10 @@ from py4j.protocol import Py4JJavaError
 from certificate_cases import ACCEPTED, FOR, NOT_FOR, REFUSED, ROOT
 from jaas_cases import MODULE, REFUSED_WHOLE, TAKEN
 from jaas_cases import REFUSED as REFUSED_LOGINS
+from lab.testbed.artifacts import ZOOKEEPER_MODE_VERSION, kafka_classpath
+from lab.testbed.java import java_executable
 from made_certificates import BOTH, NOW, SERVER, Made, issued
 from shunter.formats.certificate_chain import faults_of, host_fault
-from shunter.testbed.artifacts import ZOOKEEPER_MODE_VERSION, kafka_classpath
-from shunter.testbed.java import java_executable
 
 pytestmark = pytest.mark.real
 

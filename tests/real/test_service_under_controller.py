@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from yard import HELD_BACK, Yard
 
-from shunter.app.demo.service_process import ServiceProcess
-from shunter.testbed.cluster import ZooKeeperCluster
-from shunter.testbed.controller import ShunterController
-from shunter.testbed.ports import free_port
-from shunter.testbed.waiting import wait_until
+from lab.demo.service_process import ServiceProcess
+from lab.testbed.cluster import ZooKeeperCluster
+from lab.testbed.controller import ShunterController
+from lab.testbed.ports import free_port
+from lab.testbed.waiting import wait_until
 
 pytestmark = [
     pytest.mark.real,
@@ -98,8 +98,8 @@ def test_the_page_has_what_the_controllers_say_and_what_they_move(yard, controll
             wait_until(lambda: len(service.ask("moves")["rows"]) == 2, what="the moves are listed", timeout_s=90)
             rows = service.ask("moves")["rows"]
             assert {(row["partition"], row["whose"], *row["target"]) for row in rows} == {
-                ("orders-0", "another's", 2),
-                ("orders-1", "another's", 2),
+                ("orders-0", "external", 2),
+                ("orders-1", "external", 2),
             }
 
             before = leader()

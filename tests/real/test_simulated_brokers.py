@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from lab.testbed.artifacts import ZOOKEEPER_MODE_VERSION, ensure_kafka
+from lab.testbed.controller import ShunterController
+from lab.testbed.kafka import KafkaBroker
+from lab.testbed.server import Server
+from lab.testbed.simulated_brokers.phases import Phases
+from lab.testbed.simulated_brokers.seeding import seeded_yard
+from lab.testbed.simulated_brokers.yard import SimulatedYard
+from lab.testbed.zookeeper import ZooKeeperServer
 from shunter.formats import znodes
 from shunter.model.partition import TopicPartition
-from shunter.testbed.artifacts import ZOOKEEPER_MODE_VERSION, ensure_kafka
-from shunter.testbed.controller import ShunterController
-from shunter.testbed.kafka import KafkaBroker
-from shunter.testbed.server import Server
-from shunter.testbed.simulated_brokers.phases import Phases
-from shunter.testbed.simulated_brokers.seeding import seeded_yard
-from shunter.testbed.simulated_brokers.yard import SimulatedYard
-from shunter.testbed.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.real
 

@@ -12,6 +12,9 @@ from cryptography import x509
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 
+from lab.testbed.artifacts import ZOOKEEPER_MODE_VERSION, kafka_classpath
+from lab.testbed.java import java_executable
+from lab.testbed.process import run_bounded
 from shunter.drivers.tls import TlsContexts
 from shunter.errors import FormatError, SettingsError
 from shunter.formats.certificate_names import (
@@ -21,9 +24,6 @@ from shunter.formats.certificate_names import (
 )
 from shunter.formats.key_stores import read_key_store, read_trust_store
 from shunter.model.security import ClientAuth, KeyStore, Secret, TlsSettings
-from shunter.testbed.artifacts import ZOOKEEPER_MODE_VERSION, kafka_classpath
-from shunter.testbed.java import java_executable
-from shunter.testbed.process import run_bounded
 
 pytestmark = pytest.mark.real
 

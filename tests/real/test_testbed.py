@@ -16,14 +16,14 @@ from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 from kazoo.client import KazooClient
 
-from shunter.testbed import ports, tools
-from shunter.testbed.cluster import ZooKeeperCluster
-from shunter.testbed.failures import PartFailed, PortStolen
-from shunter.testbed.kafka import KafkaBroker
-from shunter.testbed.kraft import KRaftCluster
-from shunter.testbed.probes import brokers_known_at, kafka_answers, zookeeper_answers
-from shunter.testbed.waiting import wait_until
-from shunter.testbed.zookeeper import ZooKeeperServer
+from lab.testbed import ports, tools
+from lab.testbed.cluster import ZooKeeperCluster
+from lab.testbed.failures import PartFailed, PortStolen
+from lab.testbed.kafka import KafkaBroker
+from lab.testbed.kraft import KRaftCluster
+from lab.testbed.probes import brokers_known_at, kafka_answers, zookeeper_answers
+from lab.testbed.waiting import wait_until
+from lab.testbed.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.real
 
@@ -94,7 +94,7 @@ class TestZooKeeper:
         with socket.create_server((ports.LOOPBACK, 0)) as thief:
             stolen = thief.getsockname()[1]
             named = iter([stolen])
-            monkeypatch.setattr("shunter.testbed.server.free_port", lambda: next(named, None) or ports.free_port())
+            monkeypatch.setattr("lab.testbed.server.free_port", lambda: next(named, None) or ports.free_port())
             with ZooKeeperServer(work_dir) as server:
                 assert server.port != stolen
             with pytest.raises(PortStolen):
@@ -102,7 +102,7 @@ class TestZooKeeper:
 
     def test_it_ends_with_a_parent_that_was_killed(self, work_dir: Path) -> None:
         script = (
-            "import sys; from pathlib import Path; from shunter.testbed.zookeeper import ZooKeeperServer\n"
+            "import sys; from pathlib import Path; from lab.testbed.zookeeper import ZooKeeperServer\n"
             "server = ZooKeeperServer(Path(sys.argv[1])); server.start(); print(server.process.pid, flush=True)\n"
             "sys.stdin.read()"
         )

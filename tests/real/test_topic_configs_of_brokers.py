@@ -9,6 +9,8 @@ from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 from raw_connection import RawConnection
 
+from lab.testbed.cluster import ZooKeeperCluster
+from lab.testbed.waiting import wait_until
 from shunter.core.topic_configs import (
     CONFIG_KEYS,
     DELETE_ON_DISABLE,
@@ -19,8 +21,6 @@ from shunter.core.topic_configs import (
     effective_configs,
 )
 from shunter.errors import RequestRejected
-from shunter.testbed.cluster import ZooKeeperCluster
-from shunter.testbed.waiting import wait_until
 
 pytestmark = pytest.mark.real
 

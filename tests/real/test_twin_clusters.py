@@ -17,11 +17,11 @@ from kazoo.exceptions import NoNodeError
 from raw_connection import RawConnection
 from yard import HELD_BACK, REASSIGN, TOPICS
 
-from shunter.testbed.cluster import ZooKeeperCluster
-from shunter.testbed.controller import ShunterController
-from shunter.testbed.probes import brokers_known_at
-from shunter.testbed.tools import CONFIGS, CONSOLE_PRODUCER, LEADER_ELECTION
-from shunter.testbed.waiting import wait_until
+from lab.testbed.cluster import ZooKeeperCluster
+from lab.testbed.controller import ShunterController
+from lab.testbed.probes import brokers_known_at
+from lab.testbed.tools import CONFIGS, CONSOLE_PRODUCER, LEADER_ELECTION
+from lab.testbed.waiting import wait_until
 
 pytestmark = [
     pytest.mark.real,

@@ -16,11 +16,11 @@ from raw_connection import RawConnection
 from valid_requests import Requests
 from yard import TOPICS
 
-from shunter.testbed.cluster import ZooKeeperCluster
-from shunter.testbed.controller import ShunterController
-from shunter.testbed.failures import PartFailed
-from shunter.testbed.waiting import wait_until
-from shunter.testbed.zookeeper import ZooKeeperServer
+from lab.testbed.cluster import ZooKeeperCluster
+from lab.testbed.controller import ShunterController
+from lab.testbed.failures import PartFailed
+from lab.testbed.waiting import wait_until
+from lab.testbed.zookeeper import ZooKeeperServer
 from shunter.wire.requests import SERVED
 
 pytestmark = pytest.mark.real

@@ -5,7 +5,7 @@ import json
 import pytest
 from yard import cli
 
-from shunter.testbed.waiting import wait_until
+from lab.testbed.waiting import wait_until
 
 pytestmark = pytest.mark.real
 

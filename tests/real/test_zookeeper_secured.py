@@ -7,6 +7,8 @@ import pytest
 from certificates import PASSWORD
 from zookeeper_place import LOGIN, secured_zookeeper
 
+from lab.testbed.waiting import PATIENCE, wait_until
+from lab.testbed.zookeeper import ZooKeeperServer
 from shunter.drivers import tls
 from shunter.drivers.zookeeper import ZooKeeperClient
 from shunter.drivers.zookeeper_access import ZooKeeperAccess
@@ -14,8 +16,6 @@ from shunter.drivers.zookeeper_requests import Create, SessionLost
 from shunter.drivers.zookeeper_rights import CREATE, DELETE, READ, WRITE, lacking
 from shunter.errors import DriverError
 from shunter.model.security import KeyStore, Secret, ZooKeeperLogin, ZooKeeperSecurity
-from shunter.testbed.waiting import PATIENCE, wait_until
-from shunter.testbed.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.real
 

@@ -12,13 +12,13 @@ from kafka.admin import NewTopic
 from yard import cli
 from zookeeper_place import LOGIN, PASSWORD, Place, secured_zookeeper
 
+from lab.testbed.cluster import ZooKeeperCluster
+from lab.testbed.controller import ShunterController
+from lab.testbed.server import properties_text
+from lab.testbed.waiting import wait_until
 from shunter.app.broker_file import BrokerFile
 from shunter.app.zookeeper_security import zookeeper_access
 from shunter.drivers.zookeeper_access import SecuredKazoo
-from shunter.testbed.cluster import ZooKeeperCluster
-from shunter.testbed.controller import ShunterController
-from shunter.testbed.server import properties_text
-from shunter.testbed.waiting import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(600)]
 

@@ -8,13 +8,13 @@ from contextlib import AbstractContextManager, suppress
 from typing import Any
 from weakref import WeakSet
 
+from lab.testbed.server import Server
+from lab.testbed.waiting import wait_until
 from shunter.core.throttles import FOLLOWER_RATE, LEADER_RATE, LISTS
 from shunter.drivers.admin.blocking import BlockingAdmin
 from shunter.drivers.admin.reassignments import AlterOptions
 from shunter.errors import DriverError
 from shunter.model.execution import ThrottleKey
-from shunter.testbed.server import Server
-from shunter.testbed.waiting import wait_until
 
 Tidied = Callable[..., AbstractContextManager[None]]
 """The fixture `tidied` of `conftest.py`."""

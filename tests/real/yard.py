@@ -14,8 +14,13 @@ from kafka import TopicPartition as ClientPartition
 from kafka.admin import NewTopic
 from kafka.errors import UnknownBrokerIdError
 
-from shunter.app.demo.proof import Leftovers, check_records
-from shunter.app.demo.traffic import Traffic, read_everything
+from lab.demo.proof import Leftovers, check_records
+from lab.demo.traffic import Traffic, read_everything
+from lab.testbed.cluster import ZooKeeperCluster
+from lab.testbed.controller import ShunterController
+from lab.testbed.failures import PartFailed
+from lab.testbed.probes import brokers_known_at
+from lab.testbed.waiting import wait_until
 from shunter.cli import main
 from shunter.core.throttles import FOLLOWER_RATE, LEADER_RATE, LISTS
 from shunter.drivers.admin.blocking import BlockingAdmin
@@ -23,11 +28,6 @@ from shunter.drivers.reassignment_rpc import list_reassignments
 from shunter.errors import DriverError
 from shunter.model.execution import ThrottleKey
 from shunter.model.partition import ReplicaAssignment, TopicPartition
-from shunter.testbed.cluster import ZooKeeperCluster
-from shunter.testbed.controller import ShunterController
-from shunter.testbed.failures import PartFailed
-from shunter.testbed.probes import brokers_known_at
-from shunter.testbed.waiting import wait_until
 
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 TOPICS = "org.apache.kafka.tools.TopicCommand"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from certificates import PASSWORD, Certificates
 
+from lab.testbed.ports import LOOPBACK, free_ports
+from lab.testbed.zookeeper import ZooKeeperServer
 from shunter.model.security import KeyStore, Secret, TlsSettings, ZooKeeperLogin
-from shunter.testbed.ports import LOOPBACK, free_ports
-from shunter.testbed.zookeeper import ZooKeeperServer
 
 LOGIN = ZooKeeperLogin("kafka", Secret("planted-Secret-1"))
 _MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule required"

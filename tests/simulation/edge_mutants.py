@@ -12,6 +12,9 @@ from typing import Any
 
 from mutants import Mutant, mutant
 
+from lab.simulation import channels
+from lab.simulation.actions import ASIDE, ASIDE_OF, ASIDE_WEIGHTS
+from lab.simulation.shape import NEWEST_ALTER_PARTITION
 from shunter.core.controller import (
     broker_requests,
     elections,
@@ -37,9 +40,6 @@ from shunter.drivers.handlers import brokers, reassignments
 from shunter.drivers.zookeeper_requests import Remove
 from shunter.errors import ErrorCode, RequestRejected
 from shunter.formats import znodes
-from shunter.simulation import channels
-from shunter.simulation.actions import ASIDE, ASIDE_OF, ASIDE_WEIGHTS
-from shunter.simulation.shape import NEWEST_ALTER_PARTITION
 
 EDGE_MUTANTS: list[Mutant] = []
 GARBLED_FIRST = next(number for number, weights in ASIDE.items() if weights is ASIDE_WEIGHTS)

@@ -9,6 +9,9 @@ from zlib import crc32
 
 import mutants
 
+from lab.simulation.actions import ASIDE_OF
+from lab.simulation.executor.actions import ASIDE
+from lab.simulation.kinds import EXECUTOR
 from shunter.core.executor import apply, capacity, choice, decisions, log_dirs, machine, throttles
 from shunter.core.executor.capacity import Capacity
 from shunter.core.executor.machine import Executor
@@ -27,9 +30,6 @@ from shunter.model.execution import (
     MoveAccepted,
     ThrottleRestored,
 )
-from shunter.simulation.actions import ASIDE_OF
-from shunter.simulation.executor.actions import ASIDE
-from shunter.simulation.kinds import EXECUTOR
 
 EXECUTOR_MUTANTS: list[mutants.Mutant] = []
 LOG_DIRS_FIRST = next(iter(ASIDE))
@@ -242,6 +242,22 @@ def one_refused_log_dir_ends_all(original, self, event, out):
         if move.log_dir_status.refused:
             everybody = dict.fromkeys((broker for broker, _path in move.log_dirs), "ALL")
             move.log_dir_status = replace(move.log_dir_status, refused=everybody)
+
+
+@mutant(decisions, "judge_election", within=60)
+def election_believed(original, move, seen, live, seen_at_ms, now_ms):
+    """The bug that was found: a move is done when its order is as wanted, whoever leads."""
+    return original(move, seen._replace(leader=move.goal[0]), live, seen_at_ms, now_ms)
+
+
+@mutant(machine, "send_elections", within=60)
+def elections_before_the_journal(original, state, held, new_id, out):
+    """An election is asked for before the journal has it."""
+    for move in state.open_moves():
+        status = move.election
+        if move.step is None and status.since_ms is not None and not status.asks and not status.begun:
+            move.election = status._replace(due=True)
+    return original(state, (), new_id, out)
 
 
 @mutant(machine, "window_is_open", within=60)

@@ -12,6 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
+from lab.simulation.kinds import CONTROLLER, WorldKind
+from lab.simulation.observed import Violation
+from lab.simulation.runs import WorldOutcome, run_seed
 from shunter.core import election
 from shunter.core.controller import broker_requests, changes, deletions, elections, liveness, moves
 from shunter.core.controller.adoption import Adoption
@@ -30,9 +33,6 @@ from shunter.drivers.zookeeper_requests import Committed, ConnectionLost, ZooKee
 from shunter.formats import znodes
 from shunter.model.reassignment import Intervention
 from shunter.model.records import PutPartition, PutReassignment, PutTopic
-from shunter.simulation.kinds import CONTROLLER, WorldKind
-from shunter.simulation.observed import Violation
-from shunter.simulation.runs import WorldOutcome, run_seed
 
 
 @dataclass(frozen=True, slots=True)

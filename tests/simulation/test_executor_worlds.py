@@ -10,10 +10,10 @@ from click.testing import CliRunner
 from executor_mutants import EXECUTOR_MUTANTS
 from mutants import hunt
 
+from lab.simulation.coverage import Coverage
+from lab.simulation.kinds import EXECUTOR
+from lab.simulation.runs import run_seed, shrink
 from shunter.cli import main
-from shunter.simulation.coverage import Coverage
-from shunter.simulation.kinds import EXECUTOR
-from shunter.simulation.runs import run_seed, shrink
 
 SMOKE_SECONDS = 5
 SMOKE_WORLDS = 100
@@ -29,7 +29,7 @@ def run_worlds(first_seed, seconds, least, most=None):
         if most is not None and seed - first_seed >= most:
             break
         outcome = run_seed(seed, kind=EXECUTOR)
-        told = f"shunter simulate --world executor --seed {seed} --shrink: {outcome.violation}"
+        told = f"./simulate --world executor --seed {seed} --shrink: {outcome.violation}"
         assert outcome.violation is None, told
         coverage.add(outcome.coverage)
         seed += 1
@@ -90,7 +90,7 @@ def test_an_executor_world_without_faults_ends_every_move():
 
 def test_one_seed_under_two_hash_seeds_is_one_executor_trace():
     program = (
-        "from shunter.simulation.kinds import EXECUTOR; from shunter.simulation.runs import run_seed;"
+        "from lab.simulation.kinds import EXECUTOR; from lab.simulation.runs import run_seed;"
         "print(run_seed(3, kind=EXECUTOR).digest)"
     )
     running = [
@@ -131,4 +131,4 @@ def test_a_failing_executor_world_shrinks_and_says_how_to_run_it_again():
     assert len(smaller.kinds) < len(failed.kinds)
     assert smaller.violation.rule == failed.violation.rule
     assert told.exit_code == 1
-    assert f"shunter simulate --world executor --seed {failed.seed} " in told.output.splitlines()[-1]
+    assert f"./simulate --world executor --seed {failed.seed} " in told.output.splitlines()[-1]

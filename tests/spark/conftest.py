@@ -17,8 +17,8 @@ NOW = datetime(2025, 3, 1, 12, tzinfo=UTC)
 def spark(tmp_path_factory):
     from pyspark import SparkContext
 
+    from lab.testbed.java import QUICK_SPARK
     from shunter.pipeline.session import SessionSettings, open_session
-    from shunter.testbed.java import QUICK_SPARK
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     # Rows come back from Spark in local time, and the tests compare them with times of UTC.

@@ -176,6 +176,17 @@ def test_a_pause_ends_when_the_move_goes_on_or_is_turned(spark, tmp_path, resume
     assert (move["seconds"], move["stalled_seconds"]) == (50.0, 10.0), "both count from the first step on"
 
 
+def test_an_election_that_waits_is_a_stall_with_its_own_cause(spark, tmp_path):
+    journal = Journal()
+    journal.add(0, "move-accepted", tp="t-0", original=[1, 2], target=[2, 1], size_bytes=10, led_by=1)
+    journal.add(0, "step-begun", tp="t-0", number=1, before=[1, 2], after=[2, 1], reason="order")
+    journal.add(1, "step-finished", tp="t-0", number=1, replicas=[2, 1], isr=[1, 2])
+    journal.add(3, "election-begun", tp="t-0", leader=2)
+    journal.add(43, "move-closed", tp="t-0", outcome="done", reason="", replicas=[2, 1], copied_bytes=0)
+    told = [("between steps", 2.0), ("election of its leader", 40.0)]
+    assert stalls(read(spark, tmp_path / "j.jsonl", journal.lines)) == told
+
+
 def test_an_entry_in_between_does_not_cut_a_stall(spark, tmp_path):
     journal = Journal()
     journal.add(0, "move-accepted", tp="t-0", original=[1], target=[2], size_bytes=10)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from shunter.testbed.process import run_bounded
-from shunter.testbed.spark import SparkStandalone
+from lab.testbed.process import run_bounded
+from lab.testbed.spark import SparkStandalone
 
 pytestmark = [pytest.mark.spark, pytest.mark.real, pytest.mark.long]
 

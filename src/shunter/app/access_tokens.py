@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import re
@@ -43,12 +44,23 @@ class Tokens:
     def person_of(self, digest: str) -> Person | None:
         """The person whose token has this digest; None: it is unknown, or has expired."""
         token = self._found(digest)
-        return None if token is None or self._expired(token) else Person(token.name, token.role)
+        return None if token is None or self._expired(token) else Person(token.name, token.role, token.expires_ms)
 
     def expired_of(self, digest: str) -> str | None:
         """The name of the token with this digest if it has expired; else None."""
         token = self._found(digest)
         return token.name if token is not None and self._expired(token) else None
+
+    def current(self) -> tuple[AccessToken, ...]:
+        """The tokens that are valid now; none while the file can't be read."""
+        with contextlib.suppress(FormatError):
+            self._refresh()
+        return tuple(token for token in self._tokens if not self._expired(token))
+
+    def expiring(self, days: int) -> tuple[AccessToken, ...]:
+        """The valid tokens that expire within some days."""
+        until_ms = self._now_ms() + days * _DAY_MS
+        return tuple(each for each in self.current() if each.expires_ms is not None and each.expires_ms < until_ms)
 
     def _found(self, digest: str) -> AccessToken | None:
         self._refresh()

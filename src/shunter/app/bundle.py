@@ -5,6 +5,7 @@ It is made from a checkout, whose lock file fixes the versions and their hashes.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 import subprocess
@@ -17,9 +18,7 @@ from pathlib import Path
 from shunter.core.wording import counted
 from shunter.errors import DriverError, SettingsError
 from shunter.pipeline.session import DELTA, KAFKA_SOURCE, SessionSettings, open_session
-from shunter.testbed.artifacts import KRAFT_VERSION, ZOOKEEPER_MODE_VERSION, ensure_kafka, sha256_of
 
-VERSIONS = (ZOOKEEPER_MODE_VERSION, KRAFT_VERSION)
 BUILD_SECONDS = 1_800.0
 SHA256SUMS = "SHA256SUMS"
 _MARKER = re.compile(r";.*\b(extra|sys_platform|platform_system|os_name)\b")
@@ -32,7 +31,7 @@ into=${1:-$here/environment}
 "${PYTHON:-python3}" -m venv "$into"
 "$into/bin/python" -m pip install --quiet --no-index --find-links "$here/wheels" --no-deps --require-hashes -r "$here/requirements.txt"
 echo "installed: $into/bin/shunter"
-echo "jars of Kafka and of Spark's connectors: export SHUNTER_CACHE=$here/cache"
+echo "jars of Spark's connectors: export SHUNTER_CACHE=$here/cache"
 """
 
 
@@ -65,8 +64,6 @@ def make_bundle(out: Path, source: Path, progress: Callable[[str], None]) -> int
             f"no wheel was made of {', '.join(lost)}: the lock file is for another Python", retriable=False
         )
     (out / "requirements.txt").write_text(requirements)
-    for version in VERSIONS:
-        ensure_kafka(version, cache=cache, progress=progress)
     progress("fetching Spark's connectors to Kafka and Delta")
     settings = SessionSettings(master="local[1]", packages=(KAFKA_SOURCE, DELTA), ivy_cache=(cache / "ivy").absolute())
     open_session(settings).stop()
@@ -74,9 +71,9 @@ def make_bundle(out: Path, source: Path, progress: Callable[[str], None]) -> int
         shutil.rmtree(cache / left, ignore_errors=True)
     (out / "install.sh").write_text(_INSTALL)
     files = sorted(path for path in out.rglob("*") if path.is_file())
-    # Ivy and the testbed rewrite their notes beside the jars, so only files that are run or installed have a checksum.
+    # Ivy rewrites its notes beside the jars, so only files that are run or installed have a checksum.
     kept = [path for path in files if path.parent == out or path.suffix in {".whl", ".jar"}]
-    (out / SHA256SUMS).write_text("".join(f"{sha256_of(path)}  {path.relative_to(out)}\n" for path in kept))
+    (out / SHA256SUMS).write_text("".join(f"{_sha256_of(path)}  {path.relative_to(out)}\n" for path in kept))
     return sum(path.stat().st_size for path in files)
 
 
@@ -145,8 +142,13 @@ def _requirements(wheels: Path) -> str:
     lines = []
     for wheel in sorted(wheels.glob("*.whl")):
         name, version, _ = wheel.name.split("-", 2)
-        lines.append(f"{_normal(name)}=={version} --hash=sha256:{sha256_of(wheel)}\n")
+        lines.append(f"{_normal(name)}=={version} --hash=sha256:{_sha256_of(wheel)}\n")
     return "".join(lines)
+
+
+def _sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _normal(name: str) -> str:

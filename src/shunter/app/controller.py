@@ -23,7 +23,7 @@ from shunter.app.private_files import keep_to_ourselves
 from shunter.app.security import MetricsReaders, Security
 from shunter.app.settings import ControllerConfig, strange_variables
 from shunter.app.zookeeper_security import zookeeper_access
-from shunter.core.controller.events import SettingsChanged
+from shunter.core.controller.events import SessionExpired, SettingsChanged
 from shunter.core.controller.machine import ControllerMachine
 from shunter.drivers.census_taker import CensusTaker
 from shunter.drivers.channels import Channels
@@ -66,6 +66,8 @@ CLOSING_SECONDS = 5.0
 """How long SIGTERM waits for ZooKeeper to take the controllership back."""
 ALIVE_SECONDS = 1.0
 """How often to check that the thread that talks to ZooKeeper is alive."""
+CERTIFICATES_SECONDS = 10.0
+"""How often this process's own certificates are judged."""
 SWITCH_SECONDS = 0.001
 """How long one Python thread may keep another waiting; Python's default is 5 ms."""
 _FIXED = (
@@ -97,6 +99,7 @@ class ControllerProcess:
         self.zookeeper = zookeeper_access(config.server_properties, config.zookeeper_config)
         self.security = Security(config.server_properties, self.listeners, config.networks())
         endpoints = registered_endpoints(self.listeners, self.advertised, self.security.settings)
+        self.security.outgoing = () if self.zookeeper.tls is None else (self.zookeeper.tls,)
         self.security.refuse_bad_certificates(endpoints)
         settings = config.controller_settings()
         self.machine = ControllerMachine(settings)
@@ -155,7 +158,15 @@ class ControllerProcess:
         census = CensusTaker(lambda: self.machine.state, lambda: self.loop.stats.count)
         page = PrometheusPage(
             lambda: collect_metrics(
-                self.machine, self.loop, self.channels, self.lag, self.server, census.census, self.logs, self.defaults
+                self.machine,
+                self.loop,
+                self.channels,
+                self.lag,
+                self.server,
+                census.census,
+                self.logs,
+                self.defaults,
+                self.security.valid_until_s(),
             )
         )
         return MetricsEndpoint(
@@ -251,6 +262,8 @@ class ControllerProcess:
             await permissions.wait_tried()
         if permissions is not None and permissions.trouble is not None:
             return f"the cluster's permissions are not known: {permissions.trouble}"
+        if self.security.trouble is not None:
+            return self.security.trouble
         obstacle = await survey.obstacle(reader)
         if survey.found is not None:
             self.channels.preferred_listener = survey.found.names[0]
@@ -259,6 +272,7 @@ class ControllerProcess:
     async def _start(self, seat: ControllerSeat) -> None:
         await seat.start()
         self._look_at_zookeeper(seat.client)
+        self._look_at_certificates(seat)
 
     async def _look_after(self, features: FeatureKeeper, tokens: TokenExpiry) -> None:
         """Check periodically for changes without an event: finalized features, expired delegation tokens, defaults."""
@@ -285,6 +299,16 @@ class ControllerProcess:
             return
         asyncio.get_running_loop().call_later(ALIVE_SECONDS, self._look_at_zookeeper, client)
 
+    def _look_at_certificates(self, seat: ControllerSeat) -> None:
+        """Resign if no broker connects to this controller any more. Repeats itself: a certificate expires unnoticed."""
+        before = self.security.trouble
+        self.security.look_at_certificates()
+        if self.security.trouble != before:
+            seat.election.survey_again()  # A survey from before says nothing about this.
+        if self.security.trouble is not None and seat.election.epoch_version is not None:
+            self.loop.post(SessionExpired(self.security.trouble))
+        asyncio.get_running_loop().call_later(CERTIFICATES_SECONDS, self._look_at_certificates, seat)
+
     def _user_configs(self) -> UserConfigs | None:
         return None if self.seat is None else UserConfigs(self.seat.client, self.seat.store)
 
@@ -300,6 +324,8 @@ class ControllerProcess:
         permissions = self.security.permissions
         if permissions is not None and permissions.trouble is not None:
             troubles += (f"the cluster's permissions are not known: {permissions.trouble}",)
+        if self.security.trouble is not None:
+            troubles += (self.security.trouble,)
         if others and all(broker in refusing for broker in others):
             troubles += (f"every live broker refuses our requests: {refusing[others[0]].error.name}",)
         elif others and all(broker in self.machine.outbox.unreachable for broker in others):

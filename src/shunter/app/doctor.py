@@ -15,13 +15,19 @@ from shunter.core.check_up import diagnose
 from shunter.core.executor.debts import told_debts
 from shunter.core.executor.state import ExecutorState
 from shunter.drivers.admin.check_up import named_operations, take_check_up
+from shunter.drivers.clock import SystemClock
 from shunter.drivers.cluster_claim import see_claim
 from shunter.errors import DriverError, FormatError
-from shunter.model.check_up import CheckedJournal, CheckUp, Finding
+from shunter.model.check_up import CheckedJournal, CheckUp, Finding, OpenMove
 from shunter.model.execution import JournalEntry
+from shunter.views.execution import told_state
 
 if TYPE_CHECKING:
     from shunter.drivers.admin.cluster import KafkaPythonAdmin
+
+
+SKEW_MS = 10_000
+"""How far the clock of the host that writes the journal may be behind this host's."""
 
 
 class LookedOver(NamedTuple):
@@ -52,11 +58,12 @@ async def look_over(target: Target) -> LookedOver:
         SettingsError, FormatError: the properties file can't be used.
     """
     admin = await connect(target)
+    began_ms = SystemClock().now_ms()
     try:
         seen = await take_check_up(admin)
         place = await journal_place(target, admin)
         claimant, seen = await _look_at_claim(target, place, seen)
-        journal, loaded, seen = await _look_into_journal(place, claimant, seen)
+        journal, loaded, seen = await _look_into_journal(place, claimant, seen, began_ms - SKEW_MS)
         seen = await _look_at_throttles(admin, loaded, seen)
         return LookedOver(seen, journal, None if loaded is None else loaded.entries)
     finally:
@@ -77,9 +84,12 @@ async def _look_at_claim(target: Target, place: JournalPlace, seen: CheckUp) -> 
 
 
 async def _look_into_journal(
-    place: JournalPlace, claimant: str, seen: CheckUp
+    place: JournalPlace, claimant: str, seen: CheckUp, since_ms: int
 ) -> tuple[CheckedJournal, LoadedJournal | None, CheckUp]:
-    """What the journal says; if it can't be read, the error becomes part of what was seen."""
+    """What the journal says; if it can't be read, the error becomes part of what was seen.
+
+    The journal is read after the cluster. A move that ended since `since_ms` may have been seen under way there.
+    """
     if not place.exists():
         return CheckedJournal(str(place), claimant=claimant), LoadedJournal((), ExecutorState(), None), seen
     try:
@@ -90,9 +100,15 @@ async def _look_into_journal(
         str(place),
         "" if loaded.holder is None else str(loaded.holder),
         claimant if loaded.holder is None else "",
-        frozenset(move.tp for move in loaded.state.open_moves()),
         told_debts(loaded.state.owed()),
         ("", "") if loaded.standing is None else (str(loaded.standing), loaded.standing.way_out),
+        frozenset(
+            move.tp for move in loaded.state.moves.values() if move.ended is not None and move.ended.at_ms >= since_ms
+        ),
+        tuple(
+            OpenMove(move.tp, move.original, move.target, told_state(move), move.direction.value)
+            for move in loaded.state.open_moves()
+        ),
     )
     return journal, loaded, seen
 

@@ -34,7 +34,8 @@ class PlannedStep:
 class PlannedMove:
     """One partition on paper; `problem` says why it can't be taken on, or what it would wait for.
 
-    `taken`: whether it would be taken on; `log_dirs`: where brokers would put its replicas.
+    `taken`: whether it would be taken on; `log_dirs`: where brokers would put its replicas; `elects`: the broker that
+    would be elected at the end, if another one leads then; None: the plan does not ask for an election.
     """
 
     partition: str
@@ -45,6 +46,7 @@ class PlannedMove:
     problem: str | None
     taken: bool = True
     log_dirs: tuple[tuple[BrokerId, str], ...] = ()
+    elects: BrokerId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,11 @@ async def dry_run(
     results = {result.tp: result for result in judged.results}
     foreign = {order.tp: _replaced(order, copies) for order in moves if order.tp not in ours}
     planned = [
-        replace(_planned(state, order, results[order.tp], foreign.get(order.tp)), log_dirs=order.log_dirs)
+        replace(
+            _planned(state, order, results[order.tp], foreign.get(order.tp)),
+            log_dirs=order.log_dirs,
+            elects=order.target[0] if order.elect else None,
+        )
         for order in moves
     ]
     taken = [state.moves[tp] for tp, result in results.items() if result.refused is None and state.moves[tp].open]

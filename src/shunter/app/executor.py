@@ -26,7 +26,7 @@ from shunter.core.executor.ready import CommandReply, Finish, PlanReply
 from shunter.core.executor.state import ExecutorState
 from shunter.core.wording import counted
 from shunter.drivers.admin.protocol import AdminClient
-from shunter.drivers.claimants import ClusterClaimed, this_claimant
+from shunter.drivers.claimants import ClusterClaimed, this_claimant, this_user
 from shunter.drivers.clock import SystemClock
 from shunter.drivers.driver_seat import DriverSeat, SeatTaken, StillDriver
 from shunter.drivers.execution import ExecutionDriver, refused
@@ -38,7 +38,7 @@ from shunter.drivers.journals import (
     JournalUnusable,
     LeasedJournal,
 )
-from shunter.drivers.order_taker import take_orders
+from shunter.drivers.order_taker import OrderGate, take_orders
 from shunter.drivers.whole_calls import to_its_end
 from shunter.errors import DriverError, FormatError, SettingsError, ShunterError
 from shunter.formats.reassignment_json import decode_plan
@@ -321,6 +321,7 @@ async def drive(
     on_plan: Callable[[PlanReply], None] | None = None,
     leave: asyncio.Event | None = None,
     forever: bool = False,
+    gate: OrderGate | None = None,
 ) -> Ended:
     """Drive a session until all is done, a fatal error, or `leave` is set; open moves then stay in the journal."""
     asked: list[asyncio.Task[Any]] = []
@@ -332,13 +333,15 @@ async def drive(
         if on_plan is not None:
             plan.add_done_callback(lambda done: on_plan(done.result()) if _answered(done) else None)
         asked.append(plan)
-    first = work.command or (Command(CommandKind.RESUME, given_by="resume") if work.unpause else None)
+    first = work.command or (
+        Command(CommandKind.RESUME, given_by=f"{this_user()} (shunter resume)") if work.unpause else None
+    )
     if first is not None:
         command = asyncio.create_task(session.command(first))
         asked.append(command)
     await asyncio.sleep(0)  # The plan or command has to be queued before the core finds that it is idle.
     background = [
-        asyncio.create_task(take_orders(session.driver, session.journal)),
+        asyncio.create_task(take_orders(session.driver, session.journal, gate)),
         asyncio.create_task(session.publish(on_view)),
     ]
     running = asyncio.create_task(session.driver.run(forever=forever))

@@ -21,6 +21,7 @@ from shunter.app.journals import JournalPlace
 from shunter.app.taking import refuse_standing
 from shunter.core.doers import Wanted
 from shunter.core.wording import counted
+from shunter.drivers.claimants import this_user
 from shunter.drivers.clock import SystemClock
 from shunter.drivers.driver_seat import StandsStill, StillDriver
 from shunter.drivers.journals import ANSWER_WITHIN_S
@@ -131,6 +132,11 @@ async def order(place: JournalPlace, kind: str, document: object) -> dict[str, A
     raise DriverError(f"{place}: no executor answered within {ANSWER_WITHIN_S:.0f} s", retriable=True)
 
 
+def giver(verb: str) -> str:
+    """Who gives an order by a verb of the command line: the UNIX user, and the verb."""
+    return f"{this_user()} (shunter {verb})"
+
+
 async def order_command(place: JournalPlace, command: Command) -> dict[str, Any]:
     """Give a command to the executor that drives a journal."""
     return await order(place, "command", command_to_json(command))
@@ -138,7 +144,11 @@ async def order_command(place: JournalPlace, command: Command) -> dict[str, Any]
 
 async def order_plan(place: JournalPlace, moves: Sequence[MoveOrder], options: ExecutionOptions) -> dict[str, Any]:
     """Hand a plan to the executor that drives a journal."""
-    document = {"plan": orjson.loads(encode_plan(moves)), "options": options_to_json(options)}
+    document = {
+        "plan": orjson.loads(encode_plan(moves)),
+        "options": options_to_json(options),
+        "given_by": giver("execute"),
+    }
     return await order(place, "plan", document)
 
 
@@ -146,6 +156,7 @@ __all__ = [
     "HolderGone",
     "StandsStill",
     "driven_here",
+    "giver",
     "holder_of",
     "order",
     "order_command",

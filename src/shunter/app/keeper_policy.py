@@ -16,6 +16,7 @@ from shunter.app.profiles import meant, read_profiles
 from shunter.app.targets import target_of
 from shunter.core.keeper.intents import contradiction, with_intents
 from shunter.drivers.controller_status import ControllersPlace
+from shunter.drivers.http_client import is_open_to_others
 from shunter.errors import FormatError, SettingsError
 from shunter.formats.client_properties import bootstrap_servers
 from shunter.formats.text_files import text_of
@@ -32,7 +33,7 @@ from shunter.model.keeper import (
     Mode,
     Watch,
 )
-from shunter.model.loopback import is_loopback
+from shunter.model.limits import bound_trouble, floor_trouble, rate_trouble
 from shunter.model.service import NOTIFIED, TOKEN, USER, IntentKind, KeptIntent, Notifier, NotifierKind
 
 _MOST_NUMBER = 2**31 - 1
@@ -261,8 +262,7 @@ def _controllers(path: Path, where: str, table: dict[str, Any]) -> ControllersPl
     urls = tuple(_url(f"{where} controllers", each) for each in _list(f"{where} controllers", table["controllers"]))
     token = files.get("controllers-token-file")
     for url in urls:
-        parts = urlsplit(url)
-        if token is not None and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        if token is not None and is_open_to_others(url):
             rule = "the token would cross the network unencrypted: https:// is wanted"
             raise SettingsError(f"{where} controllers = {url!r}: {rule}")
     return ControllersPlace(urls, token, files.get("controllers-ca-file"))
@@ -284,21 +284,20 @@ def _url(where: str, value: Any) -> str:
 
 def _options(where: str, table: dict[str, Any]) -> ExecutionOptions:
     readers: dict[str, Callable[[str, Any], Any]] = {
-        "throttle": _size,
-        "throttle-floor": _size,
-        "log-dir-throttle": _size,
-        "max-concurrent": _at_least_one,
-        "max-in": _at_least_one,
-        "max-out": _at_least_one,
+        "throttle": _rate,
+        "throttle-floor": _rate,
+        "log-dir-throttle": _rate,
+        "max-concurrent": _bound,
+        "max-in": _bound,
+        "max-out": _bound,
     }
     _refuse_unknown(where, table, readers)
     options = ExecutionOptions(
         **{key.replace("-", "_"): readers[key](f"{where}{key}", value) for key, value in table.items()}
     )
-    floor = options.throttle_floor
-    if floor is not None and (options.throttle is None or floor > options.throttle):
-        rule = "the floor of a throttle is at most the throttle: name throttle, too"
-        raise SettingsError(f"{where}throttle-floor = {floor}: {rule}")
+    if trouble := floor_trouble(options.throttle_floor, options.throttle):
+        rule = "name a throttle that is at least its floor"
+        raise SettingsError(f"{where}throttle-floor = {options.throttle_floor}: {trouble}; {rule}")
     return options
 
 
@@ -517,6 +516,20 @@ def _size(where: str, value: Any) -> int:
     if size < 1:
         raise SettingsError(f'{where} = {value!r}: bytes are wanted, as in "500G" (K, M, G, T: powers of ten)')
     return int(size)
+
+
+def _rate(where: str, value: Any) -> int:
+    rate = _size(where, value)
+    if trouble := rate_trouble(rate):
+        raise SettingsError(f"{where} = {value!r}: {trouble}")
+    return rate
+
+
+def _bound(where: str, value: Any) -> int:
+    copies = _number(where, value, least=0)
+    if trouble := bound_trouble(copies):
+        raise SettingsError(f"{where} = {value!r}: {trouble}")
+    return copies
 
 
 __all__ = ["KeptCluster", "ServiceFile", "read_policies", "read_service_file"]

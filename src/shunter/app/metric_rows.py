@@ -86,6 +86,13 @@ _WORK = (
         lambda s: [((name,), 1.0) for name in s.different_defaults],
         ("setting",),
     ),
+    by(
+        "purpose",
+        "certificate_expiry_timestamp_seconds",
+        "When each of this process's own certificates expires, Unix time",
+        lambda s: s.valid_until_s,
+        counts=False,
+    ),
     counter(
         "requests_refused_for_bugs",
         "Requests refused because of a bug in Shunter",

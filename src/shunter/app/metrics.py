@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
@@ -14,6 +14,7 @@ from shunter.app.controller_logs import ControllerLogs
 from shunter.app.kafka_metrics import KAFKA_ROWS
 from shunter.app.metric_rows import ROWS
 from shunter.core.controller.machine import ControllerMachine
+from shunter.drivers.channel_stats import QueueStats
 from shunter.drivers.channels import Channels
 from shunter.drivers.controller_loop import ControllerLoop
 from shunter.drivers.door import GuestKind
@@ -51,6 +52,7 @@ def collect_metrics(
     census: Census | None = None,
     logs: ControllerLogs | None = None,
     defaults: BrokerDefaults | None = None,
+    valid_until_s: Mapping[str, float] | None = None,
 ) -> ControllerMetrics:
     """Collect all metrics at one moment, between two events. Cost: O(topics, moves and queued requests)."""
     stats, sent = loop.stats, channels.stats
@@ -93,29 +95,31 @@ def collect_metrics(
         dropped=sent.dropped,
         resident=channels.resident(),
         cache=FragmentCacheSize(cache.topics, cache.partitions, cache.held),
-        queues=tuple(
-            BrokerQueue(
-                each.broker,
-                each.connected,
-                each.queued,
-                each.in_flight,
-                each.oldest_seconds,
-                each.resident,
-                _timing(sent.queued[each.broker]) if each.broker in sent.queued else Timing(),
-            )
-            for each in channels.queues()
-        ),
+        queues=tuple(_queue(each, sent.queued.get(each.broker)) for each in channels.queues()),
         peers=Peers() if server is None else _peers_of(server),
         census=Census() if census is None else census,
         deletions=pending_deletions(machine.intake.deletions.remaining, machine.view.brokers.keys()),
         logs=() if logs is None else tuple(LogCounts(log.path.name, log.lines, log.lost) for log in logs.files),
         administrative={} if logs is None else dict(logs.outcomes),
         different_defaults=() if defaults is None else tuple(defaults.different),
+        valid_until_s=dict(valid_until_s or {}),
     )
 
 
 def _timing(durations: Durations) -> Timing:
     return Timing(durations.count, durations.seconds, tuple(durations.recent))
+
+
+def _queue(stats: QueueStats, waited: Durations | None) -> BrokerQueue:
+    return BrokerQueue(
+        stats.broker,
+        stats.connected,
+        stats.queued,
+        stats.in_flight,
+        stats.oldest_seconds,
+        stats.resident,
+        Timing() if waited is None else _timing(waited),
+    )
 
 
 def _peers_of(server: RpcServer) -> Peers:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import copy
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -13,12 +14,12 @@ from shunter.app.journals import JournalPlace
 from shunter.core.executor.apply import apply
 from shunter.core.executor.orders import decide_command, most_rollback_bytes, rollback_bytes
 from shunter.core.executor.pausing import unheld
-from shunter.core.executor.state import ExecutorState
+from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.submission import options_beside
 from shunter.core.wording import counted
 from shunter.drivers.clock import SystemClock
 from shunter.errors import DriverError
-from shunter.model.execution import Command, CommandKind, ExecutionOptions, JournalEntry, MoveOrder
+from shunter.model.execution import Command, CommandKind, Direction, ExecutionOptions, JournalEntry, MoveOrder
 from shunter.model.partition import TopicPartition
 
 
@@ -38,19 +39,67 @@ async def bytes_again(target: Target, place: JournalPlace, command: Command) -> 
     if not _may_cost(place, command) or not place.exists():
         return Again(0, "")
     state, holder = await asyncio.to_thread(read_journal, place)
-    named = [move for move in state.open_moves() if not command.partitions or move.tp in command.partitions]
-    back = gone = 0
-    if command.kind is CommandKind.ROLL_BACK:
-        gone = sum(rollback_bytes(move) for move in named)
-        back = gone if holder is not None else sum(most_rollback_bytes(move) for move in named)
+    price = price_of(state, command, driven=holder is not None)
+    return told_price(price, await _copied(target, state, price.cancelled))
+
+
+class Price(NamedTuple):
+    """What an order makes be copied again: `back` by a rollback, of which `gone` is certain; and cancelled copies."""
+
+    back: int
+    gone: int
+    cancelled: frozenset[TopicPartition]
+
+
+def price_of(state: ExecutorState, command: Command, *, driven: bool) -> Price:
+    """The price of an order. `state` is a journal's, of the caller's own: the order is applied to it.
+
+    `driven`: an executor drives the journal, so its steps under way have not ended unseen.
+    """
+    back, gone = _rolled_back(state, command, driven=driven)
     before = unheld(state)
     for record in decide_command(state, command).records:
         apply(state, JournalEntry(state.next_sequence, SystemClock().now_ms(), "on paper", record))
-    cancelled = await _copied(target, state, unheld(state) - before)
-    told = ["originals that were dropped are deleted from disk"] if gone else []
-    told += ["steps that no executor watched may have ended and dropped originals"] if back > gone else []
-    told += [_told_cancelled(cancelled)] if cancelled else []
-    return Again(back + sum(cancelled.values()), "; ".join(told), back > gone)
+    return Price(back, gone, unheld(state) - before)
+
+
+def price_now(state: ExecutorState, command: Command) -> Price:
+    """The price of an order that pauses, resumes, stops or rolls back, to the executor at work, whose state stays as it is.
+
+    Cost: O(moves), and no journal is read, however often it is asked.
+    """
+    paper = copy.copy(state)
+    paper.moves = dict(state.moves)
+    for move in _named(state, command):
+        turned = paper.moves[move.tp] = copy.copy(move)
+        turned.paused = _PAUSED.get(command.kind, move.paused)
+        turned.direction = _DIRECTIONS.get(command.kind, move.direction)
+    return Price(*_rolled_back(state, command, driven=True), unheld(paper) - unheld(state))
+
+
+_PAUSED = {CommandKind.PAUSE: True, CommandKind.RESUME: False}
+_DIRECTIONS = {CommandKind.STOP: Direction.STOP, CommandKind.ROLL_BACK: Direction.BACK}
+
+
+def _named(state: ExecutorState, command: Command) -> list[Move]:
+    return [move for move in state.open_moves() if not command.partitions or move.tp in command.partitions]
+
+
+def _rolled_back(state: ExecutorState, command: Command, *, driven: bool) -> tuple[int, int]:
+    """The most bytes that a rollback copies, and those that are certain."""
+    if command.kind is not CommandKind.ROLL_BACK:
+        return 0, 0
+    named = _named(state, command)
+    gone = sum(map(rollback_bytes, named))
+    return (gone if driven else sum(map(most_rollback_bytes, named))), gone
+
+
+def told_price(price: Price, copied: Mapping[TopicPartition, int]) -> Again:
+    """The price in bytes and words; `copied`: what the cancelled copies have copied so far."""
+    told = ["originals that were dropped are deleted from disk"] if price.gone else []
+    told += ["steps that no executor watched may have ended and dropped originals"] if price.back > price.gone else []
+    told += [_told_cancelled(price.cancelled)] if price.cancelled else []
+    return Again(price.back + sum(copied.values()), "; ".join(told), price.back > price.gone)
 
 
 def _may_cost(place: JournalPlace, command: Command) -> bool:
@@ -74,7 +123,7 @@ async def bytes_again_by_plan(
     return sum(cancelled.values()), _told_cancelled(cancelled) if cancelled else ""
 
 
-def _told_cancelled(cancelled: dict[TopicPartition, int]) -> str:
+def _told_cancelled(cancelled: Collection[TopicPartition]) -> str:
     return f"{counted(len(cancelled), 'paused copy is', 'paused copies are')} cancelled and begun again later, because a throttle would slow other copies too"
 
 

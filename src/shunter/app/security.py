@@ -58,6 +58,12 @@ class Security:
             store = None if listener.tls is None else listener.tls.key_store
             if store is not None and store.location and store.password is None and store.key_password is None:
                 tell_readers(Path(store.location))
+        self.outgoing: tuple[TlsContexts, ...] = ()
+        """TLS of connections to ZooKeeper, if they have a certificate of their own."""
+        self.trouble: str | None = None
+        """Why no broker connects to this controller by the certificates of the last look; None: they do."""
+        self._endpoints: tuple[Endpoint, ...] = ()
+        self._told: list[str] = []
         self.access = BrokerAccess(self.settings, self.tls)
         self.users = ScramUsers()
         self.permissions: Permissions | None = None
@@ -81,17 +87,38 @@ class Security:
                 found += (ListenerFault(endpoint.listener, fault, by_brokers) for fault in tls.faults())
         return tuple(found)
 
-    def refuse_bad_certificates(self, endpoints: Iterable[Endpoint]) -> None:
+    def refuse_bad_certificates(self, endpoints: Sequence[Endpoint]) -> None:
         """Refuse a certificate that no broker would accept, as brokers do at their start; warn of other faults.
 
         Raises:
             SettingsError: brokers that look for a controller at a listener would refuse its certificate.
         """
-        for listener, fault, by_brokers in self.certificates(endpoints):
-            told = f"listener {listener}: {sentence([fault])}"
+        self._endpoints = tuple(endpoints)
+        self.look_at_certificates()
+        if self.trouble is not None:
+            raise SettingsError(self.trouble)
+
+    def look_at_certificates(self) -> None:
+        """Judge the certificates that are in use now: one may have expired since the last look. Log what is new."""
+        self.trouble = None
+        told: list[str] = []
+        for listener, fault, by_brokers in self.certificates(self._endpoints):
+            told.append(f"listener {listener}: {sentence([fault])}")
             if by_brokers and fault.kind in {FaultKind.UNUSABLE, FaultKind.UNTRUSTED}:
-                raise SettingsError(f"{told} (no broker would connect to this controller)")
-            _LOG.warning("%s", told)
+                self.trouble = f"{told.pop()} (no broker would connect to this controller)"
+        soon = [tls.expires_soon for tls in self.outgoing]
+        told += (f"connections to ZooKeeper: {sentence([fault])}" for fault in soon if fault is not None)
+        for line in told:
+            if line not in self._told:
+                _LOG.warning("%s", line)
+        self._told = told
+
+    def valid_until_s(self) -> dict[str, float]:
+        """When each certificate's dates are over (Unix time), by what it is used for."""
+        used = [(f"listener {name}", tls) for name, tls in sorted(self.tls.items())]
+        used += (("zookeeper", tls) for tls in self.outgoing)
+        found = ((what, tls.valid_until_s) for what, tls in used)
+        return {what: until_s for what, until_s in found if until_s is not None}
 
     def gate(self, listener: str) -> ListenerGate:
         """The gate of one of the controller's listeners: TLS, logins and tokens."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shunter.app.executor import Target, claimed_by, connect, journal_place, read_journal
-from shunter.app.executor_orders import HolderGone, holder_of, order_command
+from shunter.app.executor_orders import HolderGone, giver, holder_of, order_command
 from shunter.app.throttle_loan import give_back, in_hand
 from shunter.core.executor.orders import decide_command
 from shunter.core.executor.state import ExecutorState
@@ -146,8 +146,8 @@ async def see_nobody_else_drives(target: Target) -> None:
         ClusterClaimed: an executor drives the cluster under another journal; its copies would go on without a throttle.
     """
     if claimant := await driven_elsewhere(target):
-        told = f"this cluster is driven by {claimant}: these throttles may be its own, which it restores itself"
-        raise ClusterClaimed(f"{told}; ask there, or clear what is left when it has ended", retriable=False)
+        told = "these throttles may be its own, which it restores itself; ask there, or clear what is left when it has ended"
+        raise ClusterClaimed(claimant, told)
 
 
 async def held_now(target: Target, keys: Collection[ThrottleKey]) -> list[str]:
@@ -250,7 +250,7 @@ async def forget_throttles(target: Target, brokers: Sequence[BrokerId]) -> tuple
         DriverError: the cluster does not answer, so it is unknown whether those brokers are up.
         FormatError: there is no journal, or it is damaged.
     """
-    command = Command(CommandKind.FORGET, given_by="throttles forget", brokers=tuple(brokers))
+    command = Command(CommandKind.FORGET, given_by=giver("throttles forget"), brokers=tuple(brokers))
     place, holder = await holder_of(target)
     if holder is not None:
         with suppress(HolderGone):

@@ -22,9 +22,8 @@ def bundle(out: Path, source: Path) -> None:
     """Make a folder OUT from which Shunter is installed where there is no network.
 
     The folder has wheels of Shunter and of everything that Shunter needs (Spark included), in the locked versions and
-    for this kind of machine and Python. It also has the jars of Kafka for demo and tests, the jars of Spark's
-    connectors to Kafka and Delta, the SHA-256 of each file, and install.sh. Java 17 is not in the folder: install it
-    on the other machine.
+    for this kind of machine and Python. It also has the jars of Spark's connectors to Kafka and Delta, the SHA-256 of
+    each file, and install.sh. Java 17 is not in the folder: install it on the other machine.
 
     \b
     Exit status: 0 the folder was made; 1 something could not be fetched or built.

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from shunter.app.executor import Ended, Session, SessionStart, Target, drive, open_session, read_plan
-from shunter.app.executor_orders import HolderGone, StandsStill, holder_of, order_plan, told_others
+from shunter.app.executor_orders import HolderGone, StandsStill, giver, holder_of, order_plan, told_others
 from shunter.app.executor_outcome import exit_code, told_end
 from shunter.app.exit_codes import ExitCode
 from shunter.app.order_costs import bytes_again_by_plan
@@ -25,9 +25,10 @@ from shunter.cli.execution_plan import show_dry_run
 from shunter.cli.leaving import leave_with, run
 from shunter.cli.outlet import goes_on_without_output
 from shunter.core.doers import Doer
-from shunter.core.wording import told_bytes
+from shunter.core.wording import counted, told_bytes
 from shunter.errors import SettingsError
 from shunter.model.execution import Command, CommandKind, ExecutionOptions, MoveOrder
+from shunter.model.partition import Replicas, TopicPartition
 
 if TYPE_CHECKING:
     from shunter.views.execution import ExecutionView
@@ -108,7 +109,11 @@ def carry_out(moves: Sequence[MoveOrder], target: Target, options: ExecutionOpti
             if not click.confirm("Begin?" if possible else "Begin with what can be taken on?"):
                 return int(ExitCode.REFUSED)
         if doing.choice.doer is Doer.CONTROLLER:
-            return _by_controller(doing, moves, options, how)
+            code = _by_controller(doing, moves, options, how)
+            wanted = {move.tp: move.target for move in moves if move.elect}
+            if wanted and code in (ExitCode.DONE, ExitCode.PARTLY):
+                code = _elect(target, wanted, code, as_json=how.as_json)
+            return code
     if how.record is not None:
         raise SettingsError(
             "--record is for the controller's moves; `shunter pipeline account` reads the executor's journal"
@@ -146,9 +151,24 @@ def _by_controller(doing: Doing, moves: Sequence[MoveOrder], options: ExecutionO
         strategy=options.strategy if is_said("incremental") else None,
         throttle=options.throttle,
         force=options.force,
-        watching=watching if how.wait else None,
+        # The order has to be as wanted before the first replica is elected.
+        watching=watching if how.wait or any(move.elect for move in moves) else None,
         as_json=how.as_json,
     )
+
+
+def _elect(target: Target, wanted: Mapping[TopicPartition, Replicas], code: int, *, as_json: bool) -> int:
+    """Let the first replicas lead after the controller's moves; returns the exit status."""
+    from shunter.app.elections import elect_first  # noqa: PLC0415 - brings the client library with it
+
+    refused = asyncio.run(elect_first(target, wanted))
+    told = [f"{tp}: not elected: {why}" for tp, why in sorted(refused.items())]
+    if as_json:
+        say_json({"event": "election", "asked": len(wanted), "refused": told})
+    else:
+        led = f"{len(wanted) - len(refused):,} of {counted(len(wanted), 'partition is', 'partitions are')}"
+        click.echo("\n".join([*told, f"{led} led by the first of their replicas"]))
+    return int(ExitCode.PARTLY) if refused else code
 
 
 async def _by_executor(target: Target, moves: Sequence[MoveOrder], options: ExecutionOptions, how: Carrying) -> int:
@@ -252,7 +272,7 @@ class Interruption:
             answer = await self._line()
         kind = {"s": CommandKind.STOP, "r": CommandKind.ROLL_BACK, "p": CommandKind.PAUSE}.get(answer[:1].lower())
         if kind is not None:
-            reply = await self._session.command(Command(kind, given_by="ctrl-C"))
+            reply = await self._session.command(Command(kind, given_by=giver("execute, Ctrl-C")))
             click.echo(reply.text)
         elif answer[:1].lower() == "l":
             self._leave.set()

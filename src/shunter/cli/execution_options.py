@@ -14,30 +14,25 @@ import click
 from shunter.app.executor import Target
 from shunter.cli.profiles import settable, the_bootstrap
 from shunter.model.execution import BOUNDS, ExecutionOptions, Order
+from shunter.model.limits import MOST_COPIES, floor_trouble, rate_trouble
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
 
 _UNITS = {"": 1, "K": 1_000, "M": 1_000_000, "G": 1_000_000_000}
-_UNIT_WANTED_BELOW = 1_000
-"""Bytes per second: if a rate below this has no unit, the unit was probably forgotten."""
 
 
 def parse_rate(text: str) -> int:
     """`50M` as bytes per second; powers of ten.
 
     Raises:
-        click.BadParameter: it is not a number above 0 with K, M or G, or it is so small that a unit was likely
-        forgotten.
+        click.BadParameter: it is not a number above 0 with K, M or G, or can't be meant as a rate of copies.
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)(B|B/S)?", text.strip().upper())
     rate = int(float(found[1]) * _UNITS[found[2]]) if found else 0
     if rate <= 0:
         raise click.BadParameter(f"{text!r} is not a rate in bytes per second: write 50000000, 50M or 1G")
-    if found and rate < _UNIT_WANTED_BELOW and not found[2] and not found[3]:
-        raise click.BadParameter(
-            f"{text!r} would be {rate} bytes per second: a rate below 1000 needs a unit; write {text.strip()}M, "
-            f"or {text.strip()}B for bytes"
-        )
+    if trouble := rate_trouble(rate):
+        raise click.BadParameter(trouble)
     return rate
 
 
@@ -189,7 +184,9 @@ _BOUNDED = {
 
 def _bounds(default: int | None, otherwise: str) -> tuple[Callable[..., Any], ...]:
     return tuple(
-        click.option(flag, type=click.IntRange(0), default=default, help=f"{told}; 0: no bound.{otherwise}")
+        click.option(
+            flag, type=click.IntRange(0, MOST_COPIES), default=default, help=f"{told}; 0: no bound.{otherwise}"
+        )
         for flag, told in _BOUNDED.items()
     )
 
@@ -306,10 +303,9 @@ _NAMES = (
 def _options(taken: dict[str, Any]) -> ExecutionOptions:
     defaults = ExecutionOptions()
     throttle, floor = taken["throttle"], taken["throttle_floor"]
-    if floor is not None and (throttle is None or floor > throttle):
-        raise click.UsageError(
-            "--throttle-floor is the lowest rate to which --throttle may be adapted: name a greater --throttle"
-        )
+    if trouble := floor_trouble(floor, throttle):
+        rule = "--throttle-floor is the lowest rate to which --throttle may be adapted: name a greater --throttle"
+        raise click.UsageError(f"{trouble}: {rule}")
     return ExecutionOptions(
         strategy=Strategy.INCREMENTAL if taken["incremental"] else Strategy.ALL_AT_ONCE,
         throttle=throttle,

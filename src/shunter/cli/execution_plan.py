@@ -47,6 +47,8 @@ def _show_move(move: PlannedMove) -> None:
         click.echo(
             f"  broker {broker} puts it into {path}; from another log dir it copies {told_bytes(move.size_bytes)}"
         )
+    if move.elects is not None:
+        click.echo(f"  broker {move.elects} is elected at the end, if another one leads then")
     if move.problem is not None:
         click.echo(f"  ! {move.problem}")
 

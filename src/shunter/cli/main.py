@@ -18,7 +18,6 @@ _VERBS = {
     "bundle": "shunter.cli.bundle:bundle",
     "config": "shunter.cli.config:config",
     "controller": "shunter.cli.controller:controller",
-    "demo": "shunter.cli.demo:demo",
     "demote": "shunter.cli.plan:demote",
     "doctor": "shunter.cli.doctor:doctor",
     "drain": "shunter.cli.plan:drain",
@@ -38,7 +37,6 @@ _VERBS = {
     "resume": "shunter.cli.turn:resume",
     "rollback": "shunter.cli.turn:rollback",
     "serve": "shunter.cli.serve:serve",
-    "simulate": "shunter.cli.simulate:simulate",
     "status": "shunter.cli.look:status",
     "steps": "shunter.cli.steps:steps",
     "stop": "shunter.cli.turn:stop",
@@ -74,7 +72,6 @@ _GROUPS = {
     "Install it elsewhere": ("bundle",),
     "Data pipeline": ("pipeline",),
     "Apache's tools, replaced": ("kafka-reassign-partitions", "kafka-topics"),
-    "Try it without a cluster": ("demo", "simulate"),
 }
 """Headings of the help, by what people do, and the verbs under each, in order."""
 

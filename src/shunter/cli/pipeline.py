@@ -28,6 +28,7 @@ from shunter.cli.pipeline_prometheus import collect_prometheus
 from shunter.cli.pipeline_what_if import what_if
 from shunter.cli.sections import Sections
 from shunter.core.wording import counted
+from shunter.model.limits import LEAST_RATE, MOST_RATE
 
 _STAGES = {
     "Take in": ("collect", "collect-prometheus", "ingest", "quality"),
@@ -236,7 +237,7 @@ def plan(ctx: click.Context, out: Path, json: bool, **given: Any) -> None:
 @click.option("--plan", "plan_id", help="The plan's id. Without it: the newest plan.")
 @click.option(
     "--throttle",
-    type=float,
+    type=click.FloatRange(min=LEAST_RATE, max=MOST_RATE),
     metavar="BYTES/S",
     help="What each broker may send and receive for moves. Without it: the rate that past moves reached.",
 )
@@ -389,7 +390,12 @@ def report(
     help="How many snapshots to take; rates need two.",
 )
 @click.option("--every", type=Duration(), default="10s", show_default=True, help="Time from one snapshot to the next.")
-@click.option("--throttle", type=float, metavar="BYTES/S", help="What each broker may send and receive for moves.")
+@click.option(
+    "--throttle",
+    type=click.FloatRange(min=LEAST_RATE, max=MOST_RATE),
+    metavar="BYTES/S",
+    help="What each broker may send and receive for moves.",
+)
 @click.option("--dry-run", is_flag=True, help="Do everything but the execution.")
 @plan_options
 @click.pass_context

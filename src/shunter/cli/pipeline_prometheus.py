@@ -34,6 +34,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option("--query", help="The selector. Without it: the metrics that `ingest --kind prometheus` reads.")
 @click.option("--token-file", type=_FILE, help="A bearer token; read anew for each query.")
+@click.option("--plain-http", is_flag=True, help="Send the token unencrypted, because the network is trusted.")
 @click.option("--ca-file", type=_FILE, help="Certificates (PEM) to trust instead of the system's.")
 @click.option(
     "--out",
@@ -53,6 +54,8 @@ def collect_prometheus(
     token_file: Path | None,
     ca_file: Path | None,
     out: Path,
+    *,
+    plain_http: bool,
 ) -> None:
     """Ask the Prometheus at URL for the metrics of brokers, span by span, and keep its answers.
 
@@ -70,7 +73,7 @@ def collect_prometheus(
     begin = None if since is None else int(since.replace(tzinfo=UTC).timestamp())
     asked = PrometheusSpan(end, begin, max(1, round(step)), round(span), query or QUERY)
     answers = 0
-    for one in collected(PrometheusServer(url, token_file, ca_file), out, asked):
+    for one in collected(PrometheusServer(url, token_file, ca_file, plain_http=plain_http), out, asked):
         answers += 1
         click.echo(f"{one.path}: {one.series:,} series from {_told(one.start)} to {_told(one.end)}")
         for warning in one.warnings:

@@ -18,6 +18,7 @@ from shunter.cli.pipeline_options import (
     settings_of,
 )
 from shunter.core.wording import counted, told_bytes
+from shunter.model.limits import LEAST_RATE, MOST_RATE
 
 if TYPE_CHECKING:
     from shunter.pipeline.what_if import ToldAnswer
@@ -125,7 +126,7 @@ class BrokerCount(click.ParamType[int | str]):
 )
 @click.option(
     "--throttle",
-    type=click.FloatRange(min=0, min_open=True),
+    type=click.FloatRange(min=LEAST_RATE, max=MOST_RATE),
     default=50e6,
     show_default=True,
     metavar="BYTES/S",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
@@ -11,7 +10,6 @@ from typing import Any
 
 import click
 
-from shunter.app.elections import elect_first
 from shunter.app.executor import Target, decode_plan
 from shunter.app.exit_codes import ExitCode
 from shunter.app.plan import AIMS, BOUNDS, DISKS, SCOPES, SIZE_BYTES, Planned, PlanOptions, plan_file, write_explanation
@@ -25,7 +23,6 @@ from shunter.cli.profiles import is_from_file, is_on_command_line
 from shunter.core.wording import counted, told_bytes
 from shunter.errors import ShunterError
 from shunter.model.execution import ExecutionOptions
-from shunter.model.partition import TopicPartition
 
 _UNDONE_SHOWN = 12
 
@@ -240,11 +237,9 @@ def _carry_out(made: Planned, asked: PlanOptions, target: Target, options: Execu
     moves = decode_plan(made.reassignment, "the plan")
     code = int(ExitCode.DONE)
     if moves:
-        orders_only = asked.scope in _ORDERS
-        # An election makes sense only after the order has changed.
-        code = carry_out(moves, target, options, how._replace(wait=how.wait or orders_only))
-        if orders_only and not how.dry_run and code in (ExitCode.DONE, ExitCode.PARTLY):
-            _elect(target, [move.tp for move in moves], as_json=how.as_json)
+        if asked.scope in _ORDERS:
+            moves = tuple(move._replace(elect=True) for move in moves)
+        code = carry_out(moves, target, options, how)
     elif not how.as_json:
         click.echo("nothing is to be moved", err=True)
     unfinished = asked.scope in _WHOLE and bool(made.summary.undone)
@@ -286,19 +281,6 @@ _ORDERS = ("leaders", "demote")
 """Scopes that change leaders."""
 _WHOLE = ("drain", "replace", "demote", "offline", "topics", "change-replication")
 """Scopes whose aim is either reached or not; the other scopes come as near to their aim as they can."""
-
-
-def _elect(target: Target, partitions: Sequence[TopicPartition], *, as_json: bool) -> None:
-    refused = asyncio.run(elect_first(target, partitions))
-    told = [f"{tp}: not elected: {why}" for tp, why in sorted(refused.items())]
-    if as_json:
-        say_json({"event": "election", "asked": len(partitions), "refused": told})
-        return
-    for line in told:
-        click.echo(line)
-    click.echo(
-        f"{len(partitions) - len(refused):,} of {counted(len(partitions), 'partition is', 'partitions are')} led by the first of their replicas"
-    )
 
 
 def _verb(name: str, scope: str, about: str, *, brokers: bool) -> click.Command:

@@ -87,12 +87,18 @@ for _command in COMMANDS:
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder for the service's state and its socket.  [default: service in $SHUNTER_STATE]",
 )
+@click.option(
+    "--audit",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A log of who did what, rotated at 10 MB.  [default: audit.log in the state folder]",
+)
 @page_options
 def run_service(
     file: Path,
     state: Path | None,
     plans: Path | None,
     state_dir: Path | None,
+    audit: Path | None,
     page: Callable[[Path], WebOptions] | None,
     *,
     checks: bool,
@@ -129,4 +135,4 @@ def run_service(
     if once:
         leave_with(lambda: serve_run.once(file, state, plans, as_json=as_json))
     folder = service_folder() if state_dir is None else state_dir
-    leave_with(lambda: serve_run.run(file, folder, None if page is None else page(folder)))
+    leave_with(lambda: serve_run.run(file, folder, None if page is None else page(folder), audit))

@@ -48,6 +48,9 @@ def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--ca-file", type=file, help="With --server: a PEM file with the authorities to trust.  [default: the system's]"
     )
+    @click.option(
+        "--plain-http", is_flag=True, help="With --server: send the token unencrypted, because the network is trusted."
+    )
     @functools.wraps(command)
     def wrapped(
         *args: Any,
@@ -55,14 +58,15 @@ def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
         server: str | None,
         token_file: Path | None,
         ca_file: Path | None,
+        plain_http: bool,
         **rest: Any,
     ) -> Any:
-        if server is None and (token_file or ca_file):
-            raise click.UsageError("--token-file and --ca-file are for --server")
+        if server is None and (token_file or ca_file or plain_http):
+            raise click.UsageError("--token-file, --ca-file and --plain-http are for --server")
         if server is not None and state_dir is not None:
             raise click.UsageError("--state-dir and --server: name one of them")
         folder = service_folder() if state_dir is None else state_dir
-        place: Place = folder if server is None else ServiceServer(server, token_file, ca_file)
+        place: Place = folder if server is None else ServiceServer(server, token_file, ca_file, plain_http)
         return command(*args, place=place, **rest)
 
     return wrapped
@@ -135,10 +139,10 @@ def _order(place: Place, kind: OrderKind, cluster: str, signed: _Signed, *about:
 @place_options
 @output_options
 def status(place: Place, *, output: str) -> None:
-    """Show the clusters of a service that runs: health, moves, and proposals that wait for approval.
+    """Show how the clusters of a running service stand: what is wrong, what is being done, by whom.
 
-    Exit status: 0 all is well; 1 conditions hold; 2 the changed policy file is refused; 3 a cluster or the service
-    does not answer; 5 the service's store can't be used.
+    Exit status: 0 nothing is wrong; 1 something is wrong with a cluster; 2 the changed policy file is refused; 3 a
+    cluster or the service does not answer; 5 the service's store can't be used.
 
     \b
     Example:
@@ -149,40 +153,46 @@ def status(place: Place, *, output: str) -> None:
 
 def _status(place: Place, output: str) -> int:
     fleet = _ask(place, "fleet")
-    rows = [
-        {
-            "cluster": row["name"],
-            "state": row["health"]["state"],
-            "brokers": row["brokers"],
-            "under_replicated": row["under_replicated"],
-            "conditions": row["conditions"],
-            "moves": row["moves_open"],
-            "waiting": row["proposals_waiting"],
-            "paused": row["paused"]["who"] if row["paused"] and not row["paused"]["lifted"] else "",
-            "trouble": row["health"]["trouble"] or row["health"]["journal_trouble"],
-        }
-        for row in fleet["clusters"]
-    ]
-    show_rows(output, rows, _told_cluster)
-    words = [f"{row['name']}: {row['health']['words']}" for row in fleet["clusters"] if row["health"]["words"]]
-    for trouble in (fleet["store_trouble"], fleet["policy_trouble"], *words):
+    rows = [_status_row(row) for row in fleet["clusters"]]
+    show_rows(output, rows, lambda row: _told_cluster(row, fleet["at_ms"]))
+    for trouble in (fleet["store_trouble"], fleet["policy_trouble"]):
         if trouble:
             click.echo(f"shunter: {trouble}", err=True)
     found = (
-        (any(row["state"] == "unreachable" for row in rows), ExitCode.CLUSTER),
+        (any(row["state"] in ("unreachable", "starting") for row in rows), ExitCode.CLUSTER),
         (bool(fleet["store_trouble"]), ExitCode.JOURNAL),
         (bool(fleet["policy_trouble"]), ExitCode.USAGE),
-        (any(row["conditions"] for row in rows), ExitCode.PARTLY),
+        (any(row["severity"] in ("critical", "warning") for row in rows), ExitCode.PARTLY),
     )
     return int(next((code for holds, code in found if holds), ExitCode.DONE))
 
 
-def _told_cluster(row: Any) -> str:
-    paused = f"; paused by {row['paused']}" if row["paused"] else ""
-    trouble = f"; {row['trouble']}" if row["trouble"] else ""
-    counts = f"{counted(row['brokers'], 'broker')}, {counted(row['conditions'], 'condition holds', 'conditions hold')}"
-    counts += f", {counted(row['moves'], 'move is', 'moves are')} open"
-    return f"{row['cluster']}: {row['state']}, {counts}, {counted(row['waiting'], 'proposal waits', 'proposals wait')}{paused}{trouble}"
+def _status_row(row: Any) -> dict[str, Any]:
+    stands = row["situation"]
+    told = ("severity", "headline", "doing", "state", "driver", "figures", "observed_at_ms")
+    figures = ("brokers", "offline", "under_replicated", "conditions", "moves_open", "proposals_waiting")
+    return {
+        "cluster": row["name"],
+        **{key: stands[key] for key in told},
+        **{key: row[key] for key in figures},
+        "paused": row["paused"]["who"] if row["paused"] else "",
+        "notes": stands["notes"],
+    }
+
+
+def _told_cluster(row: Any, now_ms: int) -> str:
+    """A cluster as the page shows it: its situation, then figures, with their age unless they are current."""
+    lines = [f"{row['cluster']}: {row['severity']}: {row['headline']}", f"  {row['doing']}"]
+    lines += [f"  {note}" for note in row["notes"]]
+    if row["observed_at_ms"] is None:
+        return "\n".join([*lines, "  its figures are not known"])
+    age_s = max(0, now_ms - row["observed_at_ms"]) // 1000
+    when = f"{age_s} s ago" if row["figures"] == "current" else f"old, of {age_s} s ago"
+    figures = (
+        f"{counted(row['brokers'], 'broker')}, {counted(row['offline'], 'partition')} offline, "
+        f"{row['under_replicated']:,} under-replicated, {counted(row['conditions'], 'condition')}"
+    )
+    return "\n".join([*lines, f"  {figures} ({when})"])
 
 
 @click.command()
@@ -341,45 +351,48 @@ _ALL_HELP = "Pause all moves of the service (with --cluster: of one cluster); no
 @click.command()
 @click.argument("partitions", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help=_ALL_HELP)
+@yes_option
 @order_options
-def pause(place: Place, cluster: str, partitions: tuple[str, ...], signed: _Signed, *, everything: bool) -> None:
+def pause(
+    place: Place, cluster: str, partitions: tuple[str, ...], signed: _Signed, *, everything: bool, yes: bool
+) -> None:
     """Pause moves of these partitions; --all is the kill switch, which survives restarts.
+
+    If copies have to be cancelled, it says first how much is copied again, and asks. The kill switch never asks.
 
     \b
     Examples:
       shunter serve pause orders-3
       shunter serve pause --all --comment "incident 12"
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _pause_or_resume(place, (OrderKind.PAUSE, OrderKind.PAUSE_ALL), cluster, partitions, signed, everything)
+    if _is_for_all(partitions, everything=everything):
+        leave_with(lambda: _give(place, ServiceOrder(OrderKind.PAUSE_ALL, cluster), signed))
+    _turn(place, OrderKind.PAUSE, cluster, partitions, signed, yes=yes)
 
 
 @click.command()
 @click.argument("partitions", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Lift `pause --all`.")
+@yes_option
 @order_options
-def resume(place: Place, cluster: str, partitions: tuple[str, ...], signed: _Signed, *, everything: bool) -> None:
+def resume(
+    place: Place, cluster: str, partitions: tuple[str, ...], signed: _Signed, *, everything: bool, yes: bool
+) -> None:
     """Resume moves of these partitions; --all lifts the kill switch, but moves that were paused by name stay paused.
 
     \b
     Example:
       shunter serve resume --all
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _pause_or_resume(place, (OrderKind.RESUME, OrderKind.RESUME_ALL), cluster, partitions, signed, everything)
+    if _is_for_all(partitions, everything=everything):
+        leave_with(lambda: _give(place, ServiceOrder(OrderKind.RESUME_ALL, cluster), signed))
+    _turn(place, OrderKind.RESUME, cluster, partitions, signed, yes=yes)
 
 
-def _pause_or_resume(
-    place: Place,
-    kinds: tuple[OrderKind, OrderKind],
-    cluster: str,
-    partitions: Sequence[str],
-    signed: _Signed,
-    everything: bool,
-) -> None:
+def _is_for_all(partitions: Sequence[str], *, everything: bool) -> bool:
     if everything == bool(partitions):
         raise click.UsageError("name partitions, or --all: one of them")
-    if everything:
-        leave_with(lambda: _give(place, ServiceOrder(kinds[1], cluster), signed))
-    _order(place, kinds[0], cluster, signed, *partitions)
+    return everything
 
 
 @click.command()
@@ -417,16 +430,13 @@ def rollback(place: Place, cluster: str, partitions: tuple[str, ...], signed: _S
 
 
 def _turn(place: Place, kind: OrderKind, named: str, partitions: Sequence[str], signed: _Signed, *, yes: bool) -> None:
+    """Say what an order to moves would do, ask unless nothing is lost by it, and give it."""
+
     def work() -> int:
         cluster = _the_cluster(place, named)
-        what = ", ".join(partitions) or f"all open moves of {cluster}"
-        told = f"{kind.value} of {what}"
-        cost = _ask(place, "rollback-cost", cluster=cluster, about=list(partitions))
-        if kind is OrderKind.ROLL_BACK:
-            told = f"{told}: at most {told_bytes(cost['bytes'])} are copied again"
-        if cost["word"]:
-            told = f"{told}; {cost['word']}"
-        if not agreed(told, "Do it?", yes=yes, as_json=signed.as_json):
+        seen = _ask(place, "preview", kind=kind.value, cluster=cluster, about=list(partitions))
+        harmless = kind in (OrderKind.PAUSE, OrderKind.RESUME) and not seen["bytes"]
+        if not harmless and not agreed(seen["text"], "Do it?", yes=yes, as_json=signed.as_json):
             return int(ExitCode.REFUSED)
         return _give(place, ServiceOrder(kind, cluster, tuple(partitions)), signed)
 
@@ -449,35 +459,48 @@ def limit(place: Place, cluster: str, rate: int, signed: _Signed) -> None:
 # ---- intents
 
 
-def _about_a_broker(kind: OrderKind, told: str, example: str) -> click.Command:
-    """A command whose order is about one broker; `told` is its help."""
+def _about_one(kind: OrderKind, told: str, example: str, what: str = "broker") -> click.Command:
+    """A command whose order is about one broker, or one scope; `told` is its help."""
 
     @order_options
-    def give(place: Place, cluster: str, broker: int, signed: _Signed) -> None:
-        _order(place, kind, cluster, signed, str(broker))
+    def give(place: Place, cluster: str, about: int | str, signed: _Signed) -> None:
+        _order(place, kind, cluster, signed, str(about))
 
     words = f"{told}\n\n\b\nExample:\n  shunter serve {kind.value} {example} --cluster prod"
-    return click.command(kind.value, help=words)(click.argument("broker", type=click.IntRange(0))(give))
+    wanted = click.IntRange(0) if what == "broker" else click.STRING
+    return click.command(kind.value, help=words)(click.argument("about", metavar=what.upper(), type=wanted)(give))
 
 
-BROKER_COMMANDS = (
-    _about_a_broker(
+ABOUT_ONE = (
+    _about_one(
         OrderKind.DRAIN, "Let a broker hold no replica from now on; the service says when it is safe to remove.", "3"
     ),
-    _about_a_broker(
+    _about_one(
         OrderKind.UNDRAIN,
         "Take `drain` back; replicas that have left the broker stay where they are until a rebalance.",
         "3",
     ),
-    _about_a_broker(OrderKind.DEMOTE, "Let a broker lead no partition from now on.", "3"),
-    _about_a_broker(OrderKind.PROMOTE, "Take `demote` back.", "3"),
-    _about_a_broker(OrderKind.UNREPLACE, "Take `replace` back; replicas that have moved stay where they are.", "3"),
-    _about_a_broker(
+    _about_one(OrderKind.DEMOTE, "Let a broker lead no partition from now on.", "3"),
+    _about_one(OrderKind.PROMOTE, "Take `demote` back.", "3"),
+    _about_one(OrderKind.UNREPLACE, "Take `replace` back; replicas that have moved stay where they are.", "3"),
+    _about_one(
         OrderKind.ADD,
         "Give a broker its share of bytes and replicas once it is up; it need not have joined yet.",
         "7",
     ),
-    _about_a_broker(OrderKind.UNADD, "Take `add` back; replicas that the broker has got stay there.", "7"),
+    _about_one(OrderKind.UNADD, "Take `add` back; replicas that the broker has got stay there.", "7"),
+    _about_one(
+        OrderKind.HOLD,
+        "Let nothing of a scope begin by itself from now on, as after a rollback. Plans that people ask for may begin.",
+        "rebalance",
+        "scope",
+    ),
+    _about_one(
+        OrderKind.UNHOLD,
+        "Lift a hold, also one that followed from a stop, a rollback or a declined proposal.",
+        "rebalance",
+        "scope",
+    ),
 )
 
 
@@ -542,32 +565,6 @@ def _freeze(
     _order(place, kind, cluster, signed, about)
 
 
-@click.command()
-@click.argument("scope")
-@order_options
-def hold(place: Place, cluster: str, scope: str, signed: _Signed) -> None:
-    """Let nothing of a scope begin by itself from now on, as after a rollback. Plans that people ask for may begin.
-
-    \b
-    Example:
-      shunter serve hold rebalance --comment "not before the release"
-    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _order(place, OrderKind.HOLD, cluster, signed, scope)
-
-
-@click.command()
-@click.argument("scope")
-@order_options
-def unhold(place: Place, cluster: str, scope: str, signed: _Signed) -> None:
-    """Lift a hold, also one that followed from a stop, a rollback or a declined proposal.
-
-    \b
-    Example:
-      shunter serve unhold rebalance --cluster prod
-    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _order(place, OrderKind.UNHOLD, cluster, signed, scope)
-
-
 @click.command("set-replication")
 @click.argument("topic")
 @click.argument("replicas", type=click.IntRange(1), required=False)
@@ -596,5 +593,5 @@ def clear_throttles(place: Place, cluster: str, signed: _Signed) -> None:
 
 COMMANDS = (
     status, proposals, events, propose, approve, decline, pause, resume, stop, rollback, limit,
-    *BROKER_COMMANDS, replace_broker, freeze, unfreeze, hold, unhold, set_replication, clear_throttles,
+    *ABOUT_ONE, replace_broker, freeze, unfreeze, set_replication, clear_throttles,
 )  # fmt: skip

@@ -13,6 +13,7 @@ import click
 
 if TYPE_CHECKING:
     # The HTTP framework is half of a command's start, so it is not loaded where no page is served.
+    from shunter.app.audit_log import AuditLog
     from shunter.app.service.front import Front
     from shunter.app.service.running import Doors
     from shunter.web.server import WebOptions
@@ -29,7 +30,6 @@ def page_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--tokens", type=_FILE, help="File of tokens, as `shunter token` writes it.  [default: everybody may only read]"
     )
-    @click.option("--audit", type=_FILE, help="A log of who did what.  [default: audit.log in the state folder]")
     @click.option(
         "--host",
         "hosts",
@@ -39,12 +39,18 @@ def page_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     @click.option("--certificate", type=_FILE, help="PEM file with the chain, for TLS.")
     @click.option("--key", type=_FILE, help="PEM file with the key of --certificate.")
+    @click.option(
+        "--plain-http",
+        is_flag=True,
+        help="Let other machines send tokens without TLS: a proxy in front has it, or the network is trusted.",
+    )
     @functools.wraps(command)
     def wrapped(*args: Any, listen: str | None, **rest: Any) -> Any:
-        own = {name: rest.pop(name) for name in ("tokens", "audit", "hosts", "certificate", "key")}
+        own = {name: rest.pop(name) for name in ("tokens", "hosts", "certificate", "key", "plain_http")}
         if listen is None and any(own.values()):
             given = next(name for name, value in own.items() if value)
-            raise click.UsageError(f"--{given.removesuffix('s') if given == 'hosts' else given} is for --listen")
+            flag = "host" if given == "hosts" else given.replace("_", "-")
+            raise click.UsageError(f"--{flag} is for --listen")
         page = None if listen is None else functools.partial(_options, listen, own)
         return command(*args, page=page, **rest)
 
@@ -58,8 +64,7 @@ def _options(listen: str, own: dict[str, Any], folder: Path) -> WebOptions:
     if found is None or int(found["port"]) > 65_535:
         raise click.UsageError(f"--listen {listen}: write HOST:PORT, as in 127.0.0.1:8080 or [::1]:8080")
     host = found["six"] or found["name"]
-    kept = {"audit": own["audit"] or folder / "audit.log", "sessions": folder / "sessions.json"}
-    options = WebOptions(host, int(found["port"]), **{**own, **kept})
+    options = WebOptions(host, int(found["port"]), sessions=folder / "sessions.json", **own)
     check_options(options)
     return options
 
@@ -68,10 +73,10 @@ def page_door(options: WebOptions, say: Callable[[str], None]) -> Doors:
     """The door that serves the page."""
 
     @contextlib.asynccontextmanager
-    async def opened(front: Front) -> AsyncIterator[None]:
+    async def opened(front: Front, audit: AuditLog) -> AsyncIterator[None]:
         from shunter.web.server import serving  # noqa: PLC0415 - as above
 
-        async with serving(front, options) as address:
+        async with serving(front, options, audit) as address:
             say(f"the page is at {address}")
             yield
 

@@ -12,6 +12,7 @@ import click
 from shunter.app.exit_codes import ExitCode
 from shunter.app.keeper import LookTaken, look_once
 from shunter.app.keeper_policy import KeptCluster, check_access, read_policies
+from shunter.app.process_log import log_to_stderr
 from shunter.app.service.running import serve_until_told
 from shunter.cli.execution_display import say_json
 from shunter.cli.leaving import code_of, told_error
@@ -27,14 +28,15 @@ if TYPE_CHECKING:
 _SHOWN = 5
 
 
-def run(file: Path, folder: Path, page: WebOptions | None) -> int:
+def run(file: Path, folder: Path, page: WebOptions | None, audit: Path | None) -> int:
     """Serve until SIGTERM or SIGINT."""
 
     def say(told: str) -> None:
         click.echo(f"shunter: {told}", err=True)
 
+    log_to_stderr()
     doors = [] if page is None else [page_door(page, say)]
-    asyncio.run(serve_until_told(file, folder, say, *doors))
+    asyncio.run(serve_until_told(file, folder, say, *doors, audit=audit))
     return int(ExitCode.DONE)
 
 

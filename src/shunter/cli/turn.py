@@ -7,7 +7,15 @@ import asyncio
 import click
 
 from shunter.app.executor import SessionStart, Target, claimed_by, no_journal, read_journal
-from shunter.app.executor_orders import HolderGone, StandsStill, holder_of, order_command, standing_of, told_others
+from shunter.app.executor_orders import (
+    HolderGone,
+    StandsStill,
+    giver,
+    holder_of,
+    order_command,
+    standing_of,
+    told_others,
+)
 from shunter.app.exit_codes import ExitCode
 from shunter.app.journals import JournalPlace
 from shunter.app.order_costs import bytes_again
@@ -164,8 +172,10 @@ def limit(
                 from shunter.cli import by_controller  # noqa: PLC0415 - brings the client library with it
 
                 return by_controller.limit(doing.session, rate or 0, as_json=as_json)
-        commands = [] if rate is None else [Command(CommandKind.LIMIT, bytes_per_s=rate or None, given_by="limit")]
-        commands += [Command(CommandKind.BOUND, given_by="limit", bounds=asked)] if asked else []
+        commands = (
+            [] if rate is None else [Command(CommandKind.LIMIT, bytes_per_s=rate or None, given_by=giver("limit"))]
+        )
+        commands += [Command(CommandKind.BOUND, given_by=giver("limit"), bounds=asked)] if asked else []
         codes = [asyncio.run(_order(doing.target, command, yes=yes, as_json=as_json)) for command in commands]
         return max(codes)
 
@@ -195,7 +205,7 @@ async def _by_executor(verb: str, kind: CommandKind, doing: Doing, wanted: Wante
         partitions = await asyncio.to_thread(journalled_moves, place, wanted)
         if not partitions:
             return told_order({"accepted": False, "text": NOTHING_OF_IT}, as_json=as_json)
-    command = Command(kind, partitions, given_by=verb)
+    command = Command(kind, partitions, given_by=giver(verb))
     if kind in (CommandKind.PAUSE, CommandKind.RELAX):
         return await _order(doing.target, command, yes=yes, as_json=as_json)
     return await _go_on(doing.target, command, yes=yes, as_json=as_json)
@@ -242,7 +252,7 @@ async def _order(target: Target, command: Command, *, yes: bool = False, as_json
             )
         state, _holder = await asyncio.to_thread(read_journal, place)
         if not state.running:
-            raise NobodyDrives(f"{place}: nothing is under way: there is nothing to {command.given_by}")
+            raise NobodyDrives(f"{place}: nothing is under way: there is nothing to {command.kind.value}")
         raise NobodyDrives(f"{place}: no executor drives this journal; `shunter resume` starts one")
     if not holder.takes_orders:
         raise NobodyDrives(f"{place}: {holder} holds it for the throttles of the controller's moves: --by controller")

@@ -32,6 +32,7 @@ def diagnose(seen: CheckUp, journal: CheckedJournal) -> tuple[Finding, ...]:
         ("moves", _moves(seen, journal)),
         ("throttles", _throttles(seen, journal)),
         ("clocks", _clocks(seen)),
+        ("certificate", _certificate(seen)),
         ("rights", _rights(seen)),
     )
     return tuple(finding for name, found in checks for finding in (found or _fine(name, seen)))
@@ -128,7 +129,9 @@ def _partitions(seen: CheckUp) -> list[Finding]:
     for topic in seen.topics:
         for number, partition in topic.partitions.items():
             tp = TopicPartition(topic.name, number)
-            target = seen.ongoing[tp].original if tp in seen.ongoing else partition.replicas
+            move = seen.ongoing.get(tp) or seen.ended.get(tp)
+            adding = () if move is None else move.adding
+            target = [broker for broker in partition.replicas if broker not in adding]
             if not partition.replicas:
                 bare.append(tp)
             elif partition.leader < 0:
@@ -224,7 +227,7 @@ def _moves(seen: CheckUp, journal: CheckedJournal) -> list[Finding]:
         told = f"nobody drives {counted(len(ours), 'open move')} of journal {journal.place} ({named(sorted(ours))})"
         advice = "`shunter resume` goes on, `shunter rollback` restores, `shunter stop` ends them where they are"
         found.append(Finding(Level.WARNING, "moves", told, advice))
-    others = sorted(tp for tp in seen.ongoing if tp not in ours)
+    others = sorted(seen.ongoing.keys() - ours - journal.just_ended)
     if others:
         told = f"somebody else moves {counted(len(others), 'partition')} ({named(others)})"
         advice = "wait for their end, or adopt them by `shunter execute --take-over`"
@@ -267,6 +270,12 @@ def _clocks(seen: CheckUp) -> list[Finding]:
         told = f"the controller's clock is {seconds:.0f} s {where} this host's"
         return [Finding(Level.WARNING, "clocks", told, "see that NTP runs on both")]
     return [Finding(Level.FINE, "clocks", f"the controller's clock is within {SKEW_MS // 1000} s of this host's")]
+
+
+def _certificate(seen: CheckUp) -> list[Finding]:
+    """Nothing is said of a certificate that is well: most clients have none."""
+    fault = seen.certificate
+    return [] if fault is None else [Finding(Level.WARNING, "certificate", fault.told, fault.todo)]
 
 
 _WANTED = (

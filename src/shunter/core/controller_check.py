@@ -196,7 +196,7 @@ def _places(facts: Facts) -> Iterator[ControllerFinding]:
             Severity.OBSTACLE, "listener", told, "free the port, or say another one with --listener"
         )
     for listener, fault, by_brokers in facts.certificates:
-        stops = by_brokers and fault.kind is not FaultKind.DOUBTFUL
+        stops = by_brokers and fault.kind not in {FaultKind.DOUBTFUL, FaultKind.EXPIRES}
         level = Severity.OBSTACLE if stops else Severity.WARNING
         yield ControllerFinding(level, "certificate", f"listener {listener}: {fault.told}", fault.todo)
     remote = [broker.id for broker in facts.brokers if not is_loopback(broker.host)]

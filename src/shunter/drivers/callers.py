@@ -1,9 +1,10 @@
-"""Requests that wait for an answer of the core: each is posted with a token, and its answer sets a future."""
+"""Requests that wait: for an answer of the core (each is posted with a token), or for ZooKeeper."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from shunter.core.controller.events import Event, ReplyToken
 from shunter.core.controller.ready import RefusedReply, Reply
@@ -20,6 +21,8 @@ class Callers:
     def __init__(self, post: Callable[[Event, str | None], None]) -> None:
         self._post = post
         self._waiting: dict[ReplyToken, asyncio.Future[Reply]] = {}
+        self._deadlines: dict[asyncio.Timeout, RequestRejected] = {}
+        """Deadlines of the callers that are attended, and what each caller is told when its deadline is over."""
         self._last: ReplyToken = 0
         self.asked: dict[str, Event] = {}
         """Events of the waiting callers, by cause."""
@@ -30,6 +33,26 @@ class Callers:
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    @asynccontextmanager
+    async def attended(self, timeout_s: float) -> AsyncIterator[None]:
+        """Bound a caller's wait, whatever it waits for: ZooKeeper's client repeats a read until it is answered.
+
+        Raises:
+            RequestRejected: REQUEST_TIMED_OUT after `timeout_s`; NOT_CONTROLLER as soon as the controller resigns.
+        """
+        deadline = asyncio.timeout(timeout_s)
+        told = f"not answered within {timeout_s:g} s; the change may still be made, or be made already"
+        self._deadlines[deadline] = RequestRejected(ErrorCode.REQUEST_TIMED_OUT, told)
+        try:
+            async with deadline:
+                yield
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            raise self._deadlines[deadline] from None
+        finally:
+            del self._deadlines[deadline]
 
     async def submit(
         self, make_event: Callable[[ReplyToken], Event], timeout_ms: int, origin: str | None = None
@@ -76,3 +99,9 @@ class Callers:
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(RequestRejected(error, message))
+        # After the futures: a handler that waits for the core gets to know, and can make its own answer.
+        now_s = asyncio.get_running_loop().time() if self._deadlines else 0.0
+        for deadline in self._deadlines:
+            if not deadline.expired():
+                self._deadlines[deadline] = RequestRejected(error, message)
+                deadline.reschedule(now_s)

@@ -29,14 +29,26 @@ class Claimant:
         return f"{who}, since {since}, under journal {self.journal}"
 
 
+def this_user() -> str:
+    """The UNIX user of this process."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user {os.getuid()}"
+
+
 def this_claimant(journal: str) -> Claimant:
     """Describe this process."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = f"user {os.getuid()}"
-    return Claimant(user, socket.gethostname(), os.getpid(), int(time.time() * 1000), journal)
+    return Claimant(this_user(), socket.gethostname(), os.getpid(), int(time.time() * 1000), journal)
 
 
 class ClusterClaimed(DriverError):
-    """Another executor drives the cluster."""
+    """Another executor drives the cluster; `holder` is its description of itself."""
+
+    def __init__(
+        self, holder: str, way_out: str = "ask there, or if it is dead say --take-over-cluster", *, lost: bool = False
+    ) -> None:
+        """Make the error. `way_out`: what a command can do about it; `lost`: this executor had the claim."""
+        self.holder = holder
+        told = f"{'the claim was lost: ' if lost else ''}this cluster is driven by {holder}"
+        super().__init__(told, retriable=False, flags=f": {way_out}")

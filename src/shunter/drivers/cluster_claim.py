@@ -103,7 +103,7 @@ class ClusterClaim:
             for member in await self._coordinated(self._member.members):
                 holder = _claimant(member)
                 if not self._take_over and not self._is_gone(holder):
-                    raise ClusterClaimed(_told(holder, member), retriable=False)
+                    raise ClusterClaimed(_told_who(holder, member))
                 if remove:
                     await self._coordinated(partial(self._member.remove, member.member_id))
         except ClusterClaimed:
@@ -132,10 +132,8 @@ class ClusterClaim:
             except Exception as error:
                 if time.monotonic() >= until:
                     failed = translated(f"claiming the cluster (group {GROUP})", f"Read on Group {GROUP}", error)
-                    told = (
-                        f"{failed}: its coordinator has to answer, or say --take-over-cluster to go on without a claim"
-                    )
-                    raise DriverError(told, retriable=failed.retriable) from error
+                    flags = ": its coordinator has to answer, or say --take-over-cluster to go on without a claim"
+                    raise DriverError(str(failed), retriable=failed.retriable, flags=flags) from error
             await asyncio.sleep(0.5)
 
     async def keep(self) -> None:
@@ -166,7 +164,7 @@ class ClusterClaim:
         if leader != self._member.member_id:
             others = await self._coordinated(self._member.members)
             first = next((each for each in others if each.member_id == leader), None)
-            raise ClusterClaimed(_told(None if first is None else _claimant(first), first), retriable=False)
+            raise ClusterClaimed(_told_who(None if first is None else _claimant(first), first))
         self._heard_s = time.monotonic()
         self._joins += 1
         if not self._granted.done():
@@ -198,8 +196,7 @@ class ClusterClaim:
         """Claim again after the group removed this member: it stood still, or another executor took over."""
         others = await self._coordinated(self._member.members)
         if others:
-            told = _told(_claimant(others[0]), others[0])
-            raise ClusterClaimed(f"the claim was lost: {told}", retriable=False)
+            raise ClusterClaimed(_told_who(_claimant(others[0]), others[0]), lost=True)
         self._member.member_id = ""
         await self._join()
 
@@ -314,11 +311,6 @@ def _claimant(member: Member) -> Claimant | None:
     if len(named) != len(Claimant.__slots__) - 1 or not named[3].isdigit():
         return None
     return Claimant(named[1], named[2], int(named[3]), 0, "")
-
-
-def _told(holder: Claimant | None, member: Member | None) -> str:
-    who = _told_who(holder, member)
-    return f"this cluster is driven by {who}: ask there, or if it is dead say --take-over-cluster"
 
 
 def _told_who(holder: Claimant | None, member: Member | None) -> str:

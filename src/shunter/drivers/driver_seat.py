@@ -57,9 +57,14 @@ class StillDriver(NamedTuple):
         return f"process {self.process} has not renewed its lease since {since}: it stands still or is suspended"
 
     @property
+    def ends_it(self) -> str:
+        """What ends it."""
+        return f"continue it (kill -CONT {self.process}) or end it (kill -9 {self.process})"
+
+    @property
     def way_out(self) -> str:
-        """What to do about it."""
-        return f"continue it (kill -CONT {self.process}) or end it (kill -9 {self.process}), then repeat this"
+        """What to do about it, for a command."""
+        return f"{self.ends_it}, then repeat this"
 
 
 class StandsStill(SeatTaken):

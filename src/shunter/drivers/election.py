@@ -17,6 +17,7 @@ from enum import Enum
 
 from shunter.core.controller.events import Elected, SessionExpired
 from shunter.drivers.candidacy import MENDED_WITHIN_S, MIGRATION_BEGUN, Candidacy, Scene
+from shunter.drivers.id_note import NOTED_WITHIN_S, IdNote
 from shunter.drivers.process_identity import is_dead, this_process
 from shunter.drivers.zookeeper import SessionState, WatchEvent, WatchKind, ZooKeeperClient
 from shunter.drivers.zookeeper_requests import (
@@ -24,7 +25,6 @@ from shunter.drivers.zookeeper_requests import (
     NO_NODE,
     NODE_EXISTS,
     CheckVersion,
-    Committed,
     ConnectionLost,
     Create,
     Operation,
@@ -43,7 +43,6 @@ from shunter.formats.broker_znodes import (
     encode_broker,
     encode_controller,
     encode_controller_epoch,
-    encode_controller_id,
     is_controller_only,
 )
 from shunter.model.broker import Broker
@@ -61,8 +60,6 @@ FIT_FOR_S = 2.5 * SCOUT_EVERY_S
 """How long such a check that found no obstacle counts: with it no survey delays an election."""
 DEATH_SEEN_WITHIN_S = 0.2
 """How often a controller process on this machine is looked at: after its death nothing has to be waited for."""
-NOTED_WITHIN_S = 1.0
-"""How often to try again to note this controller's id durably, while it leads without the note."""
 PAUSE_S = 0.25
 PAUSE_AT_MOST_S = 30.0
 """The pause after ZooKeeper's refusal, or a term that the core ended: it doubles from the first to the second."""
@@ -72,6 +69,10 @@ LEAP_AT_MOST = 10
 If somebody deleted `/controller_epoch`, brokers refuse every epoch up to the one that they know, which may be in the
 thousands. Any epoch that no controller has had serves.
 """
+CLOCKS_DIFFER = 0.01
+"""By this share of its timeout a session is taken to end early: ZooKeeper's clock may be faster than ours."""
+TIMER_S = 0.001
+"""A timer may fire a little early."""
 SETTLED_AFTER_S = 60.0
 """After a term that lasted this long, pauses begin with the shortest again."""
 
@@ -119,8 +120,7 @@ class Election:
         self._path = znodes.broker(registration.id)
         self._candidacy = Candidacy(registration.id, takeover, cool_down_seconds)
         self._process = this_process()
-        self._note_path = znodes.controller_id(registration.id)
-        self._is_noted = False
+        self._note = IdNote(client, registration.id)
         self._scene: Scene | None = None
         self._news = _News.OTHER
         self._fit_until_s = 0.0
@@ -144,7 +144,6 @@ class Election:
         self._elected_s = 0.0
         self._refused = False
         self._noted = True
-        self._not_noted: str | None = None
         client.listen(states=self._on_state, watches=self._on_watch)
 
     @property
@@ -203,6 +202,7 @@ class Election:
         """
         if self._elected is not None and self._elected.controller_epoch == controller_epoch:
             self._given_up = reason
+            self._fit_until_s = 0.0  # The reason may be that no broker can be reached.
             self._changed.set()
 
     def start(self) -> None:
@@ -320,7 +320,8 @@ class Election:
             ours = scene.registration is not None and scene.registration.owner == self._client.session_id
             if ours and scene.registration is not None and not await self._deregister(scene.registration):
                 again_in = MENDED_WITHIN_S if again_in is None else min(again_in, MENDED_WITHIN_S)
-            await self._look_for_our_note()
+            if self._elected is None:
+                await self._note.look()
             await self._wait(again_in, rival)
 
     async def _why_unfit(self) -> str | None:
@@ -341,14 +342,6 @@ class Election:
                             await self._changed.wait()
                 if rival is None:
                     await self._changed.wait()
-
-    async def _look_for_our_note(self) -> None:
-        """Find out, while there is time, whether this id is noted: then the election need not try to note it."""
-        if self._is_noted or self._elected is not None:
-            return
-        with contextlib.suppress(TimeoutError, ConnectionLost, ZooKeeperRefused):
-            async with asyncio.timeout(NOTED_WITHIN_S):
-                self._is_noted = await self._client.exists(self._note_path, watch=True) is not None
 
     async def _look(self) -> Scene:
         """Watch and read the znodes that decide, in one round trip: brokers stand at the same time."""
@@ -413,7 +406,7 @@ class Election:
         controller = encode_controller(self._registration.id, timestamp_ms=now_ms, process=self._process)
         operations.append(Create(znodes.CONTROLLER, controller, ephemeral=True))
         try:
-            committed, noted = await self._win(operations)
+            committed, noted = await self._note.win(operations)
         except ConnectionLost as lost:
             logger.info("the controllership was not won: %s", lost)
             return
@@ -434,67 +427,12 @@ class Election:
         self._told = None
         self._elected = Elected(epoch, committed.versions[0], self._registration._replace(epoch=committed.zxid))
         logger.info("elected: controller epoch %d", epoch)
-        self._noted, self._not_noted = noted, None
+        self._noted = noted
         self._on_elected(self._elected)
+        # Not at once: if the answer came so late that the session may be over, the news of the election comes first.
+        asyncio.get_running_loop().call_soon(self._watch_the_session)
         if not noted:
-            self._noted = await self._note_our_id(self._elected)
-
-    async def _win(self, operations: list[Operation]) -> tuple[Committed, bool]:
-        """Write an election and the note that this id is a controller's; return also whether the note was written.
-
-        Brokers may place replicas on this id as soon as it is registered, and the controllership may be lost a moment
-        later. If the note can't be written, or exists already, the election is written without it, and the caller makes sure of the note.
-        """
-        if self._is_noted:
-            return await self._client.multi(operations), False
-        try:
-            return await self._client.multi((*operations, self._note())), True
-        except ZooKeeperRefused as refusal:
-            if refusal.index != len(operations):
-                raise
-        return await self._client.multi(operations), False
-
-    def _note(self) -> Create:
-        return Create(self._note_path, encode_controller_id())
-
-    async def _note_our_id(self, term: Elected) -> bool:
-        """Note durably that this id is a controller's, if the election could not: a successor has to know.
-
-        The write is fenced by this term. If it fails, this process leads without the note, and False says to try again.
-        """
-        operations = (CheckVersion(znodes.CONTROLLER_EPOCH, term.epoch_version), self._note())
-        while self._elected is term:
-            try:
-                await self._client.multi(operations)
-            except ConnectionLost:
-                continue  # The note may have been written or not.
-            except ZooKeeperRefused as refusal:
-                if refusal.code == BAD_VERSION:
-                    break  # Another process was elected.
-                if refusal.code != NODE_EXISTS:
-                    self._could_not_note(str(refusal))
-                    if refusal.code == NO_NODE and refusal.index > 0:
-                        await self._make_the_folder()
-                    return False
-            if self._not_noted is not None:
-                logger.info("our id is noted now; a successor will know that we are no broker")
-            break
-        return True
-
-    async def _make_the_folder(self) -> None:
-        """Create the folder of controllers' ids again: the client creates it when it connects, but it was deleted."""
-        with contextlib.suppress(ConnectionLost, ZooKeeperRefused):
-            await self._client.ensure((znodes.CONTROLLERS,))
-
-    def _could_not_note(self, refusal: str) -> None:
-        if refusal != self._not_noted:
-            logger.warning(
-                "a successor of another id will not know that we are no broker, and leaves replicas on our id where"
-                " brokers place them; this is tried again every %g s: %s",
-                NOTED_WITHIN_S,
-                refusal,
-            )
-        self._not_noted = refusal
+            self._noted = await self._write_the_note(self._elected)
 
     async def _hold(self) -> str:
         """Wait until this process is no longer the controller; return why."""
@@ -527,8 +465,11 @@ class Election:
                     await self._changed.wait()
             if self._changed.is_set():
                 return
-            self._noted = await self._note_our_id(self._elected)
+            self._noted = await self._write_the_note(self._elected)
         await self._changed.wait()
+
+    async def _write_the_note(self, term: Elected) -> bool:
+        return await self._note.write(term.epoch_version, lambda: self._elected is term)
 
     async def _why_leave(self) -> str | None:
         """Return why this process must give the controllership up though it still has it; None if it may keep it."""
@@ -550,7 +491,7 @@ class Election:
 
     def _lose(self, reason: str) -> None:
         if self._elected is None:
-            return  # `_give_up` was faster than ZooKeeper's news.
+            return  # `_watch_the_session` was faster than ZooKeeper's news.
         self._elected = None
         self._candidacy.lost()
         if _monotonic_seconds() - self._elected_s > SETTLED_AFTER_S:
@@ -559,26 +500,34 @@ class Election:
         self._on_lost(SessionExpired(reason))
 
     def _on_state(self, state: SessionState) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
         self._news = _News.OTHER
         if state is SessionState.EXPIRED:
             self._expired = True
-            self._is_noted = False
-        elif state is SessionState.SUSPENDED:
-            loop = asyncio.get_running_loop()
-            self._patience = loop.call_later(self._client.session_timeout_s, self._give_up)
+            self._note.forget()
         self._changed.set()
 
-    def _give_up(self) -> None:
-        """Count the session as ended: while ZooKeeper can't be reached, it can't report the session's end."""
+    def _watch_the_session(self) -> None:
+        """Give up when ZooKeeper may have ended the session: while it can't be reached, it can't report that.
+
+        It is counted from ZooKeeper's last answer. kazoo notices a silence later, by two thirds of the timeout.
+        """
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+        if self._elected is None:
+            return
+        timeout_s = self._client.session_timeout_s
+        left_s = self._client.session_ends_s - CLOCKS_DIFFER * timeout_s - _monotonic_seconds()
+        if left_s > TIMER_S:
+            self._patience = asyncio.get_running_loop().call_later(left_s, self._watch_the_session)
+            return
         self._expired = True
-        self._lose(f"ZooKeeper was out of reach for {self._client.session_timeout_s:g} s, as long as our session lasts")
+        self._lose(f"ZooKeeper has not answered for {timeout_s:g} s, and our session lasts no longer")
+        self._changed.set()
 
     def _on_watch(self, event: WatchEvent) -> None:
-        if event.path == self._note_path:
-            self._is_noted = False
+        if event.path == self._note.path:
+            self._note.forget()
         if event.path not in {znodes.CONTROLLER, self._path, znodes.MIGRATION}:
             return
         if event.kind is not WatchKind.DELETED or event.path == znodes.MIGRATION:

@@ -14,6 +14,7 @@ from shunter.core.executor.ready import (
     AlterReassignments,
     AlterSettings,
     CommandReply,
+    ElectLeaders,
     Finish,
     JournalBatch,
     ListReassignments,
@@ -336,6 +337,9 @@ class ExecutionDriver:
             case AlterLogDirs():
                 placed = await self._admin.alter_log_dirs(request.replicas)
                 return ev.LogDirsAltered(request.request_id, placed)
+            case ElectLeaders():
+                elected = await self._admin.elect_preferred(request.partitions)
+                return ev.LeadersElected(request.request_id, elected)
 
     async def _read(self, read: Read) -> None:
         what = _WHAT[type(read)]

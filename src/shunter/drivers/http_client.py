@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from shunter.errors import DriverError, FormatError
+from shunter.errors import DriverError, FormatError, SettingsError
+from shunter.model.loopback import is_loopback
 
 
 class HttpRequest(NamedTuple):
@@ -73,6 +74,25 @@ def is_http_url(url: str) -> bool:
         return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
+
+
+def is_open_to_others(url: str) -> bool:
+    """Whether others on the network could read what is sent to a URL, such as a token."""
+    parts = urlsplit(url)
+    return parts.scheme == "http" and not is_loopback(parts.hostname or "")
+
+
+def refuse_open_token(url: str, flag: str) -> None:
+    """Refuse to send a token to a URL unencrypted.
+
+    Raises:
+        SettingsError: others on the network could read it. `flag` is the way out that the message names.
+    """
+    if is_open_to_others(url):
+        told = (
+            f"{url}: the token would cross the network unencrypted; use https://, or {flag} if the network is trusted"
+        )
+        raise SettingsError(told)
 
 
 def _connection(url: str, within_s: float, ca_file: Path | None) -> http.client.HTTPConnection:

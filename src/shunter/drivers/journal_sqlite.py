@@ -513,7 +513,7 @@ def _way_out(error: sqlite3.DatabaseError, path: Path) -> str:
     if _kind(error) in _NO_ACCESS and os.statvfs(path.parent).f_flag & os.ST_RDONLY:
         return (
             f"; {path.parent} is mounted read-only: mount it writable, or copy the journal with all its files (.copy, -wal) "
-            "to a folder that is, and name the copy by --journal"
+            "to a folder that is, and name the copy as the journal"
         )
     if _kind(error) in _NO_ACCESS:
         return f"; this needs a file, and a folder, that this account may write to ({path.parent})"

@@ -20,6 +20,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from shunter.core.wording import counted
 from shunter.drivers.seams import Clock
 from shunter.formats.log_lines import encode_line, time_text
 from shunter.model.log_line import LogLine
@@ -118,6 +119,7 @@ class LogFile(Generic[_Item]):
             self._lock.close()
 
     def _write(self, batch: list[tuple[_Item, int]]) -> None:
+        told_before = self._told_lost
         try:
             lines = [line for item, _ in batch for line in self._lines(item)]
             failure = self._append(lines) if lines else None
@@ -128,7 +130,8 @@ class LogFile(Generic[_Item]):
             self.lines += len(lines)
             if self._failing and lines:
                 self._failing = False
-                LOG.info("%s is written again; %d events are missing", self.path, self._told_lost)
+                missing = counted(self._told_lost - told_before, "event is", "events are")
+                LOG.info("%s is written again; %s missing", self.path, missing)
             return
         self.lost += len(batch)
         if not self._failing:

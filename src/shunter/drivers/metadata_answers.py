@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from shunter.core.controller.state import ClusterView, TopicState
 from shunter.model.partition import BrokerId
-from shunter.wire.metadata import NOTHING_FAILED, Audience, Failed, MetadataPieces, listening_brokers
+from shunter.wire.metadata import NONE_UNREADABLE, NOTHING_FAILED, Audience, Failed, MetadataPieces, listening_brokers
 
 TURN_SECONDS = 0.002
 """How long pieces are gathered before other tasks have a turn."""
@@ -76,9 +76,9 @@ class MetadataAnswers:
         pieces = self._at_hand(view, audience)
         for name in names:
             topic = view.topics.get(name)
-            if topic is None or name in view.deleting or not _is_announced(topic):
+            if topic is None or name in view.deleting or not _is_announced(topic, view):
                 continue
-            found[name] = b"".join(pieces.topic(topic, _failed_of(view, name)))
+            found[name] = b"".join(pieces.topic(topic, _failed_of(view, name), _unreadable_of(view, name)))
             if time.perf_counter() >= turn_ends:
                 await self.give_way()
                 pieces = self._at_hand(view, audience)
@@ -107,10 +107,10 @@ class MetadataAnswers:
         pieces = self._at_hand(view, audience)
         for name in tuple(view.topics):
             topic = view.topics.get(name)
-            if topic is None or name in view.deleting or not _is_announced(topic):
+            if topic is None or name in view.deleting or not _is_announced(topic, view):
                 continue
             served += 1
-            for piece in pieces.topic(topic, _failed_of(view, name)):
+            for piece in pieces.topic(topic, _failed_of(view, name), _unreadable_of(view, name)):
                 found.append(piece)
                 if time.perf_counter() >= turn_ends:
                     await self.give_way()
@@ -139,13 +139,24 @@ class MetadataAnswers:
         return known[1]
 
 
-def _is_announced(topic: TopicState) -> bool:
+def _is_announced(topic: TopicState, view: ClusterView) -> bool:
     """Whether brokers know a topic: they hear of a partition when it gets its first leader.
 
     Tools list topics at one node and describe them at another. A topic that only the controller knows would make the
     whole listing fail.
     """
-    return any(leadership is not None for _, leadership in topic.partitions.values())
+    if any(leadership is not None for _, leadership in topic.partitions.values()):
+        return True
+    return bool(_unreadable_of(view, topic.name))
+
+
+def _unreadable_of(view: ClusterView, name: str) -> frozenset[int]:
+    """Gather the partitions of one topic whose state can't be read: brokers may know them and their leaders."""
+    unreadable = view.unreadable
+    if not unreadable:
+        return NONE_UNREADABLE
+    # As in `_failed_of`, plain tuples are faster.
+    return frozenset(number for number in view.topics[name].partitions if (name, number) in unreadable)
 
 
 def _failed_of(view: ClusterView, name: str) -> Failed:

@@ -22,6 +22,8 @@ _SAFE = "!#$%&'()*+,/:;=?@[]~"
 """Characters that a URL's path and query may contain; all others are percent-encoded."""
 _OVER = ("condition-over", "cluster-back", "resume-all", "proposal-done")
 """Kinds of events that end a condition: Alertmanager resolves the alert."""
+STANDS = ("severity", "situation", "doing")
+"""Facts of an event that say how the cluster stood just then, as every front end showed it."""
 
 
 def notify(receiver: Notifier, event: HistoryEvent, left_out: int) -> None:
@@ -40,6 +42,9 @@ def message(kind: NotifierKind, event: HistoryEvent, left_out: int) -> Any:
     """Make the document to post, in the form of the receiver's kind."""
     at = _told_time(event.at_ms)
     text = f"[{event.cluster or 'fleet'}] {event.text}"
+    stands = {name: str(event.facts.get(name, "")) for name in STANDS}
+    if stands["situation"]:
+        text = f"{text}. {event.cluster}: {stands['severity']}: {stands['situation']}; {stands['doing']}"
     if left_out:
         text = f"{text} ({left_out} messages before this one were left out)"
     if kind is NotifierKind.SLACK:
@@ -51,7 +56,7 @@ def message(kind: NotifierKind, event: HistoryEvent, left_out: int) -> Any:
             alert["endsAt"] = _told_time(event.until_ms or event.at_ms)
         return [alert]
     fields = ("cluster", "at_ms", "kind", "text", "subject", "who", "cause", "until_ms")
-    return {name: getattr(event, name) for name in fields} | {"left_out": left_out}
+    return {name: getattr(event, name) for name in fields} | stands | {"left_out": left_out}
 
 
 def _about(event: HistoryEvent) -> str:

@@ -7,21 +7,37 @@ any executor that drives the journal: a rollback that no shell waits for could h
 from __future__ import annotations
 
 import asyncio
+from typing import Protocol
 
 import orjson
 
 from shunter.core.executor.ready import Reply
-from shunter.core.wording import counted
+from shunter.core.wording import counted, named
 from shunter.drivers.execution import ExecutionDriver, ExecutorEnded
 from shunter.drivers.journals import ANSWER_WITHIN_S, LeasedJournal, OrderRow
 from shunter.errors import ShunterError
 from shunter.formats.journal import command_from_json, options_from_json
 from shunter.formats.reassignment_json import decode_plan
+from shunter.model.execution import Command, CommandKind
 
 ORDERS_EVERY_S = 0.25
+_VERBS = {CommandKind.ROLL_BACK: "rollback"}
+"""Verbs of the command line that are not the names of their kinds."""
 
 
-async def take_orders(driver: ExecutionDriver, journal: LeasedJournal) -> None:
+class OrderGate(Protocol):
+    """Has a say in orders of other shells, and hears of those that were taken."""
+
+    def refusal(self, command: Command | None) -> str:
+        """Why a command is not taken now, or (None) a plan; "": it is."""
+        ...
+
+    def taken(self, what: str, given_by: str, answer: str) -> None:
+        """An order was taken: its kind and partitions, who gave it, and the executor's answer."""
+        ...
+
+
+async def take_orders(driver: ExecutionDriver, journal: LeasedJournal, gate: OrderGate | None = None) -> None:
     """Carry out orders from the journal, until cancelled.
 
     Each order is awaited in a separate task: a plan waits until the cluster was seen, and a later stop must not wait
@@ -36,7 +52,7 @@ async def take_orders(driver: ExecutionDriver, journal: LeasedJournal) -> None:
             for order in await driver.with_journal(journal.orders):
                 if order.number > handed_in:
                     handed_in = order.number
-                    answering.add(asyncio.create_task(_take(driver, journal, order, came_since_ms)))
+                    answering.add(asyncio.create_task(_take(driver, journal, order, came_since_ms, gate)))
             came_since_ms = looked_ms
             await asyncio.sleep(ORDERS_EVERY_S)
             for task in [each for each in answering if each.done()]:
@@ -48,9 +64,15 @@ async def take_orders(driver: ExecutionDriver, journal: LeasedJournal) -> None:
         await asyncio.gather(*answering, return_exceptions=True)
 
 
-async def _take(driver: ExecutionDriver, journal: LeasedJournal, order: OrderRow, came_since_ms: int | None) -> None:
+async def _take(
+    driver: ExecutionDriver,
+    journal: LeasedJournal,
+    order: OrderRow,
+    came_since_ms: int | None,
+    gate: OrderGate | None,
+) -> None:
     try:
-        text = _too_late(driver.clock.now_ms(), order, came_since_ms) or await _answer(driver, order)
+        text = _too_late(driver.clock.now_ms(), order, came_since_ms) or await _answer(driver, order, gate)
     except ExecutorEnded:
         return  # The shell sees that no executor drives the journal, withdraws its order, and carries it out itself.
     await driver.with_journal(lambda: journal.answer(order.number, text))
@@ -79,12 +101,19 @@ def _too_late(now_ms: int, order: OrderRow, came_since_ms: int | None) -> str | 
     return orjson.dumps({"accepted": False, "text": told}).decode()
 
 
-async def _answer(driver: ExecutionDriver, order: OrderRow) -> str:
+async def _answer(driver: ExecutionDriver, order: OrderRow, gate: OrderGate | None) -> str:
     try:
         document = orjson.loads(order.body)
+        command = command_from_json(document) if order.kind == "command" else None
+        refusal = "" if gate is None else gate.refusal(command)
+        if refusal:
+            return orjson.dumps({"accepted": False, "text": refusal}).decode()
         reply: Reply
-        if order.kind == "command":
-            reply = await driver.command(command_from_json(document))
+        if command is not None:
+            reply = await driver.command(command)
+            if gate is not None and reply.accepted:
+                about = named(command.partitions) or "all moves"
+                gate.taken(f"{_VERBS.get(command.kind, command.kind.value)} {about}", command.given_by, reply.text)
             return orjson.dumps({"accepted": reply.accepted, "text": reply.text}).decode()
         moves = decode_plan(orjson.dumps(document["plan"]), f"order {order.number}")
         reply = await driver.submit(f"order-{order.number}", moves, options_from_json(document["options"]))
@@ -95,5 +124,7 @@ async def _answer(driver: ExecutionDriver, order: OrderRow) -> str:
     refused = [f"{move.tp}: {move.refused}" for move in reply.moves if move.refused is not None]
     instead = [f"{move.tp}: {move.instead}" for move in reply.moves if move.instead]
     text = reply.error or f"{counted(len(reply.moves) - len(refused), 'move')} taken on"
+    if gate is not None and reply.error is None:
+        gate.taken("execute a plan", str(document.get("given_by", "")), text)
     answer = {"accepted": reply.error is None, "text": text, "refused": refused, "instead": instead}
     return orjson.dumps(answer).decode()

@@ -10,7 +10,7 @@ from urllib.parse import urlencode, urlsplit
 
 import orjson
 
-from shunter.drivers.http_client import HttpAnswer, HttpRequest, ask_http, is_http_url
+from shunter.drivers.http_client import HttpAnswer, HttpRequest, ask_http, is_http_url, refuse_open_token
 from shunter.errors import DriverError, FormatError
 from shunter.formats.text_files import without_mark
 
@@ -27,6 +27,8 @@ class PrometheusServer:
     token_file: Path | None = None
     ca_file: Path | None = None
     timeout_s: float = 120.0
+    plain_http: bool = False
+    """The token may be sent unencrypted to another machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ def query_range(server: PrometheusServer, query: str, start: int, end: int, step
     Raises:
         DriverError: the server does not answer, or refuses; the message has the server's text.
         FormatError: the URL is malformed, or a file can't be read.
+        SettingsError: others on the network could read the token.
     """
     status, raw = _posted(server, {"query": query, "start": str(start), "end": str(end), "step": str(step)})
     try:
@@ -81,6 +84,8 @@ def _posted(server: PrometheusServer, form: dict[str, str]) -> HttpAnswer:
         raise FormatError(server.url, "is no http or https URL of a Prometheus server")
     headers = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"}
     if server.token_file is not None:
+        if not server.plain_http:
+            refuse_open_token(server.url, "--plain-http")
         headers["Authorization"] = f"Bearer {_text_of(server.token_file)}"
     asked = HttpRequest("POST", urlsplit(server.url).path.rstrip("/") + PATH, urlencode(form), headers)
     return ask_http(server.url, server.url, asked, within_s=server.timeout_s, ca_file=server.ca_file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import OrderedDict
 
@@ -12,6 +13,8 @@ from shunter.formats.config_znodes import decode_config, decode_scram_credential
 from shunter.model.security import ScramCredential
 
 _LOG = logging.getLogger(__name__)
+READ_SECONDS = 3.0
+"""How long a login waits for ZooKeeper, which may be silent though the connection seems to live."""
 _REMEMBERED = 1_000
 
 
@@ -50,6 +53,10 @@ class ScramUsers:
         if self.client is None or not self.client.connected:
             raise DriverError("ZooKeeper is not connected", retriable=True)
         path = znodes.config("users", sanitized(user))
-        znode = await self.client.get(path)
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                znode = await self.client.get(path)
+        except TimeoutError:
+            raise DriverError(f"ZooKeeper has not answered within {READ_SECONDS:g} s", retriable=True) from None
         text = None if znode is None else decode_config(path, znode.data).get(mechanism)
         return None if text is None else decode_scram_credential(path, text)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from shunter.drivers.http_client import HttpRequest, ask_http, is_http_url
+from shunter.drivers.http_client import HttpRequest, ask_http, is_http_url, refuse_open_token
 from shunter.errors import DriverError, FormatError, SettingsError
 from shunter.formats.text_files import text_of
 from shunter.model.service import OrderRefused, Refusal
@@ -25,6 +25,8 @@ class ServiceServer:
     url: str
     token_file: Path | None = None
     ca_file: Path | None = None
+    plain_http: bool = False
+    """The token may be sent unencrypted to another machine."""
 
 
 def call_service(server: ServiceServer, method: str, path: str, body: object = None, key: str = "") -> Any:
@@ -33,7 +35,7 @@ def call_service(server: ServiceServer, method: str, path: str, body: object = N
     Raises:
         OrderRefused: the service refuses; the message is the service's.
         DriverError: the server does not answer, refuses the token, or is not a service of Shunter.
-        SettingsError: the URL is malformed.
+        SettingsError: the URL is malformed, or others on the network could read the token.
         FormatError: the token file or the CA file can't be read.
     """
     if not is_http_url(server.url):
@@ -42,6 +44,8 @@ def call_service(server: ServiceServer, method: str, path: str, body: object = N
     if key:
         headers["Idempotency-Key"] = key
     if server.token_file is not None:
+        if not server.plain_http:
+            refuse_open_token(server.url, "--plain-http")
         headers["Authorization"] = f"Bearer {_read(server.token_file)}"
     raw = None if body is None else orjson.dumps(body)
     asked = HttpRequest(method, f"{urlsplit(server.url).path.rstrip('/')}/api/v1{path}", raw, headers)

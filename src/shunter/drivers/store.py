@@ -252,9 +252,10 @@ class ZooKeeperStore:
             None if the answer was lost and the multi was not carried out, or that can no longer be found out.
 
         Raises:
-            _FencedOffError: another controller was elected later.
+            _FencedOffError: another controller was elected later, or the term has ended while the batch was prepared.
             ZooKeeperRefused: nothing was changed; `index` counts without the fence.
         """
+        self._still(fence)  # While nobody else is elected, the epoch is still this term's, whatever the session is.
         fenced = (CheckVersion(znodes.CONTROLLER_EPOCH, fence), *operations)
         try:
             committed = await self._client.multi(fenced)
@@ -318,7 +319,13 @@ class ZooKeeperStore:
         return BatchWritten(batch.batch_id, tuple(versions), tuple(czxids))
 
     def _still(self, fence: int) -> None:
-        """Go on only in the term of `fence`: otherwise the next term would find this term's notes in `_seen`."""
+        """Go on only in the term of `fence`.
+
+        Otherwise a controller that has resigned would write, and the next term would find this term's notes in `_seen`.
+
+        Raises:
+            _FencedOffError: the term has ended.
+        """
         if self._epoch_version != fence:
             raise _FencedOffError
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from shunter.drivers.broker_access import PLAIN_ACCESS, BrokerAccess
-from shunter.drivers.broker_connection import BrokerConnection, addresses_of, connect_to_any
+from shunter.drivers.broker_connection import BrokerConnection
 from shunter.drivers.broker_settings import settings_of
 from shunter.drivers.cluster_reader import ClusterReader
 from shunter.errors import DriverError, FormatError
@@ -27,6 +27,8 @@ _LOG = logging.getLogger(__name__)
 CONTROL_PLANE, INTER_BROKER, PROTOCOL = (
     "control.plane.listener.name", "inter.broker.listener.name", "security.inter.broker.protocol",
 )  # fmt: skip
+OPEN_SECONDS = 5.0
+"""How long a broker may take for a connection with TLS, the login and the versions that it serves."""
 ANSWER_SECONDS = 2.0
 ASKED_AT_ONCE = 5
 
@@ -111,22 +113,23 @@ class Survey:
 async def _listeners(
     broker: BrokerId, endpoint: Endpoint, say: Callable[[str], None], access: BrokerAccess
 ) -> Listeners | str | None:
-    """Ask a broker; a sentence if it can't be reached, None if it does not answer the question."""
+    """Ask a broker; a sentence if it can't be reached, None if it does not answer the question.
+
+    A broker that takes a connection and lets nobody in, or answers nothing on it, can't be controlled either.
+    """
     try:
-        async with asyncio.timeout(ANSWER_SECONDS):
-            (await connect_to_any(await addresses_of(endpoint))).close()
-    except (OSError, TimeoutError) as failure:
-        return f"broker {broker} at {endpoint.host}:{endpoint.port}: {failure or 'no answer'}"
-    try:
-        async with asyncio.timeout(ANSWER_SECONDS):
+        async with asyncio.timeout(OPEN_SECONDS):
             connection = await BrokerConnection.open(endpoint, "shunter-survey", access)
-            try:
-                return await _describe(connection, broker)
-            finally:
-                connection.close()
+    except (OSError, EOFError, TimeoutError, FormatError) as failure:
+        return f"broker {broker} at {endpoint.host}:{endpoint.port}: {str(failure) or 'no answer'}"
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            return await _describe(connection, broker)
     except (OSError, EOFError, TimeoutError, FormatError, DriverError) as failure:
         say(f"broker {broker} does not say how it speaks to its controller: {failure}")
         return None
+    finally:
+        connection.close()
 
 
 def unfindable(told: Listeners, ours: Collection[str]) -> str | None:

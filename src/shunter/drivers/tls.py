@@ -18,7 +18,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from shunter.errors import FormatError, SettingsError
-from shunter.formats.certificate_chain import faults_of, host_fault, sentence
+from shunter.formats.certificate_chain import expiry, faults_of, host_fault, sentence, valid_until
 from shunter.formats.certificate_names import mapping_rules, principal_name, subject_of
 from shunter.formats.key_stores import KeyPair, read_key_store, read_trust_store
 from shunter.model.principal import ANONYMOUS, USER, Principal
@@ -89,8 +89,26 @@ class TlsContexts:
         return self._stores.client
 
     def faults(self) -> tuple[CertificateFault, ...]:
-        """Return why peers refuse the certificate that is in use now."""
+        """Return why peers refuse the certificate that is in use now, or soon will."""
+        self._look()
         return self._faults(self._stores)
+
+    @property
+    def expires_soon(self) -> CertificateFault | None:
+        """That the certificate that is in use now expires soon; None: it does not, or there is none."""
+        chain = self._stores.chain
+        return expiry(chain, self._peers_trust(self._stores), dt.datetime.now(dt.UTC)) if chain else None
+
+    @property
+    def valid_until_s(self) -> float | None:
+        """When the dates of the certificate that is in use now are over (Unix time); None: there is none, or never."""
+        chain, trusted = self._stores.chain, self._peers_trust(self._stores)
+        last = valid_until(chain, trusted) if chain else None
+        return None if last is None else last.timestamp()
+
+    def _peers_trust(self, stores: _Stores) -> tuple[x509.Certificate, ...] | None:
+        """The trust store of our peers; None: it is not known."""
+        return stores.trusted if self._asked is not None and self._asked.by_brokers else None
 
     def principal(self, certificate: bytes | None) -> Principal:
         """Return the principal of a certificate (DER). A client without a certificate is anonymous.
@@ -135,7 +153,7 @@ class TlsContexts:
         except SettingsError as refusal:
             return str(refusal)
         # What peers refuse only perhaps, or for a reason of the old stores too, is no reason to keep these.
-        borne = {FaultKind.DOUBTFUL, *(each.kind for each in self.faults())}
+        borne = {FaultKind.DOUBTFUL, FaultKind.EXPIRES, *(each.kind for each in self._faults(self._stores))}
         faults = [each for each in self._faults(made) if each.kind not in borne]
         if faults:
             return f"with the renewed stores peers would refuse us: {sentence(faults)}"
@@ -145,7 +163,7 @@ class TlsContexts:
     def _faults(self, stores: _Stores) -> tuple[CertificateFault, ...]:
         if self._asked is None or not stores.chain:
             return ()
-        trusted = stores.trusted if self._asked.by_brokers else None
+        trusted = self._peers_trust(stores)
         now = dt.datetime.now(dt.UTC)
         found = list(faults_of(stores.chain, trusted, now, as_client=self._asked.as_client))
         if stores.doubt is not None and not found:
@@ -154,7 +172,7 @@ class TlsContexts:
             found.append(CertificateFault(FaultKind.DOUBTFUL, told, todo))
         if self.settings.checks_host and self.host is not None:
             found += filter(None, [host_fault(stores.chain[0], self.host)])
-        return tuple(found)
+        return (*found, *filter(None, [expiry(stores.chain, trusted, now)]))
 
     def _made(self) -> _Stores:
         pair, trusted = self._pair(), self._trusted()
@@ -226,6 +244,15 @@ class TlsContexts:
                 context.load_cert_chain(path, password=password)
             except ssl.SSLError as refusal:
                 raise SettingsError(f"{self._name}: key store {place}: {refusal.reason}") from None
+
+
+def file_expires_soon(path: str) -> CertificateFault | None:
+    """Tell that the chain of certificates in a PEM file expires soon; None: it does not, or can't be read."""
+    try:
+        chain = tuple(x509.load_pem_x509_certificates(Path(path).read_bytes()))
+    except (OSError, ValueError):
+        return None  # Whoever connects by it is told.
+    return expiry(chain, None, dt.datetime.now(dt.UTC)) if chain else None
 
 
 def _handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> str | None:

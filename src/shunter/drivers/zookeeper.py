@@ -30,6 +30,7 @@ from shunter.drivers import zookeeper_requests as wire
 from shunter.drivers.supervision import Supervise
 from shunter.drivers.zookeeper_access import (
     PLAIN_ZOOKEEPER_ACCESS,
+    Waiter,
     ZooKeeperAccess,
     no_answer,
     not_let_in,
@@ -108,36 +109,6 @@ def chunks(items: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:
         yield items[start : start + size]
 
 
-class _Waiter:
-    """Passes an answer from kazoo's connection thread to the event loop, without kazoo's completion threads."""
-
-    __slots__ = ("_future", "_loop")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any]) -> None:
-        self._loop = loop
-        self._future = future
-
-    def set(self, value: Any) -> None:
-        self._hand_over(value, None)
-
-    def set_exception(self, failure: Exception) -> None:
-        self._hand_over(None, failure)
-
-    def _hand_over(self, value: Any, failure: Exception | None) -> None:
-        try:
-            self._loop.call_soon_threadsafe(self._settle, value, failure)
-        except RuntimeError:
-            logger.debug("an answer of ZooKeeper came after the event loop had ended")
-
-    def _settle(self, value: Any, failure: Exception | None) -> None:
-        if self._future.done():
-            return
-        if failure is None:
-            self._future.set_result(value)
-        else:
-            self._future.set_exception(failure)
-
-
 class ZooKeeperClient:
     """One ZooKeeper session after another. Paths are relative to the chroot. Use a client from one event loop only."""
 
@@ -159,7 +130,7 @@ class ZooKeeperClient:
             furnish: Whether `start` creates the znodes that must exist.
             kazoo_client: Makes the client that talks to the servers, in place of `access`: the simulation uses it.
         """
-        self.session_timeout_s = session_timeout_ms / 1000
+        self._asked_for_s = session_timeout_ms / 1000
         self.supervise: Supervise = lambda _: None
         """Gets each task whose failure would leave watches unarmed."""
         self._connect_string = connect_string
@@ -197,6 +168,18 @@ class ZooKeeperClient:
     def session_id(self) -> int:
         """The session's id, which is also the `owner` of its ephemeral znodes; 0 before the first session."""
         return self._session_id
+
+    @property
+    def session_timeout_s(self) -> float:
+        """How long ZooKeeper keeps a session from which it hears nothing: what it granted, or else what we asked for."""
+        granted: float | None = self._kazoo.session_s
+        return self._asked_for_s if granted is None else granted
+
+    @property
+    def session_ends_s(self) -> float:
+        """When ZooKeeper may end the session, by the event loop's clock, if it hears nothing from now on."""
+        heard_s: float = self._kazoo.heard_s
+        return heard_s + self.session_timeout_s
 
     @property
     def connected(self) -> bool:
@@ -489,7 +472,7 @@ class ZooKeeperClient:
     async def _ask(self, request: ZooKeeperRequest) -> Any:
         assert self._loop is not None, "start() first"
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._kazoo._call(request, _Waiter(self._loop, future))  # noqa: SLF001 - kazoo has no public way for own requests
+        self._kazoo._call(request, Waiter(self._loop, future))  # noqa: SLF001 - kazoo has no public way for own requests
         try:
             answer = await future
         except ConnectionLoss:

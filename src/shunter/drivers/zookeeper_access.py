@@ -10,6 +10,7 @@ This module corrects three habits of kazoo:
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import select
 import socket
@@ -176,12 +177,17 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
 class _Connection(ConnectionHandler):  # type: ignore[misc]
     """Connects and logs in before listeners hear that there is a connection."""
 
-    broken_logins = 0
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.broken_logins = 0
+        self._sent_s: dict[int, float] = {}
+        """By request of this connection that is not answered yet: when it was sent."""
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         """Connect to a server and log in. If this fails, the client keeps the reason."""
         client = self.client
         client.hold_back()
+        self._sent_s, began_s = {}, time.monotonic()
         try:
             times: tuple[float, float] = super()._connect(host, hostip, port)
         except AuthFailedError as refused:
@@ -190,8 +196,20 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         except (ConnectionDropped, KazooTimeoutError) as failure:
             client.failed(f"{host}:{port}", failure)
             raise
+        client.heard_s = max(client.heard_s, began_s)
+        client.session_s = times[0] * 1.5 / 1000  # kazoo's read timeout is two thirds of what the server grants, in ms.
         client.connected_to(f"{host}:{port}")
         return times
+
+    def _submit(self, request: Any, timeout: float, xid: int | None = None) -> None:
+        if xid is not None:
+            self._sent_s[xid] = time.monotonic()
+        super()._submit(request, timeout, xid)
+
+    def _read_header(self, timeout: float) -> Any:
+        found = super()._read_header(timeout)
+        self.client.heard_s = max(self.client.heard_s, self._sent_s.pop(found[0].xid, 0.0))
+        return found
 
     def _authenticate_with_sasl(self, _host: str, timeout: float) -> None:
         """Log in. Replaces kazoo's method, which needs pure-sasl and takes every broken connection for a refusal."""
@@ -251,10 +269,19 @@ class SecuredKazoo(KazooClient):  # type: ignore[misc]
         """Why the last attempt to connect to a server failed, by the server's address."""
         self.on_trouble: Callable[[], None] = lambda: None
         """Called on kazoo's thread when `refusal` or `troubles` changed."""
+        self.heard_s = 0.0
+        """When the last request that was answered was sent (monotonic): then the session lived. 0: never.
+
+        The time of the answer would be too late: the server counts from the request, and the answer may have waited.
+        """
+        self.session_s: float | None = None
+        """How long the server keeps a session from which it hears nothing; None before the first connection."""
         self.tells = True
         """Whether an outage and its end are logged, each in one line."""
         self._is_out = False
         self._distrusted: set[str] = set()
+        self._served: set[str] = set()
+        """Addresses of servers that have served a session of this client."""
         self._held_back: KeeperState | None = None
         self._holding = False
         self._connection = _Connection(
@@ -282,6 +309,7 @@ class SecuredKazoo(KazooClient):  # type: ignore[misc]
             _OUR_LOG.info("ZooKeeper at %s is back", address)
         self._is_out = False
         self._distrusted.discard(address)
+        self._served.add(address)
         self._holding = False
         if self._held_back is not None:
             super()._session_callback(self._held_back)
@@ -293,7 +321,8 @@ class SecuredKazoo(KazooClient):  # type: ignore[misc]
             self._distrusted.add(address)
         else:
             self._distrusted.discard(address)
-        self.troubles[address] = trouble_of(cause, encrypted=self.security.tls is not None)
+        encrypted = self.security.tls is not None
+        self.troubles[address] = trouble_of(cause, encrypted=encrypted, served=address in self._served)
         if not self._is_out and self.tells:
             _OUR_LOG.warning(
                 "ZooKeeper at %s can't be reached: %s; it is tried again until it answers, without further lines",
@@ -322,8 +351,16 @@ class SecuredKazoo(KazooClient):  # type: ignore[misc]
         return "; ".join(f"{address}: {why}" for address, why in sorted(self.troubles.items()))
 
 
-def trouble_of(failure: BaseException, *, encrypted: bool) -> str:
-    """Explain to an operator why a connection to ZooKeeper failed."""
+def trouble_of(failure: BaseException, *, encrypted: bool, served: bool = False) -> str:
+    """Explain to an operator why a connection to ZooKeeper failed.
+
+    A server whose ensemble has no quorum takes connections, and hangs up on each of them.
+
+    Args:
+        failure: of the connection.
+        encrypted: whether it was by TLS.
+        served: whether this server has served a session before.
+    """
     if isinstance(failure, ssl.SSLCertVerificationError):
         return (
             f"its certificate is refused: {failure.verify_message}"
@@ -334,16 +371,54 @@ def trouble_of(failure: BaseException, *, encrypted: bool) -> str:
     if isinstance(failure, ssl.SSLError) and "ALERT" in str(failure.reason):
         return f"it refuses our TLS: {failure.reason} (zookeeper.ssl.keystore.location is the certificate that we show)"
     if isinstance(failure, ssl.SSLError | ConnectionResetError | ConnectionDropped):
+        if served and not isinstance(failure, ssl.SSLError):
+            return (
+                f"it hung up before a session began ({failure}), and it has served sessions before: most likely its"
+                " ensemble has no quorum now, or it is just starting"
+            )
         if encrypted:
             return (
-                f"TLS fails ({failure}): a plaintext port, or a server that wants another certificate of us"
-                " (secureClientPort is the one with TLS)"
+                f"TLS fails ({failure}): a plaintext port, a server that wants another certificate of us"
+                " (secureClientPort is the one with TLS), or one whose ensemble has no quorum"
             )
         return (
-            f"it hung up before a session began ({failure}): a port with TLS needs zookeeper.ssl.client.enable=true;"
-            " else it is no ZooKeeper, or it has too many connections of ours"
+            f"it hung up before a session began ({failure}): its ensemble has no quorum, its port is one with TLS"
+            " (zookeeper.ssl.client.enable=true), it is no ZooKeeper, or it has too many connections of ours"
         )
     return getattr(failure, "strerror", None) or str(failure) or type(failure).__name__
+
+
+class Waiter:
+    """Passes an answer from kazoo's connection thread to the event loop, without kazoo's completion threads."""
+
+    __slots__ = ("_future", "_loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any]) -> None:
+        """Pass the answer to a future of a loop."""
+        self._loop = loop
+        self._future = future
+
+    def set(self, value: Any) -> None:
+        """Take an answer; called by kazoo."""
+        self._hand_over(value, None)
+
+    def set_exception(self, failure: Exception) -> None:
+        """Take a failure; called by kazoo."""
+        self._hand_over(None, failure)
+
+    def _hand_over(self, value: Any, failure: Exception | None) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._settle, value, failure)
+        except RuntimeError:
+            _OUR_LOG.debug("an answer of ZooKeeper came after the event loop had ended")
+
+    def _settle(self, value: Any, failure: Exception | None) -> None:
+        if self._future.done():
+            return
+        if failure is None:
+            self._future.set_result(value)
+        else:
+            self._future.set_exception(failure)
 
 
 class ZooKeeperAccess:
@@ -358,7 +433,7 @@ class ZooKeeperAccess:
 
     def __init__(self, security: ZooKeeperSecurity = PLAIN_ZOOKEEPER) -> None:
         self.security = security
-        self._tls = None if security.tls is None else TlsContexts(security.tls, "zookeeper.ssl")
+        self.tls = None if security.tls is None else TlsContexts(security.tls, "zookeeper.ssl")
 
     def acl_of(self, path: str) -> wire.Acl:
         """Return the ACL for a znode that this process creates. Source: Apache 3.9, `ZkData.defaultAcls`.
@@ -387,7 +462,7 @@ class ZooKeeperAccess:
 
     def kazoo_client(self, **options: Any) -> SecuredKazoo:
         """Make a client; the options are kazoo's."""
-        return SecuredKazoo(self.security, self._tls, **options)
+        return SecuredKazoo(self.security, self.tls, **options)
 
     def opened(self, connect_string: str, seconds: float) -> SecuredKazoo:
         """Connect, and block until there is a connection; for synchronous tools.

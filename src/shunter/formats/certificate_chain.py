@@ -19,6 +19,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
 from shunter.model.security import CertificateFault, FaultKind
 
+EXPIRES_SOON: Final = dt.timedelta(days=14)
 _ANY_USAGE: Final = ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE
 _USAGES: Final = {ExtendedKeyUsageOID.SERVER_AUTH: "serverAuth", ExtendedKeyUsageOID.CLIENT_AUTH: "clientAuth"}
 _Extension = TypeVar("_Extension", bound=x509.ExtensionType)
@@ -47,6 +48,45 @@ def faults_of(
         yield from _used(own, usage)
     if trusted is not None:
         yield from _led(own, chain[1:], trusted, now)
+
+
+def valid_until(
+    chain: tuple[x509.Certificate, ...], trusted: tuple[x509.Certificate, ...] | None
+) -> dt.datetime | None:
+    """Return when peers will refuse a chain because of its dates; None: never, because they trust its own certificate.
+
+    Args:
+        chain: of the key store, its own certificate first.
+        trusted: the trust store of these peers; None: it is not known.
+    """
+    own, *others = chain
+    if own in (trusted or ()):
+        return None
+    if trusted is not None and _leads(own, (), trusted):
+        return own.not_valid_after_utc
+    # A root that is sent along does not count: peers trust their own copy, whatever its dates.
+    needed = (each for each in others if each.issuer != each.subject)
+    return min(each.not_valid_after_utc for each in (own, *needed))
+
+
+def expiry(
+    chain: tuple[x509.Certificate, ...], trusted: tuple[x509.Certificate, ...] | None, now: dt.datetime
+) -> CertificateFault | None:
+    """Tell that a chain expires soon: within two weeks, and within the last tenth of its own certificate's time.
+
+    Certificates that live for hours or days are renewed when a third of their time is left.
+    """
+    last = valid_until(chain, trusted)
+    if last is None:
+        return None
+    left = last - now
+    lifetime = chain[0].not_valid_after_utc - chain[0].not_valid_before_utc
+    if not dt.timedelta() < left < min(EXPIRES_SOON, lifetime / 10):
+        return None
+    hours = int(left.total_seconds() // 3_600)
+    in_time = f"in {hours // 24} days" if hours >= 48 else f"in {hours} hours" if hours >= 2 else "within two hours"
+    told = f"its certificate ({_called(chain[0])}) expires {in_time}, at {_time(last)}"
+    return CertificateFault(FaultKind.EXPIRES, told, "renew it in ssl.keystore in time")
 
 
 def host_fault(certificate: x509.Certificate, host: str) -> CertificateFault | None:

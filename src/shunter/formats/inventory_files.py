@@ -32,6 +32,7 @@ def encode_inventory(inventory: Inventory) -> Iterator[bytes]:
     for partition in inventory.partitions:
         sizes = [{"broker": broker, "bytes": size} for broker, size in partition.sizes]
         line = {"kind": "partition", "version": VERSION, **every, **partition._asdict(), "sizes": sizes}
+        del line["adding"]  # A snapshot is of the assignment; whether a move was under way does not count later.
         yield orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
 
 
@@ -68,7 +69,7 @@ def decode_inventory(raw: bytes, place: str) -> Inventory:
 
 def _partition(document: dict[str, Any]) -> InventoryPartition:
     # Snapshots of older versions do not have offline replicas.
-    values = {name: document[name] for name in InventoryPartition._fields if name != "offline"}
+    values = {name: document[name] for name in InventoryPartition._fields if name not in ("offline", "adding")}
     values["offline"] = tuple(document.get("offline", ()))
     values["replicas"] = tuple(values["replicas"])
     values["isr"] = tuple(values["isr"])

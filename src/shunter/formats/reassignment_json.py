@@ -2,7 +2,8 @@
 
 `{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "/d"]}]}`
 Null or empty replicas cancel the move of that partition. `"strategy"` is "incremental" or "all-at-once".
-`"original_replicas"` (KIP-236's name) are the replicas that the plan was made for.
+`"original_replicas"` (KIP-236's name) are the replicas that the plan was made for. `"elect": true` asks for the first
+replica to lead at the end; with the replicas that the partition has, that is all that the entry asks for.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import orjson
 
 from shunter.errors import FormatError
+from shunter.formats.plan_sources import decode_proposals, is_of_cruise_control, plan_document
 from shunter.formats.text_files import without_mark
 from shunter.model.execution import MoveOrder
 from shunter.model.partition import Replicas, TopicPartition
@@ -23,13 +25,13 @@ from shunter.model.reassignment import Strategy
 VERSION = 1
 ANY_LOG_DIR = "any"
 _PLAN_KEYS = ("version", "partitions")
-_ENTRY_KEYS = ("topic", "partition", "replicas", "log_dirs", "strategy", "original_replicas")
+_ENTRY_KEYS = ("topic", "partition", "replicas", "log_dirs", "strategy", "original_replicas", "elect")
 _STRATEGIES = {"incremental": Strategy.INCREMENTAL, "all-at-once": Strategy.ALL_AT_ONCE}
 _STRATEGY_NAMES = {strategy: name for name, strategy in _STRATEGIES.items()}
 
 
 def decode_plan(text: str | bytes, place: str) -> tuple[MoveOrder, ...]:
-    """Read a plan, in its order.
+    """Read a plan, in its order; also one within the output of another tool (`plan_sources`).
 
     Args:
         text: The file.
@@ -39,7 +41,7 @@ def decode_plan(text: str | bytes, place: str) -> tuple[MoveOrder, ...]:
         FormatError: not JSON, not a plan, or of a version that is not understood; the message names the entry and the
             rule.
     """
-    written = _text(text, place) if isinstance(text, bytes) else text
+    written = plan_document(_text(text, place) if isinstance(text, bytes) else text, place)
     try:
         document = orjson.loads(written)
     except orjson.JSONDecodeError as error:
@@ -47,6 +49,8 @@ def decode_plan(text: str | bytes, place: str) -> tuple[MoveOrder, ...]:
     _refuse_repeated_keys(written, place)
     if not isinstance(document, Mapping):
         raise FormatError(place, 'a plan is a JSON object: {"version": 1, "partitions": [...]}')
+    if is_of_cruise_control(document):
+        return decode_proposals(document, place)
     _known(document, _PLAN_KEYS, place)
     if document.get("version", VERSION) != VERSION:
         raise FormatError(place, f"plan version {document['version']!r} is not understood; {VERSION} is")
@@ -116,7 +120,12 @@ def _order(entry: object, place: str) -> MoveOrder:
         raise FormatError(place, f"strategy {name!r} is none of {', '.join(_STRATEGIES)}")
     strategy = None if name is None else _STRATEGIES[str(name)]
     planned_from = _replicas(entry.get("original_replicas"), f"{place} ({topic}-{number}), original_replicas")
-    return MoveOrder(TopicPartition(topic, number), replicas, strategy, log_dirs, planned_from)
+    elect = entry.get("elect", False)
+    if not isinstance(elect, bool) or (elect and not replicas):
+        raise FormatError(
+            place, f"elect {elect!r} of {topic}-{number} is not true or false, for an entry with replicas"
+        )
+    return MoveOrder(TopicPartition(topic, number), replicas, strategy, log_dirs, planned_from, elect)
 
 
 def _known(document: Mapping[str, Any], keys: Sequence[str], place: str) -> None:
@@ -162,4 +171,6 @@ def _entry(move: MoveOrder) -> dict[str, Any]:
         entry["strategy"] = _STRATEGY_NAMES[move.strategy]
     if move.planned_from:
         entry["original_replicas"] = list(move.planned_from)
+    if move.elect:
+        entry["elect"] = True
     return entry

@@ -11,10 +11,12 @@ from typing import Any, NamedTuple, NoReturn
 
 import orjson
 
-from shunter.errors import ShunterError
+from shunter.errors import FormatError, ShunterError
+from shunter.formats.plan_sources import SeveralPlans, decode_proposals, is_of_cruise_control, plan_document
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
 ANY_LOG_DIR = "any"
+_INPUT = "the reassignment JSON file"
 
 
 class ToolInputRefused(ShunterError):
@@ -38,7 +40,12 @@ def parse_reassignment(text: str, *, nulls: bool = False) -> AskedFor:
     Raises:
         ToolInputRefused: it can't be read.
     """
-    document = _object(_parsed(text))
+    try:
+        document = _object(_parsed(_meant(text)))
+        if is_of_cruise_control(document):
+            return AskedFor(tuple((each.tp, each.target) for each in decode_proposals(document, _INPUT)), {})
+    except FormatError as error:
+        raise ToolInputRefused(str(error)) from error
     _check_version(document)
     partitions: list[tuple[TopicPartition, Replicas | None]] = []
     log_dirs: dict[tuple[BrokerId, TopicPartition], str] = {}
@@ -58,6 +65,18 @@ def parse_reassignment(text: str, *, nulls: bool = False) -> AskedFor:
             ((broker, tp), path) for broker, path in zip(replicas, paths, strict=True) if path != ANY_LOG_DIR
         )
     return AskedFor(tuple(partitions), log_dirs)
+
+
+def _meant(text: str) -> str:
+    """The plan within a tool's output. Text behind a plan that is no plan is passed over, as Apache's parser does."""
+    try:
+        return plan_document(text, _INPUT)
+    except SeveralPlans:
+        raise
+    except FormatError:
+        if text.lstrip().startswith("{"):
+            return text
+        raise
 
 
 def parse_topics(text: str) -> tuple[str, ...]:

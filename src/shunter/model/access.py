@@ -40,6 +40,8 @@ class Person(NamedTuple):
 
     name: str
     role: AccessRole
+    expires_ms: int | None = None
+    """From then on the person's token is refused; None: never."""
 
 
 class PageSession(NamedTuple):

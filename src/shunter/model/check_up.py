@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from shunter.model.execution import ObservedPartition, OngoingReassignment, ThrottleKey
 from shunter.model.log_dirs import LogDirCopy
-from shunter.model.partition import BrokerId, TopicPartition
+from shunter.model.partition import BrokerId, Replicas, TopicPartition
+from shunter.model.security import CertificateFault
 
 MOVES, LOG_DIRS = "moves", "log dirs of broker "
 """How parts that could not be read begin, if they are the moves, or what a broker copies between its log dirs."""
@@ -103,6 +105,10 @@ class CheckUp:
     clock_ahead_ms: int | None = None
     """How far the controller's clock is ahead of this host's; None: not known."""
     unread: tuple[tuple[str, str], ...] = ()
+    certificate: CertificateFault | None = None
+    """That the certificate which this client shows to brokers expires soon."""
+    ended: dict[TopicPartition, OngoingReassignment] = field(default_factory=dict[TopicPartition, OngoingReassignment])
+    """Reassignments that were under way before `topics` were read, and no longer after that."""
 
     @property
     def copies(self) -> tuple[LogDirCopy, ...]:
@@ -116,6 +122,16 @@ class CheckUp:
         return not (self.ongoing or self.copies or unknown)
 
 
+class OpenMove(NamedTuple):
+    """An open move of a journal. `state`: pending, moving or paused; `direction` as the journal has it."""
+
+    tp: TopicPartition
+    original: Replicas
+    target: Replicas
+    state: str
+    direction: str
+
+
 @dataclass(frozen=True, slots=True)
 class CheckedJournal:
     """The journal's contents. `holder`: the process that drives it ("": none).
@@ -126,8 +142,16 @@ class CheckedJournal:
     place: str
     holder: str = ""
     claimant: str = ""
-    open_moves: frozenset[TopicPartition] = frozenset()
     owed_to: str = ""
     """Brokers and topics that throttles are owed to, in words."""
     standing: tuple[str, str] = ("", "")
     """The process that would drive it but stands still, and what to do about that ("": there is none)."""
+    just_ended: frozenset[TopicPartition] = frozenset()
+    """Partitions whose moves ended while the cluster was being read: it may have shown them as under way."""
+    moves: tuple[OpenMove, ...] = ()
+    """The open moves."""
+
+    @property
+    def open_moves(self) -> frozenset[TopicPartition]:
+        """Partitions whose moves are open."""
+        return frozenset(move.tp for move in self.moves)

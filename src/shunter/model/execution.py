@@ -132,7 +132,8 @@ BOUNDS = ("max_concurrent", "max_in", "max_out", "max_per_rack", "max_per_log_di
 class MoveOrder(NamedTuple):
     """One partition of a plan: its target, log dirs and strategy. `target` () cancels the partition's move.
 
-    `planned_from`: its replicas when the plan was made; (): the plan does not say.
+    `planned_from`: its replicas when the plan was made; (): the plan does not say. `elect`: the first replica of the
+    target shall lead at the end. The target may be the replicas that the partition has: then the election is all.
     """
 
     tp: TopicPartition
@@ -140,6 +141,7 @@ class MoveOrder(NamedTuple):
     strategy: Strategy | None = None
     log_dirs: tuple[tuple[BrokerId, str], ...] = ()
     planned_from: Replicas = ()
+    elect: bool = False
 
 
 class ThrottleKey(NamedTuple):
@@ -164,7 +166,8 @@ class MoveAccepted(NamedTuple):
     `size_bytes` is the leader's at acceptance. `adopted`: the move ran already, and the order of `original` is a guess.
     `placing`: brokers that had the replica in another log dir than the plan names, and copy it there. `origins`: the
     log dir of each original replica, where the plan names log dirs and the broker has several; a rollback brings the
-    replica back there.
+    replica back there. `led_by`: who led at acceptance, if the first replica of the target shall lead at the end; None:
+    the plan asks for no election.
     """
 
     tp: TopicPartition
@@ -177,6 +180,7 @@ class MoveAccepted(NamedTuple):
     adopted: bool = False
     placing: Replicas = ()
     origins: tuple[tuple[BrokerId, str], ...] = ()
+    led_by: BrokerId | None = None
 
 
 class StepBegun(NamedTuple):
@@ -213,6 +217,13 @@ class StepDropped(NamedTuple):
     tp: TopicPartition
     number: int
     reason: str
+
+
+class ElectionBegun(NamedTuple):
+    """The election of the partition's first replica, `leader`, is about to be asked for."""
+
+    tp: TopicPartition
+    leader: BrokerId
 
 
 class DirectionChanged(NamedTuple):
@@ -307,6 +318,7 @@ JournalRecord: TypeAlias = (
     | StepAccepted
     | StepFinished
     | StepDropped
+    | ElectionBegun
     | DirectionChanged
     | MovePaused
     | FloorRelaxed

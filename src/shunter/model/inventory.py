@@ -32,6 +32,29 @@ class InventoryPartition(NamedTuple):
     sizes: tuple[tuple[BrokerId, int], ...]
     offline: Replicas = ()
     """Replicas of the partition that are offline: their broker is dead, or their log dir failed."""
+    adding: Replicas = ()
+    """Replicas that a reassignment was adding when the partition was read, before or after; they are not yet due.
+
+    Snapshot files do not have them.
+    """
+
+    @property
+    def due(self) -> Replicas:
+        """The replicas that have to be in sync."""
+        return tuple(broker for broker in self.replicas if broker not in self.adding)
+
+    @property
+    def under_replicated(self) -> bool:
+        """Whether a replica is out of sync that has to be in sync. A healthy move is none of it."""
+        return any(broker not in self.isr for broker in self.due)
+
+    @property
+    def under_min_isr(self) -> bool:
+        """Whether acks=all is refused because replicas are out of sync.
+
+        A partition with fewer replicas than min.insync.replicas, all of them in sync, is not one of them.
+        """
+        return len(self.isr) < min(self.min_insync, len(self.replicas)) and self.under_replicated
 
 
 class TopicWish(NamedTuple):

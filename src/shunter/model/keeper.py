@@ -43,7 +43,7 @@ class Condition(Enum):
     """A topic has another replication factor than an intent says."""
     RACKS = "racks"
     DEMOTE = "demote"
-    """A broker that an intent demotes is a preferred leader."""
+    """A broker that an intent demotes leads, or is a preferred leader."""
     ADD = "add"
     """A broker that an intent adds has less than its share."""
     BROKER_EMPTY = "broker-empty"

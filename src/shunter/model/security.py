@@ -117,10 +117,12 @@ class FaultKind(Enum):
     """Peers that check the host."""
     DOUBTFUL = "doubtful"
     """OpenSSL; Java's peers may accept it."""
+    EXPIRES = "expires"
+    """Nobody yet: it expires soon."""
 
 
 class CertificateFault(NamedTuple):
-    """Why peers refuse the certificate that the controller shows, and what to do about it."""
+    """Why peers refuse the certificate that the controller shows, or soon will, and what to do about it."""
 
     kind: FaultKind
     told: str

@@ -131,9 +131,12 @@ class ProposalState(Enum):
     STARTING = "starting"
     """It is being handed to the executor. The journal says whether the executor took it."""
     RUNNING = "running"
+    CARRIED_OUT = "carried-out"
+    """Its plan has ended as wanted. The next look shows whether the conditions that asked for it are over."""
     DONE = "done"
+    """Its plan has ended as wanted, and the conditions that asked for it no longer held at the next look."""
     PARTLY = "partly"
-    """It ended, and some of its moves ended otherwise than wanted."""
+    """It ended, and some of its moves ended otherwise than wanted, or a condition that asked for it still held."""
     TURNED = "turned"
     """It was stopped or rolled back."""
     DECLINED = "declined"
@@ -143,7 +146,13 @@ class ProposalState(Enum):
     """The executor took nothing of it."""
 
 
-OPEN = (ProposalState.WAITING, ProposalState.APPROVED, ProposalState.STARTING, ProposalState.RUNNING)
+OPEN = (
+    ProposalState.WAITING,
+    ProposalState.APPROVED,
+    ProposalState.STARTING,
+    ProposalState.RUNNING,
+    ProposalState.CARRIED_OUT,
+)
 """States of proposals that are not over."""
 UNBEGUN = (ProposalState.WAITING, ProposalState.APPROVED)
 
@@ -158,13 +167,17 @@ class LogDirChange(NamedTuple):
 
 
 class PlannedChange(NamedTuple):
-    """A partition that a proposal changes: its broker ids in order, `replicas` afterwards and `original` before."""
+    """A partition that a proposal changes: its broker ids in order, `replicas` afterwards and `original` before.
+
+    `elect`: the first of `replicas` is elected leader at the end; that may be all that changes.
+    """
 
     topic: str
     partition: int
     replicas: tuple[int, ...]
     original: tuple[int, ...]
     log_dirs: tuple[LogDirChange, ...] = ()
+    elect: bool = False
 
 
 class Vote(NamedTuple):
@@ -317,6 +330,7 @@ NOTIFIED = (
     "cluster-back",
     "not-driven",
     "policy-refused",
+    "token-expires",
     "pause-all",
     "pause-not-sent",
     "resume-all",

@@ -53,6 +53,12 @@ class ControllerSettings:
     max_concurrent_per_broker: int = 0
     relax_after_ms: int = 600_000
     slow_broker_ms: int = 10_000
+    isolated_after_ms: int = 45_000
+    """How long no registered broker can be reached before the controller resigns. People don't set it; simulations do.
+
+    It is longer than a broker's restart. A broker that stops deregisters itself, and one that crashed is registered
+    until its session ends (`zookeeper.session.timeout.ms`, 18 s by default).
+    """
     metadata_linger_ms: int = 80
     slice_partitions: int = 500
     default_partitions: int = 1

@@ -220,6 +220,7 @@ def _with_moves(journal: DataFrame) -> DataFrame:
         "step-accepted",
         "step-finished",
         "step-dropped",
+        "election-begun",
         "move-paused",
         "direction-changed",
         "move-closed",
@@ -253,6 +254,7 @@ def _standstills(entries: DataFrame) -> DataFrame:
     waits = (
         F.when(kind == "move-accepted", F.lit("waiting for its turn"))
         .when(kind == "step-finished", F.lit("between steps"))
+        .when(kind == "election-begun", F.lit("election of its leader"))
         .when(kind == "step-dropped", F.concat(F.lit("step dropped: "), F.coalesce("reason", F.lit(""))))
     )
     cause = (

@@ -374,7 +374,11 @@ ACCOUNT_STALLS = Table(
             column("began_at", TimestampType(), "when the move came to a standstill", unit="UTC"),
             column("ended_at", TimestampType(), "when the move went on", unit="UTC"),
             column("seconds", DoubleType(), "how long the move stood still", unit="s"),
-            column("cause", StringType(), "`waiting for its turn`, `paused`, `between steps`, `step dropped: …`"),
+            column(
+                "cause",
+                StringType(),
+                "`waiting for its turn`, `paused`, `between steps`, `election of its leader`, `step dropped: …`",
+            ),
         ]
     ),
     ("cluster_id", "journal"),

@@ -1,4 +1,4 @@
-"""A cluster at the keeper's last look, as page and API show it."""
+"""A cluster at the last observation, as page and API show it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,37 @@ from shunter.core.keeper.judgement import Judgement
 from shunter.core.keeper.memory import Holding
 from shunter.core.keeper.requests import scopes_of
 from shunter.core.keeper.runway import DiskRunway
-from shunter.core.keeper.sighting import Sighting, frozen_topics
+from shunter.core.keeper.sighting import Sighting, external, frozen_topics
 from shunter.core.keeper.signs import under_min_isr
+from shunter.core.keeper.situation import (
+    Age,
+    ClusterFacts,
+    ClusterObservation,
+    ClusterSeverity,
+    Held,
+    OpenExecution,
+    ServiceRole,
+    doing_about,
+    severity_of,
+    situation,
+    unseen,
+    worst,
+)
+from shunter.core.wording import counted, named
 from shunter.model.check_up import MOVES
+from shunter.model.inventory import InventoryPartition
 from shunter.model.keeper import MENDED, Condition, KeeperPolicy, Mode
-from shunter.model.partition import TopicPartition
-from shunter.model.service import KeptIntent, KeptProposal, KillSwitch, ProposalState
+from shunter.model.partition import Replicas, TopicPartition
+from shunter.model.service import KeptIntent, KillSwitch, OrderKind, ProposalState
 from shunter.views.execution import OPEN_STATES, ExecutionView
 from shunter.views.keeper import view_condition, view_proposal
 from shunter.views.service import (
+    EXTERNAL,
     MOST_NAMED,
     MOST_TOPICS,
-    ClusterHealth,
+    OURS,
     FleetRow,
+    FleetView,
     KeptBrokerView,
     KeptClusterView,
     KeptConditionView,
@@ -46,37 +64,108 @@ class SeenCluster:
 
 @dataclass(frozen=True, slots=True)
 class Surrounding:
-    """The state of a cluster that does not come from the last look."""
+    """What is known of a cluster beside its page of the last observation."""
 
-    health: ClusterHealth
+    facts: ClusterFacts
     intents: tuple[KeptIntent, ...] = ()
-    proposals: tuple[KeptProposal, ...] = ()
     execution: ExecutionView | None = None
-    paused: KillSwitch | None = None
+    """None: this service does not drive the cluster."""
 
 
 def dressed(page: KeptClusterView, around: Surrounding) -> KeptClusterView:
-    """The page of a cluster with the parts that change between two looks. Cheap, whatever the size of the cluster."""
+    """The page of a cluster with the parts that change between two observations. Cheap, whatever the cluster's size."""
+    facts = around.facts
     execution = around.execution if around.execution is not None and around.execution.running else None
+    stands = situation(facts)
     row = replace(
         page.row,
-        health=around.health,
-        moves_open=0 if execution is None else _open_count(execution),
+        situation=stands,
+        moves_open=None if stands.moves is Age.UNKNOWN else facts.open_moves,
         share=None if execution is None else execution.share,
         left_ms=None if execution is None else execution.left_ms,
-        proposals_waiting=sum(each.state is ProposalState.WAITING for each in around.proposals),
-        paused=around.paused,
+        proposals_waiting=sum(each.state is ProposalState.WAITING for each in facts.proposals),
+        paused=facts.paused,
     )
     receives, gives = _traffic(execution)
     brokers = tuple(replace(each, receives=receives[each.id], gives=gives[each.id]) for each in page.brokers)
-    return replace(page, row=row, brokers=brokers, intents=around.intents)
+    held = () if facts.observation is None else facts.observation.conditions
+    conditions = tuple(
+        replace(each, doing=doing_about(why, facts)) for each, why in zip(page.conditions, held, strict=True)
+    )
+    return replace(page, row=row, brokers=brokers, intents=around.intents, conditions=conditions)
+
+
+@dataclass(frozen=True, slots=True)
+class FleetAround:
+    """What is known of the fleet beside its clusters' rows."""
+
+    instance: str
+    switch: KillSwitch | None = None
+    orders: tuple[OrderKind, ...] = ()
+    why_not: str = ""
+    store_trouble: str = ""
+    policy_trouble: str = ""
+
+
+def view_fleet(version: int, at_ms: int, rows: tuple[FleetRow, ...], around: FleetAround) -> FleetView:
+    """The fleet: its clusters, and how all of them stand in a sentence."""
+    troubled = bool(around.store_trouble or around.policy_trouble)
+    severity = worst([*(row.situation.severity for row in rows), *([ClusterSeverity.WARNING] if troubled else [])])
+    bad = [row.name for row in rows if row.situation.severity in (ClusterSeverity.CRITICAL, ClusterSeverity.WARNING)]
+    told = f"{counted(len(bad), 'cluster needs', 'clusters need')} attention: {named(bad)}" if bad else ""
+    theirs = tuple(row.name for row in rows if row.situation.role is ServiceRole.STANDBY)
+    return FleetView(
+        version=version,
+        at_ms=at_ms,
+        instance=around.instance,
+        clusters=rows,
+        severity=severity,
+        headline=told or f"no cluster of {counted(len(rows), 'cluster')} needs attention",
+        orders=around.orders,
+        why_not=around.why_not,
+        paused=around.switch,
+        not_paused=theirs if around.switch is not None else (),
+        store_trouble=around.store_trouble,
+        policy_trouble=around.policy_trouble,
+    )
+
+
+def facts_of_execution(view: ExecutionView) -> OpenExecution:
+    """What a situation needs to know of the execution that this service drives."""
+    return OpenExecution(
+        _open_count(view),
+        view.counts.get("paused", 0),
+        sum(bool(row.stuck) for row in view.moves if row.state in OPEN_STATES),
+        view.at_ms - view.silent_ms if view.silent_ms else None,
+    )
+
+
+def observation_of(seen: SeenCluster) -> ClusterObservation:
+    """What a situation needs to know of an observation. Cost: O(partitions)."""
+    sighting = seen.sighting
+    partitions = sighting.inventory.partitions
+    return ClusterObservation(
+        at_ms=sighting.at_ms,
+        offline=sum(each.leader < 0 for each in partitions),
+        under_min_isr=sum(each.under_min_isr for each in partitions),
+        under_replicated=sum(each.under_replicated for each in partitions),
+        brokers_down=sighting.dead,
+        conditions=tuple(
+            Held(each.sign.subject.condition, each.sign.text, _why_not(each.sign.subject.condition, seen))
+            for each in seen.judgement.holding
+        ),
+        journal_open=len(sighting.journal.open_moves),
+        external=len(external(sighting)),
+        unattributed=len(sighting.check_up.ongoing) if sighting.past is None else 0,
+        throttles_left=len(sighting.check_up.throttles),
+    )
 
 
 def page_of(seen: SeenCluster, name: str, file: Mapping[str, Any]) -> KeptClusterView:
-    """The page of a cluster as a look saw it; `file` is its table of the policy file. Cost: O(partitions)."""
+    """The page of a cluster as an observation saw it; `file` is its table of the policy file. Cost: O(partitions)."""
     sighting, judgement = seen.sighting, seen.judgement
     partitions = sighting.inventory.partitions
-    lacking = [_name(each.topic, each.partition) for each in partitions if len(each.isr) < len(each.replicas)]
+    lacking = [_name(each.topic, each.partition) for each in partitions if each.under_replicated]
     offline = [_name(each.topic, each.partition) for each in partitions if each.leader < 0]
     below = sorted(map(str, under_min_isr(sighting)))
     counts = (len(lacking), len(below), len(offline))
@@ -118,7 +207,7 @@ def _row(seen: SeenCluster, name: str, counts: tuple[int, int, int]) -> FleetRow
     return FleetRow(
         name=name,
         cluster_id=sighting.inventory.cluster_id,
-        health=ClusterHealth(),
+        situation=unseen(name),
         brokers=len(sighting.inventory.brokers),
         brokers_down=sighting.dead,
         partitions=len(sighting.inventory.partitions),
@@ -204,14 +293,14 @@ def _traffic(execution: ExecutionView | None) -> tuple[Counter[int], Counter[int
 
 def _condition(holding: Holding, seen: SeenCluster) -> KeptConditionView:
     condition = holding.sign.subject.condition
-    mode = seen.policy.mode(condition)
-    return KeptConditionView(view_condition(holding), mode.value, _why_not(condition, mode, seen))
+    return KeptConditionView(view_condition(holding), seen.policy.mode(condition).value, severity_of(condition))
 
 
-def _why_not(condition: Condition, mode: Mode, seen: SeenCluster) -> tuple[str, ...]:
+def _why_not(condition: Condition, seen: SeenCluster) -> tuple[str, ...]:
+    """Why the observation proposed no plan that mends a condition; (): it did, or there is never one."""
     if condition not in MENDED:
-        return ("no plan mends this",)
-    if mode is Mode.NOTIFY:
+        return ()
+    if seen.policy.mode(condition) is Mode.NOTIFY:
         return ("the policy only lets it be reported",)
     scopes = scopes_of([condition])
     for proposal in seen.judgement.proposals:
@@ -231,7 +320,7 @@ def _topics(seen: SeenCluster) -> list[TopicGist]:
     for each in seen.sighting.inventory.partitions:
         count[each.topic] += 1
         size[each.topic] += sum(held for _broker, held in each.sizes)
-        lacking[each.topic] += len(each.isr) < len(each.replicas)
+        lacking[each.topic] += each.under_replicated
         factors.setdefault(each.topic, set()).add(len(each.replicas))
     rows = [
         TopicGist(name, count[name], tuple(sorted(factors[name])), size[name], lacking[name], name in frozen)
@@ -243,33 +332,38 @@ def _topics(seen: SeenCluster) -> list[TopicGist]:
 def view_moves(
     execution: ExecutionView | None,
     isr: Mapping[str, tuple[int, ...]],
-    others: Sequence[MoveView],
-    proposal: str,
-    paused: KillSwitch | None,
+    observed: Sequence[MoveView],
+    facts: ClusterFacts,
 ) -> MovesView:
-    """The moves in a cluster: this execution's as the executor reports them, those of others as the last look saw them.
+    """The moves in a cluster: this execution's as the executor reports them, all others as the last observation saw them.
 
     Args:
         execution: None: this process does not drive the cluster.
         isr: In-sync replicas by partition's name, as the executor saw them last.
-        others: As the last look saw them.
-        proposal: The proposal that is being carried out; "": none.
-        paused: The kill switch.
+        observed: As the last observation saw them; those of the journal count only without an execution.
+        facts: All that is known about the cluster.
     """
-    ours = () if execution is None else tuple(_ours(execution, isr))
+    stands = situation(facts)
+    if execution is None:
+        why = "this service does not drive these moves" if observed else stands.doing
+        return MovesView(0, facts.now_ms, "", stands, tuple(observed), why_no_eta=why)
+    ours = tuple(_ours(execution, isr))
     opened = tuple(row for row in ours if row.state in OPEN_STATES)
     ended = tuple(row for row in ours if row.state not in OPEN_STATES)
     names = {row.partition for row in opened}
-    foreign = tuple(row for row in others if row.partition not in names)
-    if execution is None or not execution.running:
-        at_ms = 0 if execution is None else execution.at_ms
-        why = "the end of another's moves is not known" if foreign else "nothing is being moved"
-        return MovesView(0, at_ms, "", (*foreign, *ended), why_no_eta=why, paused=paused)
+    foreign = tuple(row for row in observed if row.whose != OURS and row.partition not in names)
+    if not execution.running:
+        why = "the end of external moves is not known" if foreign else "nothing is being moved"
+        return MovesView(
+            0, execution.at_ms, "", stands, (*foreign, *ended), why_no_eta=why, silent_ms=execution.silent_ms
+        )
     why = "" if execution.left_ms is not None else execution.held or "nothing was copied for long enough yet"
+    carried_out = facts.carried_out
     return MovesView(
         version=0,
         at_ms=execution.at_ms,
-        proposal=proposal,
+        proposal="" if carried_out is None else carried_out.id,
+        situation=stands,
         moves=(*opened, *foreign, *ended),
         total_bytes=execution.total_bytes,
         copied_bytes=execution.copied_bytes,
@@ -281,7 +375,6 @@ def view_moves(
         high_ms=execution.high_ms,
         why_no_eta=why,
         rollback_bytes=execution.rollback_bytes,
-        paused=paused,
         silent_ms=execution.silent_ms,
     )
 
@@ -290,7 +383,7 @@ def _ours(execution: ExecutionView, isr: Mapping[str, tuple[int, ...]]) -> Itera
     for row in execution.moves:
         yield MoveView(
             partition=row.partition,
-            whose="ours",
+            whose=OURS,
             state=row.state,
             direction=row.direction,
             original=row.original,
@@ -307,30 +400,45 @@ def _ours(execution: ExecutionView, isr: Mapping[str, tuple[int, ...]]) -> Itera
         )
 
 
-def others_moves(sighting: Sighting) -> Iterable[MoveView]:
-    """Moves under way in a cluster that are not in the executor's journal."""
-    isrs: dict[str, Sequence[int]] = {
-        _name(each.topic, each.partition): each.isr for each in sighting.inventory.partitions
-    }
-    journalled = {str(tp) for tp in sighting.journal.open_moves}
-    for tp, ongoing in sorted(sighting.check_up.ongoing.items()):
-        name = str(tp)
-        if name not in journalled:
-            isr = tuple(isrs.get(name, ()))
-            yield MoveView(
-                partition=name,
-                whose="another's",
-                state="moving",
-                direction="forward",
-                original=ongoing.original,
-                replicas=ongoing.replicas,
-                isr=isr,
-                target=ongoing.target,
-                step=None,
-                steps=0,
-                total_bytes=None,
-                copied_bytes=None,
-                rollback_bytes=None,
-                waits="",
-                stuck="",
-            )
+def observed_moves(sighting: Sighting) -> tuple[MoveView, ...]:
+    """Moves as an observation saw them: open ones of the journal, then external ones."""
+    partitions = {TopicPartition(each.topic, each.partition): each for each in sighting.inventory.partitions}
+    found: list[MoveView] = []
+    for move in sorted(sighting.journal.moves):
+        at = partitions.get(move.tp)
+        found.append(_observed(str(move.tp), OURS, move.state, move.direction, move.original, move.target, at))
+    # Without the journal it is not known whose a move is.
+    others = sorted(sighting.check_up.ongoing.items()) if sighting.past is None else external(sighting)
+    whose = "unknown" if sighting.past is None else EXTERNAL
+    for tp, ongoing in others:
+        row = _observed(str(tp), whose, "moving", "forward", ongoing.original, ongoing.target, partitions.get(tp))
+        found.append(replace(row, replicas=ongoing.replicas))
+    return tuple(found)
+
+
+def _observed(
+    name: str,
+    whose: str,
+    state: str,
+    direction: str,
+    original: Replicas,
+    target: Replicas,
+    at: InventoryPartition | None,
+) -> MoveView:
+    return MoveView(
+        partition=name,
+        whose=whose,
+        state=state,
+        direction=direction,
+        original=original,
+        replicas=() if at is None else at.replicas,
+        isr=() if at is None else at.isr,
+        target=target,
+        step=None,
+        steps=0,
+        total_bytes=None,
+        copied_bytes=None,
+        rollback_bytes=None,
+        waits="",
+        stuck="",
+    )

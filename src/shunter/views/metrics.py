@@ -197,6 +197,8 @@ class ControllerMetrics:
     """Administrative requests by API and outcome."""
     different_defaults: tuple[str, ...] = ()
     """Kafka's settings whose defaults differ between brokers, or from the controller's."""
+    valid_until_s: Mapping[str, float] = field(default_factory=dict)
+    """When the dates of each of the controller's own certificates are over (Unix time), by what it is used for."""
 
 
 def pending_deletions(

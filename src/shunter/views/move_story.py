@@ -17,6 +17,7 @@ from shunter.model.execution import (
     CommandTaken,
     Direction,
     DirectionChanged,
+    ElectionBegun,
     FloorRelaxed,
     JournalEntry,
     LimitChanged,
@@ -59,7 +60,7 @@ class StoryEvent:
     number: int
     at_ms: int
     kind: str
-    """accepted, waited, step, paused, turned, relaxed, throttle or ended."""
+    """accepted, waited, step, election, paused, turned, relaxed, throttle or ended."""
     text: str
     cause: str = ""
     until_ms: int | None = None
@@ -326,19 +327,24 @@ def _add_event(found: list[StoryEvent], begun: dict[str, StoryEvent], entry: Jou
         case StepDropped():
             _end(found, begun, "step", at_ms, f"; dropped: {record.reason}")
             begun["waited"] = StoryEvent(0, at_ms, "waited", "no step was under way")
+        case ElectionBegun():
+            _end(found, begun, "waited", at_ms)
+            told = f"broker {record.leader} is elected, for it shall lead"
+            begun["election"] = StoryEvent(0, at_ms, "election", told, cause)
         case MovePaused():
             if record.paused:
                 begun["paused"] = StoryEvent(0, at_ms, "paused", "paused", cause)
             else:
                 _end(found, begun, "paused", at_ms, f", until {cause or 'it was resumed'}")
         case DirectionChanged():
-            _end(found, begun, "paused", at_ms)
+            for kind in ("paused", "election"):
+                _end(found, begun, kind, at_ms)
             found.append(StoryEvent(0, at_ms, "turned", _DIRECTIONS[record.direction], cause))
         case FloorRelaxed():
             told = "the floor was relaxed: it may go on without replicas that are out of sync"
             found.append(StoryEvent(0, at_ms, "relaxed", told, cause))
         case MoveClosed():
-            for kind in ("waited", "step", "paused"):
+            for kind in ("waited", "step", "paused", "election"):
                 _end(found, begun, kind, at_ms)
             told = f"{record.outcome.told}, at {_listed(record.replicas)}"
             found.append(StoryEvent(0, at_ms, "ended", told, cause or record.reason))

@@ -11,60 +11,47 @@ from typing import Any
 
 import orjson
 
-from shunter.model.service import HistoryEvent, KeptIntent, KeptProposal, KillSwitch
+from shunter.core.keeper.situation import STATES, Age, ClusterSeverity, ClusterSituation
+from shunter.model.service import HistoryEvent, KeptIntent, KeptProposal, KillSwitch, OrderKind
 from shunter.views.controller_status import ControllerStatus
 from shunter.views.keeper import ConditionView, ProposalView
-
-STATES = ("starting", "ok", "standby", "unreachable")
-"""The states of a cluster. `standby`: another instance drives it. `starting`: it was not looked at yet."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterHealth:
-    """How the service stands with one cluster. `since_ms`: when it came into this state."""
-
-    state: str = "starting"
-    since_ms: int = 0
-    trouble: str = ""
-    """Why the state is not ok: the cluster's error, or the instance that drives the cluster."""
-    looked_at_ms: int | None = None
-    """When the last successful look was."""
-    journal_trouble: str = ""
-    """Why no plan can be carried out although the cluster answers; "": plans can be carried out."""
-    words: str = ""
-    """Why intents, switch, proposals and votes live on this host alone, or are not known; "": they are with the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetRow:
-    """One cluster of the fleet. Figures are of the last look that succeeded."""
+    """One cluster of the fleet. Figures are of the last observation that succeeded; None: not known."""
 
     name: str
     cluster_id: str
-    health: ClusterHealth
-    brokers: int = 0
+    situation: ClusterSituation
+    """How the cluster stands. `figures` and `moves` say whether the other fields are of now, and of when they are."""
+    brokers: int | None = None
+    """Live brokers."""
     brokers_down: tuple[int, ...] = ()
     """Brokers that hold replicas and are not live."""
-    partitions: int = 0
-    under_replicated: int = 0
-    under_min_isr: int = 0
-    offline: int = 0
+    partitions: int | None = None
+    under_replicated: int | None = None
+    """Partitions with a replica out of sync, apart from replicas that a reassignment is adding."""
+    under_min_isr: int | None = None
+    offline: int | None = None
     """Partitions without a leader."""
     balance: float | None = None
     """The greatest distance of a broker's bytes of replicas from the brokers' mean, as a share: 0.2 is 20 %."""
     disk_used: float | None = None
     """The share in use on the fullest broker."""
     runway_days: float | None = None
-    """Days until the first broker's disks are full, at the growth between looks."""
+    """Days until the first broker's disks are full, at the growth between observations."""
     runway_why: str = ""
     """Why there is no `runway_days`."""
-    conditions: int = 0
-    moves_open: int = 0
+    conditions: int | None = None
+    moves_open: int | None = None
+    """Open moves of the journal."""
     share: float | None = None
     """How much of the open execution is done, 0 to 1."""
     left_ms: int | None = None
     proposals_waiting: int = 0
     paused: KillSwitch | None = None
+    """The kill switch of the cluster, while it is in force."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +63,18 @@ class FleetView:
     instance: str
     """The process that made the view: host and process id."""
     clusters: tuple[FleetRow, ...]
+    severity: ClusterSeverity
+    """The worst of the clusters and of the service itself."""
+    headline: str
+    """How the fleet stands, in a sentence."""
+    orders: tuple[OrderKind, ...] = ()
+    """Orders to the whole fleet that would be carried out now."""
+    why_not: str = ""
+    """Why no order to the whole fleet would be carried out."""
     paused: KillSwitch | None = None
     """The kill switch of the whole fleet."""
+    not_paused: tuple[str, ...] = ()
+    """Clusters that the kill switch of the fleet does not pause, because another process drives them."""
     store_trouble: str = ""
     """The trouble with the service's own store, and its consequence; "": none."""
     policy_trouble: str = ""
@@ -117,11 +114,12 @@ class KeptBrokerView:
 
 @dataclass(frozen=True, slots=True)
 class KeptConditionView:
-    """A condition that holds, its mode by the policy, and why nothing is done now."""
+    """A condition that holds, its mode by the policy, how bad it is, and what is being done about it."""
 
     condition: ConditionView
     mode: str
-    why_no_action: tuple[str, ...] = ()
+    severity: ClusterSeverity
+    doing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +137,14 @@ class TopicGist:
 
 @dataclass(frozen=True, slots=True)
 class KeptClusterView:
-    """One cluster at the last look that succeeded."""
+    """One cluster at the last observation that succeeded."""
 
     version: int
     row: FleetRow
     brokers: tuple[KeptBrokerView, ...] = ()
     conditions: tuple[KeptConditionView, ...] = ()
     prospects: tuple[ProposalView, ...] = ()
-    """Plans that the last look would propose, the most urgent first; kept proposals are in the list of proposals."""
+    """Plans that the last observation would propose, the most urgent first; kept proposals are in the list of proposals."""
     intents: tuple[KeptIntent, ...] = ()
     """Intents that were given to the service; those of the policy file are in `policy`."""
     policy: dict[str, Any] | None = None
@@ -166,18 +164,25 @@ class KeptClusterView:
     """Why the load model of the lake is not used; "": it is used, or the policy file does not name a lake."""
 
 
+CURRENT = Age.CURRENT
+SEVERITIES = tuple(each.value for each in ClusterSeverity)
+OURS, EXTERNAL = "ours", "external"
+"""`MoveView.whose`: of a move of the service's journal, and of a move that this journal does not have."""
 MOST_TOPICS = 200
 MOST_NAMED = 100
 
 
 @dataclass(frozen=True, slots=True)
 class MoveView:
-    """One move. `whose`: "ours" or "another's"; fields that are not known of another's move are None or empty."""
+    """One move. `whose`: `ours`, of the service's journal, whoever drives it; `external`, of another tool; or `unknown`.
+
+    Fields that are not known are None or empty: of an external move, and of any move that this service does not drive.
+    """
 
     partition: str
     whose: str
     state: str
-    """pending, moving, paused, or how it ended; another's move: moving."""
+    """pending, moving, paused, or how it ended; an external move: moving."""
     direction: str
     original: tuple[int, ...]
     replicas: tuple[int, ...]
@@ -205,22 +210,33 @@ class MovesView:
     at_ms: int
     proposal: str
     """The id of the proposal that is being carried out; "": none, or a plan that was handed in."""
+    situation: ClusterSituation
+    """How the cluster stands. `moves` says whether these figures are of now, `moves_at_ms` of when they are."""
     moves: tuple[MoveView, ...] = ()
-    """Open moves of this execution, moves of others, then moves that have ended in this execution."""
-    total_bytes: int = 0
-    copied_bytes: int = 0
-    share: float = 0.0
+    """Open moves of the journal, external ones, then moves that have ended in this execution."""
+    total_bytes: int | None = None
+    """This and the other figures are None while this service does not drive the cluster."""
+    copied_bytes: int | None = None
+    share: float | None = None
     bytes_per_s: float | None = None
     limit: int | None = None
     left_ms: int | None = None
     low_ms: int | None = None
     high_ms: int | None = None
     why_no_eta: str = ""
-    rollback_bytes: int = 0
+    rollback_bytes: int | None = None
     """The most that a rollback of all open moves would copy."""
-    paused: KillSwitch | None = None
-    silent_ms: int = 0
+    silent_ms: int | None = None
     """For how long the cluster has not answered the executor; 0: it answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderPreview:
+    """What an order to moves would do now, in words. `bytes`: the most that would be copied again because of it."""
+
+    text: str
+    moves: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,3 +310,31 @@ def _plain(value: object) -> object:
     if isinstance(value, set | frozenset):
         return sorted(value)
     raise TypeError(f"{type(value).__name__} is no part of a view")
+
+
+__all__ = [
+    "CURRENT",
+    "EXTERNAL",
+    "MOST_NAMED",
+    "MOST_TOPICS",
+    "OURS",
+    "SEVERITIES",
+    "STATES",
+    "ClusterSeverity",
+    "ClusterSituation",
+    "ControllerView",
+    "ControllersView",
+    "FleetRow",
+    "FleetView",
+    "KeptBrokerView",
+    "KeptClusterView",
+    "KeptConditionView",
+    "KeptProposalView",
+    "MoveView",
+    "MovesView",
+    "OrderPreview",
+    "TimelineView",
+    "TopicGist",
+    "render",
+    "service_json",
+]

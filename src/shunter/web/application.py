@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any
 
+import orjson
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 from starlette.routing import Match
-from starlette.staticfiles import StaticFiles
 
 from shunter import __version__
 from shunter.model.service import OrderRefused
 from shunter.web import entrance, ordering, reading
 from shunter.web.guards import Guards
+from shunter.web.page_files import PageFiles
 from shunter.web.problems import MEDIA_TYPE, HttpRefusal, Problem, problem_answer
-from shunter.web.reception import Reception, refusal_of
+from shunter.web.reception import Reception, reception_of, refusal_of
 
 MODULES = (entrance, reading, ordering)
-ASSETS = Path(__file__).parent / "assets"
+MOST_ERRORS = 10
+"""Errors of a request that are named."""
 _PROBLEM: dict[int | str, dict[str, Any]] = {
     each: {
         "description": "A problem: what was asked, which rule it broke, and the way out.",
@@ -38,7 +40,7 @@ def make_application(reception: Reception, hosts: Collection[str]) -> FastAPI:
         title="Shunter",
         version=__version__,
         summary="Moves Kafka partitions between brokers: stoppable, reversible, nothing lost",
-        openapi_url="/api/v1/openapi.json",
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -47,46 +49,59 @@ def make_application(reception: Reception, hosts: Collection[str]) -> FastAPI:
     application.state.reception = reception
     for module in MODULES:
         application.include_router(module.router)
-    application.mount("/assets", StaticFiles(directory=ASSETS), name="assets")
-    for path in ("/", "/clusters/{rest:path}", "/timeline"):
-        application.add_api_route(path, _page, include_in_schema=False)
-    _answer_errors(application)
+    files = PageFiles()
+    _add_page(application, files)
+    _answer_errors(application, files)
     _describe(application)
     application.add_middleware(Guards, hosts=hosts)
     return application
 
 
-async def _page() -> Response:
-    """The page. The page reads from its own address which view to show."""
-    return FileResponse(ASSETS / "index.html", headers={"cache-control": "no-cache"})
+def _add_page(application: FastAPI, files: PageFiles) -> None:
+    async def page(request: Request) -> Response:
+        return files.page(request)
+
+    async def file(request: Request, digest: str, name: str) -> Response:
+        found = files.file(digest, name, request.headers)
+        if found is None:
+            raise HTTPException(HTTPStatus.NOT_FOUND)
+        return found
+
+    for path in ("/", "/clusters/{rest:path}", "/timeline"):
+        application.add_api_route(path, page, include_in_schema=False)
+    application.add_api_route("/assets/{digest}/{name:path}", file, include_in_schema=False)
 
 
-def _answer_errors(application: FastAPI) -> None:
+def _answer_errors(application: FastAPI, files: PageFiles) -> None:
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, HttpRefusal)
-        return problem_answer(error, request.url.path)
+        return await reception_of(request).refused(request, error)
 
     async def refused_by_service(request: Request, error: Exception) -> Response:
         assert isinstance(error, OrderRefused)
-        return problem_answer(refusal_of(error), request.url.path)
+        return await reception_of(request).refused(request, refusal_of(error))
 
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        told = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        every = error.errors()
+        named = [f"{'.'.join(map(str, each['loc']))[:200]}: {each['msg'][:200]}" for each in every[:MOST_ERRORS]]
+        told = "; ".join([*named, *([f"and {len(every) - MOST_ERRORS} more"] if len(every) > MOST_ERRORS else [])])
         # 400: the request does not fit the OpenAPI document. A request that fits but can't be carried out gets 422.
-        return problem_answer(HttpRefusal(HTTPStatus.BAD_REQUEST, "invalid", told), request.url.path)
+        return await reception_of(request).refused(request, HttpRefusal(HTTPStatus.BAD_REQUEST, "invalid", told))
 
     async def failed(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         if isinstance(error.__cause__, HttpRefusal):  # FastAPI was reading a body that is too large.
-            return problem_answer(error.__cause__, request.url.path)
+            return await reception_of(request).refused(request, error.__cause__)
         status = HTTPStatus(error.status_code)
+        if status is HTTPStatus.NOT_FOUND and _is_for_people(request):
+            return files.page(request, status)
         kind = status.phrase.lower().replace(" ", "-")
-        told = f"{request.method} {request.url.path}: {error.detail}; /api/v1/openapi.json lists all requests"
+        told = f"{request.method} {request.url.path[:200]}: {error.detail}; /api/v1/openapi.json lists all requests"
         headers = dict(error.headers or {})
         if status is HTTPStatus.METHOD_NOT_ALLOWED:
             headers["Allow"] = _methods_of(application, request)
-        return problem_answer(HttpRefusal(status, kind, told, headers), request.url.path)
+        return await reception_of(request).refused(request, HttpRefusal(status, kind, told, headers))
 
     async def broken(request: Request, _error: Exception) -> Response:
         told = "this is a bug in Shunter, and the service's log says more; the request may have been carried out or not"
@@ -97,6 +112,12 @@ def _answer_errors(application: FastAPI) -> None:
     application.add_exception_handler(RequestValidationError, invalid)
     application.add_exception_handler(HTTPException, failed)
     application.add_exception_handler(Exception, broken)
+
+
+def _is_for_people(request: Request) -> bool:
+    """Whether a browser asks for a page. The page says that there is no such page, and how to go on."""
+    no_page = request.url.path.startswith(("/api/", "/assets/"))
+    return request.method == "GET" and "text/html" in request.headers.get("accept", "") and not no_page
 
 
 def _methods_of(application: FastAPI, request: Request) -> str:
@@ -119,4 +140,13 @@ def _describe(application: FastAPI) -> None:
         document["security"] = [{"token": []}, {}]
         return document
 
+    rendered: list[bytes] = []
+
+    async def document() -> Response:
+        # Made once, and not on the event loop: it takes half a second, and nobody has to show a token for it.
+        if not rendered:
+            rendered.append(orjson.dumps(await asyncio.to_thread(application.openapi)))
+        return Response(rendered[0], headers={"cache-control": "no-cache"}, media_type="application/json")
+
     application.openapi = described  # type: ignore[method-assign]
+    application.add_api_route("/api/v1/openapi.json", document, include_in_schema=False)

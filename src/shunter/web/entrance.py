@@ -15,12 +15,14 @@ from starlette.responses import JSONResponse, Response
 from shunter import __version__
 from shunter.app.access_tokens import AccessRole
 from shunter.app.audit_log import AuditLine
-from shunter.web.identity import COOKIE, Caller, same_origin, set_cookie
+from shunter.web.identity import COOKIE, Caller, clear_cookie, same_origin, set_cookie
 from shunter.web.metrics import CONTENT_TYPE, metrics_text
 from shunter.web.problems import HttpRefusal
-from shunter.web.reception import Reader, Reception, TheReception
+from shunter.web.reception import Reader, Reception, TheReception, peer_of
 
 PING_SECONDS = 15
+MOST_STREAMS = 500
+"""Half of the connections."""
 router = APIRouter()
 
 
@@ -31,6 +33,10 @@ class WhoAmI(BaseModel):
     role: AccessRole | None = Field(default=None, description="None: the caller may do nothing until a token is shown.")
     by: str = Field(default="", description="token, session or local.")
     csrf: str = Field(default="", description="The value that a page has to send as X-Shunter-Csrf with every change.")
+    expires_ms: int | None = Field(
+        default=None,
+        description="From then on the caller's token is refused; milliseconds since 1970 UTC. None: never.",
+    )
     tokens: bool = Field(description="Whether this service has tokens; a service without tokens is read-only.")
     version: str = Field(description="Shunter's version.")
 
@@ -39,7 +45,7 @@ class SignIn(BaseModel):
     """A token, to be exchanged for a session."""
 
     model_config = ConfigDict(extra="forbid")
-    token: str = Field(max_length=500, min_length=1)
+    token: str = Field(max_length=300, min_length=1)
 
 
 def _who(reception: Reception, caller: Caller | None) -> WhoAmI:
@@ -48,7 +54,13 @@ def _who(reception: Reception, caller: Caller | None) -> WhoAmI:
         return WhoAmI(tokens=tokens, version=__version__)
     person = caller.person
     return WhoAmI(
-        name=person.name, role=person.role, by=caller.by, csrf=caller.csrf, tokens=tokens, version=__version__
+        name=person.name,
+        role=person.role,
+        by=caller.by,
+        csrf=caller.csrf,
+        expires_ms=person.expires_ms,
+        tokens=tokens,
+        version=__version__,
     )
 
 
@@ -70,13 +82,8 @@ async def sign_in(request: Request, reception: TheReception, body: SignIn) -> Re
         raise HttpRefusal(HTTPStatus.FORBIDDEN, "foreign-origin", "sign in on this service's own page")
     if not reception.identity.asks_for_tokens:
         raise HttpRefusal(HTTPStatus.CONFLICT, "no-tokens", "this service has no tokens: start it with `--tokens FILE`")
-    peer = request.client.host if request.client is not None else ""
-    try:
-        name, caller = reception.identity.sign_in(body.token)
-    except HttpRefusal as refusal:
-        reception.audit.write(AuditLine("", "session", peer, "sign-in"), f"refused: {refusal.detail}")
-        raise
-    reception.audit.write(AuditLine(caller.person.name, "session", peer, "sign-in"), "signed in")
+    name, caller = reception.identity.sign_in(body.token)
+    reception.audit.write(AuditLine(caller.person.name, "session", peer_of(request), "sign-in"), "signed in")
     who = _who(reception, caller)
     answer = JSONResponse(who.model_dump(mode="json"))
     set_cookie(answer, name, secure=request.url.scheme == "https")
@@ -87,8 +94,9 @@ async def sign_in(request: Request, reception: TheReception, body: SignIn) -> Re
 async def sign_out(request: Request, reception: TheReception, _caller: Reader) -> Response:
     """Ends the session."""
     reception.identity.sessions.end(request.cookies.get(COOKIE, ""))
+    reception.hub.nudge()
     answer = Response(status_code=HTTPStatus.NO_CONTENT)
-    answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+    clear_cookie(answer)
     return answer
 
 
@@ -106,6 +114,9 @@ async def events(
     last_event_id: Annotated[str, Header(max_length=200, description="Go on after this event.")] = "",
 ) -> Response:
     """`cluster`: a row of the fleet that changed; `fleet`: the whole service; `reset`: read everything again."""
+    if reception.hub.subscribers >= MOST_STREAMS:
+        told = f"{MOST_STREAMS} pages and programs follow the events already: close some of them"
+        raise HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE, "too-many-streams", told, {"retry-after": "30"})
     return EventSourceResponse(
         _while_allowed(request, reception, reception.hub.follow(last_event_id, cluster)),
         ping=PING_SECONDS,
@@ -114,20 +125,24 @@ async def events(
 
 
 async def _while_allowed(request: Request, reception: Reception, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The events of a stream, as long as the caller's token is valid. The token is checked again before every event."""
+    """The events of a stream, as long as the caller's token is valid.
+
+    The token is checked again before every event, and whenever tokens or sessions may have changed (`Hub.nudge`).
+    """
     async for event in stream:
         try:
             reception.identity.caller(request)
         except HttpRefusal:
             yield b"event: signed-out\ndata: {}\n\n"
             return
-        yield event
+        if event:
+            yield event
 
 
 @router.get("/metrics", tags=["operations"], summary="Prometheus metrics", response_class=Response)
 async def metrics(reception: TheReception, _caller: Reader) -> Response:
     """Metrics of each cluster and of the service, in Prometheus' text form."""
-    return Response(metrics_text(reception.front, reception.hub.subscribers), media_type=CONTENT_TYPE)
+    return Response(metrics_text(reception), media_type=CONTENT_TYPE)
 
 
 class Health(BaseModel):
@@ -151,9 +166,11 @@ async def health() -> Health:
     responses={503: {"model": Health, "description": "It does not; `why` says what is missing."}},
 )
 async def ready(reception: TheReception) -> Response:
-    """503 until every cluster was looked at once or found unreachable, and while the store can't be used."""
+    """503 while the store can't be used, or the service does its work for no cluster; `why` names what is missing."""
     view = reception.front.fleet()
-    starting = [row.name for row in view.clusters if row.health.state == "starting"]
-    why = view.store_trouble or (f"not looked at yet: {', '.join(starting)}" if starting else "")
-    status = HTTPStatus.SERVICE_UNAVAILABLE if why else HTTPStatus.OK
-    return JSONResponse(Health(status="not ready" if why else "ready", why=why).model_dump(), status)
+    unserved = [f"{row.name}: {row.situation.unserved}" for row in view.clusters if row.situation.unserved]
+    missing = bool(view.store_trouble) or len(unserved) == len(view.clusters)
+    why = "; ".join([*([view.store_trouble] if view.store_trouble else []), *unserved])
+    status = HTTPStatus.SERVICE_UNAVAILABLE if missing else HTTPStatus.OK
+    told = "not ready" if missing else "ready in part" if why else "ready"
+    return JSONResponse(Health(status=told, why=why).model_dump(), status)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from shunter.app.service.front import Front
 from shunter.views.service import render
@@ -26,17 +27,11 @@ async def feed(front: Front, hub: Hub, seen: int, forecasts: Forecasts) -> None:
         seen = news.version
         view = front.fleet()
         rows = {row.name: row for row in view.clusters}
-        head = {
-            "version": view.version,
-            "at_ms": view.at_ms,
-            "paused": view.paused,
-            "store_trouble": view.store_trouble,
-            "policy_trouble": view.policy_trouble,
-        }
+        head = replace(view, clusters=())
         for name in news.clusters:
             if name in rows:
                 forecasts.note(name, front.moves(name))
-                hub.publish("cluster", name, render({"version": news.version, "row": rows[name]}))
+                hub.publish("cluster", name, render({"version": news.version, "row": rows[name], "fleet": head}))
             elif not name:
                 hub.publish("fleet", "", render(head))
         await asyncio.sleep(LEAST_SECONDS)

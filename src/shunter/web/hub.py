@@ -31,6 +31,7 @@ class Hub:
         self._number = 0
         self._next: asyncio.Event = asyncio.Event()
         self._closed = False
+        self._nudges = 0
         self.subscribers = 0
 
     def publish(self, kind: str, cluster: str, data: bytes) -> None:
@@ -38,6 +39,11 @@ class Hub:
         self._number += 1
         raw = _rendered(f"{self._run}-{self._number}", kind, data)
         self._kept.append(_Kept(self._number, cluster, raw))
+        self._wake()
+
+    def nudge(self) -> None:
+        """Let every stream go on with an empty event, so that it checks again whether its caller may still follow."""
+        self._nudges += 1
         self._wake()
 
     def close(self) -> None:
@@ -52,13 +58,14 @@ class Hub:
     async def follow(self, last_id: str, cluster: str) -> AsyncIterator[bytes]:
         """Events from now on, or after the event `last_id`; of one cluster, or of all clusters if `cluster` is "".
 
-        The first event is `hello`; it is `reset` if some events after `last_id` are no longer in the ring.
+        An event may be empty; see `nudge`. The first event is `hello`; it is `reset` if some events after `last_id` are no longer in the ring.
         """
         position = self._position(last_id)
         self.subscribers += 1
         try:
             yield self._greeting("hello" if position is not None else "reset", position)
             position = self._number if position is None else position
+            nudges = self._nudges
             while not self._closed:
                 waiting = self._next
                 if self._kept and self._kept[0].number > position + 1:
@@ -69,6 +76,9 @@ class Hub:
                     position = event.number
                     if cluster in ("", event.cluster):
                         yield event.raw
+                if nudges != self._nudges:
+                    nudges = self._nudges
+                    yield b""
                 if waiting is self._next:
                     await waiting.wait()
         finally:

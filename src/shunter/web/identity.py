@@ -17,6 +17,8 @@ from shunter.errors import FormatError
 from shunter.web.problems import HttpRefusal
 
 COOKIE = "shunter-session"
+WRONG_TOKEN = "token-wrong"  # noqa: S105 - the name of a refusal
+"""The kind of a refusal of a token that was shown."""
 CSRF_HEADER = "x-shunter-csrf"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -43,6 +45,11 @@ class Identity:
         self.sessions = sessions
 
     @property
+    def tokens(self) -> Tokens | None:
+        """The tokens, if this service has any."""
+        return self._tokens
+
+    @property
     def asks_for_tokens(self) -> bool:
         """Whether a request has to show a token."""
         return self._tokens is not None
@@ -63,7 +70,7 @@ class Identity:
         name = request.cookies.get(COOKIE, "")
         session = self.sessions.find(name)
         if session is None:
-            raise _unknown("show a token: `Authorization: Bearer TOKEN`, or sign in on the page")
+            raise _unknown("show a token: `Authorization: Bearer TOKEN`, or sign in on the page", "token-needed")
         csrf = csrf_of(name)
         if request.method not in SAFE_METHODS:
             _check_same_site(request, csrf)
@@ -121,7 +128,13 @@ def demand(caller: Caller, role: AccessRole) -> None:
 
 def set_cookie(answer: Response, name: str, *, secure: bool) -> None:
     """Set a browser's session cookie, which scripts can't read and other sites can't send."""
-    answer.set_cookie(COOKIE, name, max_age=SESSION_SECONDS, path="/", secure=secure, httponly=True, samesite="strict")
+    # Without a path the browser takes the folder of the request, /api/v1, also below a path of a proxy.
+    answer.set_cookie(COOKIE, name, max_age=SESSION_SECONDS, path=None, secure=secure, httponly=True, samesite="strict")
+
+
+def clear_cookie(answer: Response) -> None:
+    """Let the browser forget the session's cookie."""
+    answer.set_cookie(COOKIE, "", max_age=0, path=None, httponly=True, samesite="strict")
 
 
 def same_origin(request: Request) -> bool:
@@ -138,5 +151,5 @@ def _check_same_site(request: Request, csrf: str) -> None:
         raise HttpRefusal(HTTPStatus.FORBIDDEN, "csrf", f"{CSRF_HEADER} is missing or wrong: load the page again")
 
 
-def _unknown(detail: str) -> HttpRefusal:
-    return HttpRefusal(HTTPStatus.UNAUTHORIZED, "token-needed", detail, {"www-authenticate": "Bearer"})
+def _unknown(detail: str, kind: str = WRONG_TOKEN) -> HttpRefusal:
+    return HttpRefusal(HTTPStatus.UNAUTHORIZED, kind, detail, {"www-authenticate": "Bearer"})

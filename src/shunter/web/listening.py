@@ -11,6 +11,9 @@ import uvicorn
 
 from shunter.errors import DriverError, SettingsError
 
+BACKLOG = 1_024
+"""Connections that the kernel keeps until their turn comes; net.core.somaxconn limits it."""
+
 
 def shown_host(host: str) -> str:
     """A host as URLs have it: IPv6 addresses are in brackets."""
@@ -31,7 +34,7 @@ def listen_at(host: str, port: int) -> socket.socket:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((host, port))
             # SO_REUSEADDR lets two processes bind one port if neither listens yet. The second one's listen() fails.
-            listener.listen()
+            listener.listen(BACKLOG)
         except BaseException:
             listener.close()
             raise

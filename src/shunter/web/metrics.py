@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
-from shunter.app.service.front import Front
-from shunter.views.service import STATES, FleetRow, KeptClusterView, MovesView
+from shunter.views.service import (
+    CURRENT,
+    OURS,
+    SEVERITIES,
+    STATES,
+    ClusterSituation,
+    FleetRow,
+    KeptClusterView,
+    MovesView,
+)
+from shunter.web.reception import Reception
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 ROWS: tuple[tuple[str, str, Callable[[FleetRow], float | None]], ...] = (
-    ("brokers", "Live brokers at the last look.", lambda row: row.brokers),
+    ("brokers", "Live brokers.", lambda row: row.brokers),
     ("brokers_down", "Brokers that hold replicas and are not live.", lambda row: len(row.brokers_down)),
     ("partitions", "Partitions.", lambda row: row.partitions),
     ("under_replicated_partitions", "Partitions with replicas out of sync.", lambda row: row.under_replicated),
@@ -38,60 +47,70 @@ ROWS: tuple[tuple[str, str, Callable[[FleetRow], float | None]], ...] = (
         lambda row: row.runway_days,
     ),
     ("conditions", "Conditions of the policy that hold.", lambda row: row.conditions),
-    ("moves_open", "Moves that have not ended.", lambda row: row.moves_open),
+)
+"""Name after `shunter_service_`, help text, and the value in the view. No sample: not known, or no longer current."""
+PROGRESS: tuple[tuple[str, str, Callable[[FleetRow], float | None]], ...] = (
+    ("moves_open", "Moves of the journal that have not ended.", lambda row: row.moves_open),
     ("moves_done_share", "Share of the moves that is done, from 0 to 1.", lambda row: row.share),
     (
         "moves_left_seconds",
         "Estimated time until the moves under way end.",
         lambda row: None if row.left_ms is None else row.left_ms / 1000,
     ),
+)
+"""Like `ROWS`, for figures of moves."""
+KNOWN: tuple[tuple[str, str, Callable[[FleetRow], float | None]], ...] = (
     ("proposals_waiting", "Proposals that wait for approval.", lambda row: row.proposals_waiting),
     ("paused", "1: the kill switch of the cluster is on.", lambda row: float(row.paused is not None)),
     (
         "looked_at_timestamp_seconds",
-        "Time of the last successful look at the cluster, since 1970 UTC.",
-        lambda row: None if row.health.looked_at_ms is None else row.health.looked_at_ms / 1000,
+        "Time of the last successful observation of the cluster, since 1970 UTC.",
+        lambda row: None if row.situation.observed_at_ms is None else row.situation.observed_at_ms / 1000,
     ),
 )
-"""Name after `shunter_service_`, help text, and the value in the view. None: no sample."""
+"""Like `ROWS`, for what this service knows whether the cluster answers or not."""
 
 
+SILENCE = "executor_silent_seconds"
 MOVE_ROWS: tuple[tuple[str, str, Callable[[MovesView], float | None]], ...] = (
     ("moves_stuck", "Moves that can't end now.", lambda view: sum(bool(row.stuck) for row in view.moves)),
     ("copy_bytes_per_second", "Bytes per second that are copied; no sample: unknown.", lambda view: view.bytes_per_s),
     ("throttle_bytes_per_second", "The throttle of a broker; no sample: there is none.", lambda view: view.limit),
     ("rollback_bytes", "Bytes that a rollback of all open moves would copy.", lambda view: view.rollback_bytes),
     (
-        "executor_silent_seconds",
+        SILENCE,
         "For how long the cluster has not answered the executor; 0: the cluster answers.",
-        lambda view: view.silent_ms / 1000,
+        lambda view: None if view.silent_ms is None else view.silent_ms / 1000,
     ),
 )
 """Like `ROWS`, for the moves of a cluster."""
 
 
 class _Fleet(Collector):
-    def __init__(self, front: Front, subscribers: int) -> None:
+    def __init__(self, reception: Reception) -> None:
+        front = reception.front
+        self._reception = reception
         self._view = front.fleet()
         names = [row.name for row in self._view.clusters]
         self._moves: Mapping[str, MovesView] = {name: front.moves(name) for name in names}
         self._pages: Mapping[str, KeptClusterView] = {name: front.cluster(name) for name in names}
-        self._subscribers = subscribers
 
     def collect(self) -> Iterator[Metric]:
         """See prometheus_client."""
-        for name, words, figure in ROWS:
-            family = GaugeMetricFamily(f"shunter_service_{name}", words, labels=["cluster"])
-            for row in self._view.clusters:
-                value = figure(row)
-                if value is not None:
-                    family.add_metric([row.name], value)
-            yield family
+        for rows, current in ((ROWS, _figures_are_current), (PROGRESS, _moves_are_current), (KNOWN, _always)):
+            for name, words, figure in rows:
+                family = GaugeMetricFamily(f"shunter_service_{name}", words, labels=["cluster"])
+                for row in self._view.clusters:
+                    value = figure(row)
+                    if value is not None and current(row.situation):
+                        family.add_metric([row.name], value)
+                yield family
         for name, words, told in MOVE_ROWS:
             family = GaugeMetricFamily(f"shunter_service_{name}", words, labels=["cluster"])
             for cluster, moves in self._moves.items():
                 value = told(moves)
-                if value is not None:
+                # The silence itself is known while the figures of moves are old because of it.
+                if value is not None and (name == SILENCE or _moves_are_current(moves.situation)):
                     family.add_metric([cluster], value)
             yield family
         yield self._move_states()
@@ -99,11 +118,15 @@ class _Fleet(Collector):
             "shunter_service_throttles_left", "Throttles that no execution restores.", labels=["cluster"]
         )
         for cluster, page in self._pages.items():
-            left.add_metric([cluster], len(page.throttles_left))
+            if _figures_are_current(page.row.situation):
+                left.add_metric([cluster], len(page.throttles_left))
         yield left
-        yield self._states()
+        yield self._one_hot("cluster_state", "1 for the state that the cluster is in.", STATES, _state)
+        yield self._one_hot("cluster_severity", "1 for how bad it is, by all that is known.", SEVERITIES, _severity)
         yield GaugeMetricFamily(
-            "shunter_service_fleet_paused", "1: the whole fleet is paused.", float(self._view.paused is not None)
+            "shunter_service_fleet_paused",
+            "1: the kill switch of the fleet is on.",
+            float(self._view.paused is not None),
         )
         yield GaugeMetricFamily(
             "shunter_service_store_trouble",
@@ -111,33 +134,83 @@ class _Fleet(Collector):
             float(bool(self._view.store_trouble)),
         )
         yield GaugeMetricFamily(
-            "shunter_service_pages_open", "Pages and programs that follow the events.", float(self._subscribers)
+            "shunter_service_pages_open",
+            "Pages and programs that follow the events.",
+            float(self._reception.hub.subscribers),
         )
+        yield from self._port()
+
+    def _port(self) -> Iterator[Metric]:
+        """Connections, what was refused, and tokens."""
+        room = self._reception.room
+        yield GaugeMetricFamily("shunter_service_http_connections", "Open connections of HTTP.", float(len(room)))
+        refused = CounterMetricFamily(
+            "shunter_service_http_refused",
+            "Requests and connections that were refused, by reason.",
+            labels=["reason"],
+        )
+        for reason, count in sorted(room.refused.items()):
+            refused.add_metric([reason], count)
+        yield refused
+        yield CounterMetricFamily(
+            "shunter_service_wrong_tokens", "Wrong tokens that were shown.", float(self._reception.wrong_tokens.count)
+        )
+        expiry = GaugeMetricFamily(
+            "shunter_service_token_expires_timestamp_seconds",
+            "Time from which a token is refused, since 1970 UTC.",
+            labels=["name"],
+        )
+        tokens = self._reception.identity.tokens
+        for token in () if tokens is None else tokens.current():
+            if token.expires_ms is not None:
+                expiry.add_metric([token.name], token.expires_ms / 1000)
+        yield expiry
 
     def _move_states(self) -> Metric:
         family = GaugeMetricFamily(
             "shunter_service_moves",
-            "Moves by state: pending, moving, paused, or how they ended; another's: begun by another tool.",
+            "Moves by state: pending, moving, paused, or how they ended; external: begun by another tool.",
             labels=["cluster", "state"],
         )
         for cluster, view in self._moves.items():
-            counts = Counter(row.state if row.whose == "ours" else "another's" for row in view.moves)
+            if not _moves_are_current(view.situation):
+                continue
+            counts = Counter(row.state if row.whose == OURS else row.whose for row in view.moves)
             for state, count in sorted(counts.items()):
                 family.add_metric([cluster, state], count)
         return family
 
-    def _states(self) -> Metric:
-        family = GaugeMetricFamily(
-            "shunter_service_cluster_state", "1 for the state that the cluster is in.", labels=["cluster", "state"]
-        )
+    def _one_hot(self, name: str, words: str, values: Sequence[str], of: Callable[[ClusterSituation], str]) -> Metric:
+        label = name.removeprefix("cluster_")
+        family = GaugeMetricFamily(f"shunter_service_{name}", words, labels=["cluster", label])
         for row in self._view.clusters:
-            for state in STATES:
-                family.add_metric([row.name, state], float(row.health.state == state))
+            for value in values:
+                family.add_metric([row.name, value], float(of(row.situation) == value))
         return family
 
 
-def metrics_text(front: Front, subscribers: int) -> bytes:
+def _figures_are_current(situation: ClusterSituation) -> bool:
+    return situation.figures is CURRENT
+
+
+def _moves_are_current(situation: ClusterSituation) -> bool:
+    return situation.moves is CURRENT
+
+
+def _always(_situation: ClusterSituation) -> bool:
+    return True
+
+
+def _state(situation: ClusterSituation) -> str:
+    return situation.state
+
+
+def _severity(situation: ClusterSituation) -> str:
+    return situation.severity.value
+
+
+def metrics_text(reception: Reception) -> bytes:
     """All metrics, in Prometheus' text form."""
     registry = CollectorRegistry()
-    registry.register(_Fleet(front, subscribers))
+    registry.register(_Fleet(reception))
     return generate_latest(registry)

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 from fastapi import APIRouter, Depends, Header, Request
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, model_validator
 from starlette.responses import Response
 
 from shunter.app.access_tokens import AccessRole
-from shunter.model.service import OrderKind, ServiceOrder
+from shunter.model.limits import MOST_RATE
+from shunter.model.service import OrderKind, ServiceOrder, Signature
 from shunter.views.service import KeptProposalView, render
 from shunter.web.answers import model_of
 from shunter.web.identity import Caller
 from shunter.web.reading import ClusterName, without_changes
-from shunter.web.reception import Asker, Reception, TheReception, may
+from shunter.web.reception import Asker, Reception, TheReception, may, peer_of
 
 router = APIRouter(prefix="/api/v1", tags=["order"])
 
 
-MOST_VALUE = 10**15
-"""A petabyte per second. JSON numbers above 2**53 are not exact, in a request or as a bound in the document."""
+MOST_KEYS = 10
 
 
 def _number(given: object) -> object:
@@ -31,22 +31,47 @@ def _number(given: object) -> object:
     raise ValueError("must be a number or null")
 
 
+Name = Annotated[str, Field(max_length=300)]
+"""A partition's name is a topic's, which has at most 249 characters, and a number."""
+_ABOUT = "The order's objects: a proposal's id, partitions as `orders-3`, brokers, a topic; see the verb."
+
+
 class OrderBody(BaseModel):
     """The body of an order; the verb is in the path."""
 
     model_config = ConfigDict(extra="forbid")
-    about: list[str] = Field(
-        default_factory=list[str],
-        max_length=100_000,
-        description="The order's objects: a proposal's id, partitions as `orders-3`, brokers, a topic; see the verb.",
-    )
+    most_bytes: ClassVar[int] = 128 * 1024
+    """The most bytes that it may have as JSON; what the fields allow fits, however its characters are written."""
+    about: Annotated[list[Name], FailFast()] = Field(default_factory=list[str], max_length=20, description=_ABOUT)
     value: Annotated[int | None, BeforeValidator(_number)] = Field(
         default=None,
         ge=0,
-        le=MOST_VALUE,
+        le=MOST_RATE,
         description="Bytes per second, a replication factor, or another broker.",
     )
     comment: str = Field(default="", max_length=2_000, description="The reason; kept with the order.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_keys(cls, given: object) -> object:
+        """Refuse a flood of unknown keys at once: pydantic would make an error of each."""
+        if isinstance(given, dict) and len(given) > MOST_KEYS:
+            raise ValueError(f"{len(given)} keys: about, value and comment are the only ones")
+        return given
+
+
+class PlanBody(OrderBody):
+    """The body of an order that plans; it names topics or brokers, and rules."""
+
+    most_bytes: ClassVar[int] = 1024 * 1024
+    about: Annotated[list[Name], FailFast()] = Field(default_factory=list[str], max_length=2_000, description=_ABOUT)
+
+
+class PartitionsBody(OrderBody):
+    """The body of an order that names partitions, perhaps all of a large plan."""
+
+    most_bytes: ClassVar[int] = 8 * 1024 * 1024
+    about: Annotated[list[Name], FailFast()] = Field(default_factory=list[str], max_length=100_000, description=_ABOUT)
 
 
 class Verb(NamedTuple):
@@ -56,6 +81,7 @@ class Verb(NamedTuple):
     role: AccessRole
     summary: str
     fleet: bool = False
+    body: type[OrderBody] = OrderBody
 
 
 VERBS = (
@@ -63,10 +89,25 @@ VERBS = (
     Verb(OrderKind.DECLINE, AccessRole.OPERATE, "Decline a proposal; `about`: its id"),
     Verb(OrderKind.PAUSE_ALL, AccessRole.OPERATE, "The kill switch: pause every move, begin nothing", fleet=True),
     Verb(OrderKind.RESUME_ALL, AccessRole.OPERATE, "Lift the kill switch", fleet=True),
-    Verb(OrderKind.STOP, AccessRole.OPERATE, "End moves where they are; `about`: partitions, none: all"),
-    Verb(OrderKind.PAUSE, AccessRole.OPERATE, "Pause moves; `about`: partitions, none: all"),
-    Verb(OrderKind.RESUME, AccessRole.OPERATE, "Resume paused moves; `about`: partitions, none: all"),
-    Verb(OrderKind.ROLL_BACK, AccessRole.OPERATE, "Restore the original replicas; `about`: partitions, none: all"),
+    Verb(
+        OrderKind.STOP,
+        AccessRole.OPERATE,
+        "End moves where they are; `about`: partitions, none: all",
+        body=PartitionsBody,
+    ),
+    Verb(OrderKind.PAUSE, AccessRole.OPERATE, "Pause moves; `about`: partitions, none: all", body=PartitionsBody),
+    Verb(
+        OrderKind.RESUME,
+        AccessRole.OPERATE,
+        "Resume paused moves; `about`: partitions, none: all",
+        body=PartitionsBody,
+    ),
+    Verb(
+        OrderKind.ROLL_BACK,
+        AccessRole.OPERATE,
+        "Restore the original replicas; `about`: partitions, none: all",
+        body=PartitionsBody,
+    ),
     Verb(OrderKind.LIMIT, AccessRole.OPERATE, "Change the throttle; `value`: bytes per second, null lifts it"),
     Verb(OrderKind.DRAIN, AccessRole.ADMINISTER, "Keep a broker empty from now on; `about`: its id"),
     Verb(OrderKind.UNDRAIN, AccessRole.ADMINISTER, "A drained broker may hold replicas again; `about`: its id"),
@@ -102,6 +143,7 @@ VERBS = (
         OrderKind.PROPOSE,
         AccessRole.OPERATE,
         "Keep a plan as a proposal; `about`: its scope, then brokers, OLD=NEW or topics, and rules as `most-moves=50`",
+        body=PlanBody,
     ),
 )
 """Every order; a test checks that none is missing."""
@@ -127,9 +169,9 @@ Key = Annotated[
 async def _carry_out(
     request: Request, reception: Reception, caller: Caller, verb: Verb, name: str, body: OrderBody, key: str
 ) -> Done:
-    peer = request.client.host if request.client is not None else ""
     order = ServiceOrder(verb.kind, name, tuple(body.about), body.value)
-    done = await reception.carry_out(caller, order, body.comment, key, peer)
+    signature = Signature(caller.person.name, body.comment, key)
+    done = await reception.audit.order(reception.front.order, order, signature, by=caller.by, peer=peer_of(request))
     return Done(text=done.text, proposal=done.proposal)
 
 
@@ -139,7 +181,7 @@ async def _carry_out(
     dependencies=[Depends(may(AccessRole.OPERATE))],
     summary="A dry run of propose: what a plan would move",
 )
-async def sketch(reception: TheReception, caller: Asker, name: ClusterName, body: OrderBody) -> Response:
+async def sketch(reception: TheReception, caller: Asker, name: ClusterName, body: PlanBody) -> Response:
     """Plans by the last look; nothing is kept, and `changes` is empty. Needs `operate`, because planning takes time."""
     view = await reception.front.sketch(name, tuple(body.about), body.value, caller.person.name)
     return Response(render(without_changes(view)), media_type="application/json")
@@ -155,6 +197,7 @@ def _for_a_cluster(verb: Verb) -> Callable[..., Awaitable[Done]]:
     ) -> Done:
         return await _carry_out(request, request.app.state.reception, caller, verb, name, body, key)
 
+    ordered.__annotations__["body"] = verb.body
     return ordered
 
 

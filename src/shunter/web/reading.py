@@ -6,21 +6,23 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
-from shunter.model.service import PlannedChange
+from shunter.model.service import OrderKind, PlannedChange, ServiceOrder
 from shunter.views.move_story import ExecutionGist, MoveStory, PastMove
 from shunter.views.reports import ReportPage, ReportsView
 from shunter.views.service import (
+    OURS,
     ControllersView,
     FleetView,
     KeptClusterView,
     KeptProposalView,
     MovesView,
     MoveView,
+    OrderPreview,
     TimelineView,
     render,
 )
@@ -30,7 +32,6 @@ from shunter.web.problems import HttpRefusal
 from shunter.web.reception import Reader, TheReception
 
 MOST_ROWS = 1_000
-ANOTHERS = "another's"
 MOST_EVENTS = 5_000
 ClusterName = Annotated[str, Path(description="The cluster's name in the policy file.", max_length=200)]
 Offset = Annotated[int, Query(ge=0, le=10_000_000, description="How many rows to skip at the beginning.")]
@@ -48,7 +49,7 @@ class MovesPage:
     summary: MovesView
     """`moves` is empty here: rows are below."""
     counts: dict[str, int]
-    """The number of moves in each state, regardless of the search; moves of other tools count as `another's`."""
+    """The number of moves in each state, regardless of the search; moves of other tools count as `external`."""
     found: int
     """The number of moves that the search found; `rows` begin at `offset` of these."""
     offset: int
@@ -74,17 +75,6 @@ class PastMovesPage:
 
 
 @dataclass(frozen=True, slots=True)
-class RollbackCost:
-    """The most bytes that a rollback would copy: original replicas that were dropped are deleted from disk."""
-
-    bytes: int
-    partitions: int
-    """The number of moves that would be rolled back."""
-    word: str = ""
-    """What a rollback or a stop would mean for later plans: the intent that it takes back, the scope that it holds."""
-
-
-@dataclass(frozen=True, slots=True)
 class ProposalList:
     """Proposals, the latest first. The changes of a proposal have a request of their own."""
 
@@ -103,7 +93,7 @@ class ChangesPage:
 
 @router.get("/fleet", response_model=model_of(FleetView), summary="All clusters")
 async def fleet(request: Request, reception: TheReception, _caller: Reader) -> Response:
-    """Each cluster with its health, balance, disk runway, moves, and proposals that wait for approval."""
+    """Each cluster with its situation, balance, disk runway, moves, and proposals that wait for approval."""
     return reception.answers.answer(request, ("fleet",), reception.front.version, reception.front.fleet)
 
 
@@ -139,8 +129,8 @@ def _page_of_moves(view: MovesView, search: str, state: str, offset: int, limit:
 
 
 def _state_of(row: MoveView | PastMove) -> str:
-    """A move's state; `ANOTHERS` for a move of another tool, because the service can't stop or roll it back."""
-    return ANOTHERS if isinstance(row, MoveView) and row.whose != "ours" else row.state
+    """A move's state; whose it is if it is not the service's own, because the service can't stop or roll it back."""
+    return row.whose if isinstance(row, MoveView) and row.whose != OURS else row.state
 
 
 def _sought(
@@ -211,21 +201,38 @@ async def past_moves(
     return _json(PastMovesPage(*_sought(every, search, state, offset, limit)))
 
 
+PREVIEWED = Literal["pause", "resume", "stop", "rollback", "pause-all", "resume-all"]
+
+
 @router.get(
-    "/clusters/{name}/rollback-cost", response_model=model_of(RollbackCost), summary="Bytes that a rollback would copy"
+    "/clusters/{name}/preview",
+    response_model=model_of(OrderPreview),
+    summary="What an order to moves would do now",
 )
-async def rollback_cost(
+async def preview(
     reception: TheReception,
-    _caller: Reader,
+    caller: Reader,
     name: ClusterName,
+    verb: Annotated[PREVIEWED, Query(description="The order.")],
     partition: Annotated[
         list[str] | None, Query(max_length=MOST_ROWS, description="As `orders-3`; none: all moves of the executor.")
     ] = None,
 ) -> Response:
-    """The cost of a rollback. The request changes nothing."""
-    found = reception.front.turnable(name, tuple(partition or ()))
-    word = reception.front.word(name, tuple(partition or ()))
-    return _json(RollbackCost(sum(row.rollback_bytes or 0 for row in found), len(found), word))
+    """In words, with the most bytes that would be copied again. The request changes nothing."""
+    order = ServiceOrder(OrderKind(verb), name, tuple(partition or ()))
+    return _json(reception.front.preview(order, caller.person.name))
+
+
+@router.get(
+    "/fleet/preview", response_model=model_of(OrderPreview), summary="What the kill switch of the fleet would do now"
+)
+async def fleet_preview(
+    reception: TheReception,
+    caller: Reader,
+    verb: Annotated[Literal["pause-all", "resume-all"], Query(description="The order.")],
+) -> Response:
+    """In words. The request changes nothing."""
+    return _json(reception.front.preview(ServiceOrder(OrderKind(verb)), caller.person.name))
 
 
 @router.get("/clusters/{name}/proposals", response_model=model_of(ProposalList), summary="Proposals of a cluster")

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import Depends, Request
+from starlette.responses import Response
 
 from shunter.app.access_tokens import AccessRole
 from shunter.app.audit_log import AuditLine, AuditLog
 from shunter.app.service.front import Front
-from shunter.model.service import OrderDone, OrderRefused, Refusal, ServiceOrder, Signature
+from shunter.model.service import OrderRefused, Refusal
 from shunter.web.answers import RenderedAnswers
 from shunter.web.forecasts import Forecasts
 from shunter.web.hub import Hub
-from shunter.web.identity import Caller, Identity, demand
-from shunter.web.problems import HttpRefusal
+from shunter.web.identity import WRONG_TOKEN, Caller, Identity, demand
+from shunter.web.problems import HttpRefusal, problem_answer
+from shunter.web.room import Room, network_of
+from shunter.web.wrong_tokens import WrongTokens
 
 STATUSES = {
     Refusal.INVALID: HTTPStatus.UNPROCESSABLE_ENTITY,
     Refusal.NOT_FOUND: HTTPStatus.NOT_FOUND,
     Refusal.STALE: HTTPStatus.CONFLICT,
-    Refusal.NOT_ALLOWED: HTTPStatus.FORBIDDEN,
+    Refusal.NOT_ALLOWED: HTTPStatus.CONFLICT,
     Refusal.ALREADY_DECIDED: HTTPStatus.CONFLICT,
     Refusal.KEY_REUSED: HTTPStatus.UNPROCESSABLE_ENTITY,
     Refusal.STANDBY: HTTPStatus.CONFLICT,
@@ -42,30 +45,31 @@ class Reception:
     audit: AuditLog
     answers: RenderedAnswers = field(default_factory=RenderedAnswers)
     forecasts: Forecasts = field(default_factory=Forecasts)
+    room: Room = field(default_factory=Room)
+    wrong_tokens: WrongTokens = field(default_factory=WrongTokens)
 
-    async def carry_out(self, caller: Caller, order: ServiceOrder, comment: str, key: str, peer: str) -> OrderDone:
-        """Hand an order to the service, and write the caller and the outcome to the audit log.
+    async def refused(self, request: Request, refusal: HttpRefusal) -> Response:
+        """The answer to a request that is refused. It is counted; the audit log has it if a right is missing."""
+        self.room.refused[refusal.kind] += 1
+        if refusal.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            self._audit_refused(request, refusal)
+        if refusal.kind == WRONG_TOKEN:
+            try:
+                await self.wrong_tokens.slow_down(network_of(peer_of(request)))
+            except HttpRefusal as too_many:
+                refusal = too_many
+        return problem_answer(refusal, request.url.path)
 
-        Raises:
-            OrderRefused: the service refused the order.
-        """
-        line = AuditLine(
-            who=caller.person.name,
-            by=caller.by,
-            peer=peer,
-            verb=order.kind.value,
-            cluster=order.cluster,
-            about=order.about,
-            value=order.value,
-            comment=comment,
-        )
-        try:
-            done = await self.front.order(order, Signature(caller.person.name, comment, key))
-        except OrderRefused as refused:
-            self.audit.write(line, f"refused: {refused}")
-            raise
-        self.audit.write(line, done.text)
-        return done
+    def _audit_refused(self, request: Request, refusal: HttpRefusal) -> None:
+        caller: Caller | None = getattr(request.state, "caller", None)
+        who, by = ("", "") if caller is None else (caller.person.name, caller.by)
+        about = f"{request.method} {request.url.path}"[:200]
+        self.audit.write_refused(AuditLine(who, by, peer_of(request), about), f"refused: {refusal.detail}")
+
+
+def peer_of(request: Request) -> str:
+    """The address that a request came from."""
+    return request.client.host if request.client is not None else ""
 
 
 def refusal_of(refused: OrderRefused) -> HttpRefusal:
@@ -80,21 +84,27 @@ def reception_of(request: Request) -> Reception:
     return reception
 
 
-def caller_of(request: Request, reception: Annotated[Reception, Depends(reception_of)]) -> Caller:
-    """The caller of a request."""
-    return reception.identity.caller(request)
+async def caller_of(request: Request) -> Caller:
+    """The caller of a request, as `Guards` has judged it."""
+    caller = request.state.caller
+    assert isinstance(caller, Caller)
+    return caller
 
 
-def may(role: AccessRole) -> Callable[[Caller], Caller]:
+def may(role: AccessRole) -> Callable[[Caller], Awaitable[Caller]]:
     """A dependency that refuses callers without a role."""
 
-    def allowed(caller: Annotated[Caller, Depends(caller_of)]) -> Caller:
+    async def allowed(caller: Annotated[Caller, Depends(caller_of)]) -> Caller:
         demand(caller, role)
         return caller
 
     return allowed
 
 
-TheReception = Annotated[Reception, Depends(reception_of)]
+async def _the_reception(request: Request) -> Reception:
+    return reception_of(request)  # FastAPI would call a plain function in a thread.
+
+
+TheReception = Annotated[Reception, Depends(_the_reception)]
 Asker = Annotated[Caller, Depends(caller_of)]
 Reader = Annotated[Caller, Depends(may(AccessRole.READ))]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import secrets
 import socket
-from collections.abc import AsyncIterator, Collection, Generator
+from collections.abc import AsyncIterator, Collection, Coroutine, Generator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +20,18 @@ from shunter.app.page_sessions import PageSessions
 from shunter.app.service.front import Front
 from shunter.errors import DriverError, SettingsError
 from shunter.model.loopback import is_loopback
+from shunter.web.accepting import Acceptor
 from shunter.web.application import make_application
+from shunter.web.connection import HttpConnection
 from shunter.web.feed import feed
 from shunter.web.guards import LOCAL_HOSTS
 from shunter.web.hub import Hub
 from shunter.web.identity import Identity
 from shunter.web.listening import listen_at, load_tls, shown_host
 from shunter.web.reception import Reception
+from shunter.web.room import Room
+from shunter.web.token_watch import watch_tokens
+from shunter.web.turns import AddressTurns
 
 CLOSING_SECONDS = 5
 
@@ -38,48 +44,54 @@ class WebOptions:
     port: int = 8080
     """0: the kernel chooses a port."""
     tokens: Path | None = None
-    audit: Path | None = None
     sessions: Path | None = None
     """The file with the page's sessions, as digests; None: sessions end with the service."""
     hosts: tuple[str, ...] = ()
     """Host names that requests may have besides localhost and `host`, such as the name of a proxy in front."""
     certificate: Path | None = None
     key: Path | None = None
+    plain_http: bool = False
+    """Other machines may send tokens without TLS: a proxy on the way has it, or the network is trusted."""
 
 
 def check_options(options: WebOptions) -> None:
     """Refuse options that would be dangerous.
 
     Raises:
-        SettingsError: other machines could reach the service without a token, or one of the TLS files is missing.
+        SettingsError: other machines could reach the service without a token or without TLS, or one of the TLS files
+            is missing.
     """
     if options.tokens is None and not is_loopback(options.host):
         raise SettingsError(
             f"--listen {options.host}: other machines could read everything without a token; give --tokens FILE, or"
             " listen on 127.0.0.1"
         )
+    if options.certificate is None and not options.plain_http and not is_loopback(options.host):
+        raise SettingsError(
+            f"--listen {options.host}: tokens would cross the network unencrypted; give --certificate and --key, or"
+            " --plain-http if a proxy in front has TLS or the network is trusted"
+        )
     if (options.certificate is None) != (options.key is None):
         raise SettingsError("--certificate and --key belong together: give both or none")
 
 
 @asynccontextmanager
-async def serving(front: Front, options: WebOptions) -> AsyncIterator[str]:
+async def serving(front: Front, options: WebOptions, audit: AuditLog | None = None) -> AsyncIterator[str]:
     """Serve while the block runs; yields the address of the page.
 
     Raises:
         SettingsError: see `check_options`; or the certificate or its key can't be used.
-        FormatError: the tokens or the audit log can't be used.
+        FormatError: the tokens can't be used.
         DriverError: the host or the port can't be used.
     """
     check_options(options)
     tokens = None if options.tokens is None else Tokens(options.tokens)
     hub = Hub(secrets.token_hex(4))
-    audit = AuditLog(options.audit)
-    reception = Reception(front, Identity(tokens, PageSessions(options.sessions)), hub, audit)
+    reception = Reception(front, Identity(tokens, PageSessions(options.sessions)), hub, audit or AuditLog(None))
     async with contextlib.AsyncExitStack() as stack:
-        stack.callback(audit.close)
-        task = asyncio.create_task(feed(front, hub, front.version, reception.forecasts), name="web-feed")
-        stack.push_async_callback(_ended, task)
+        _accompany(stack, feed(front, hub, front.version, reception.forecasts), "web-feed")
+        if tokens is not None:
+            _accompany(stack, watch_tokens(tokens, front, hub), "web-tokens")
         listener = stack.enter_context(listen_at(options.host, options.port))
         port = listener.getsockname()[1]
         shown = shown_host(options.host)
@@ -106,7 +118,7 @@ async def _server(
         ssl_keyfile=options.key,
     )
     load_tls(config, options.certificate, options.key)
-    server = _Server(config)
+    server = _Server(config, reception.room)
     task = asyncio.create_task(server.serve(sockets=[listener]), name="web-server")
     listening = asyncio.create_task(server.listening.wait())
     try:
@@ -130,16 +142,32 @@ def _failed(task: asyncio.Task[None]) -> None:
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server that sets an event once it listens, and leaves signals to the service."""
+    """A uvicorn server that accepts connections in turns, and leaves signals to the service."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, room: Room) -> None:
         super().__init__(config)
         self.listening = asyncio.Event()
+        self._room = room
+        self._acceptors: list[Acceptor] = []
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """See uvicorn."""
-        await super().startup(sockets)
+        turns = AddressTurns()
+        make = functools.partial(
+            HttpConnection, turns, self._room, config=self.config, server_state=self.server_state, app_state={}
+        )
+        self.servers = []
+        self._acceptors = [Acceptor(each, self.config.ssl, turns, self._room, make) for each in sockets or ()]
+        for acceptor in self._acceptors:
+            acceptor.begin()
+        self.started = True
         self.listening.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """See uvicorn."""
+        for acceptor in self._acceptors:
+            acceptor.end()
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -147,7 +175,13 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+def _accompany(stack: contextlib.AsyncExitStack, work: Coroutine[None, None, None], name: str) -> None:
+    """Run something until the stack is left."""
+    task = asyncio.create_task(work, name=name)
+
+    async def ended() -> None:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    stack.push_async_callback(ended)

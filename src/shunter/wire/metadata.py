@@ -44,6 +44,7 @@ _REMEMBERED: Final = 50_000
 Failed = Mapping[int, Collection[BrokerId]]
 """One topic's replicas on failed log dirs: partition number -> replicas. Other partitions are left out."""
 NOTHING_FAILED: Final[Failed] = {}
+NONE_UNREADABLE: Final[frozenset[int]] = frozenset()
 
 _Packer = tuple[Callable[..., bytes], bytes, bytes]
 _Item = tuple[int, PartitionState]
@@ -165,15 +166,21 @@ def _topic_tail(audience: Audience) -> bytes:
 class _Kept:
     """One encoded topic, and the values that it was encoded from."""
 
-    __slots__ = ("failed", "pieces", "states", "topic", "topic_id")
+    __slots__ = ("failed", "pieces", "states", "topic", "topic_id", "unreadable")
 
     def __init__(
-        self, topic: TopicMetadata, states: tuple[PartitionState, ...], failed: Failed, pieces: tuple[bytes, ...]
+        self,
+        topic: TopicMetadata,
+        states: tuple[PartitionState, ...],
+        failed: Failed,
+        unreadable: Collection[int],
+        pieces: tuple[bytes, ...],
     ) -> None:
         self.topic = topic
         self.topic_id = topic.topic_id
         self.states = states
         self.failed = failed
+        self.unreadable = unreadable
         self.pieces = pieces
 
 
@@ -208,8 +215,14 @@ class MetadataPieces:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def topic(self, topic: TopicMetadata, failed: Failed) -> Iterator[bytes]:
+    def topic(
+        self, topic: TopicMetadata, failed: Failed, unreadable: Collection[int] = NONE_UNREADABLE
+    ) -> Iterator[bytes]:
         """Yield a topic piece by piece, so that the caller can let other tasks run in between.
+
+        A partition that never had a leader is left out, because no broker knows it: brokers hear of a partition when it
+        gets its first leader. Clients ask now a broker, now the controller, and would see the number of partitions go
+        up and down. `unreadable` has the partitions whose leader is not known though they may have one: they are told.
 
         The pieces describe the topic at the moment when the first piece is asked for. Cost: O(partitions of the topic),
         some ten nanoseconds each if nothing has changed.
@@ -221,22 +234,24 @@ class MetadataPieces:
             and kept.topic is topic
             and kept.topic_id == topic.topic_id
             and kept.failed == failed
+            and kept.unreadable == unreadable
             and kept.states == states
         ):
             yield from kept.pieces
             return
         into, encoder = self._kept, self._encoder
         pieces: list[bytes] = []
-        for piece in self._encoded(topic, states, failed, kept, encoder):
+        for piece in self._encoded(topic, states, failed, unreadable, kept, encoder):
             pieces.append(piece)
             yield piece
-        into[topic.name] = _Kept(topic, states, failed, tuple(pieces))
+        into[topic.name] = _Kept(topic, states, failed, unreadable, tuple(pieces))
 
     def _encoded(
         self,
         topic: TopicMetadata,
         states: tuple[PartitionState, ...],
         failed: Failed,
+        unreadable: Collection[int],
         kept: _Kept | None,
         encoder: _Encoder,
     ) -> Iterator[bytes]:
@@ -248,16 +263,18 @@ class MetadataPieces:
         if not in_order:
             items.sort(key=lambda item: item[0])
         head = _topic_head(audience.version, 0, name, topic.topic_id, internal=name in self._internal)
-        head += array_length(len(items), flexible=audience.version >= 9)
+        told = sum(state.leadership is not None or number in unreadable for number, state in items)
+        head += array_length(told, flexible=audience.version >= 9)
         tail = _topic_tail(audience)
         if len(items) <= PIECE_PARTITIONS:
-            yield b"".join((head, encoder.encode(items, failed), tail))
+            yield b"".join((head, encoder.encode(items, failed, unreadable), tail))
             return
         same = (
             kept is not None
             and in_order
             and kept.topic is topic
             and kept.failed == failed
+            and kept.unreadable == unreadable
             and len(kept.states) == len(states)
         )
         yield head
@@ -266,7 +283,7 @@ class MetadataPieces:
             if same and kept is not None and kept.states[first:last] == states[first:last]:
                 yield kept.pieces[place]
             else:
-                yield encoder.encode(items[first:last], failed)
+                yield encoder.encode(items[first:last], failed, unreadable)
         yield tail
 
 
@@ -279,13 +296,15 @@ class _Encoder:
         self._dead: dict[Replicas, Replicas] = {}
         self._packers: dict[tuple[int, int, int], _Packer] = {}
 
-    def encode(self, items: Sequence[_Item], failed: Failed) -> bytes:
-        """Encode partitions one after the other."""
+    def encode(self, items: Sequence[_Item], failed: Failed, unreadable: Collection[int]) -> bytes:
+        """Encode partitions one after the other, without those that never had a leader."""
         version, listening, dead, packers = self._version, self._listening, self._dead, self._packers
         fragments: list[bytes] = []
         common_tail = _tail(version, ())
         unreachable = LISTENER_NOT_FOUND if version >= 6 else LEADER_NOT_AVAILABLE
         for number, ((assigned, _, _), leadership) in items:
+            if leadership is None and number not in unreadable:
+                continue
             replicas: Replicas = assigned
             offline = dead.get(replicas)
             if offline is None:

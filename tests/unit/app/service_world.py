@@ -12,6 +12,7 @@ from typing import Self
 from shunter.app.executor import Target
 from shunter.app.keeper_policy import KeptCluster
 from shunter.app.keeper_sighting import sighting_of
+from shunter.app.order_costs import Again
 from shunter.app.service.driving import Driving, JournalledOrder, PlanFate, Seat
 from shunter.app.service.keeping import ClusterKeeper, KeeperParts
 from shunter.app.service.orders import OrderDesk
@@ -21,12 +22,13 @@ from shunter.app.service.shared_words import SharedWords
 from shunter.app.service.thinking import LookQuestion, Thought, Wish, sketch, think
 from shunter.core.executor.ready import CommandReply, MoveResult, PlanReply
 from shunter.core.keeper.sighting import PastExecution, Sighting
-from shunter.drivers.driver_seat import SeatTaken
+from shunter.drivers.claimants import ClusterClaimed
 from shunter.drivers.execution import ExecutorEnded
+from shunter.drivers.order_taker import OrderGate
 from shunter.drivers.service_store import ServiceStore, StoreFailed
 from shunter.errors import DriverError
-from shunter.model.check_up import CheckedJournal, CheckUp
-from shunter.model.execution import Command, CommandKind, ExecutionOptions, MoveOrder, OngoingReassignment
+from shunter.model.check_up import CheckedJournal, CheckUp, OpenMove
+from shunter.model.execution import Command, CommandKind, ExecutionOptions, MoveOrder, OngoingReassignment, ThrottleKey
 from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
 from shunter.model.keeper import DEFAULTS, GuardRails, KeeperPolicy, Mode
 from shunter.model.notice import Notice
@@ -88,6 +90,12 @@ class Yard:
     listeners: list[Callable[[], None]] = field(default_factory=list)
     size: int = MIB
     """Bytes of each replica."""
+    gate: OrderGate | None = None
+    """Judges orders of other shells."""
+    price: int = 0
+    """What an order would make be copied again."""
+    throttles: int = 0
+    """Throttles that no execution restores."""
     beside: int | None = None
     """Bytes on each broker beside replicas; None: half of its disks is free, whatever it holds."""
 
@@ -107,13 +115,23 @@ class Yard:
             sizes = tuple((b, self.size) for b in isr)
             lost = tuple(b for b in replicas if b not in isr)
             leader = isr[0] if isr else -1
-            partitions.append(InventoryPartition("t", None, at, replicas, isr, leader, 0, 1, 1, sizes, lost))
+            adding = self.others[at].adding if at in self.others else ()
+            partitions.append(InventoryPartition("t", None, at, replicas, isr, leader, 0, 1, 1, sizes, lost, adding))
         ongoing = {TopicPartition("t", at): each for at, each in self.others.items()}
-        opened = frozenset(TopicPartition("t", at) for at, move in self.moves.items() if not move.outcome)
-        seen = CheckUp("yard", 1, "Apache (KRaft)", (), (), ongoing)
+        opened = tuple(
+            OpenMove(
+                TopicPartition("t", at), move.original, move.target, "paused" if move.paused else "moving", "forward"
+            )
+            for at, move in self.moves.items()
+            if not move.outcome
+        )
+        left = tuple(
+            (ThrottleKey("broker", str(at), "leader.replication.throttled.rate"), "5") for at in range(self.throttles)
+        )
+        seen = CheckUp("yard", 1, "Apache (KRaft)", (), (), ongoing, left)
         past = tuple(PastExecution(ms, ms, 1, MIB) for ms in self.ended_ms)
         taken = Inventory("yard", self.clock.ms, live, tuple(partitions))
-        return sighting_of(taken, seen, CheckedJournal("j", open_moves=opened), past)
+        return sighting_of(taken, seen, CheckedJournal("j", moves=opened), past)
 
     def copy(self) -> None:
         """All copies that are not paused end."""
@@ -135,7 +153,7 @@ class Yard:
     async def seat(self, listener: Callable[[Notice], None]) -> AsyncIterator[Driving]:
         """Drive it, unless somebody else does."""
         if self.held_by:
-            raise SeatTaken(f"driven by {self.held_by}")
+            raise ClusterClaimed(self.held_by)
         if not self.answers:
             raise DriverError("no broker answers", retriable=True)
         self.held_by = "the service"
@@ -205,6 +223,9 @@ class YardDriving:
         yard.tell()
         return CommandReply(True, f"{command.kind.value} {len(named)}")
 
+    def price(self, command: Command) -> Again:
+        return Again(self.yard.price, "a paused copy is cancelled" if self.yard.price else "")
+
     async def heard(self, key: str, given_ms: int) -> JournalledOrder:
         if any(each.key == key for each in self.yard.orders):
             return JournalledOrder(self.yard.clock.ms)
@@ -228,7 +249,9 @@ class YardDriving:
     def in_sync(self) -> Mapping[str, tuple[int, ...]]:
         return {f"t-{at}": self.yard.rows[at] for at in self.yard.moves}
 
-    async def run(self, on_view: Callable[[ExecutionView], None]) -> str:
+    async def run(self, on_view: Callable[[ExecutionView], None], gate: OrderGate) -> str:
+        self.yard.gate = gate
+
         def told() -> None:
             on_view(self.view())
 

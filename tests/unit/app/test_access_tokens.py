@@ -17,7 +17,8 @@ DAY_MS = 86_400_000
 def test_a_token_is_known_and_not_kept(tmp_path: Path) -> None:
     path = tmp_path / "tokens.json"
     secret = add_token(path, "anna", AccessRole.OPERATE, 1)
-    assert Tokens(path).person(secret) == Person("anna", AccessRole.OPERATE)
+    (token,) = read_tokens(path)
+    assert Tokens(path).person(secret) == Person("anna", AccessRole.OPERATE, token.made_ms + DAY_MS)
     assert Tokens(path).person(secret + "x") is None
     assert secret.removeprefix("shunter_") not in path.read_text()
     assert path.stat().st_mode & 0o777 == 0o600
@@ -28,7 +29,10 @@ def test_a_token_expires(tmp_path: Path) -> None:
     secret = add_token(path, "anna", AccessRole.READ, 1)
     made = read_tokens(path)[0].made_ms
     before, after = Tokens(path, lambda: made + DAY_MS - 1), Tokens(path, lambda: made + DAY_MS)
-    assert before.person(secret) == Person("anna", AccessRole.READ)
+    assert before.person(secret) == Person("anna", AccessRole.READ, made + DAY_MS)
+    assert [each.name for each in before.expiring(1)] == ["anna"]
+    assert Tokens(path, lambda: made - 1).expiring(1) == ()
+    assert (after.current(), after.expiring(1)) == ((), ())
     assert before.expired_of(digest_of(secret)) is None
     assert after.person(secret) is None
     assert after.expired_of(digest_of(secret)) == "anna"
@@ -94,7 +98,9 @@ def test_the_command(tmp_path: Path) -> None:
     made = runner.invoke(main, ["token", "add", "anna", "--tokens", path, "--role", "operate", "--days", "7"])
     assert made.exit_code == 0, made.output
     secret = made.stdout.strip()
-    assert Tokens(Path(path)).person(secret) == Person("anna", AccessRole.OPERATE)
+    person = Tokens(Path(path)).person(secret)
+    assert person is not None
+    assert (person.name, person.role) == ("anna", AccessRole.OPERATE)
     listed = runner.invoke(main, ["token", "list", "--tokens", path])
     assert "anna" in listed.output
     assert secret not in listed.output

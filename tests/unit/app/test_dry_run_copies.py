@@ -61,3 +61,10 @@ async def test_a_copy_of_others_is_named(
     copied = "somebody else copies it on broker 1 from /a to /b, 2 B of 9 B: this move"
     assert move.taken
     assert move.problem == (None if told is None else f"{copied} {told}")
+
+
+@pytest.mark.parametrize("elect", [True, False])
+async def test_an_election_is_told_on_paper(elect: bool) -> None:
+    order = MoveOrder(T0, (2, 1), elect=elect)
+    found = await dry_run(cast("Any", Cluster()), ExecutorState(), [order], ExecutionOptions())
+    assert [move.elects for move in found.moves] == [2 if elect else None]

@@ -127,7 +127,7 @@ def test_a_refused_plan_does_not_boast_with_the_moves_of_another() -> None:
             "the other executor looks after the moves",
         ),
         (JournalForsaken("x"), ExitCode.HELD, "nobody looks after the moves under way"),
-        (ClusterClaimed("the claim was lost", retriable=False), ExitCode.HELD, "`shunter resume` goes on when it"),
+        (ClusterClaimed("another executor"), ExitCode.HELD, "`shunter resume` goes on when it"),
         (
             JournalUnwritten("the disk is full", retriable=False),
             ExitCode.JOURNAL,

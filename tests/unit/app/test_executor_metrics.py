@@ -8,9 +8,9 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from lab.testbed.ports import free_port
 from shunter.app.executor_metrics import ExecutionPage, metrics_served
 from shunter.errors import DriverError
-from shunter.testbed.ports import free_port
 from shunter.views.execution import ExecutionView, MoveRow
 
 ROW = MoveRow("t-0", "moving", "forward", (1, 2), (1, 2), (3, 2), (1, 2, 3), 1, "", "broker 3 is full", 100, 25, 0)

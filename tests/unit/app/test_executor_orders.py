@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.testbed.waiting import wait_until
 from shunter.app.executor_orders import HolderGone, order_plan, told_others
 from shunter.app.journals import JournalPlace
 from shunter.drivers.clock import SystemClock
@@ -25,7 +26,6 @@ from shunter.model.execution import (
 )
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
-from shunter.testbed.waiting import wait_until
 
 PLAN = (MoveOrder(TopicPartition("t", 0), (1, 2)),)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import logging
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -218,3 +220,34 @@ def test_a_good_certificate_is_silent(tmp_path: Path, caplog: pytest.LogCaptureF
     unchecked = judged(tmp_path, issued("x", ROOT), ssl__endpoint__identification__algorithm="")
     unchecked.refuse_bad_certificates(places("INTERNAL", host="kafka1"))
     assert not caplog.messages
+
+
+def test_a_certificate_that_expires_while_we_run_is_told_ahead_and_then_in_the_way(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = issued("x", ROOT, days=(-99, 20))
+    security = judged(tmp_path, made)
+    last = made.certificate.not_valid_after_utc
+    now = [last - dt.timedelta(days=20)]
+    fake = SimpleNamespace(datetime=SimpleNamespace(now=lambda _: now[0]), UTC=dt.UTC)
+    monkeypatch.setattr("shunter.drivers.tls.dt", fake)
+    security.refuse_bad_certificates(places("INTERNAL"))
+    assert not caplog.messages
+    assert security.valid_until_s()["listener INTERNAL"] == last.timestamp()
+    for hours_left in (49, 48.5, 47):
+        now[0] = last - dt.timedelta(hours=hours_left)
+        security.look_at_certificates()
+        assert security.trouble is None
+    two_days, hours = caplog.messages
+    assert two_days.startswith("listener INTERNAL: its certificate (CN=x) expires in 2 days, at ")
+    assert hours.startswith("listener INTERNAL: its certificate (CN=x) expires in 47 hours, at ")
+    now[0] = last + dt.timedelta(seconds=1)
+    security.look_at_certificates()
+    assert security.trouble is not None
+    assert "expired at" in security.trouble
+    assert "no broker would connect to this controller" in security.trouble
+    monkeypatch.setattr("shunter.drivers.tls.LOOKED_AT_SECONDS", -1.0)
+    (tmp_path / "key.pem").write_text(issued("x", ROOT, days=(-99, 99)).pem())
+    now[0] = dt.datetime.now(dt.UTC)
+    security.look_at_certificates()
+    assert security.trouble is None, "a renewed certificate counts without a restart"

@@ -6,12 +6,14 @@ import asyncio
 import getpass
 import sqlite3
 import stat
-from contextlib import closing
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
+import orjson
 import pytest
 from service_world import Clock, Yard, policy
 
+from shunter.app.audit_log import AuditLog
 from shunter.app.keeper_policy import read_service_file
 from shunter.app.service.local import SOCKET, answering, ask_service, order_service
 from shunter.app.service.service import STORE, Thinkers, open_service, processes, take_seat
@@ -59,7 +61,14 @@ def test_what_is_asked_at_the_door(tmp_path: Path) -> None:
         file = read_service_file(tmp_path / "k.toml")
         with pytest.raises(DriverError, match="no service serves from"):
             await ask_service(tmp_path, "fleet")
-        async with open_service(file, tmp_path) as (service, front), open_door(tmp_path / SOCKET, answering(front)):
+        door = tmp_path / SOCKET
+        audit = AuditLog(tmp_path / "audit.log")
+        async with (
+            open_service(file, tmp_path) as (service, front),
+            open_door(door, answering(front, audit)),
+            AsyncExitStack() as stack,
+        ):
+            stack.callback(audit.close)
             service.keepers["away"].shared = None  # Its cluster never answers, so it could not take any words.
             assert stat.S_IMODE((tmp_path / SOCKET).stat().st_mode) == 0o600
             fleet = await ask_service(tmp_path, "fleet")
@@ -69,6 +78,13 @@ def test_what_is_asked_at_the_door(tmp_path: Path) -> None:
             assert again == done
             (intent,) = service.keepers["away"].intents
             assert (intent.about, intent.who, intent.comment) == ("3", getpass.getuser(), "old disks")
+            line = orjson.loads((tmp_path / "audit.log").read_bytes().splitlines()[0])
+            assert (line["who"], line["by"], line["verb"], line["about"]) == (
+                getpass.getuser(),
+                "socket",
+                "drain",
+                ["3"],
+            )
             with pytest.raises(OrderRefused, match="no cluster 'prod'") as refused:
                 await ask_service(tmp_path, "cluster", cluster="prod")
             assert refused.value.refusal is Refusal.NOT_FOUND
@@ -96,9 +112,9 @@ def test_a_damaged_store_is_told_and_nothing_is_driven_or_ordered(tmp_path: Path
             assert refused.value.refusal is Refusal.STORE
             running = asyncio.create_task(service.run())
             async with asyncio.timeout(30):
-                while front.cluster("away").row.health.state != "unreachable":
+                while front.cluster("away").row.situation.state != "unreachable":
                     await front.news(front.version, 5)
-            assert service.keepers["away"].health.journal_trouble == "", "nobody tried to drive it"
+            assert service.keepers["away"].known.idle_why == "", "nobody tried to drive it"
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
 

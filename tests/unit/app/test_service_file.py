@@ -70,7 +70,10 @@ def test_what_is_left_out(tmp_path: Path) -> None:
             "events: 'begin' is not an event; did you mean begun?",
         ),
         ('[cluster.a.execution]\nthrottle = "fast"\n', "execution.throttle = 'fast': bytes are wanted"),
-        ('[cluster.a.execution]\nthrottle-floor = "1M"\n', "at most the throttle: name throttle, too"),
+        (
+            '[cluster.a.execution]\nthrottle-floor = "1M"\n',
+            "there is no throttle; name a throttle that is at least its floor",
+        ),
         ('[people]\nanna = { token = ["a"] }\n', "[people] anna.token is not a key of a policy; did you mean tokens?"),
         ('[people]\nanna = ["a"]\n', "[people] anna = ['a']: a table is wanted"),
         (

@@ -11,6 +11,7 @@ import pytest
 from shunter.app.service.front import Front
 from shunter.app.service.published import News, Published
 from shunter.app.service.reports import Reports
+from shunter.core.keeper.situation import unseen
 from shunter.model.service import (
     HistoryEvent,
     OrderDone,
@@ -20,12 +21,14 @@ from shunter.model.service import (
     ServiceOrder,
     Signature,
 )
+from shunter.views.keeper_picture import FleetAround, view_fleet
 from shunter.views.service import (
     ControllersView,
     FleetView,
     KeptProposalView,
     MovesView,
     MoveView,
+    OrderPreview,
     TimelineView,
     service_json,
 )
@@ -37,10 +40,11 @@ class Rehearsal:
     def __init__(self) -> None:
         self.published = Published(["prod", "test"])
         self.orders: list[tuple[ServiceOrder, Signature]] = []
+        self.previews: list[ServiceOrder] = []
 
     def fleet(self) -> FleetView:
         rows = tuple(self.published.page(name).row for name in self.published.names)
-        return FleetView(self.published.version, 0, "here", rows)
+        return view_fleet(self.published.version, 0, rows, FleetAround("here"))
 
     async def proposal(self, cluster: str, proposal: str) -> KeptProposalView | None:
         return None
@@ -60,6 +64,10 @@ class Rehearsal:
     async def sketch(self, cluster: str, about: tuple[str, ...], replicas: int | None, who: str) -> KeptProposalView:
         raise OrderRefused(Refusal.INVALID, f"{about} of {cluster} by {who}: {replicas}")
 
+    def preview(self, order: ServiceOrder, who: str) -> OrderPreview:
+        self.previews.append(order)
+        return OrderPreview("told", 1, 7)
+
     async def carry_out(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         self.orders.append((order, signature))
         return OrderDone("done")
@@ -76,9 +84,9 @@ def test_whoever_waits_hears_of_what_changed_and_of_nothing_else() -> None:
         before = front.version
         waiting = asyncio.create_task(front.news(before, 60))
         await asyncio.sleep(0)
-        rehearsal.published.show("test", moves=MovesView(0, 1, "", why_no_eta="nothing copied yet"))
+        rehearsal.published.show("test", moves=MovesView(0, 1, "", unseen("test"), why_no_eta="nothing copied yet"))
         assert await waiting == News(before + 1, ("test",))
-        rehearsal.published.show("test", moves=MovesView(0, 2, "", why_no_eta="nothing copied yet"))
+        rehearsal.published.show("test", moves=MovesView(0, 2, "", unseen("test"), why_no_eta="nothing copied yet"))
         assert front.version == before + 1, "only the time of the view is another"
         assert front.moves("test").at_ms == 2
         assert await front.news(before + 1, 0.001) == News(before + 1, ())
@@ -110,24 +118,29 @@ def test_names_that_are_not_there_are_refused_with_those_that_are() -> None:
     asyncio.run(scenario())
 
 
-def test_the_cost_of_a_rollback_counts_our_open_moves() -> None:
-    rehearsal = Rehearsal()
-    front = Front(rehearsal)
-    rows = (move("t-0", "ours", "moving", 7), move("t-1", "ours", "done", 0), move("t-2", "another's", "moving", 9))
-    rehearsal.published.show("prod", moves=replace(front.moves("prod"), moves=rows))
-    assert front.rollback_bytes("prod") == 7
-    assert front.rollback_bytes("prod", ["t-0"]) == 7
-    assert front.rollback_bytes("prod", ["t-0", "t-1"]) == 7, "what has ended meanwhile is left as it is"
-    assert [row.partition for row in front.turnable("prod", ["t-0", "t-1"])] == ["t-0"]
-    with pytest.raises(OrderRefused, match="this service does not move in prod: t-2, t-3"):
-        front.rollback_bytes("prod", ["t-2", "t-1", "t-3"])
+def test_what_an_order_would_do_is_asked_about_moves_of_the_journal_alone() -> None:
+    async def scenario() -> None:
+        rehearsal = Rehearsal()
+        front = Front(rehearsal)
+        rows = (move("t-0", "ours", "moving", 7), move("t-1", "ours", "done", 0), move("t-2", "external", "moving", 9))
+        rehearsal.published.show("prod", moves=replace(front.moves("prod"), moves=rows))
+        back = ServiceOrder(OrderKind.ROLL_BACK, "prod", ("t-0", "t-1"))
+        assert (front.preview(back, "anna")).bytes == 7
+        assert (front.preview(ServiceOrder(OrderKind.PAUSE_ALL), "anna")).text == "told"
+        assert rehearsal.previews == [back, ServiceOrder(OrderKind.PAUSE_ALL)]
+        with pytest.raises(OrderRefused, match="this service does not move in prod: t-2, t-3"):
+            front.preview(ServiceOrder(OrderKind.STOP, "prod", ("t-2", "t-1", "t-3")), "anna")
+        with pytest.raises(OrderRefused, match="no cluster 'prd'"):
+            front.preview(ServiceOrder(OrderKind.STOP, "prd"), "anna")
+
+    asyncio.run(scenario())
 
 
 def test_every_view_becomes_json() -> None:
     async def scenario() -> None:
         front = Front(Rehearsal())
         document = orjson.loads(orjson.dumps(service_json(front.fleet())))
-        assert document["clusters"][0]["health"]["state"] == "starting"
+        assert document["clusters"][0]["situation"]["state"] == "starting"
         assert orjson.loads(orjson.dumps(service_json(front.cluster("prod"))))["row"]["name"] == "prod"
         events = service_json(await front.timeline("prod"))["events"]
         assert events[0] == {

@@ -56,7 +56,9 @@ def test_a_drain_of_the_policy_file_is_not_begun_again_until_somebody_lifts_the_
         async with Life(yard, MortalStore(tmp_path / "s"), DRAINED) as life:
             drain = await running(life)
             assert drain.scope == "drain"
-            assert "scope drain" in life.keeper.word(()), "it is said before"
+            assert "Nothing of scope drain begins by itself" in life.desk.preview(order(kind), "anna").text, (
+                "it is said before"
+            )
             done = await life.desk.carry_out(order(kind), ANNA)
             assert "nothing of scope drain begins by itself until `shunter serve unhold drain`" in done.text
             await life.until(lambda: not life.keeper.proposals)
@@ -64,7 +66,7 @@ def test_a_drain_of_the_policy_file_is_not_begun_again_until_somebody_lifts_the_
             assert yard.submitted == [drain.id]
             (condition,) = life.published.page("yard").conditions
             word = "rolled back" if kind is OrderKind.ROLL_BACK else "stopped"
-            assert condition.why_no_action[0].startswith(f"held: {word} by anna at 1970-01-01 12:00 UTC")
+            assert f"held: {word} by anna at 1970-01-01 12:00 UTC" in condition.doing
         async with Life(yard, MortalStore(tmp_path / "s"), DRAINED) as life:
             await life.driven()
             await looks(life)
@@ -87,7 +89,8 @@ def test_an_intent_is_taken_back_by_the_rollback_of_its_plan(tmp_path: Path) -> 
             await life.desk.carry_out(order(OrderKind.DRAIN, "2"), BEN)
             drain = await running(life)
             told = "it takes back drain of 2, which ben asked for"
-            assert life.keeper.word(()) == told
+            assert life.desk.preview(order(OrderKind.ROLL_BACK), "anna").text.endswith(f". I{told[1:]}")
+            assert "drain of 2" not in life.desk.preview(order(OrderKind.PAUSE), "anna").text
             done = await life.desk.carry_out(order(OrderKind.ROLL_BACK), ANNA)
             assert told in done.text
             assert life.keeper.intents == (), "nothing is held: a later drain is a word of its own"
@@ -187,6 +190,6 @@ def test_a_person_holds_a_scope_by_hand(tmp_path: Path) -> None:
             await looks(life)
             assert yard.submitted == []
             (condition,) = life.published.page("yard").conditions
-            assert "held by anna at 1970-01-01 12:00 UTC (incident 12)" in condition.why_no_action[0]
+            assert "held by anna at 1970-01-01 12:00 UTC (incident 12)" in condition.doing
 
     asyncio.run(scenario())

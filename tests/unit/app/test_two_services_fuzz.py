@@ -14,7 +14,7 @@ import pytest
 from service_world import Clock
 from words_world import SESSION_MS, Service, SharedYard
 
-from shunter.app.service.shared_words import WordsPlace
+from shunter.core.keeper.situation import WordsPlace
 from shunter.model.keeper import DEFAULTS, Condition, GuardRails, KeeperPolicy, Mode
 from shunter.model.service import (
     OPEN,
@@ -169,7 +169,7 @@ class Fuzz:
                     each.keeper.reconciled,
                     each.shared.place,
                     each.shared.why,
-                    each.keeper.health,
+                    each.keeper.facts(),
                     each.driving,
                 )
                 for each in self.services.values()

@@ -14,6 +14,8 @@ from typing import Any, Self
 from kafka import errors as kafka_errors
 from service_world import Life, MortalStore, Yard, YardDriving
 
+from lab.simulation.executor.topic import JournalTopic
+from lab.simulation.scheduler import Scheduler
 from shunter.app.service.driving import Driving, PlanFate
 from shunter.app.service.shared_words import SharedWords
 from shunter.core.executor.ready import CommandReply, PlanReply
@@ -27,8 +29,6 @@ from shunter.model.execution import Command, ExecutionOptions, MoveOrder
 from shunter.model.keeper import KeeperPolicy
 from shunter.model.notice import Notice
 from shunter.model.service import Words
-from shunter.simulation.executor.topic import JournalTopic
-from shunter.simulation.scheduler import Scheduler
 
 SESSION_MS = 30_000
 
@@ -178,7 +178,7 @@ class SharedYard(Yard):
                 raise DriverError("no broker answers", retriable=True)
             holder = self.claim
             if holder is not None and holder.owner != owner and self.clock.ms - holder.heard_ms <= SESSION_MS:
-                raise ClusterClaimed(f"this cluster is driven by {holder.owner}", retriable=False)
+                raise ClusterClaimed(holder.owner)
             self.claim = Claim(owner, self.clock.ms)
             driving = self.drivings[owner] = ClaimedDriving(self, owner)
             try:
@@ -213,7 +213,7 @@ class ClaimedDriving(YardDriving):
     def _check(self) -> None:
         claim = self.shared.claim
         if claim is None or claim.owner != self.owner:
-            raise ClusterClaimed(f"the claim was lost to {claim and claim.owner}", retriable=False)
+            raise ClusterClaimed("nobody" if claim is None else claim.owner, lost=True)
 
     def _reach(self, what: str) -> None:
         if self.owner in self.shared.dead or self.shared.away(self.owner):

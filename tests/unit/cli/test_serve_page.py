@@ -66,17 +66,19 @@ async def test_a_cluster_that_does_not_answer_is_told_and_the_service_goes_on(
         async with client.stream("GET", "/api/v1/events") as events, asyncio.timeout(WITHIN_S):
             async for line in events.aiter_lines():
                 row = (await client.get("/api/v1/fleet")).json()["clusters"][0]
-                if row["health"]["state"] == "unreachable":
+                if row["situation"]["state"] == "unreachable":
                     break
                 assert line is not None
-        assert "127.0.0.1:1" in row["health"]["trouble"]
-        assert (await client.get("/ready")).status_code == 200
+        assert "127.0.0.1:1" in row["situation"]["headline"]
+        ready = await client.get("/ready")
+        assert (ready.status_code, ready.json()["status"]) == (503, "not ready"), "it does its work for no cluster"
+        assert "dead: can't be observed: " in ready.json()["why"]
         key = {"idempotency-key": "k1"}
         body = {"about": ["3"], "comment": "it goes"}
         first = await client.post("/api/v1/clusters/dead/drain", json=body, headers=key)
         again = await client.post("/api/v1/clusters/dead/drain", json=body, headers=key)
         assert (first.status_code, again.status_code) == (503, 503), "the cluster can't take what people say about it"
-        assert "people's words about this cluster are not read yet" in first.json()["detail"]
+        assert "people's words about dead are not read yet" in first.json()["detail"]
         assert (await client.get("/api/v1/clusters/dead")).json()["intents"] == []
     process.send_signal(signal.SIGTERM)
     async with asyncio.timeout(WITHIN_S):

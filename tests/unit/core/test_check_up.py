@@ -17,10 +17,12 @@ from shunter.model.check_up import (
     CheckUp,
     Finding,
     Level,
+    OpenMove,
 )
 from shunter.model.execution import ObservedPartition, OngoingReassignment, ThrottleKey
 from shunter.model.log_dirs import LogDirCopy
 from shunter.model.partition import TopicPartition
+from shunter.model.security import CertificateFault, FaultKind
 
 ALL = frozenset({"READ", "ALTER", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"})
 T0 = TopicPartition("t", 0)
@@ -48,6 +50,11 @@ WELL = CheckUp(
 def bad(seen: CheckUp, journal: CheckedJournal = NOBODY) -> list[Finding]:
     """Findings that are more than all is well."""
     return [finding for finding in diagnose(seen, journal) if finding.level is not Level.FINE]
+
+
+def test_a_certificate_of_ours_that_expires_soon_is_told() -> None:
+    soon = CertificateFault(FaultKind.EXPIRES, "its certificate (CN=x) expires in 3 days, at …", "renew it")
+    assert bad(replace(WELL, certificate=soon)) == [Finding(Level.WARNING, "certificate", soon.told, "renew it")]
 
 
 def test_of_a_cluster_that_is_well_every_check_says_so() -> None:
@@ -158,7 +165,7 @@ def test_a_move_under_way_is_no_partition_out_of_sync() -> None:
     (others,) = bad(seen)
     assert (others.level, others.check) == (Level.NOTE, "moves")
     assert "somebody else moves 1 partition (t-0)" in others.text
-    ours = CheckedJournal("/j", holder="process 7", open_moves=frozenset({T0}))
+    ours = CheckedJournal("/j", holder="process 7", moves=(OpenMove(T0, (1, 2), (1, 3), "moving", "forward"),))
     (driven,) = bad(seen, ours)
     assert "an executor drives the cluster: process 7, 1 move open" in driven.text
     (left,) = bad(seen, replace(ours, holder=""))
@@ -167,6 +174,17 @@ def test_a_move_under_way_is_no_partition_out_of_sync() -> None:
     assert "shunter resume" in left.advice
     (still,) = bad(seen, replace(ours, holder="", standing=("process 7 stands still", "end it")))
     assert (still.text, still.advice) == ("process 7 stands still, 1 move open", "end it")
+
+
+def test_a_move_that_ended_while_the_cluster_was_read_is_nobody_elses_and_leaves_nothing_out_of_sync() -> None:
+    moving = OngoingReassignment((1, 2, 3, 4), (4,), (3,))
+    adding = ObservedPartition((1, 2, 3, 4), (1, 2, 3), 1)
+    seen = replace(WELL, topics=topic(2, adding), brokers=(*WELL.brokers, broker(4)))
+    (late,) = bad(seen)
+    assert "replicas out of sync" in late.text
+    assert bad(replace(seen, ended={T0: moving})) == []
+    journal = CheckedJournal("/j", just_ended=frozenset({T0}))
+    assert bad(replace(seen, ongoing={T0: moving}), journal) == []
 
 
 COPY = LogDirCopy(T0, 1, "/d", "/e", 2_000_000, 9_000_000)
@@ -182,7 +200,7 @@ def test_a_copy_between_log_dirs_is_told_and_its_throttle_is_not_to_be_cleared()
     )
     assert (throttles.level, throttles.check) == (Level.NOTE, "throttles")
     assert "shunter throttles clear" not in throttles.advice
-    ours = CheckedJournal("/j", holder="process 7", open_moves=frozenset({T0}))
+    ours = CheckedJournal("/j", holder="process 7", moves=(OpenMove(T0, (1, 2), (1, 3), "moving", "forward"),))
     assert [finding.text for finding in bad(copying, ours) if "somebody else" in finding.text] == []
 
 

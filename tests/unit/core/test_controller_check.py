@@ -113,6 +113,7 @@ def test_an_obstacle_names_its_way_out(name):
 WARNINGS = {
     "certificate for clients": (certificate(FaultKind.UNUSABLE, by_brokers=False), "(CN=x) is bad", "renew it"),
     "doubtful certificate": (certificate(FaultKind.DOUBTFUL), "(CN=x) is bad", "renew it"),
+    "certificate that expires soon": (certificate(FaultKind.EXPIRES), "(CN=x) is bad", "renew it"),
     "listener of clients": (
         replace(GOOD, brokers=(broker(1)._replace(listeners=("INTERNAL", "OUTSIDE")),)),
         "clients that come to brokers 1 by listener OUTSIDE would not see the controller",

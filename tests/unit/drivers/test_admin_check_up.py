@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from kafka import TopicPartition as KafkaTopicPartition
 
+from made_certificates import authority, issued
 from shunter.drivers.admin.check_up import take_check_up
 from shunter.drivers.admin.cluster import READ_WITHIN_S, Answer, KafkaPythonAdmin
 from shunter.errors import DriverError
@@ -56,11 +58,25 @@ def _log_dir(path: str, size: int, *, future: bool = False) -> dict[str, Any]:
     return {"log_dir": path, "error_code": 0, "topics": [{"name": "t", "partitions": [part]}]}
 
 
+class EndingClient(Client):
+    """A cluster whose reassignment ends while its topics are read."""
+
+    read = False
+
+    def all_topics(self) -> list[SimpleNamespace]:
+        self.read = True
+        return super().all_topics()
+
+    def list_partition_reassignments(self) -> dict[Any, Any]:
+        return {} if self.read else super().list_partition_reassignments()
+
+
 class Cluster(KafkaPythonAdmin):
     """Asks the client above, except for requests that are not answered."""
 
-    def __init__(self, silent: set[str]) -> None:
-        self._client = Client()
+    def __init__(self, silent: set[str], client: Client | None = None) -> None:
+        self._client = client or Client()
+        self._configuration = {}
         self.silent = silent
 
     async def _call(
@@ -83,6 +99,11 @@ async def test_every_part_of_a_cluster_is_read() -> None:
     assert (seen.controller, seen.controlled_by) == (2, "Apache (KRaft)")
 
 
+async def test_a_reassignment_that_ends_meanwhile_is_told_as_ended() -> None:
+    seen = await take_check_up(Cluster(set(), EndingClient()))
+    assert (seen.ongoing, seen.ended) == ({}, {TopicPartition("t", 0): OngoingReassignment((1, 2), (2,), (1,))})
+
+
 async def test_copies_between_log_dirs_are_read_from_every_live_broker() -> None:
     found = await Cluster(set()).log_dir_copies()
     assert [(copy.broker, copy.destination) for copy in found.copies] == [(1, "/1b"), (2, "/2b")]
@@ -99,3 +120,16 @@ async def test_what_nobody_answers_is_named_and_the_rest_is_read() -> None:
     assert [(each.release, len(each.log_dirs)) for each in seen.brokers] == [("", 2), ("3.9.2", 0)]
     assert [each.min_isr for each in seen.topics] == [2]
     assert seen.ongoing == {}
+
+
+async def test_the_certificate_that_we_show_is_looked_at(tmp_path: Path) -> None:
+    root, shown = authority("root"), tmp_path / "client.pem"
+    cluster = Cluster(set())
+    cluster._configuration["ssl_certfile"] = str(shown)
+    assert (await take_check_up(cluster)).certificate is None, "whoever connects by it is told"
+    shown.write_text(issued("x", root, days=(-99, 99)).pem())
+    assert (await take_check_up(cluster)).certificate is None
+    shown.write_text(issued("x", root, days=(-99, 3.5)).pem())
+    soon = (await take_check_up(cluster)).certificate
+    assert soon is not None
+    assert soon.told.startswith("its certificate (CN=x) expires in 3 days, at ")

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 from rpc_world import RpcWorld
 
+from lab.testbed.waiting import wait_until
 from made_certificates import ANY, CLIENT, Made, authority, issued
 from shunter.drivers import tls
 from shunter.drivers.gate import ListenerGate
@@ -26,7 +27,6 @@ from shunter.model.security import (
     SecurityProtocol,
     TlsSettings,
 )
-from shunter.testbed.waiting import wait_until
 
 ROOT, OTHER = authority("root"), authority("other")
 BROKERS, CLIENTS = CertificateRules(by_brokers=True), CertificateRules(by_brokers=False)

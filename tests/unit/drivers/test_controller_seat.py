@@ -10,6 +10,11 @@ from uuid import UUID
 
 import pytest
 
+from lab.simulation.event_loop import ProcessLoop
+from lab.simulation.network import Delays
+from lab.simulation.scheduler import MS, SECOND, Scheduler
+from lab.simulation.zookeeper_session import SimulatedKazoo
+from lab.simulation.zookeeper_tree import Transaction, ZooKeeperTree
 from shunter.core.controller.events import (
     BatchRefused,
     BatchWritten,
@@ -35,11 +40,6 @@ from shunter.model.broker import Broker, Endpoint
 from shunter.model.partition import ReplicaAssignment, TopicPartition
 from shunter.model.records import DeleteQueueEntry, DeleteTopic, PutDeletionMark, PutLegacyReassignments, PutTopic
 from shunter.model.topic import Topic
-from shunter.simulation.event_loop import ProcessLoop
-from shunter.simulation.network import Delays
-from shunter.simulation.scheduler import MS, SECOND, Scheduler
-from shunter.simulation.zookeeper_session import SimulatedKazoo
-from shunter.simulation.zookeeper_tree import Transaction, ZooKeeperTree
 
 CONFIG = znodes.config("topics", "t")
 
@@ -106,7 +106,10 @@ class Place:
         return done[0]
 
     def settle(self):
-        until = self.scheduler.now_us + 3 * SECOND
+        self.run_for(3 * SECOND)
+
+    def run_for(self, duration_us):
+        until = self.scheduler.now_us + duration_us
         while self.scheduler.step(until):
             pass
 
@@ -276,6 +279,25 @@ def request_put_right(place):
     return znodes.reassignment_request(request.name) == REQUEST
 
 
+def test_what_was_being_prepared_when_a_term_ends_is_not_written(place):
+    """Reads go on in the next session, and nobody else has raised the epoch yet: the fence alone would let it through."""
+    outcomes = []
+
+    async def write():
+        record = PutTopic(topic(1)._replace(version=-1), ())
+        outcomes.append(await place.seat.store.write(WriteBatch(1, (record,))))
+
+    place.kazoo.throttled = 1.0
+    place.loop.deliver(place.loop.create_task, write())
+    place.run_for(SECOND)
+    assert not outcomes, "what is there has to be read first, and the server is overloaded"
+    place.loop.deliver(place.seat.store.end)
+    place.kazoo.throttled = 0.0
+    place.settle()
+    assert outcomes == [BatchRefused(1, "fenced")]
+    assert place.tree.get(znodes.topic("t")) is None
+
+
 def test_a_request_that_somebody_puts_right_is_told(place):
     place.act(Create(REQUEST, b"nonsense"))
     place.settle()
@@ -409,3 +431,38 @@ def test_what_is_written_below_a_folder_that_somebody_deleted_is_written(place, 
     place.write(PutDeletionMark("t"))
     assert place.told(BatchWritten)
     assert place.tree.get(znodes.deletion("t")) is not None
+
+
+def test_who_hears_nothing_of_zookeeper_resigns_before_its_session_ends(place):
+    """Nobody tells it: its connection seems to live, as kazoo notices a silence only after two thirds of the timeout."""
+    place.run_for(60 * SECOND)
+    assert not place.told(SessionExpired), "ZooKeeper is heard"
+    place.kazoo.silent()
+    ends_us = place.scheduler.now_us + 9 * SECOND
+    while not place.told(SessionExpired):
+        assert place.scheduler.step(ends_us)
+    assert 0 < ends_us - place.scheduler.now_us < SECOND
+    assert place.kazoo.session in place.tree.sessions, "nobody else can be elected yet"
+
+
+def test_an_election_whose_answer_came_too_late_is_told_and_then_lost(monkeypatch):
+    """The other way round, the loss would be forgotten, and the core would lead without anybody who counts."""
+    place = Place()
+    place.loop.deliver(place.loop.create_task, place.seat.start())
+    real = SimulatedKazoo.heard_s.fget
+    monkeypatch.setattr(SimulatedKazoo, "heard_s", property(lambda kazoo: real(kazoo) - 60))
+    while not place.told(SessionExpired):
+        assert place.scheduler.step(10 * SECOND)
+    assert [type(event) for event in place.posted if type(event) in {Elected, SessionExpired}][:2] == [
+        Elected,
+        SessionExpired,
+    ]
+    assert place.seat.election.epoch_version is None
+    assert place.run(place.seat.store.write(WriteBatch(1, ()))) == BatchRefused(1, "fenced")
+
+
+def test_a_connection_that_breaks_does_not_shorten_a_term(place):
+    for _ in range(5):
+        place.kazoo.drop()
+        place.run_for(8 * SECOND)
+    assert not place.told(SessionExpired)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shunter.simulation.runs import run_seed
+from lab.simulation.runs import run_seed
 
 
 @pytest.mark.parametrize("seed", [1, 15])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from kafka import TopicPartition
+from kafka import errors as kafka_errors
 
-from shunter.drivers.admin.inventory import _holders, take_inventory
+from shunter.drivers.admin.inventory import _adding_around, _holders, take_inventory
 from shunter.errors import DriverError
 
 SPACE = (None, None, 1)
@@ -25,6 +27,25 @@ def test_where_nobody_shows_a_log_dir_everybody_stays():
 
 def test_who_did_not_answer_stays():
     assert _holders([1, 2], {1: SPACE}, {1}) == [1, 2]
+
+
+class _Reassigned:
+    """A client of a cluster whose reassignment ends between two looks; `refuses`: one that does not tell them."""
+
+    def __init__(self, *answers: dict[int, list[int]], refuses: bool = False) -> None:
+        self.answers = list(answers)
+        self.refuses = refuses
+
+    def list_partition_reassignments(self) -> dict[TopicPartition, dict[str, list[int]]]:
+        if self.refuses:
+            raise kafka_errors.UnsupportedVersionError
+        return {TopicPartition("t", at): {"adding_replicas": each} for at, each in self.answers.pop(0).items()}
+
+
+def test_replicas_that_are_being_added_are_read_on_both_sides_of_the_metadata():
+    client = _Reassigned({0: [3], 1: [4]}, {1: [5]})
+    assert _adding_around(client, lambda: "metadata") == ("metadata", {("t", 0): (3,), ("t", 1): (4, 5)})
+    assert _adding_around(_Reassigned(refuses=True), lambda: 7) == (7, {})
 
 
 @pytest.mark.parametrize("form", [",".join, ", ".join, list])

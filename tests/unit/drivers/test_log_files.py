@@ -10,11 +10,11 @@ from pathlib import Path
 import orjson
 import pytest
 
+from lab.testbed.waiting import wait_until
 from shunter.drivers import log_files
 from shunter.drivers.clock import SystemClock
 from shunter.drivers.log_files import LogFile
 from shunter.model.log_line import LogLine
-from shunter.testbed.waiting import wait_until
 
 
 def entries(number: int) -> Iterator[LogLine]:
@@ -92,6 +92,32 @@ def test_a_full_disk_is_told_once_and_leaves_a_gap(
         f"{path} can't be written, and the controller goes on without it: [Errno 28] No space left on device",
         f"{path} is written again; 3 events are missing",
     ]
+
+
+def test_each_gap_is_told_with_its_own_number(
+    make: Callable[..., LogFile[int]], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The process's own log counted since the start, and disagreed with the gap."""
+    caplog.set_level(logging.INFO)
+    log = make()
+
+    def refuse() -> None:
+        raise OSError(28, "No space left on device")
+
+    for count in (2, 1):
+        with monkeypatch.context() as patched:
+            patched.setattr(log, "_open", refuse)
+            for _ in range(count):
+                lost = log.lost
+                log.post(0)
+                wait_until(lambda: log.lost > lost, what="it is lost", timeout_s=20)  # noqa: B023 - called at once
+        written = log.lines
+        log.post(1)
+        wait_until(lambda: log.lines > written, what="it is written", timeout_s=20)  # noqa: B023 - called at once
+    log.close()
+    assert [line["lost"] for line in lines(log.path) if line["kind"] == "gap"] == [2, 1]
+    told = [record.getMessage() for record in caplog.records if "written again" in record.getMessage()]
+    assert told == [f"{log.path} is written again; {many} missing" for many in ("2 events are", "1 event is")]
 
 
 def test_a_folder_that_is_none_is_told(

@@ -15,7 +15,7 @@ from kafka.errors import UnknownBrokerIdError
 from rpc_world import OUR_ID, partition, rpc_world, topic
 
 from shunter.drivers.metadata_answers import MetadataAnswers
-from shunter.model.partition import PartitionState, ReplicaAssignment
+from shunter.model.partition import PartitionState, ReplicaAssignment, TopicPartition
 from shunter.wire.metadata import Audience
 
 
@@ -75,6 +75,32 @@ async def test_a_topic_that_no_broker_has_heard_of_is_not_told_of():
         audience = Audience(12, "PLAINTEXT")
         assert (await answers.everything(w.state, audience)).served == 1
         assert (await answers.some(w.state, audience, ["led", "unled"])).keys() == {"led"}
+
+
+async def test_a_partition_that_no_broker_has_heard_of_is_not_told_of():
+    """Clients ask now a broker, now the controller: the number of partitions must be the same."""
+    never_led = PartitionState(ReplicaAssignment((9,)), None)
+    audience = Audience(12, "PLAINTEXT")
+    async with rpc_world() as w:
+        w.add_broker(1)
+        w.add_topic(topic("t", 1, partition([1, 2, 3], 1), never_led, partition([1, 2, 3], 2)))
+        w.add_topic(topic("led", 2, partition([1, 2, 3], 1), partition([1, 2, 3], 2)))
+
+        async def told_of(name):
+            answers = MetadataAnswers(lambda: 0)
+            (whole,) = (await answers.some(w.state, audience, [name])).values()
+            alone = await answers.everything(w.state, audience)
+            assert whole in b"".join(alone.pieces)
+            return whole
+
+        short, full = await told_of("t"), await told_of("led")
+        assert len(short) - len("t") == len(full) - len("led")
+        # A state that can't be read may be one that brokers know: without it the partition count would flip, too.
+        w.state.unreadable.add(TopicPartition("t", 1))
+        assert len(await told_of("t")) > len(short)
+        w.state.unreadable.add(TopicPartition("unread", 0))
+        w.add_topic(topic("unread", 3, never_led))
+        assert struct.pack(">h", 5) in await told_of("unread")
 
 
 @pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning")

@@ -64,8 +64,17 @@ def test_forms() -> None:
         "who": "",
         "cause": "",
         "until_ms": None,
+        "severity": "",
+        "situation": "",
+        "doing": "",
         "left_out": 0,
     }
+    stands = {"severity": "critical", "situation": "broker 1 down", "doing": "p-1 waits for approval"}
+    (alert,) = message(NotifierKind.ALERTMANAGER, replace(EVENT, facts=stands), 0)
+    assert alert["annotations"]["summary"] == (
+        "[prod] broker 1 is dead. prod: critical: broker 1 down; p-1 waits for approval"
+    )
+    assert message(NotifierKind.WEBHOOK, replace(EVENT, facts=stands), 0)["situation"] == "broker 1 down"
     told = message(NotifierKind.SLACK, EVENT, 3)["text"]
     assert told == "[prod] broker 1 is dead (3 messages before this one were left out) (1970-01-01T00:00:01.000Z)"
 

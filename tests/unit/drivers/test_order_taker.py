@@ -14,10 +14,10 @@ from test_execution_driver import World
 from shunter.drivers import order_taker
 from shunter.drivers.journal_sqlite import SqliteJournal
 from shunter.drivers.journals import ANSWER_WITHIN_S
-from shunter.drivers.order_taker import take_orders
+from shunter.drivers.order_taker import OrderGate, take_orders
 from shunter.errors import DriverError
 from shunter.formats.journal import options_to_json
-from shunter.model.execution import ExecutionOptions
+from shunter.model.execution import Command, CommandKind, ExecutionOptions
 
 HOUR_MS = 3_600_000
 ROLL_BACK = {"kind": "roll_back"}
@@ -47,10 +47,10 @@ class Watched(SqliteJournal):
 
 
 @asynccontextmanager
-async def driven(world: World, shell: Watched) -> AsyncIterator[None]:
+async def driven(world: World, shell: Watched, gate: OrderGate | None = None) -> AsyncIterator[None]:
     """An executor drives the journal and takes orders."""
     work = [
-        asyncio.create_task(take_orders(world.driver, shell)),
+        asyncio.create_task(take_orders(world.driver, shell, gate)),
         asyncio.create_task(world.driver.run(forever=True)),
     ]
     try:
@@ -105,3 +105,45 @@ async def test_an_order_does_not_wait_for_a_plan_before_it(world: World, tmp_pat
             (answer,) = await shell.answers(1)
         assert shell.answer_to(stop) is not None
     assert "nothing is under way" in str(answer["text"])
+
+
+class Gate:
+    """Refuses resumptions, and keeps what was taken."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, str, str]] = []
+
+    def refusal(self, command: Command | None) -> str:
+        return "paused" if command is not None and command.kind is CommandKind.RESUME else ""
+
+    def taken(self, what: str, given_by: str, answer: str) -> None:
+        self.heard.append((what, given_by, answer))
+
+
+async def test_a_gate_judges_orders_and_hears_who_gave_those_that_were_taken(world: World, tmp_path: Path) -> None:
+    gate, now_ms = Gate(), world.driver.clock.now_ms()
+    with closing(Watched(tmp_path / "a.journal")) as shell:
+        shell.order("command", {"kind": "resume"}, now_ms)
+        shell.order("command", {"kind": "limit", "bytes_per_s": 5, "given_by": "ben (shunter limit)"}, now_ms)
+        shell.order("command", {"kind": "forget", "brokers": [9], "given_by": "ben (shunter throttles)"}, now_ms)
+        async with driven(world, shell, gate):
+            refused, *_others = await shell.answers(3)
+    assert refused == {"accepted": False, "text": "paused"}
+    assert gate.heard == [], "nothing was under way, so the executor took none of them"
+
+
+async def test_a_plan_and_a_command_carry_who_gave_them(world: World, tmp_path: Path) -> None:
+    gate, now_ms = Gate(), world.driver.clock.now_ms()
+    plan = {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [3, 2]}]}
+    handed_in = {"plan": plan, "options": options_to_json(ExecutionOptions()), "given_by": "ben (shunter execute)"}
+    with closing(Watched(tmp_path / "a.journal")) as shell:
+        shell.order("plan", handed_in, now_ms)
+        async with driven(world, shell, gate):
+            (taken,) = await shell.answers(1)
+            shell.order("command", {"kind": "roll_back", "given_by": "eve (shunter rollback)"}, now_ms)
+            (turned,) = await shell.answers(1)
+    assert (taken["accepted"], turned["accepted"]) == (True, True), (taken, turned)
+    assert gate.heard == [
+        ("execute a plan", "ben (shunter execute)", "1 move taken on"),
+        ("rollback all moves", "eve (shunter rollback)", turned["text"]),
+    ]

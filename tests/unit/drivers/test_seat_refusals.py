@@ -9,6 +9,9 @@ import pytest
 from kazoo.exceptions import EXCEPTIONS, NoAuthError
 from test_controller_seat import Place, registration
 
+from lab.simulation import zookeeper_wire as wire
+from lab.simulation.scheduler import SECOND
+from lab.simulation.zookeeper_session import SimulatedKazoo
 from shunter.core.controller.events import BrokersRead, ClusterLoaded, Elected, SessionExpired, TopicsRead
 from shunter.core.controller.machine import ControllerMachine
 from shunter.drivers.controller_loop import ControllerLoop
@@ -22,9 +25,6 @@ from shunter.model.partition import ReplicaAssignment
 from shunter.model.records import PutTopic
 from shunter.model.settings import ControllerSettings
 from shunter.model.topic import Topic
-from shunter.simulation import zookeeper_wire as wire
-from shunter.simulation.scheduler import SECOND
-from shunter.simulation.zookeeper_session import SimulatedKazoo
 
 
 class RefusingKazoo(SimulatedKazoo):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.primitive import i8, i32Timedelta
 from test_seat_refusals import RefusingPlace
 
-from shunter.core.controller.events import SessionExpired
+from shunter.core.controller.events import Elected, SessionExpired
 from shunter.core.controller.ready import ConnectBrokers, SendUpdateMetadata
 from shunter.drivers.channels import Channels
 from shunter.drivers.controller_seat import ControllerSeat
@@ -122,6 +123,18 @@ async def test_brokers_that_can_not_be_reached(free_port):
         assert await judge(*many, broker.broker) == (None, Listeners(None, "PLAINTEXT"))
 
 
+async def test_a_broker_that_takes_connections_and_answers_nothing_is_not_reached(monkeypatch):
+    """As a frozen one, or one behind a proxy whose other end is gone: the kernel takes the connection."""
+    monkeypatch.setattr("shunter.drivers.survey.OPEN_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        frozen = Broker(1, 1, (Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", port),))
+        told, _ = await judge(frozen)
+        assert told == f"no broker of 1 can be reached: broker 1 at 127.0.0.1:{port}: no answer"
+        async with one(protocol="PLAINTEXT") as broker:
+            assert await judge(frozen, broker.broker) == (None, Listeners(None, "PLAINTEXT"))
+
+
 async def test_what_can_not_be_found_out_is_no_obstacle():
     async with one(error=ErrorCode.cluster_authorization_failed) as broker:
         assert await judge(broker.broker) == (None, None)
@@ -196,6 +209,31 @@ def test_who_is_unfit_does_not_stand_and_says_why():
     place.pass_seconds(5)
     assert place.controller() is not None
     assert place.seat.troubles == ()
+
+
+def test_who_gave_the_seat_back_because_no_broker_was_reached_stands_again_when_one_is():
+    """The survey from before the term says nothing: it was a moment ago that everything was well."""
+    place = RefusingPlace()
+    unfit = []
+
+    async def survey(_):
+        return unfit[0] if unfit else None
+
+    place.seat = ControllerSeat(place.seat.client, us("PLAINTEXT"), place.posted.append, survey=survey)
+    place.run(place.seat.start())
+    place.pass_seconds(5)
+    (term,) = place.told(Elected)
+    unfit.append("no broker of 3 can be reached")
+    place.seat.give_back(term.controller_epoch, "we have reached none of 3 live brokers")
+    place.pass_seconds(1)
+    assert place.controller() is None, "others need not wait"
+    place.pass_seconds(120)
+    assert place.controller() is None
+    assert len(place.told(Elected)) == 1
+    assert place.seat.troubles == ("no broker of 3 can be reached",)
+    unfit.clear()
+    place.pass_seconds(5)
+    assert len(place.told(Elected)) == 2
 
 
 async def test_what_a_broker_does_not_say_is_logged_once(caplog):

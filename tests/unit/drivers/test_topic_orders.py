@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from kafka import errors as kafka_errors
 
+from lab.simulation.executor.topic import JournalTopic
+from lab.simulation.scheduler import Scheduler
 from shunter.drivers.journal_topic import ANSWERS_KEPT_MS, DELETED_AT_ONCE, TopicJournal
 from shunter.drivers.journals import ANSWER_WITHIN_S, LEASE_MS, JournalFenced, JournalForsaken, Presence
 from shunter.errors import DriverError
-from shunter.simulation.executor.topic import JournalTopic
-from shunter.simulation.scheduler import Scheduler
 
 NOW = 1_000_000
 STOP = {"kind": "stop"}

@@ -7,10 +7,12 @@ import socket
 import ssl
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from kazoo.exceptions import ConnectionDropped
 from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.connection import ConnectionHandler
 from test_listener_security import certificate, pem
 
 from shunter.drivers.tls import TlsContexts
@@ -105,17 +107,38 @@ def test_plain_sockets_are_waited_for_as_select_does():
             handler.select([one, other], [], [], SOON)
 
 
+def tls_failure(reason):
+    failure = ssl.SSLError(1, reason)
+    failure.reason = reason
+    return failure
+
+
 @pytest.mark.parametrize(
-    ("failure", "encrypted", "told"),
+    ("failure", "encrypted", "served", "told"),
     [
-        (ConnectionDropped("socket connection broken"), False, "zookeeper.ssl.client.enable=true"),
-        (ConnectionDropped("socket connection broken"), True, "a plaintext port"),
-        (ConnectionResetError("reset"), True, "a plaintext port"),
-        (ConnectionRefusedError("Connection refused"), True, "Connection refused"),
+        (ConnectionDropped("socket connection broken"), False, False, "zookeeper.ssl.client.enable=true"),
+        (ConnectionDropped("socket connection broken"), False, False, "its ensemble has no quorum"),
+        (ConnectionDropped("socket connection broken"), False, True, "most likely its ensemble has no quorum now"),
+        (ConnectionDropped("socket connection broken"), True, False, "a plaintext port"),
+        (ConnectionDropped("socket connection broken"), True, True, "most likely its ensemble has no quorum now"),
+        (ConnectionResetError("reset"), True, False, "a plaintext port"),
+        (tls_failure("WRONG_VERSION_NUMBER"), True, True, "a plaintext port"),
+        (ConnectionRefusedError("Connection refused"), True, True, "Connection refused"),
     ],
 )
-def test_failures_are_told_with_a_way_out(failure, encrypted, told):
-    assert told in trouble_of(failure, encrypted=encrypted)
+def test_failures_are_told_with_a_way_out(failure, encrypted, served, told):
+    assert told in trouble_of(failure, encrypted=encrypted, served=served)
+
+
+def test_a_server_that_served_before_and_hangs_up_now_is_no_foreign_port():
+    client = ZooKeeperAccess().kazoo_client(hosts="127.0.0.1:1,127.0.0.1:2")
+    client.connected_to("127.0.0.1:1")
+    for address in ("127.0.0.1:1", "127.0.0.1:2"):
+        client.failed(address, ConnectionDropped("socket connection broken"))
+    first, second = (client.troubles[address] for address in ("127.0.0.1:1", "127.0.0.1:2"))
+    assert "TLS" not in first
+    assert "has served sessions before" in first
+    assert "TLS" in second
 
 
 def test_a_client_prints_no_password():
@@ -146,3 +169,31 @@ def test_an_outage_is_told_in_one_line_with_the_address_and_its_end_in_another(c
         ("WARNING", f"{told}, without further lines"),
         ("INFO", "ZooKeeper at 127.0.0.1:1 is back"),
     ]
+
+
+def test_a_session_is_counted_from_the_sending_of_the_last_request_that_was_answered(monkeypatch):
+    """The server counts from the request too, and its answer may have waited on the way."""
+    now_s, answers = [100.0], []
+    monkeypatch.setattr("shunter.drivers.zookeeper_access.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr(ConnectionHandler, "_submit", lambda *_: None)
+    monkeypatch.setattr(ConnectionHandler, "_read_header", lambda *_: (SimpleNamespace(xid=answers.pop()), b"", 0))
+    client = ZooKeeperAccess().kazoo_client(hosts="127.0.0.1:1")
+    connection = client._connection
+
+    def sent(xid, at_s):
+        now_s[0] = at_s
+        connection._submit(None, 1.0, xid)
+
+    def heard(xid, at_s):
+        now_s[0] = at_s
+        answers.append(xid)
+        connection._read_header(1.0)
+        return client.heard_s
+
+    sent(1, 101.0)
+    sent(2, 102.0)
+    assert heard(-1, 110.0) == 0.0, "a watch that fired answers nothing"
+    assert heard(1, 111.0) == 101.0
+    sent(-2, 112.0)
+    assert heard(2, 113.0) == 102.0
+    assert heard(-2, 119.0) == 112.0, "a ping counts too"

@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
+from lab.simulation.event_loop import ProcessLoop
+from lab.simulation.network import Delays
+from lab.simulation.scheduler import SECOND, Scheduler
+from lab.simulation.zookeeper_session import SimulatedKazoo
+from lab.simulation.zookeeper_tree import Transaction, ZooKeeperTree
 from shunter.drivers.zookeeper import WatchEvent, WatchKind, ZooKeeperClient
 from shunter.drivers.zookeeper_requests import Create, Put
 from shunter.formats import znodes
-from shunter.simulation.event_loop import ProcessLoop
-from shunter.simulation.network import Delays
-from shunter.simulation.scheduler import SECOND, Scheduler
-from shunter.simulation.zookeeper_session import SimulatedKazoo
-from shunter.simulation.zookeeper_tree import Transaction, ZooKeeperTree
 
 CHROOT = "/yards/east"
 OURS, FOREIGN = b"ours", b"foreign"

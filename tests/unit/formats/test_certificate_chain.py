@@ -10,8 +10,8 @@ import datetime as dt
 import pytest
 
 from certificate_cases import ACCEPTED, FOR, NOT_FOR, REFUSED, ROOT
-from made_certificates import BOTH, NOW, SERVER, Made, issued
-from shunter.formats.certificate_chain import faults_of, host_fault
+from made_certificates import BOTH, NOW, SERVER, Made, authority, issued
+from shunter.formats.certificate_chain import expiry, faults_of, host_fault, valid_until
 from shunter.model.security import FaultKind
 
 
@@ -61,3 +61,40 @@ def test_dates_are_told_as_utc():
     (fault,) = faults_of(chain(issued("x", ROOT)), None, NOW + dt.timedelta(days=30), as_client=False)
     last = NOW + dt.timedelta(days=9)
     assert fault.told == f"its certificate (CN=x) expired at {last:%Y-%m-%d %H:%M:%S} UTC"
+
+
+ISSUING = issued("issuing", ROOT, ca=True, days=(-100, 3))
+
+
+@pytest.mark.parametrize(
+    ("days", "told"),
+    [
+        ((-351, 14.5), None),
+        ((-355, 13.5), "expires in 13 days, at "),
+        ((-364, 1.25), "expires in 30 hours, at "),
+        ((-80, 10), None),
+        ((-82, 8.5), "expires in 8 days, at "),
+        ((-0.5, 0.5), None),
+        ((-0.95, 0.05), "expires within two hours, at "),
+        ((-9, -1), None),
+        ((1, 9), None),
+    ],
+)
+def test_a_certificate_that_expires_soon_is_told_and_one_that_lives_for_days_only_near_its_end(days, told):
+    fault = expiry(chain(issued("x", ROOT, days=days)), chain(ROOT), NOW)
+    assert (fault is None) == (told is None)
+    if fault is not None:
+        assert fault.kind is FaultKind.EXPIRES
+        assert told in fault.told
+
+
+def test_the_first_certificate_of_a_chain_to_expire_is_what_counts():
+    own = issued("x", ISSUING, days=(-100, 200))
+    whole = chain(own, ISSUING)
+    assert valid_until(whole, chain(ROOT)) == ISSUING.certificate.not_valid_after_utc
+    assert valid_until(whole, None) == ISSUING.certificate.not_valid_after_utc
+    assert valid_until(whole, chain(ISSUING)) == own.certificate.not_valid_after_utc, "peers trust their own copy"
+    assert valid_until(whole, chain(own)) is None, "Java asks for nothing more then"
+    old = authority("old", days=(-9, -1))
+    alone = issued("x", old)
+    assert valid_until(chain(alone, old), None) == alone.certificate.not_valid_after_utc, "a root does not count"

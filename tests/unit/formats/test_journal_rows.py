@@ -27,6 +27,7 @@ from shunter.model.execution import (
     CommandTaken,
     Direction,
     DirectionChanged,
+    ElectionBegun,
     ExecutionClosed,
     ExecutionOptions,
     FloorRelaxed,
@@ -83,11 +84,13 @@ records = st.one_of(
         st.booleans(),
         replicas,
         log_dirs,
+        st.none() | st.integers(-1, 9),
     ),
     st.builds(StepBegun, partitions, numbers, replicas, replicas, texts, st.booleans()),
     st.builds(StepAccepted, partitions, numbers),
     st.builds(StepFinished, partitions, numbers, replicas, replicas, numbers),
     st.builds(StepDropped, partitions, numbers, texts),
+    st.builds(ElectionBegun, partitions, st.integers(0, 9)),
     st.builds(DirectionChanged, partitions, st.sampled_from(Direction)),
     st.builds(MovePaused, partitions, st.booleans()),
     st.builds(FloorRelaxed, partitions),
@@ -166,6 +169,7 @@ orders = st.builds(
     st.none() | st.sampled_from(Strategy),
     st.just(()),
     st.lists(st.integers(0, 99), max_size=4, unique=True).map(tuple),
+    st.booleans(),
 )
 
 

@@ -6,6 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from lab.simulation.executor.process import SimulatedExecutor
+from lab.simulation.executor.shape import draw_executor_shape
+from lab.simulation.executor.world import ExecutorWorld
 from shunter.core.executor.events import Envelope, TimePassed
 from shunter.core.executor.ready import AlterReassignments, Ready
 from shunter.model.execution import (
@@ -20,9 +23,6 @@ from shunter.model.execution import (
 )
 from shunter.model.partition import Replicas, TopicPartition
 from shunter.model.reassignment import Strategy
-from shunter.simulation.executor.process import SimulatedExecutor
-from shunter.simulation.executor.shape import draw_executor_shape
-from shunter.simulation.executor.world import ExecutorWorld
 
 TP = TopicPartition("t", 0)
 STEP: tuple[tuple[TopicPartition, Replicas], ...] = ((TP, (4, 3)),)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shunter import simulation
+from lab import simulation
 
 FOLDER = Path(simulation.__file__).parent
 EXECUTORS = ("executor.rules", "executor.journal_rules", "executor.ledger", "executor.observed")
@@ -17,7 +17,7 @@ def imported(module):
     path = FOLDER / f"{module.replace('.', '/')}.py"
     nodes = ast.walk(ast.parse(path.read_text()))
     names = (node.module or "" for node in nodes if isinstance(node, ast.ImportFrom))
-    return {name.removeprefix("shunter.simulation.") for name in names if name.startswith("shunter.simulation.")}
+    return {name.removeprefix("lab.simulation.") for name in names if name.startswith("lab.simulation.")}
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from lab.simulation.actions import ASIDE, EDGE_WEIGHTS, FAULT_WEIGHTS, OPERATION_WEIGHTS
+from lab.simulation.alterations import GIVEN_UP, OPERATION_NOT_ATTEMPTED, PUT_BACK
+from lab.simulation.edges import Edges
+from lab.simulation.poison import POISONS, is_poison
+from lab.simulation.refusals import Refusals
+from lab.simulation.shape import draw_shape
 from shunter.errors import ErrorCode
-from shunter.simulation.actions import ASIDE, EDGE_WEIGHTS, FAULT_WEIGHTS, OPERATION_WEIGHTS
-from shunter.simulation.alterations import GIVEN_UP, OPERATION_NOT_ATTEMPTED, PUT_BACK
-from shunter.simulation.edges import Edges
-from shunter.simulation.poison import POISONS, is_poison
-from shunter.simulation.refusals import Refusals
-from shunter.simulation.shape import draw_shape
 
 
 @pytest.mark.parametrize(("name", "value"), POISONS)

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from shunter.testbed.apache_tests import page as pages
-from shunter.testbed.apache_tests.__main__ import PAGE, RESULTS
-from shunter.testbed.apache_tests.jars import AGENT, apache_test_jars
-from shunter.testbed.apache_tests.page import former, page, partly_run, reasons, store, stored
-from shunter.testbed.apache_tests.results import (
+from lab.testbed.apache_tests import page as pages
+from lab.testbed.apache_tests.__main__ import PAGE, RESULTS
+from lab.testbed.apache_tests.jars import AGENT, apache_test_jars
+from lab.testbed.apache_tests.page import former, page, partly_run, reasons, store, stored
+from lab.testbed.apache_tests.results import (
     CaseOutcome,
     Result,
     differences,
@@ -16,9 +16,9 @@ from shunter.testbed.apache_tests.results import (
     read_feed,
     read_reports,
 )
-from shunter.testbed.apache_tests.run import JudgedController, selection
-from shunter.testbed.artifacts import pinned_checksums
-from shunter.testbed.ivy import module_descriptor
+from lab.testbed.apache_tests.run import JudgedController, selection
+from lab.testbed.artifacts import pinned_checksums
+from lab.testbed.ivy import module_descriptor
 
 ROOT = Path(__file__).parents[3]
 REPORT = """<?xml version="1.0" encoding="UTF-8"?>

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shunter.testbed.artifacts import (
+from lab.testbed.artifacts import (
     CHECKSUMS,
     KRAFT_VERSION,
     ZOOKEEPER_MODE_VERSION,
@@ -15,7 +15,7 @@ from shunter.testbed.artifacts import (
     kafka_modules,
     pinned_checksums,
 )
-from shunter.testbed.failures import PartMissing
+from lab.testbed.failures import PartMissing
 
 
 def test_a_version_without_pins_is_refused(tmp_path: Path) -> None:

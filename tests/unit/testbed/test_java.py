@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from shunter.testbed.failures import PartMissing
-from shunter.testbed.java import find_java, pyspark_jars
+from lab.testbed.failures import PartMissing
+from lab.testbed.java import find_java, pyspark_jars
 
 
 def java_that_says(folder: Path, told: str) -> Path:

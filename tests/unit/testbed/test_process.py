@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from shunter.testbed.failures import PartFailed, PortStolen
-from shunter.testbed.process import ManagedProcess, run_bounded
-from shunter.testbed.waiting import wait_until
+from lab.testbed.failures import PartFailed, PortStolen
+from lab.testbed.process import ManagedProcess, run_bounded
+from lab.testbed.waiting import wait_until
 
 BOUND_S = 20.0
 DEAF = "trap '' TERM; echo deaf; while :; do read -r _ </dev/zero || :; done"
@@ -134,7 +134,7 @@ def test_a_bounded_run_ends_at_its_bound() -> None:
 PARENT = """
 import signal, sys, threading
 from pathlib import Path
-from shunter.testbed.process import ManagedProcess
+from lab.testbed.process import ManagedProcess
 # Under nohup SIGHUP is ignored, and in the background of a shell SIGINT is; both have to end this process.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from shunter.testbed.process_figures import cpu_seconds, peak_mib, resident_mib
+from lab.testbed.process_figures import cpu_seconds, peak_mib, resident_mib
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems have no /proc")
 
-BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[3] / "lab" / "benchmarks"
 
 
 def test_processor_seconds_are_those_that_the_process_counts_itself() -> None:

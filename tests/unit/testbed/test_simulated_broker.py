@@ -9,19 +9,19 @@ import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader
 
-from shunter.core.controller.ready import StopPartition, TopicSlice
-from shunter.errors import ErrorCode
-from shunter.model.broker import Broker, Endpoint
-from shunter.model.partition import LeaderAndIsr, PartitionState, ReplicaAssignment, TopicPartition
-from shunter.testbed.simulated_brokers.broker import Ears, Heard, PretendedBroker, Tally
-from shunter.testbed.simulated_brokers.knowledge import Catalogue, KnownState
-from shunter.testbed.simulated_brokers.messages import (
+from lab.testbed.simulated_brokers.broker import Ears, Heard, PretendedBroker, Tally
+from lab.testbed.simulated_brokers.knowledge import Catalogue, KnownState
+from lab.testbed.simulated_brokers.messages import (
     IsrWish,
     alter_partition_body,
     alter_reassignments_body,
     api_versions,
     read_metadata,
 )
+from shunter.core.controller.ready import StopPartition, TopicSlice
+from shunter.errors import ErrorCode
+from shunter.model.broker import Broker, Endpoint
+from shunter.model.partition import LeaderAndIsr, PartitionState, ReplicaAssignment, TopicPartition
 from shunter.wire.answers import decode_control_response
 from shunter.wire.control import leader_and_isr_body, live_brokers_fragment, stop_replica_body, update_metadata_body
 from shunter.wire.framing import request_frame_head

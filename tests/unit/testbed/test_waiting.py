@@ -2,9 +2,9 @@
 
 import pytest
 
-from shunter.testbed import waiting
-from shunter.testbed.failures import PartFailed
-from shunter.testbed.waiting import stays, wait_until
+from lab.testbed import waiting
+from lab.testbed.failures import PartFailed
+from lab.testbed.waiting import stays, wait_until
 
 
 def test_a_bound_is_told_when_it_is_reached(monkeypatch):

@@ -67,6 +67,17 @@ def test_what_will_be_waited_for_is_told() -> None:
     assert told(begun((4, 5, 6)), None).waits == "", "nobody knows who lives: all are taken for live"
 
 
+def test_an_election_is_an_event_with_a_duration() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.yard.partitions[T0].leader = 2
+    rig.submit(("t", 0, (1, 2, 3)), elect=True)
+    rig.settle()
+    (election,) = [event for event in told(rig).events if event.kind == "election"]
+    assert election.text == "broker 1 is elected, for it shall lead"
+    assert election.until_ms is not None
+    assert told(rig).events[-1].cause == "the target is reached, and broker 1 leads"
+
+
 def test_orders_are_causes_and_a_pause_has_a_duration() -> None:
     rig = begun()
     rig.command(CommandKind.PAUSE)

@@ -35,7 +35,8 @@ READ = {
     "/api/v1/clusters/{name}/executions": f"{CLUSTER}/executions",
     "/api/v1/clusters/{name}/executions/{execution}/moves": f"{CLUSTER}/executions/1/moves?search=topic&limit=2",
     "/api/v1/clusters/{name}/forecasts": f"{CLUSTER}/forecasts",
-    "/api/v1/clusters/{name}/rollback-cost": f"{CLUSTER}/rollback-cost?partition=topic-001-0",
+    "/api/v1/clusters/{name}/preview": f"{CLUSTER}/preview?verb=rollback&partition=topic-001-0",
+    "/api/v1/fleet/preview": "/api/v1/fleet/preview?verb=pause-all",
     "/api/v1/clusters/{name}/proposals": f"{CLUSTER}/proposals?ended=true",
     "/api/v1/clusters/{name}/proposals/{proposal}/changes": f"{CLUSTER}/proposals/prod-eu-1/changes?limit=2",
     "/api/v1/clusters/{name}/reports": f"{CLUSTER}/reports",
@@ -63,11 +64,20 @@ class TestTheDocument:
         orders -= {"/api/v1/clusters/{name}/sketch"}
         assert orders == for_clusters | {f"/api/v1/fleet/{verb.kind.value}" for verb in VERBS if verb.fleet}
 
+    async def test_it_is_served_to_everybody(self, house: House) -> None:
+        async with house.client() as nobody:
+            answer = await nobody.get("/api/v1/openapi.json")
+        assert answer.json() == json.loads(json.dumps(house.application.openapi()))
+
     def test_every_order_of_the_service_has_a_route(self) -> None:
         assert {verb.kind for verb in VERBS} == set(OrderKind)
 
     def test_every_refusal_has_a_status(self) -> None:
         assert STATUSES.keys() == set(Refusal)
+
+    def test_403_is_for_rights_alone(self) -> None:
+        assert STATUSES[Refusal.NOT_ALLOWED] == 409
+        assert 403 not in STATUSES.values()
 
     def test_every_operation_says_what_it_is(self, house: House) -> None:
         operations = [each for path in house.application.openapi()["paths"].values() for each in path.values()]
@@ -90,7 +100,7 @@ class TestTheDocument:
         with pytest.raises(AssertionError, match="status"):
             validate(document, "/health", {"why": ""})
         with pytest.raises(AssertionError, match="integer"):
-            validate(document, "/api/v1/clusters/{name}/rollback-cost", {"bytes": "1", "partitions": 1, "word": ""})
+            validate(document, "/api/v1/clusters/{name}/preview", {"text": "", "bytes": "1", "moves": 1})
 
 
 def validate(document: dict[str, Any], path: str, value: Any, method: str = "get") -> None:
@@ -147,7 +157,7 @@ class TestReading:
         assert page["rows"] == every["rows"][3:5]
         assert moving["found"] == every["counts"]["moving"] == len(moving["rows"])
         assert (none["found"], none["rows"]) == (40, [])
-        assert every["counts"] == {"moving": 12, "pending": 26, "another's": 2}, "nobody here can turn those of others"
+        assert every["counts"] == {"moving": 12, "pending": 26, "external": 2}, "nobody here can turn those of others"
 
     async def test_a_move_has_a_story_and_executions_have_moves(self, house: House) -> None:
         async with client(house) as asker:
@@ -199,11 +209,12 @@ class TestReading:
 
     async def test_the_cost_of_a_rollback_is_told_first(self, house: House) -> None:
         async with client(house) as asker:
-            one = (await asker.get(f"{CLUSTER}/rollback-cost?partition=topic-001-0")).json()
-            every = (await asker.get(f"{CLUSTER}/rollback-cost")).json()
-            gone = await asker.get(f"{CLUSTER}/rollback-cost?partition=gone-0")
-        assert one == {"bytes": 1_000_000_000, "partitions": 1, "word": ""}
-        assert every["partitions"] == 38, "two of the forty moves are somebody else's"
+            one = (await asker.get(f"{CLUSTER}/preview?verb=rollback&partition=topic-001-0")).json()
+            every = (await asker.get(f"{CLUSTER}/preview?verb=rollback")).json()
+            gone = await asker.get(f"{CLUSTER}/preview?verb=rollback&partition=gone-0")
+        assert (one["moves"], one["bytes"]) == (1, 1_000_000_000)
+        assert "1.0 GB are copied again" in one["text"]
+        assert every["moves"] == 38, "two of the forty moves are another tool's"
         assert every["bytes"] > one["bytes"]
         assert gone.status_code == 404
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -13,12 +14,17 @@ import pytest
 from web_house import House
 from web_yard import Yard
 
-from shunter.app.access_tokens import AccessRole, remove_token
+from shunter.app.access_tokens import AccessRole, Tokens, add_token, read_tokens, remove_token
+from shunter.app.audit_log import AuditLog
 from shunter.errors import FormatError, SettingsError
+from shunter.web import entrance
 from shunter.web.feed import feed
 from shunter.web.forecasts import Forecasts
 from shunter.web.hub import KEPT, Hub
 from shunter.web.server import WebOptions, serving
+from shunter.web.token_watch import watch_tokens
+
+DAY_MS = 24 * 60 * 60 * 1000
 
 
 def kind(event: bytes) -> str:
@@ -112,18 +118,67 @@ async def test_a_stream_ends_with_its_token(house: House, tmp_path: Path) -> Non
         async with client.stream("GET", "/api/v1/events", headers=headers) as answer:
             lines = answer.aiter_lines()
             assert await anext(lines) != ""
-            remove_token(house.tokens, "readr")
-            house.yard.tick()
+            remove_token(house.tokens, "readr")  # Nothing else happens: no event would come.
             async with asyncio.timeout(20):
                 rest = [line async for line in lines]
     assert "event: signed-out" in rest
+
+
+async def test_a_stream_ends_with_its_session(house: House) -> None:
+    async with serving(house.yard.front, WebOptions(port=0, tokens=house.tokens)) as address:
+        origin = address.rstrip("/")
+        async with httpx.AsyncClient(base_url=address, headers={"origin": origin}) as client:
+            csrf = (await client.post("/api/v1/session", json={"token": house.secrets[AccessRole.READ]})).json()["csrf"]
+            async with client.stream("GET", "/api/v1/events") as answer:
+                lines = answer.aiter_lines()
+                assert await anext(lines) != ""
+                assert (await client.delete("/api/v1/session", headers={"x-shunter-csrf": csrf})).status_code == 204
+                async with asyncio.timeout(20):
+                    rest = [line async for line in lines]
+    assert "event: signed-out" in rest
+
+
+async def test_a_stream_without_a_place_is_refused(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entrance, "MOST_STREAMS", 0)
+    async with house.client(AccessRole.READ) as client:
+        answer = await client.get("/api/v1/events")
+    assert (answer.status_code, answer.json()["type"]) == (503, "urn:shunter:too-many-streams")
+
+
+async def test_a_token_that_expires_soon_is_announced_once(tmp_path: Path) -> None:
+    path, now = tmp_path / "tokens.json", [0]
+    add_token(path, "anna", AccessRole.READ, 90)
+    add_token(path, "ben", AccessRole.READ, None)
+    made = read_tokens(path)[0].made_ms
+    tokens = Tokens(path, lambda: made + now[0] * DAY_MS)
+    yard = Yard()
+    task = asyncio.create_task(watch_tokens(tokens, yard.front, Hub("run1"), 0.001))
+    async with asyncio.timeout(20):
+        for day, expected in ((75, 0), (77, 1), (78, 1), (88, 2)):
+            now[0] = day
+            await passes(yard, expected)
+    task.cancel()
+    assert [kind for kind, _ in yard.notes] == ["token-expires"] * 2
+    assert "the token of anna expires within 14 days" in yard.notes[0][1]
+    assert "within 3 days" in yard.notes[1][1]
+
+
+async def passes(yard: Yard, expected: int) -> None:
+    """Wait until so many notes were made, and for a few more checks."""
+    done = asyncio.Event()
+    while len(yard.notes) < expected:  # noqa: ASYNC110 - notes have no event
+        await asyncio.sleep(0)
+    asyncio.get_running_loop().call_later(0.02, done.set)
+    await done.wait()
+    assert len(yard.notes) == expected
 
 
 class TestServing:
     async def test_page_and_api(self) -> None:
         async with serving(Yard().front, WebOptions(port=0)) as address, httpx.AsyncClient(base_url=address) as client:
             assert "Shunter" in (await client.get("/")).text
-            assert (await client.get("/clusters/prod-eu/moves")).text == (await client.get("/")).text
+            below = (await client.get("/clusters/prod-eu/moves")).text
+            assert below.replace('"../../', '"') == (await client.get("/")).text
             assert (await client.post("/api/v1/fleet/pause-all", json={})).status_code == 403
 
     async def test_it_ends_while_pages_are_open(self) -> None:
@@ -139,13 +194,21 @@ class TestServing:
             async with serving(Yard().front, WebOptions(host="0.0.0.0", port=0)):
                 pass
 
+    async def test_tokens_cross_the_network_unencrypted_only_if_that_is_wanted(self, tmp_path: Path) -> None:
+        add_token(tmp_path / "tokens.json", "anna", AccessRole.READ, None)
+        options = WebOptions(host="0.0.0.0", port=0, tokens=tmp_path / "tokens.json")
+        with pytest.raises(SettingsError, match="give --certificate and --key, or --plain-http if a proxy"):
+            async with serving(Yard().front, options):
+                pass
+        async with serving(Yard().front, replace(options, plain_http=True)) as address:
+            assert address.startswith("http://0.0.0.0:")
+
     async def test_bad_files_are_told(self, tmp_path: Path) -> None:
         with pytest.raises(FormatError, match="can't be read"):
             async with serving(Yard().front, WebOptions(port=0, tokens=tmp_path / "none.json")):
                 pass
         with pytest.raises(FormatError, match="can't be opened for appending"):
-            async with serving(Yard().front, WebOptions(port=0, audit=tmp_path)):
-                pass
+            AuditLog(tmp_path)
         with pytest.raises(SettingsError, match="belong together"):
             async with serving(Yard().front, WebOptions(port=0, certificate=tmp_path / "bad.pem")):
                 pass

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from shunter.core.keeper.situation import unseen
 from shunter.views.service import MovesView
 from shunter.web.forecasts import KEPT, Forecasts
 
-RUNNING = MovesView(1, 0, "p-1", total_bytes=100, bytes_per_s=5.0, left_ms=1_000, low_ms=800, high_ms=1_500)
-IDLE = MovesView(1, 0, "", why_no_eta="nothing is being moved")
+RUNNING = MovesView(
+    1, 0, "p-1", unseen("c"), total_bytes=100, bytes_per_s=5.0, left_ms=1_000, low_ms=800, high_ms=1_500
+)
+IDLE = MovesView(1, 0, "", unseen("c"), why_no_eta="nothing is being moved")
 
 
 def note(forecasts: Forecasts, first: int, last: int, view: MovesView = RUNNING) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import datetime as dt
 import re
 import socket
+import ssl
 from pathlib import Path
 
+import httpx
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -16,6 +20,8 @@ from cryptography.x509.oid import NameOID
 from web_yard import Yard
 
 from shunter.errors import DriverError, SettingsError
+from shunter.web import accepting, room
+from shunter.web.guards import HSTS
 from shunter.web.listening import listen_at
 from shunter.web.server import WebOptions, serving
 
@@ -105,3 +111,51 @@ class TestTlsFiles:
         options = WebOptions(port=0, certificate=files / "certificate.pem", key=files / "key.pem")
         async with serving(Yard().front, options) as address:
             assert address.startswith("https://127.0.0.1:")
+            async with httpx.AsyncClient(verify=trusting(files / "certificate.pem")) as client:
+                answer = await client.get(f"{address}health")
+        assert answer.status_code == 200
+        assert answer.headers["strict-transport-security"] == HSTS
+
+    async def test_a_handshake_that_fails_or_does_not_come_takes_no_place(
+        self, files: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(accepting, "HANDSHAKE_SECONDS", 0.1)
+        monkeypatch.setattr(room, "MOST_CONNECTIONS", 1)
+        options = WebOptions(port=0, certificate=files / "certificate.pem", key=files / "key.pem")
+        async with serving(Yard().front, options) as address:
+            port = int(address.rstrip("/").rpartition(":")[2])
+            for raw in (b"GET / HTTP/1.1\r\n\r\n", b""):
+                async with asyncio.timeout(20):
+                    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                    writer.write(raw)
+                    with contextlib.suppress(ConnectionResetError):
+                        await reader.read()
+                    writer.close()
+            async with httpx.AsyncClient(verify=trusting(files / "certificate.pem")) as client:
+                assert (await client.get(f"{address}health")).status_code == 200
+        assert caplog.text == ""
+
+    async def test_an_idle_handshake_gives_its_place_to_a_newcomer(
+        self, files: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(room, "IDLE_S", 0.2)
+        monkeypatch.setattr(room, "MOST_CONNECTIONS", 1)
+        options = WebOptions(port=0, certificate=files / "certificate.pem", key=files / "key.pem")
+        async with serving(Yard().front, options) as address, asyncio.timeout(20):
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(address.rstrip("/").rpartition(":")[2]))
+            status = 0
+            while status != 200:
+                async with httpx.AsyncClient(verify=trusting(files / "certificate.pem")) as client:
+                    with contextlib.suppress(httpx.TransportError):
+                        status = (await client.get(f"{address}health")).status_code
+            with contextlib.suppress(ConnectionResetError):
+                assert await reader.read() == b""
+            writer.close()
+
+
+def trusting(path: Path) -> ssl.SSLContext:
+    """A context that trusts this certificate, whatever its host and time are."""
+    context = ssl.create_default_context(cafile=path)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from shunter.web.guards import LOCAL_HOSTS
 from shunter.web.hub import Hub
 from shunter.web.identity import Identity
 from shunter.web.reception import Reception
+from shunter.web.wrong_tokens import WrongTokens
 
 
 @cache
@@ -38,10 +40,12 @@ class House:
         self.clock_s = 1_795_400_000.0
         known = Tokens(self.tokens) if tokens else None
         self.log = AuditLog(self.audit)
+        weakref.finalize(self, self.log.close)
         self.hub = Hub("run1")
         self.reception = Reception(
             self.yard.front, Identity(known, PageSessions(now_ms=lambda: int(self.clock_s * 1000))), self.hub, self.log
         )
+        self.reception.wrong_tokens = WrongTokens(0)
         self.application = _application()
         self.application.state.reception = self.reception
 

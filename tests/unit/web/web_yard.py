@@ -6,7 +6,7 @@ Shunter decides: it has figures of plausible size, and obeys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,20 @@ from shunter.app.service.orders import GIVEN, TAKEN_BACK
 from shunter.app.service.published import Published
 from shunter.app.service.reports import Reports
 from shunter.app.service.stories import Stories
+from shunter.core.keeper.situation import (
+    ClusterFacts,
+    ClusterObservation,
+    Held,
+    OpenExecution,
+    Reach,
+    ServiceRole,
+    doing_about,
+    severity_of,
+    situation,
+)
+from shunter.core.wording import counted, told_bytes
 from shunter.model.execution import JournalEntry
-from shunter.model.keeper import KeeperPolicy
+from shunter.model.keeper import Condition, KeeperPolicy
 from shunter.model.service import (
     BrokerEffect,
     HistoryEvent,
@@ -40,9 +52,11 @@ from shunter.model.service import (
     Vote,
 )
 from shunter.views.controller_status import ControllerStatus
+from shunter.views.execution import OPEN_STATES
 from shunter.views.keeper import ConditionView, ProposalView
+from shunter.views.keeper_picture import FleetAround, view_fleet
 from shunter.views.service import (
-    ClusterHealth,
+    OURS,
     ControllersView,
     ControllerView,
     FleetRow,
@@ -53,6 +67,7 @@ from shunter.views.service import (
     KeptProposalView,
     MovesView,
     MoveView,
+    OrderPreview,
     TimelineView,
     TopicGist,
 )
@@ -82,7 +97,10 @@ class Yard:
         self.orders: list[tuple[ServiceOrder, Signature]] = []
         self.kept: dict[str, list[KeptProposal]] = {name: [] for name in self.sizes}
         self.events: list[HistoryEvent] = []
+        self.notes: list[tuple[str, str]] = []
+        """Events of the service itself: kind and text."""
         self.journals: dict[str, list[JournalEntry]] = {}
+        self.facts: dict[str, ClusterFacts] = {}
         self._answered: dict[str, tuple[ServiceOrder, OrderDone]] = {}
         for index, name in enumerate(self.sizes):
             self._fill(name, moves if index == 0 else 0)
@@ -101,7 +119,9 @@ class Yard:
 
     def fleet(self) -> FleetView:
         rows = tuple(self.published.page(name).row for name in self.sizes)
-        return FleetView(self.published.version, self.now_ms(), "yard:1", rows, self.paused, self.trouble)
+        orders = (OrderKind.PAUSE_ALL,) if self.paused is None else (OrderKind.RESUME_ALL,)
+        around = FleetAround("yard:1", self.paused, orders, "", self.trouble)
+        return view_fleet(self.published.version, self.now_ms(), rows, around)
 
     async def proposal(self, cluster: str, proposal: str) -> KeptProposalView | None:
         every = await self.proposals(cluster, ended=True)
@@ -117,9 +137,9 @@ class Yard:
         fits = [each for each in self.events if cluster in ("", each.cluster) and since_ms <= each.at_ms < until]
         return TimelineView(self.published.version, tuple(fits[-most:]), len(fits) > most)
 
-    def word(self, cluster: str, _partitions: Collection[str]) -> str:
-        running = next((each for each in self.kept[cluster] if each.state is ProposalState.RUNNING), None)
-        return "" if running is None else f"nothing of scope {running.scope} begins by itself until it is lifted"
+    async def note(self, kind: str, told: str) -> None:
+        """See `Backstage`."""
+        self.notes.append((kind, told))
 
     async def carry_out(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         if signature.key in self._answered:
@@ -146,7 +166,46 @@ class Yard:
         made = self._proposal(cluster, about[0] if about else "rebalance")
         return KeptProposalView(replace(made, id=f"sketch-{who}"), 1, 5_400_000)
 
+    def preview(self, order: ServiceOrder, who: str) -> OrderPreview:
+        cost = sum(row.rollback_bytes or 0 for row in self._named(order))
+        bytes_again = cost if order.kind is OrderKind.ROLL_BACK else 0
+        told = f"{counted(len(self._named(order)), 'open move')}: {order.kind.value} for {who}"
+        return OrderPreview(f"{told}. {told_bytes(bytes_again)} are copied again", len(self._named(order)), bytes_again)
+
+    def _named(self, order: ServiceOrder) -> list[MoveView]:
+        rows = self.published.moves(order.cluster or next(iter(self.sizes))).moves
+        mine = [row for row in rows if row.whose == OURS and row.state in OPEN_STATES]
+        return [row for row in mine if not order.about or row.partition in order.about]
+
     # ---- what it does
+
+    def stand(self, name: str, **changes: object) -> None:
+        """Change what is known about a cluster, and publish its situation; fields as `Facts` has them."""
+        self.facts[name] = facts = replace(self.facts[name], **changes)  # type: ignore[arg-type]
+        page, stands = self.published.page(name), situation(facts)
+        seen = facts.observation
+        row = replace(page.row, situation=stands, paused=facts.paused)
+        if seen is not None:
+            row = replace(
+                row,
+                offline=seen.offline,
+                under_replicated=seen.under_replicated,
+                under_min_isr=seen.under_min_isr,
+                brokers_down=seen.brokers_down,
+                conditions=len(seen.conditions),
+            )
+        else:
+            row = FleetRow(name, "", stands)
+        moves = replace(self.published.moves(name), situation=stands)
+        conditions = (
+            page.conditions
+            if seen is None
+            else tuple(
+                replace(each, doing=doing_about(held, facts))
+                for each, held in zip(page.conditions, seen.conditions, strict=False)
+            )
+        )
+        self.published.show(name, replace(page, row=row, conditions=conditions), moves)
 
     def _obey(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         kind, name = order.kind, order.cluster
@@ -183,8 +242,7 @@ class Yard:
         if not name:
             self.paused = switch
             return
-        page = self.published.page(name)
-        self.published.show(name, replace(page, row=replace(page.row, paused=switch)))
+        self.stand(name, switch=switch)
 
     def _decide(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         every = self.kept[order.cluster]
@@ -212,7 +270,10 @@ class Yard:
             ours = move.whose == "ours" and move.state in ("pending", "moving", "paused")
             return replace(move, state=state) if ours and (not about or move.partition in about) else move
 
-        self.published.show(name, moves=replace(view, moves=tuple(map(turned, view.moves))))
+        rows = tuple(map(turned, view.moves))
+        self.published.show(name, moves=replace(view, moves=rows))
+        states = [row.state for row in rows if row.whose == OURS and row.state in OPEN_STATES]
+        self.stand(name, execution=OpenExecution(len(states), states.count("paused")))
         return OrderDone(f"{len(about) or 'all'} moves: {state}")
 
     def _intend(self, order: ServiceOrder, signature: Signature) -> OrderDone:
@@ -220,6 +281,8 @@ class Yard:
         kind = GIVEN.get(order.kind) or TAKEN_BACK.get(order.kind)
         if kind is None:
             return OrderDone(f"{order.kind.value}: done")
+        if len(order.about) != 1:
+            raise OrderRefused(Refusal.INVALID, f"{order.kind.value}: a broker or a topic is wanted")
         about, value = order.about[0], order.value
         given = order.kind in GIVEN and (kind is not IntentKind.REPLICATION or value is not None)
         kept = tuple(each for each in page.intents if (each.kind, each.about) != (kind, about))
@@ -240,18 +303,19 @@ class Yard:
         view = self.published.moves(name)
         moved = tuple(map(_advanced, view.moves))
         copied = sum(move.copied_bytes or 0 for move in moved)
-        left = int((view.total_bytes - copied) / (90 * 10**6) * 1000)
+        left = int(((view.total_bytes or 0) - copied) / (90 * 10**6) * 1000)
         self.published.show(
             name,
             replace(
-                page := self.published.page(name), row=replace(page.row, share=copied / view.total_bytes, left_ms=left)
+                page := self.published.page(name),
+                row=replace(page.row, share=copied / (view.total_bytes or 1), left_ms=left),
             ),
             replace(
                 view,
                 at_ms=self.now_ms(),
                 moves=moved,
                 copied_bytes=copied,
-                share=copied / view.total_bytes,
+                share=copied / (view.total_bytes or 1),
                 bytes_per_s=9.1e7 + (copied % 97) * 8e4,
                 left_ms=left,
                 low_ms=int(left * 0.8),
@@ -279,14 +343,33 @@ class Yard:
         waits = name != "metrics"
         if waits:
             self.kept[name].append(proposal)
+        held = tuple(Held(Condition(each.condition.condition), each.condition.text) for each in _conditions())
+        down = tuple(each.id for each in brokers if not each.live)
+        seen = ClusterObservation(
+            self.now_ms() - 20_000,
+            under_replicated=17 if name == "staging" else 0,
+            brokers_down=down,
+            conditions=held if waits else (),
+        )
+        self.facts[name] = ClusterFacts(
+            name,
+            self.now_ms(),
+            Reach.ANSWERS,
+            observation=seen,
+            role=ServiceRole.DRIVES,
+            execution=OpenExecution(moves),
+            proposals=(replace(proposal, changes=()),) if waits else (),
+        )
         row = FleetRow(
             name,
             f"id-of-{name}",
-            ClusterHealth("ok", START_MS, looked_at_ms=self.now_ms() - 20_000),
+            situation(self.facts[name]),
             brokers=brokers_in_all,
-            brokers_down=tuple(each.id for each in brokers if not each.live),
+            brokers_down=down,
             partitions=partitions,
             under_replicated=17 if name == "staging" else 0,
+            under_min_isr=0,
+            offline=0,
             balance=0.31 if waits else 0.04,
             disk_used=max(1 - (each.disk_usable or 0) / (each.disk_total or 1) for each in brokers),
             runway_days=41.0,
@@ -315,7 +398,17 @@ class Yard:
             },
         )
         view = MovesView(
-            2, self.now_ms(), proposal.id if moves else "", rows, total, limit=100 * 10**6, rollback_bytes=total // 3
+            2,
+            self.now_ms(),
+            proposal.id if moves else "",
+            row.situation,
+            rows,
+            total,
+            0,
+            0.0,
+            limit=100 * 10**6,
+            rollback_bytes=total // 3,
+            silent_ms=0,
         )
         view = view if moves else replace(view, why_no_eta="nothing is being moved", limit=None)
         self.published.show(name, page, view)
@@ -459,7 +552,7 @@ def _move(each: int, brokers: int) -> MoveView:
     if each % 17 == 16:
         return MoveView(
             partition,
-            "another's",
+            "external",
             "moving",
             "",
             (),
@@ -514,13 +607,15 @@ def _conditions() -> tuple[KeptConditionView, ...]:
                 30,
             ),
             "propose",
-            ("a proposal waits for approval",),
+            severity_of(Condition.DISK_BAND),
+            "a proposal waits for approval",
         ),
         KeptConditionView(
             ConditionView(
                 "leaders-away", "", "212 partitions are not led by their first replica", START_MS - 900_000, 15, 15
             ),
             "notify",
+            severity_of(Condition.LEADERS_AWAY),
         ),
     )
 

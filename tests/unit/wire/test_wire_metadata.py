@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -18,6 +18,7 @@ from shunter.errors import ErrorCode, InvariantViolation
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.partition import LeaderAndIsr, PartitionState, ReplicaAssignment
 from shunter.wire.metadata import (
+    NONE_UNREADABLE,
     NOTHING_FAILED,
     OPERATIONS_OMITTED,
     PIECE_PARTITIONS,
@@ -42,7 +43,13 @@ topic_lists = st.lists(known_topics, max_size=4, unique_by=lambda one: one.name)
 
 
 def by_kio(
-    version: int, brokers: Any, listener: str, told: Any, failed: Mapping[tuple[str, int], Any], operations: int
+    version: int,
+    brokers: Any,
+    listener: str,
+    told: Any,
+    failed: Mapping[tuple[str, int], Any],
+    operations: int,
+    unreadable: Collection[int] = NONE_UNREADABLE,
 ) -> bytes:
     of = peer.entities(3, version, response=True)
     nodes = [(broker, point) for broker in brokers for point in broker.endpoints if point.listener == listener]
@@ -83,7 +90,11 @@ def by_kio(
             name=topic.name,
             topic_id=topic.topic_id,
             is_internal=topic.name == "__consumer_offsets",
-            partitions=tuple(partition(topic, number, state) for number, state in sorted(topic.partitions.items())),
+            partitions=tuple(
+                partition(topic, number, state)
+                for number, state in sorted(topic.partitions.items())
+                if state.leadership is not None or number in unreadable
+            ),
             topic_authorized_operations=operations,
         )
         for topic in told
@@ -101,7 +112,13 @@ def by_kio(
     )
 
 
-def by_us(pieces: MetadataPieces, brokers: Any, told: Any, failed: Mapping[tuple[str, int], Any]) -> bytes:
+def by_us(
+    pieces: MetadataPieces,
+    brokers: Any,
+    told: Any,
+    failed: Mapping[tuple[str, int], Any],
+    unreadable: Collection[int] = NONE_UNREADABLE,
+) -> bytes:
     version, listener, _ = pieces.audience
     pieces.hear(listening_brokers(brokers, listener))
     head = metadata_head(
@@ -109,7 +126,8 @@ def by_us(pieces: MetadataPieces, brokers: Any, told: Any, failed: Mapping[tuple
     )
     body = [head]
     for topic in told:
-        body += pieces.topic(topic, {number: bad for (name, number), bad in failed.items() if name == topic.name})
+        bad_here = {number: bad for (name, number), bad in failed.items() if name == topic.name}
+        body += pieces.topic(topic, bad_here, unreadable)
     return b"".join((*body, metadata_tail(version)))
 
 
@@ -126,9 +144,10 @@ def test_every_version_is_kios_cold_and_warm(version: int, data: Any, brokers: A
         failed = data.draw(
             st.dictionaries(st.sampled_from(places), st.frozensets(peer.broker_ids)) if places else st.just({})
         )
-        expected = by_kio(version, brokers, listener, told, failed, operations)
-        assert by_us(pieces, brokers, told, failed) == expected
-        assert by_us(pieces, brokers, told, failed) == expected
+        unreadable = frozenset(data.draw(st.sets(st.sampled_from([number for _, number in places])))) if places else ()
+        expected = by_kio(version, brokers, listener, told, failed, operations, unreadable)
+        assert by_us(pieces, brokers, told, failed, unreadable) == expected
+        assert by_us(pieces, brokers, told, failed, unreadable) == expected
         # What may happen between two answers: a state is replaced, a broker goes, an id is given, a topic is made anew.
         if places:
             name, number = data.draw(st.sampled_from(places))
@@ -158,6 +177,10 @@ def test_of_a_large_topic_only_the_piece_with_the_change_is_made_anew() -> None:
     after = list(pieces.topic(topic, NOTHING_FAILED))
     assert [one is other for one, other in zip(before[1:-1], after[1:-1], strict=True)] == [True, False, True, True]
     assert by_us(pieces, brokers, [topic], {}) == by_kio(12, brokers, "L", [topic], {}, OPERATIONS_OMITTED)
+    # Partitions in other pieces lose and get their first leader: the number of partitions is that of all pieces.
+    for changed in (PartitionState(ReplicaAssignment((3,)), None), state(1)):
+        topic.partitions[2] = topic.partitions[2 * PIECE_PARTITIONS] = changed
+        assert by_us(pieces, brokers, [topic], {}) == by_kio(12, brokers, "L", [topic], {}, OPERATIONS_OMITTED)
 
 
 def test_pieces_of_topics_that_are_gone_are_dropped() -> None:

@@ -11,8 +11,14 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from shunter.app.executor import Session, SessionStart, Target, drive, open_session
+from shunter.app.order_costs import Again, price_now, told_price
 from shunter.core.executor.history import executions
 from shunter.core.executor.ready import CommandReply, PlanReply
+from shunter.drivers.claimants import ClusterClaimed
+from shunter.drivers.driver_seat import SeatTaken, StandsStill
+from shunter.drivers.journals import JournalHeld
+from shunter.drivers.order_taker import OrderGate
+from shunter.errors import DriverError, ShunterError
 from shunter.model.execution import (
     Command,
     CommandTaken,
@@ -25,6 +31,22 @@ from shunter.model.execution import (
 from shunter.model.notice import Notice
 from shunter.model.service import KeptProposal, ProposalState
 from shunter.views.execution import ExecutionView
+
+
+def not_driven(error: ShunterError) -> tuple[str, str]:
+    """Who drives a cluster instead of this service ("": nobody, as far as is known), and otherwise why nobody does.
+
+    The errors' own ways out are for a command that was refused. A service needs none: it tries again by itself.
+    """
+    if isinstance(error, JournalHeld):
+        return str(error.holder), ""
+    if isinstance(error, ClusterClaimed):
+        return error.holder, ""
+    if isinstance(error, StandsStill):
+        return "", f"{error.standing}; {error.standing.ends_it}"
+    if isinstance(error, SeatTaken):
+        return str(error.holder or "another process of this host"), ""
+    return "", error.fact if isinstance(error, DriverError) else str(error)
 
 
 class PlanFate(NamedTuple):
@@ -66,6 +88,10 @@ class Driving(Protocol):
         """Hand in an order; answered once it is in the journal."""
         ...
 
+    def price(self, command: Command) -> Again:
+        """What an order would make be copied again; nothing is changed."""
+        ...
+
     async def heard(self, key: str, given_ms: int) -> JournalledOrder:
         """Look up in the journal the order with this key, which was given at `given_ms`."""
         ...
@@ -78,8 +104,8 @@ class Driving(Protocol):
         """In-sync replicas of partitions with moves, by partition's name."""
         ...
 
-    async def run(self, on_view: Callable[[ExecutionView], None]) -> str:
-        """Drive until the executor ends; returns why it ended."""
+    async def run(self, on_view: Callable[[ExecutionView], None], gate: OrderGate) -> str:
+        """Drive until the executor ends; returns why it ended. `gate`: judges orders of other shells."""
         ...
 
 
@@ -110,6 +136,17 @@ class JournalledDriving:
         """Hand in an order; answered once it is in the journal."""
         return await self.session.command(command)
 
+    def price(self, command: Command) -> Again:
+        """What an order would make be copied again; nothing is changed."""
+        state, sizes = self.session.core.state, self.session.core.meter.present
+        price = price_now(state, command)
+        copied = {
+            move.tp: sum(sizes.get((broker, move.tp), 0) for broker in move.step.adding)
+            for move in state.stepping()
+            if move.tp in price.cancelled and move.step is not None
+        }
+        return told_price(price, copied)
+
     async def heard(self, key: str, given_ms: int) -> JournalledOrder:
         """Look up in the journal the order with this key, which was given at `given_ms`."""
         entries = await self.session.driver.with_journal(self.session.journal.load)
@@ -125,9 +162,9 @@ class JournalledDriving:
         seen = ((tp, state.cluster.partition(tp)) for tp in state.moves)
         return {str(tp): tuple(partition.isr) for tp, partition in seen if partition is not None}
 
-    async def run(self, on_view: Callable[[ExecutionView], None]) -> str:
-        """Drive until the executor ends; returns why it ended."""
-        ended = await drive(self.session, SessionStart(), on_view=on_view, forever=True)
+    async def run(self, on_view: Callable[[ExecutionView], None], gate: OrderGate) -> str:
+        """Drive until the executor ends; returns why it ended. `gate`: judges orders of other shells."""
+        ended = await drive(self.session, SessionStart(), on_view=on_view, forever=True, gate=gate)
         fatal = None if ended.finish is None else ended.finish.fatal
         return fatal or "the executor ended"
 
@@ -189,7 +226,8 @@ def fate_of(proposal: KeptProposal, fates: Mapping[str, PlanFate]) -> tuple[Prop
     """The state of a begun proposal by the journal, and its outcome in words."""
     fate = fates.get(proposal.id)
     if fate is not None:
-        return fate.state, fate.told or proposal.outcome
+        seen_first = fate.state is ProposalState.DONE and proposal.conditions
+        return ProposalState.CARRIED_OUT if seen_first else fate.state, fate.told or proposal.outcome
     if proposal.state is ProposalState.STARTING:
         return ProposalState.APPROVED, ""  # Its plan never reached the journal, so none of its moves was begun.
     return ProposalState.PARTLY, "the journal no longer has it: its outcome is unknown"

@@ -7,23 +7,22 @@ clusters that it names.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Protocol
 
 from shunter.app.service.published import News, Published
 from shunter.app.service.reports import Reports
 from shunter.app.service.stories import Stories
 from shunter.model.service import OrderDone, OrderRefused, Refusal, ServiceOrder, Signature
-from shunter.views.execution import OPEN_STATES
 from shunter.views.move_story import ExecutionGist, MoveStory, PastMove
 from shunter.views.reports import ReportPage, ReportsView
 from shunter.views.service import (
+    OURS,
     ControllersView,
     FleetView,
     KeptClusterView,
     KeptProposalView,
     MovesView,
-    MoveView,
+    OrderPreview,
     TimelineView,
 )
 
@@ -68,12 +67,16 @@ class Backstage(Protocol):
         """Plan as a person asks; no proposal is kept."""
         ...
 
-    def word(self, cluster: str, partitions: Collection[str]) -> str:
-        """What a stop or a rollback of these moves (none named: all) would mean for later plans; "": nothing."""
+    def preview(self, order: ServiceOrder, who: str) -> OrderPreview:
+        """What an order to moves would do now."""
         ...
 
     async def carry_out(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         """Carry an order out, or raise `OrderRefused`."""
+        ...
+
+    async def note(self, kind: str, told: str) -> None:
+        """Keep an event of the service itself in the history, and notify of it."""
         ...
 
 
@@ -92,6 +95,10 @@ class Front:
     async def news(self, since: int, within_s: float = 15.0) -> News:
         """Wait until anything changes after a version; after `within_s` seconds the answer names no cluster."""
         return await self._backstage.published.news(since, within_s)
+
+    async def note(self, kind: str, told: str) -> None:
+        """Keep an event of the service itself in the history, and notify of it."""
+        await self._backstage.note(kind, told)
 
     def fleet(self) -> FleetView:
         """All clusters."""
@@ -113,35 +120,20 @@ class Front:
         """
         return self._backstage.published.moves(self._known(name))
 
-    def rollback_bytes(self, name: str, partitions: Collection[str] = ()) -> int:
-        """The bytes that a rollback of open moves would copy at most; partitions as `orders-3`, none named: all.
+    def preview(self, order: ServiceOrder, who: str) -> OrderPreview:
+        """What an order to moves would do now; nothing is changed.
 
         Raises:
-            OrderRefused: there is no such cluster, or this execution has no move of one of these partitions.
+            OrderRefused: there is no such cluster, the order would be refused, or it is none to moves.
         """
-        return sum(row.rollback_bytes or 0 for row in self.turnable(name, partitions))
-
-    def word(self, name: str, partitions: Collection[str] = ()) -> str:
-        """What a stop or a rollback of these moves (none named: all) would mean for later plans; "": nothing.
-
-        Raises:
-            OrderRefused: there is no cluster of this name.
-        """
-        return self._backstage.word(self._known(name), partitions)
-
-    def turnable(self, name: str, partitions: Collection[str] = ()) -> tuple[MoveView, ...]:
-        """The service's open moves among some partitions (none named: all). Moves that have ended are left out.
-
-        Raises:
-            OrderRefused: see `rollback_bytes`.
-        """
-        ours = [row for row in self.moves(name).moves if row.whose == "ours"]
-        unknown = sorted(set(partitions) - {row.partition for row in ours})
-        if unknown:
-            raise OrderRefused(Refusal.NOT_FOUND, f"this service does not move in {name}: {', '.join(unknown)}")
-        return tuple(
-            row for row in ours if row.state in OPEN_STATES and (not partitions or row.partition in partitions)
-        )
+        if order.cluster:
+            self._known(order.cluster)
+            known = {row.partition for row in self.moves(order.cluster).moves if row.whose == OURS}
+            unknown = sorted(set(order.about) - known)
+            if unknown:
+                told = f"this service does not move in {order.cluster}: {', '.join(unknown)}"
+                raise OrderRefused(Refusal.NOT_FOUND, told)
+        return self._backstage.preview(order, who)
 
     async def proposals(self, name: str, *, ended: bool = False) -> tuple[KeptProposalView, ...]:
         """Proposals of a cluster, the latest first; `ended`: also those that are over.

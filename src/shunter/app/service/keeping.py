@@ -19,7 +19,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from shunter.app.keeper_policy import KeptCluster
-from shunter.app.service.driving import Driving, Seat, fate_of, taken
+from shunter.app.service.driving import Driving, Seat, fate_of, not_driven, taken
+from shunter.app.service.known import LOOK_S, STALE_LOOKS, Known, ShellGate
 from shunter.app.service.published import Published
 from shunter.app.service.records import Records
 from shunter.app.service.shared_words import SharedWords
@@ -29,11 +30,8 @@ from shunter.core.keeper.docket import next_to_begin
 from shunter.core.keeper.growth import UNKNOWN, growth_of
 from shunter.core.keeper.proposals import order_of
 from shunter.core.keeper.sighting import Sighting
-from shunter.core.keeper.words import STOPPED, Said
+from shunter.core.keeper.situation import ClusterFacts, situation, why_unobserved
 from shunter.core.wording import counted, told_bytes
-from shunter.drivers.claimants import ClusterClaimed
-from shunter.drivers.driver_seat import SeatTaken
-from shunter.drivers.journals import JournalHeld
 from shunter.drivers.service_store import StoreFailed
 from shunter.errors import ShunterError
 from shunter.model.execution import Command, CommandKind
@@ -46,12 +44,10 @@ from shunter.model.service import (
     KillSwitch,
     OrderRefused,
     ProposalState,
-    Refusal,
     StoreBatch,
 )
 from shunter.views.execution import OPEN_STATES, ExecutionView
 from shunter.views.keeper_picture import Surrounding, dressed, view_moves
-from shunter.views.service import ClusterHealth, MoveView
 
 LOG = logging.getLogger(__name__)
 DRIVE_AGAIN_S = 5.0
@@ -92,9 +88,7 @@ class ClusterKeeper(ClusterWords):
         super().__init__(cluster, parts.records, parts.shared)
         self.parts = parts
         self.driving: Driving | None = None
-        self.health = ClusterHealth(since_ms=parts.clock.now_ms())
-        self.held_by = ""
-        """The other executor that drives the cluster; "": there is none, or it is unknown."""
+        self.known = Known(cluster.name, int((STALE_LOOKS * parts.look_every_s + LOOK_S) * 1000))
         self._memory: Memory | None = None
         self._growth = UNKNOWN
         self._gist_at_ms: int | None = None
@@ -103,12 +97,10 @@ class ClusterKeeper(ClusterWords):
         """A gist was kept since growth was computed."""
         self._sighting: Sighting | None = None
         """The last look."""
-        self._others: tuple[MoveView, ...] = ()
         self._safe: tuple[int, ...] = ()
         self._wanted = asyncio.Event()
         self.reconciled = False
         """The states of all begun proposals have been read from the journal."""
-        self._execution: ExecutionView | None = None
         self._following: asyncio.Task[None] | None = None
         self._handing: asyncio.Task[None] | None = None
         self._in_hand = ""
@@ -119,10 +111,12 @@ class ClusterKeeper(ClusterWords):
 
     # ---- state
 
-    def around(self) -> Surrounding:
-        """The state that the page shows beside the last look."""
-        opened = tuple(self.proposals.values())
-        return Surrounding(self.health, self.intents, opened, self._execution, self.switch)
+    def facts(self) -> ClusterFacts:
+        """All that is known about the cluster now."""
+        return self.known.facts(self.parts.clock.now_ms(), self.driving, self)
+
+    def _around(self) -> Surrounding:
+        return Surrounding(self.facts(), self.intents, self.known.execution)
 
     async def load(self) -> None:
         """Read the cluster's state from the store.
@@ -133,6 +127,23 @@ class ClusterKeeper(ClusterWords):
         await super().load()
         self._memory = await self.records.read(lambda store: store.memory(self.name))
         self._safe = await self.records.read(lambda store: store.told_empty(self.name))
+
+    def hurry(self) -> None:
+        """Look again at once."""
+        self._wanted.set()
+
+    def show(self) -> None:
+        """Publish the page with the current state."""
+        published = self.parts.published
+        page = dressed(published.page(self.name), self._around())
+        published.show(self.name, page, replace(published.moves(self.name), situation=page.row.situation))
+
+    def show_moves(self) -> None:
+        """Publish the moves, too. Cost: O(moves)."""
+        isr = {} if self.driving is None else self.driving.in_sync()
+        moves = view_moves(self.known.execution, isr, self.known.moves, self.facts())
+        self.parts.published.show(self.name, moves=moves)
+        self.show()
 
     async def write(self, batch: StoreBatch) -> None:
         """Make a batch durable, then apply it to this keeper's state, then publish it.
@@ -153,7 +164,10 @@ class ClusterKeeper(ClusterWords):
 
     def event(self, kind: str, text: str, subject: str = "", who: str = "", cause: str = "") -> HistoryEvent:
         """An event of this moment."""
-        return HistoryEvent(0, self.name, self.parts.clock.now_ms(), kind, text, subject, who, cause)
+        stands = situation(self.facts())
+        facts = {"severity": stands.severity.value, "situation": stands.headline, "doing": stands.doing}
+        now_ms = self.parts.clock.now_ms()
+        return HistoryEvent(0, self.name, now_ms, kind, text, subject, who, cause, facts=facts)
 
     def _told(self, kind: str, text: str) -> tuple[HistoryEvent, ...]:
         return (self.event(kind, text),) if text else ()
@@ -168,24 +182,10 @@ class ClusterKeeper(ClusterWords):
             for event in events:
                 self.parts.tell(event)
 
-    def word(self, partitions: Sequence[str]) -> str:
-        """What a stop or a rollback of these partitions (none named: all) would mean for later plans; "": nothing."""
-        proposal, whole = self.turning(partitions)
-        return "" if proposal is None else self.against(proposal, Said(STOPPED, "", 0), whole=whole).told
-
     def turning(self, partitions: Sequence[str]) -> tuple[KeptProposal | None, bool]:
         """The proposal that an order about these partitions turns (none named: all), and whether it turns all of it."""
-        rows = () if self._execution is None else self._execution.moves
+        rows = () if self.known.execution is None else self.known.execution.moves
         return self.under_way({row.partition for row in rows if row.state in OPEN_STATES}, partitions)
-
-    def hurry(self) -> None:
-        """Look again at once."""
-        self._wanted.set()
-
-    def show(self) -> None:
-        """Publish the page with the current state."""
-        published = self.parts.published
-        published.show(self.name, dressed(published.page(self.name), self.around()))
 
     # ---- looking
 
@@ -221,7 +221,7 @@ class ClusterKeeper(ClusterWords):
                 await self.parts.snapshot(sighting)
             except ShunterError as error:
                 await self.note(self.event("snapshot-failed", f"no snapshot was kept for the pipeline: {error}"))
-        if self.held_by or not self.words_known:
+        if self.known.held_by or not self.words_known:
             return  # The process that drives the cluster makes proposals and keeps the memory.
         async with self.lock:
             await self._remember(question, thought, events)
@@ -245,29 +245,20 @@ class ClusterKeeper(ClusterWords):
         )
 
     async def _not_seen(self, why: str) -> None:
-        new = self.health.state != "unreachable"
-        self._now("unreachable", why)
-        if new:
-            await self.note(self.event("cluster-unreachable", f"{self.name} can't be looked at: {why}"))
+        if self.known.not_observed(why, self.parts.clock.now_ms()):
+            await self.note(self.event("cluster-unreachable", f"{self.name} can't be observed: {why}"))
         self.show()
 
-    def _now(self, state: str, trouble: str) -> None:
-        since_ms = self.health.since_ms if self.health.state == state else self.parts.clock.now_ms()
-        self.health = replace(self.health, state=state, since_ms=since_ms, trouble=trouble)
-
     def _seen(self, question: LookQuestion, thought: Thought) -> list[HistoryEvent]:
-        """Publish a look; returns its events other than conditions."""
-        events: list[HistoryEvent] = []
-        if self.health.state == "unreachable":
-            minutes = (self.parts.clock.now_ms() - self.health.since_ms) // 60_000
-            events.append(self.event("cluster-back", f"{self.name} answers again after {counted(minutes, 'minute')}"))
-        self._now("standby" if self.held_by else "ok", self.held_by)
-        self.health = replace(self.health, looked_at_ms=thought.at_ms)
-        self._others, self._sighting = thought.others, question.sighting
-        published = self.parts.published
-        published.show(self.name, dressed(thought.page, self.around()))
+        """Publish an observation; returns its events other than conditions."""
+        silent = self.known.observed(thought.observation, thought.moves)
+        self._sighting = question.sighting
+        self.parts.published.show(self.name, dressed(thought.page, self._around()))
         self.show_moves()
-        return events
+        if not silent:
+            return []
+        minutes = (self.parts.clock.now_ms() - self.known.silent_since_ms) // 60_000
+        return [self.event("cluster-back", f"{self.name} answers again after {counted(minutes, 'minute')}")]
 
     async def _remember(self, question: LookQuestion, thought: Thought, events: list[HistoryEvent]) -> None:
         # A person's decision during the thinking is newer, so that proposal is left to the next look.
@@ -321,8 +312,10 @@ class ClusterKeeper(ClusterWords):
         Raises:
             OrderRefused: there is no such plan, nothing would change, or the cluster was not seen yet.
         """
-        if self._sighting is None or self.health.state == "unreachable":
-            raise OrderRefused(Refusal.UNREACHABLE, f"{self.name} can't be looked at now: {self.health.trouble}")
+        refused = why_unobserved(self.facts())
+        if refused is not None:
+            raise OrderRefused(*refused)
+        assert self._sighting is not None
         return await self.parts.sketch(Wish(self.name, self._sighting, self.policy, about, replicas, who))
 
     # ---- carrying out
@@ -382,7 +375,7 @@ class ClusterKeeper(ClusterWords):
             return
         async with self.lock:
             await self._settle(proposal, *taken(reply))
-        self._execution = driving.view()
+        self.known.execution = driving.view()
         self.show_moves()
         if self.switch is not None:
             await self.pause_what_moves(self.switch)
@@ -426,41 +419,36 @@ class ClusterKeeper(ClusterWords):
         while True:
             try:
                 await self.follow()
-                self._show_words()
+                self.show()
                 async with self.parts.seat(self._noticed) as driving:
                     await driving.granted()
                     await self.take_words(self.parts.clock.now_ms())
                     await self.note(*self._told("journal-elsewhere", self.journal_elsewhere()))
                     why = await self._drive(driving)
-            except (JournalHeld, SeatTaken, ClusterClaimed) as error:
-                await self._left(str(error), held=True)
             except ShunterError as error:
-                await self._left(str(error), held=False)
+                await self._left(*not_driven(error))
             except Exception as error:
                 LOG.exception("%s is no longer driven", self.name)
-                await self._left(f"a bug of Shunter's: {error!r}: it is not driven until a restart", held=False)
+                await self._left("", f"a bug of Shunter's: {error!r}: it is not driven until a restart")
                 return
             else:
-                await self._left(why, held=False)
+                await self._left("", why)
             await asyncio.sleep(self.parts.drive_again_s)
 
     async def _drive(self, driving: Driving) -> str:
         self.driving, self.reconciled = driving, False
-        running = asyncio.create_task(driving.run(self._viewed))
+        running = asyncio.create_task(driving.run(self._viewed, ShellGate(self.facts, self._heard)))
         try:
             if self.switch is not None and not self.switch.lifted:
                 await self.pause_what_moves(self.switch)
             async with self.lock:
                 await self.reconcile()
-            self.held_by = ""
-            self.health = replace(self.health, journal_trouble="")
-            if self.health.state == "standby":
-                self._now("ok", "")
-            self.show()
+            self.known.held_by = self.known.idle_why = ""
+            self.show_moves()
             self.hurry()
             return await running
         finally:
-            self.driving = None
+            self.driving = self.known.execution = None
             self.reconciled = False
             if self.shared is not None:
                 self.shared.let_go()
@@ -469,12 +457,6 @@ class ClusterKeeper(ClusterWords):
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _show_words(self) -> None:
-        told = "" if self.shared is None or self.health.state == "unreachable" else self.shared.told
-        if told != self.health.words:
-            self.health = replace(self.health, words=told)
-            self.show()
 
     async def _words_again(self, driving: Driving) -> None:
         """Take the words again after a write of which it is not known whether it reached the cluster."""
@@ -485,48 +467,45 @@ class ClusterKeeper(ClusterWords):
                 self.reconciled = False
                 await self.reconcile()
         except ShunterError:
-            self._show_words()
+            self.show()
             await asyncio.sleep(self.parts.drive_again_s)
             return
         if self.switch is not None and not self.switch.lifted:
             await self.pause_what_moves(self.switch)
         self.hurry()
 
-    async def _left(self, why: str, *, held: bool) -> None:
-        new = (self.held_by if held else self.health.journal_trouble) != why
-        self.held_by = why if held else ""
-        self.health = replace(self.health, journal_trouble="" if held else why)
-        if held and self.health.state == "ok":
-            self._now("standby", why)
-        lost = await self.drop_unsent() if held else ""
-        undriven = f"nothing can be carried out in {self.name}: {why}" if new and not held else ""
+    async def _left(self, holder: str, why: str) -> None:
+        """Note that this service does not drive the cluster: another process does (`holder`), or why none does."""
+        new = why and self.known.idle_why != why
+        self.known.held_by, self.known.idle_why = holder, why
+        lost = await self.drop_unsent() if holder else ""
+        undriven = f"nothing can be carried out in {self.name}: {why}" if new else ""
         await self.note(*self._told("pause-not-sent", lost), *self._told("not-driven", undriven))
-        self.show()
+        self.show_moves()
 
     def _noticed(self, notice: Notice) -> None:
         """Keep a notice of the executor. A task does that, because the executor must not wait for the store."""
-        noting = asyncio.create_task(self.note(self.event(notice.kind, notice.text, notice.about)))
+        self._noted(self.event(notice.kind, notice.text, notice.about))
+
+    def _heard(self, what: str, given_by: str, answer: str) -> None:
+        """Keep an order of another shell: its giver is a user of this host or of the journal's topic."""
+        kind, _, about = what.partition(" ")
+        self._noted(self.event(kind, f"{given_by}: {what}: {answer}", about, given_by))
+
+    def _noted(self, event: HistoryEvent) -> None:
+        noting = asyncio.create_task(self.note(event))
         self._notings.add(noting)
         noting.add_done_callback(self._notings.discard)
 
     def _viewed(self, view: ExecutionView) -> None:
         """Take a view of the execution; called about once a second."""
-        self._execution = view
+        self.known.execution = view
         self.show_moves()
-        self.show()
         if self._following is not None and self._following.done():
             self._following.result()  # A bug in that task ends the service, instead of being ignored.
             self._following = None
         if self._following is None:
             self._following = asyncio.create_task(self._follow(view))
-
-    def show_moves(self) -> None:
-        """Publish the moves."""
-        driving = self.driving
-        isr = {} if driving is None else driving.in_sync()
-        running = next((each.id for each in self.proposals.values() if each.state is ProposalState.RUNNING), "")
-        moves = view_moves(self._execution, isr, self._others, running, self.switch)
-        self.parts.published.show(self.name, moves=moves)
 
     async def _follow(self, view: ExecutionView) -> None:
         """Enforce the kill switch, and notice the end of the running proposal."""
@@ -534,7 +513,6 @@ class ClusterKeeper(ClusterWords):
             if self.shared is not None and self.shared.to_be_taken and self.driving is not None:
                 await self._words_again(self.driving)
             await self.send_switch(self.parts.clock.now_ms())
-            self._show_words()
             switch = self.switch
             if switch is not None and switch.lifted:
                 await self.resume_what_was_paused(switch)

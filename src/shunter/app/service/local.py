@@ -16,18 +16,19 @@ from shunter.views.service import service_json
 
 if TYPE_CHECKING:
     # A command that only asks does not import the service.
+    from shunter.app.audit_log import AuditLog
     from shunter.app.service.front import Front
 
 SOCKET = "service.sock"
 """The socket's name in the state folder. The path of a UNIX socket has at most 107 bytes."""
 
 
-def answering(front: Front) -> Answering:
+def answering(front: Front, audit: AuditLog) -> Answering:
     """The function that answers requests at the service's socket."""
 
     async def answer(request: Any, user: str) -> Any:
         try:
-            return {"answer": service_json(await _answer(front, request, user))}
+            return {"answer": service_json(await _answer(front, audit, request, user))}
         except OrderRefused as refused:
             return {"refusal": refused.refusal.value, "text": str(refused)}
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -36,7 +37,7 @@ def answering(front: Front) -> Answering:
     return answer
 
 
-async def _answer(front: Front, request: dict[str, Any], user: str) -> Any:
+async def _answer(front: Front, audit: AuditLog, request: dict[str, Any], user: str) -> Any:
     cluster = str(request.get("cluster", ""))
     match request["ask"]:
         case "fleet":
@@ -45,11 +46,8 @@ async def _answer(front: Front, request: dict[str, Any], user: str) -> Any:
             return front.cluster(cluster)
         case "moves":
             return front.moves(cluster)
-        case "rollback-cost":
-            return {
-                "bytes": front.rollback_bytes(cluster, request["about"]),
-                "word": front.word(cluster, request["about"]),
-            }
+        case "preview":
+            return front.preview(ServiceOrder(OrderKind(request["kind"]), cluster, tuple(request["about"])), user)
         case "proposals":
             return await front.proposals(cluster, ended=bool(request.get("ended")))
         case "timeline":
@@ -58,7 +56,8 @@ async def _answer(front: Front, request: dict[str, Any], user: str) -> Any:
             return await front.sketch(cluster, tuple(request["about"]), request["value"], user)
         case "order":
             order = ServiceOrder(OrderKind(request["kind"]), cluster, tuple(request["about"]), request["value"])
-            return await front.order(order, Signature(user, str(request["comment"]), str(request["key"]), USER))
+            signature = Signature(user, str(request["comment"]), str(request["key"]), USER)
+            return await audit.order(front.order, order, signature, by="socket", peer="this host")
         case other:
             raise ValueError(other)
 
@@ -90,9 +89,9 @@ def _ask_server(server: ServiceServer, ask: str, parts: Mapping[str, Any]) -> An
             return call_service(server, "GET", f"{at}/proposals?ended={ended}")["proposals"]
         case "timeline":
             return call_service(server, "GET", f"{at}/timeline?{urlencode({'most': parts['most']})}")
-        case "rollback-cost":
-            asked = urlencode([("partition", name) for name in parts["about"]])
-            return call_service(server, "GET", f"{at}/rollback-cost?{asked}")
+        case "preview":
+            asked = urlencode([("verb", parts["kind"]), *(("partition", name) for name in parts["about"])])
+            return call_service(server, "GET", f"{at or '/fleet'}/preview?{asked}")
         case "sketch":
             body = {"about": list(parts["about"]), "value": parts["value"]}
             view = call_service(server, "POST", f"{at}/sketch", body)

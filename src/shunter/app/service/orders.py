@@ -15,19 +15,32 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 
-from shunter.app.service.driving import Driving
 from shunter.app.service.keeping import ClusterKeeper
+from shunter.app.service.previews import (
+    driven,
+    kept_here,
+    preview_of_switch,
+    preview_of_turn,
+    see_taken,
+    taken_for,
+    told_paused,
+    told_resumed,
+    told_theirs,
+)
 from shunter.app.service.records import Records
+from shunter.app.service.words import AGAINST
 from shunter.core.executor.ready import CommandReply
 from shunter.core.keeper.docket import voted
 from shunter.core.keeper.intents import contradiction
 from shunter.core.keeper.people import approvals, unsure
-from shunter.core.keeper.words import DECLINED, ROLLED_BACK, STOPPED, Said, held, lifted_by
+from shunter.core.keeper.situation import ServiceRole
+from shunter.core.keeper.words import DECLINED, Said, held, lifted_by
 from shunter.core.wording import counted, told_bytes
 from shunter.drivers.service_store import StoreFailed
 from shunter.errors import DriverError, ShunterError
 from shunter.formats.service_records import encode_order
 from shunter.model.execution import Command, CommandKind
+from shunter.model.limits import rate_trouble
 from shunter.model.partition import TopicPartition
 from shunter.model.service import (
     UNBEGUN,
@@ -47,6 +60,7 @@ from shunter.model.service import (
     Vote,
 )
 from shunter.views.execution import OPEN_STATES
+from shunter.views.service import OrderPreview
 
 ANSWER_WITHIN_S = 10.0
 """How long the caller of an order waits for a cluster's executor."""
@@ -82,8 +96,6 @@ TAKEN_BACK = {
     OrderKind.UNHOLD: IntentKind.HOLD,
 }
 """Orders that take an intent back; `set-replication` without a value does so too."""
-_AGAINST = {OrderKind.STOP: STOPPED, OrderKind.ROLL_BACK: ROLLED_BACK}
-"""Orders that are words against the plan that they end."""
 _BROKERS = (IntentKind.DRAIN, IntentKind.DEMOTE, IntentKind.REPLACE, IntentKind.ADD, IntentKind.FREEZE_BROKER)
 
 
@@ -94,17 +106,32 @@ class OrderDesk:
         """Take the clusters' keepers and the store."""
         self._keepers = keepers
         self._records = records
+        for keeper in keepers.values():
+            keeper.known.fleet_paused = self._is_fleet_paused
         self._keeping: set[asyncio.Task[str]] = set()
         """Kill switches that are being written down."""
         self._under_way: dict[str, asyncio.Task[OrderDone]] = {}
 
     @property
     def fleet_switch(self) -> KillSwitch | None:
-        """The kill switch of all clusters: each of them has it."""
-        switches = [keeper.switch for keeper in self._keepers.values()]
-        first = next(iter(switches), None)
-        everywhere = all(each is not None and each.fleet and not each.lifted for each in switches)
+        """The kill switch of all clusters: each of them has it, apart from those that other processes drive."""
+        mine = [each.switch for each in self._keepers.values() if each.driving or not each.known.held_by]
+        first = next(iter(mine), None)
+        everywhere = all(each is not None and each.fleet and not each.lifted for each in mine)
         return first._replace(cluster="") if first is not None and everywhere else None
+
+    def _is_fleet_paused(self) -> bool:
+        return len(self._keepers) > 1 and self.fleet_switch is not None
+
+    def fleet_orders(self) -> tuple[tuple[OrderKind, ...], str]:
+        """Orders to the whole fleet that would be carried out now and change something, and why none would be."""
+        mine = [each.facts() for each in self._keepers.values() if each.facts().role is not ServiceRole.STANDBY]
+        if not mine:
+            return (), "; ".join(told_theirs([*self._keepers.values()]))
+        pause = [] if self.fleet_switch is not None else [OrderKind.PAUSE_ALL]
+        paused = any(each.paused for each in mine)
+        resume = [OrderKind.RESUME_ALL] if paused and not self._records.trouble else []
+        return (*pause, *resume), ""
 
     async def carry_out(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         """Carry an order out, once.
@@ -147,7 +174,7 @@ class OrderDesk:
     async def _looked_up(self, order: ServiceOrder, signature: Signature, known: KeyedAnswer) -> OrderDone:
         """Finish an order that was begun but not answered: the journal has it, or it is carried out now."""
         keeper = self._keepers[order.cluster]
-        driving = _driven(keeper)
+        driving = driven(keeper)
         try:
             heard = await driving.heard(signature.key, known.at_ms)
         except ShunterError as error:
@@ -173,8 +200,7 @@ class OrderDesk:
         keeper = self._keepers.get(order.cluster)
         if keeper is None:
             raise OrderRefused(Refusal.INVALID, f"{kind.value}: the order names no cluster: name one")
-        if keeper.held_by:
-            raise OrderRefused(Refusal.STANDBY, f"this service stands by for {keeper.name}: {keeper.held_by}")
+        see_taken(kind, keeper)
         if kind in (OrderKind.APPROVE, OrderKind.DECLINE):
             return await self._vote(keeper, order, signature)
         if kind in GIVEN or kind in TAKEN_BACK:
@@ -325,11 +351,8 @@ class OrderDesk:
     # ---- moves
 
     async def _turn(self, keeper: ClusterKeeper, order: ServiceOrder, signature: Signature) -> OrderDone:
-        driving = _driven(keeper)
+        driving = driven(keeper)
         command = _command(order, signature)
-        if order.kind is OrderKind.RESUME and keeper.switch is not None:
-            told = f"{keeper.name} is paused as a whole by {keeper.switch.who}: `resume --all` lifts the pause"
-            raise OrderRefused(Refusal.NOT_ALLOWED, told)
         about = ", ".join(order.about) or "all moves"
         event = keeper.event(order.kind.value, "", about, signature.who, signature.comment)
         if signature.key:
@@ -348,7 +371,7 @@ class OrderDesk:
         if not reply.accepted:
             await self._write_after(keeper, StoreBatch(answer_gone=signature.key))
             raise OrderRefused(Refusal.NOT_ALLOWED, reply.text)
-        if order.kind in _AGAINST:
+        if order.kind in AGAINST:
             return await self._turned(keeper, order, signature, event, reply.text)
         done = OrderDone(reply.text)
         event = replace(event, text=f"{signature.who}: {order.kind.value} {about}: {done.text}")
@@ -366,7 +389,7 @@ class OrderDesk:
 
         If the plan has just ended, or the store refuses, the journal has the word: `reconcile` keeps it.
         """
-        said = Said(_AGAINST[order.kind], signature.who, event.at_ms, signature.comment)
+        said = Said(AGAINST[order.kind], signature.who, event.at_ms, signature.comment)
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S), keeper.lock:
                 proposal, whole = keeper.turning(order.about)
@@ -387,10 +410,6 @@ class OrderDesk:
 
     async def _clear_throttles(self, keeper: ClusterKeeper, order: ServiceOrder, signature: Signature) -> OrderDone:
         """Remove throttles that no journal knows. To do so twice is harmless, so the key is not marked as begun."""
-        moving = [row.partition for row in keeper.parts.published.moves(keeper.name).moves if row.state in OPEN_STATES]
-        if moving:
-            told = f"{counted(len(moving), f'partition of {keeper.name} is', f'partitions of {keeper.name} are')} being moved ({moving[0]}): these moves may need the throttles"
-            raise OrderRefused(Refusal.NOT_ALLOWED, told)
         try:
             done = OrderDone(await keeper.parts.clear_throttles())
         except ShunterError as error:
@@ -401,26 +420,40 @@ class OrderDesk:
         keeper.hurry()
         return done
 
+    def preview(self, order: ServiceOrder, who: str) -> OrderPreview:
+        """What an order to moves would do now; nothing is changed.
+
+        Raises:
+            OrderRefused: the order would be refused, or it is none to moves.
+        """
+        if order.kind in (OrderKind.PAUSE_ALL, OrderKind.RESUME_ALL):
+            return preview_of_switch(order, *taken_for(order, self._keepers))
+        if order.kind not in _TURNS:
+            raise OrderRefused(Refusal.INVALID, f"{order.kind.value} is no order to moves")
+        return preview_of_turn(order.kind, self._keepers[order.cluster], _command(order, Signature(who)))
+
     # ---- the kill switch
 
     async def _pause_all(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         """Pause a cluster, or all: the switch is set in this process, then it is stored while each executor pauses."""
-        keepers = [self._keepers[order.cluster]] if order.cluster else list(self._keepers.values())
+        keepers, theirs = taken_for(order, self._keepers)
         now_ms = keepers[0].parts.clock.now_ms()
         thrown: list[tuple[ClusterKeeper, KillSwitch]] = []
-        for keeper in keepers:
+        # Clusters that another process drives are paused too, should this service take them over.
+        for keeper in (*keepers, *kept_here(theirs)):
             before = keeper.switch
             kept = before.kept if before is not None else _paused_by_name(keeper)
             fleet = not order.cluster
             switch = KillSwitch(keeper.name, signature.who, now_ms, signature.comment, kept, fleet=fleet, unsent=True)
             thrown.append((keeper, switch))
-        told = f"{order.cluster or 'the fleet'} is paused: nothing begins, and moves under way are being paused"
+        told = told_paused(order.cluster, keepers, theirs)
         event = HistoryEvent(
             0, order.cluster, now_ms, "pause-all", f"{signature.who}: {told}", "", signature.who, signature.comment
         )
         # The switch is in force in this process before anything is awaited.
         turns = [keeper.turn(switch) for keeper, switch in thrown]
-        pausing = [asyncio.create_task(_pause(keeper, switch)) for keeper, switch in thrown]
+        moving = [(keeper, switch) for keeper, switch in thrown if keeper.driving is not None]
+        pausing = [asyncio.create_task(_pause(keeper, switch)) for keeper, switch in moving]
         done = OrderDone(told)
         batch = StoreBatch(events=(event,), answer=_answer(order, signature, event, done))
         keeping = [
@@ -438,25 +471,24 @@ class OrderDesk:
         except StoreFailed as error:
             troubles = troubles if any(troubles) else [f"the order is not in the history: {error}"]
         trouble = "".join(f". {each[0].upper()}{each[1:]}" for each in troubles if each)
-        await asyncio.wait(pausing, timeout=SWITCH_WITHIN_S)
-        said = [task.result() if task.done() else "being paused" for task in pausing]
+        if pausing:
+            await asyncio.wait(pausing, timeout=SWITCH_WITHIN_S)
+            said = [task.result() if task.done() else "being paused" for task in pausing]
+            told = f"{told} ({'; '.join(said)})"
         keepers[0].parts.tell(event)
-        for keeper in keepers:
+        for keeper, _switch in thrown:
             keeper.show()
         keepers[0].parts.published.tell(order.cluster)
-        return OrderDone(f"{told} ({'; '.join(said)}){trouble}")
+        return OrderDone(f"{told}{trouble}")
 
     async def _resume_all(self, order: ServiceOrder, signature: Signature) -> OrderDone:
-        fleet = self.fleet_switch
-        if order.cluster and fleet is not None and len(self._keepers) > 1:
-            told = f"the whole fleet is paused by {fleet.who}: resume the whole fleet"
-            raise OrderRefused(Refusal.NOT_ALLOWED, told)
-        keepers = [self._keepers[order.cluster]] if order.cluster else list(self._keepers.values())
-        held = [(keeper, keeper.switch) for keeper in keepers if keeper.switch is not None and not keeper.switch.lifted]
+        keepers, theirs = taken_for(order, self._keepers)
+        every = (*keepers, *kept_here(theirs))
+        held = [(keeper, keeper.switch) for keeper in every if keeper.switch is not None and not keeper.switch.lifted]
         if not held:
             raise OrderRefused(Refusal.ALREADY_DECIDED, f"{order.cluster or 'the fleet'} is not paused")
-        lifted = [(each, switch._replace(lifted=True, unsent=False, who=signature.who)) for each, switch in held]
-        told = f"{order.cluster or 'the fleet'} goes on; moves that were paused by name stay paused"
+        lifted = [(keeper, switch._replace(lifted=True, unsent=False, who=signature.who)) for keeper, switch in held]
+        told = told_resumed(order.cluster, [keeper for keeper in keepers if keeper.switch is not None], theirs)
         now_ms = keepers[0].parts.clock.now_ms()
         event = HistoryEvent(
             0, order.cluster, now_ms, "resume-all", f"{signature.who}: {told}", "", signature.who, signature.comment
@@ -504,11 +536,8 @@ def _command(order: ServiceOrder, signature: Signature) -> Command:
         OrderRefused: a name is not a partition's, or the limit is below 1.
     """
     if order.kind is OrderKind.LIMIT:
-        if order.value is not None and order.value < 1:
-            raise OrderRefused(
-                Refusal.INVALID,
-                f"limit {order.value}: give bytes per second, at least 1, or no value to lift the limit",
-            )
+        if order.value is not None and (trouble := rate_trouble(order.value)):
+            raise OrderRefused(Refusal.INVALID, f"limit: {trouble}, or no value to lift the limit")
         return Command(CommandKind.LIMIT, bytes_per_s=order.value, given_by=signature.who, key=signature.key)
     named = []
     for name in order.about:
@@ -521,18 +550,6 @@ def _command(order: ServiceOrder, signature: Signature) -> Command:
 
 def _is_frozen(keeper: ClusterKeeper, topic: str) -> bool:
     return any(fnmatchcase(topic, each) for each in keeper.policy.rails.frozen_topics)
-
-
-def _driven(keeper: ClusterKeeper) -> Driving:
-    """The cluster's executor.
-
-    Raises:
-        OrderRefused: this service does not drive the cluster now.
-    """
-    if keeper.driving is None:
-        why = keeper.health.journal_trouble or keeper.health.trouble or "the executor is just being started"
-        raise OrderRefused(Refusal.UNREACHABLE, f"this service does not drive {keeper.name} now: {why}")
-    return keeper.driving
 
 
 def _answer(order: ServiceOrder, signature: Signature, event: HistoryEvent, done: OrderDone) -> KeyedAnswer | None:

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from shunter.views.service import ClusterHealth, FleetRow, KeptClusterView, MovesView
+from shunter.core.keeper.situation import unseen
+from shunter.views.service import FleetRow, KeptClusterView, MovesView
 
 
 class News(NamedTuple):
@@ -24,8 +25,8 @@ class Published:
     def __init__(self, names: Iterable[str]) -> None:
         """Begin with empty views."""
         self.version = 1
-        self._pages = {name: KeptClusterView(1, FleetRow(name, "", ClusterHealth())) for name in names}
-        self._moves = {name: MovesView(1, 0, "", why_no_eta="nothing is being moved") for name in self._pages}
+        self._pages = {name: KeptClusterView(1, FleetRow(name, "", unseen(name))) for name in names}
+        self._moves = {name: MovesView(1, 0, "", unseen(name), why_no_eta="not observed yet") for name in self._pages}
         self._changed_at = dict.fromkeys(self._pages, 1)
         self._changed_at[""] = 1
         self._changed = asyncio.Event()

@@ -11,9 +11,7 @@ from pathlib import Path
 from shunter.app.keeper_policy import KeptCluster, ServiceFile, read_service_file
 from shunter.app.service.service import ClusterService
 from shunter.core.keeper.intents import contradiction, with_intents
-from shunter.drivers.service_store import StoreFailed
 from shunter.errors import FormatError, SettingsError
-from shunter.model.service import HistoryEvent, StoreBatch
 
 WATCH_EVERY_S = 1.0
 """How often the file is checked. A changed file is read once it has not changed for this long."""
@@ -87,7 +85,7 @@ class PolicyFile:
         new, service.policy_trouble = told != service.policy_trouble, told
         self._say(told)
         if new:
-            await _note(service, "policy-refused", told)
+            await service.note("policy-refused", told)
 
     async def _take(self, service: ClusterService, file: ServiceFile) -> None:
         changed = [
@@ -108,17 +106,7 @@ class PolicyFile:
         self._say(told)
         service.published.tell()
         if changed or ends_trouble:
-            await _note(service, "policy-taken", told)
-
-
-async def _note(service: ClusterService, kind: str, told: str) -> None:
-    """Keep an event in the history; if the store refuses it, notifications are sent all the same."""
-    keeper = next(iter(service.keepers.values()))
-    event = HistoryEvent(0, "", keeper.parts.clock.now_ms(), kind, told)
-    with contextlib.suppress(StoreFailed):
-        await service.records.write(StoreBatch(events=(event,)))
-    keeper.parts.tell(event)
-    service.published.tell()
+            await service.note("policy-taken", told)
 
 
 def _contradicted(file: ServiceFile, service: ClusterService) -> Iterator[str]:

@@ -10,18 +10,24 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
+from shunter.app.audit_log import AuditLog
 from shunter.app.service.front import Front
 from shunter.app.service.local import SOCKET, answering
 from shunter.app.service.reloading import PolicyFile
 from shunter.app.service.service import open_service, take_seat
+from shunter.drivers.file_limits import make_room
 from shunter.drivers.local_door import open_door
 from shunter.drivers.together import run_together
 
-Doors = Callable[[Front], AbstractAsyncContextManager[None]]
+FILES = 2_000
+"""Files that HTTP and the socket may need; the limit on open files is raised for them."""
+Doors = Callable[[Front, AuditLog], AbstractAsyncContextManager[None]]
 """Opens another way to the front, such as HTTP."""
 
 
-async def serve_until_told(path: Path, folder: Path, say: Callable[[str], None], *doors: Doors) -> None:
+async def serve_until_told(
+    path: Path, folder: Path, say: Callable[[str], None], *doors: Doors, audit: Path | None = None
+) -> None:
     """Serve until SIGINT or SIGTERM. Moves under way then go on in the clusters, and the next service takes them up.
 
     Args:
@@ -29,11 +35,13 @@ async def serve_until_told(path: Path, folder: Path, say: Callable[[str], None],
         folder: The folder of the service's state.
         say: Takes sentences for people at the terminal.
         doors: Other ways to the front.
+        audit: The audit log; None: `audit.log` in the folder.
 
     Raises:
         StoreFailed, DriverError: the folder can't be used.
-        FormatError, SettingsError: the policy file can't be used.
+        FormatError, SettingsError: the policy file or the audit log can't be used.
     """
+    make_room(FILES)
     policy = PolicyFile(path, say)
     leave = asyncio.Event()
     with _signals({signal.SIGINT: leave.set, signal.SIGTERM: leave.set, signal.SIGHUP: policy.ask}):
@@ -47,7 +55,8 @@ async def serve_until_told(path: Path, folder: Path, say: Callable[[str], None],
             seat = taking.result()
             try:
                 policy.refresh()
-                await _serve(policy, folder, say, doors, leaving)
+                with contextlib.closing(AuditLog(audit or folder / "audit.log")) as log:
+                    await _serve(policy, folder, say, doors, leaving, log)
             finally:
                 seat.leave()
         finally:
@@ -55,14 +64,19 @@ async def serve_until_told(path: Path, folder: Path, say: Callable[[str], None],
 
 
 async def _serve(
-    policy: PolicyFile, folder: Path, say: Callable[[str], None], doors: Sequence[Doors], leaving: asyncio.Task[Any]
+    policy: PolicyFile,
+    folder: Path,
+    say: Callable[[str], None],
+    doors: Sequence[Doors],
+    leaving: asyncio.Task[Any],
+    audit: AuditLog,
 ) -> None:
     """Serve until `leaving` is done."""
     async with contextlib.AsyncExitStack() as opened:
         service, front = await opened.enter_async_context(open_service(policy.file, folder))
-        await opened.enter_async_context(open_door(folder / SOCKET, answering(front)))
+        await opened.enter_async_context(open_door(folder / SOCKET, answering(front, audit)))
         for door in doors:
-            await opened.enter_async_context(door(front))
+            await opened.enter_async_context(door(front, audit))
         if service.records.trouble:
             say(service.records.trouble)
         say(f"serves {', '.join(service.keepers)} from {folder}")

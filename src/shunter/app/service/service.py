@@ -8,9 +8,9 @@ import functools
 import multiprocessing
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shunter.app.client_configuration import configuration_of
@@ -53,17 +53,28 @@ from shunter.drivers.words_topic import WordsTopic
 from shunter.errors import DriverError, ShunterError
 from shunter.formats.word_records import WordsDriver
 from shunter.model.service import (
+    HistoryEvent,
     KeptProposal,
     OrderDone,
     OrderRefused,
     Refusal,
     ServiceOrder,
     Signature,
+    StoreBatch,
 )
-from shunter.views.service import ControllersView, FleetView, KeptClusterView, KeptProposalView, TimelineView
+from shunter.views.keeper_picture import FleetAround, view_fleet
+from shunter.views.service import (
+    ControllersView,
+    FleetView,
+    KeptClusterView,
+    KeptProposalView,
+    OrderPreview,
+    TimelineView,
+)
 
 STORE = "service.sqlite"
 SEAT_EVERY_S = 1.0
+AGE_EVERY_S = 5.0
 NOTHING_KNOWN = (
     "It is unknown what was paused, drained or frozen, so nothing is driven and no order is taken: clusters are only "
     "looked at. Restore the file, or move it away and give those orders again"
@@ -106,7 +117,18 @@ class ClusterService:
         keepers = self.keepers.values()
         # Without the store it is unknown what was paused, so no cluster is driven.
         driving = () if self.records.lost else keepers
-        await run_together(*(each.look_forever() for each in keepers), *(each.drive_forever() for each in driving))
+        await run_together(
+            self._age_forever(),
+            *(each.look_forever() for each in keepers),
+            *(each.drive_forever() for each in driving),
+        )
+
+    async def _age_forever(self) -> None:
+        """Publish every few seconds what changes by the passing of time alone: an observation gets old."""
+        while True:
+            await asyncio.sleep(AGE_EVERY_S)
+            for keeper in self.keepers.values():
+                keeper.show()
 
     def _id_of(self, name: str) -> Callable[[], str]:
         return lambda: self.published.page(name).row.cluster_id
@@ -130,9 +152,10 @@ class ClusterService:
     def fleet(self) -> FleetView:
         """All clusters."""
         rows = tuple(self.published.page(name).row for name in self.published.names)
-        switch, trouble = self.desk.fleet_switch, self.records.trouble
+        orders, why_not = self.desk.fleet_orders()
+        around = FleetAround(self._instance, self.desk.fleet_switch, orders, why_not, self.records.trouble)
         now_ms = self._clock.now_ms()
-        return FleetView(self.published.version, now_ms, self._instance, rows, switch, trouble, self.policy_trouble)
+        return view_fleet(self.published.version, now_ms, rows, replace(around, policy_trouble=self.policy_trouble))
 
     async def proposals(self, cluster: str, *, ended: bool) -> tuple[KeptProposalView, ...]:
         """Gists of a cluster's proposals, the latest first."""
@@ -172,13 +195,22 @@ class ClusterService:
         made = await keeper.sketch(about, replicas, who)
         return _viewed(made, keeper)
 
-    def word(self, cluster: str, partitions: Collection[str]) -> str:
-        """What a stop or a rollback of these moves (none named: all) would mean for later plans; "": nothing."""
-        return self.keepers[cluster].word(tuple(partitions))
+    def preview(self, order: ServiceOrder, who: str) -> OrderPreview:
+        """What an order to moves would do now."""
+        return self.desk.preview(order, who)
 
     async def carry_out(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         """Carry an order out, or raise `OrderRefused`."""
         return await self.desk.carry_out(order, signature)
+
+    async def note(self, kind: str, told: str) -> None:
+        """Keep an event of the service itself in the history; if the store refuses it, notifications are sent anyway."""
+        keeper = next(iter(self.keepers.values()))
+        event = HistoryEvent(0, "", self._clock.now_ms(), kind, told)
+        with contextlib.suppress(StoreFailed):
+            await self.records.write(StoreBatch(events=(event,)))
+        keeper.parts.tell(event)
+        self.published.tell()
 
 
 def _viewed(proposal: KeptProposal, keeper: ClusterKeeper) -> KeptProposalView:

@@ -7,9 +7,9 @@ import contextlib
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from enum import Enum
 from typing import TypeVar
 
+from shunter.core.keeper.situation import AGAIN, WordsPlace
 from shunter.drivers.service_store import StoreFailed
 from shunter.drivers.words_topic import WordsTopic, WordsUnmade
 from shunter.errors import DriverError, ShunterError
@@ -24,19 +24,6 @@ WRITTEN_WITHIN_S = 30.0
 CLOSED_WITHIN_S = 5.0
 ALONE_FOR_S = 600.0
 """How long words that are on this host alone wait until the topic is tried again."""
-
-
-class WordsPlace(Enum):
-    """What this service knows of the words, and whether it may write them."""
-
-    UNREAD = "unread"
-    """They may be in the cluster and were not read yet: nothing is begun, and no order is taken."""
-    READ = "read"
-    """They are in the cluster, and another service writes them."""
-    TAKEN = "taken"
-    """They are in the cluster, and this service alone writes them."""
-    ALONE = "alone"
-    """No topic can be made: they are on this host."""
 
 
 class SharedWords:
@@ -73,16 +60,7 @@ class SharedWords:
     @property
     def known(self) -> bool:
         """Whether this service knows all words, and may write."""
-        return self.place in (WordsPlace.TAKEN, WordsPlace.ALONE)
-
-    @property
-    def told(self) -> str:
-        """What people have to know about where their words are; "": they are with the cluster."""
-        if self.place is WordsPlace.ALONE:
-            return f"intents, kill switch, proposals and votes live on this host alone, and no other service has them: {self.why}"
-        if self.place is WordsPlace.UNREAD and self.why:
-            return f"intents, kill switch, proposals and votes are not known, so this service only observes and begins nothing: {self.why}"
-        return ""
+        return self.place.known
 
     async def follow(self) -> Words | None:
         """Make the topic if it is missing, and read what another service wrote; None: nothing is there to be read."""
@@ -141,7 +119,7 @@ class SharedWords:
         if self.place is not WordsPlace.TAKEN:
             told = "this service does not drive the cluster, and only the one that does takes people's words"
             if self.place is WordsPlace.UNREAD:
-                told = f"people's words about this cluster are not read yet: {self.why or 'ask again in a moment'}"
+                told = f"people's words about this cluster are not read yet: {self.why or AGAIN}"
             raise StoreFailed(told, retriable=True)
         topic = self._topic
         try:

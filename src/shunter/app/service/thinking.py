@@ -11,11 +11,12 @@ from shunter.core.keeper.docket import after_look
 from shunter.core.keeper.judgement import judge
 from shunter.core.keeper.runway import disk_runway, gist_of
 from shunter.core.keeper.sighting import Sighting
+from shunter.core.keeper.situation import ClusterObservation
 from shunter.core.keeper.wishes import wished
 from shunter.errors import ShunterError
 from shunter.model.keeper import KeeperPolicy, Memory
 from shunter.model.service import KeptProposal, LookGist, OrderRefused, Refusal
-from shunter.views.keeper_picture import SeenCluster, others_moves, page_of, safe_to_remove
+from shunter.views.keeper_picture import SeenCluster, observation_of, observed_moves, page_of, safe_to_remove
 from shunter.views.service import KeptClusterView, MoveView
 
 PIECE = 2_000
@@ -48,8 +49,9 @@ class Thought:
     gist: LookGist
     changed: tuple[KeptProposal, ...]
     """Proposals that changed, or are new."""
-    others: tuple[MoveView, ...]
-    """Moves that the service did not begin."""
+    observation: ClusterObservation
+    moves: tuple[MoveView, ...]
+    """Moves under way, whoever drives them."""
     safe: tuple[int, ...]
     """Brokers that are drained or replaced and hold nothing."""
 
@@ -87,7 +89,8 @@ def think(question: LookQuestion) -> Thought:
         memory=judgement.memory,
         gist=gist_of(sighting, conditions),
         changed=after_look(question.kept, sighting, judgement, question.policy, question.name),
-        others=tuple(others_moves(sighting)),
+        observation=observation_of(seen),
+        moves=observed_moves(sighting),
         safe=safe_to_remove(sighting, question.policy),
     )
 

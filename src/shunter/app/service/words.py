@@ -11,8 +11,9 @@ from typing import NamedTuple, Protocol
 from shunter.app.keeper_policy import KeptCluster
 from shunter.app.service.driving import PlanFate
 from shunter.app.service.records import Records
-from shunter.app.service.shared_words import SharedWords, WordsPlace
+from shunter.app.service.shared_words import SharedWords
 from shunter.core.keeper.intents import with_intents
+from shunter.core.keeper.situation import WordsPlace
 from shunter.core.keeper.words import ROLLED_BACK, STOPPED, AfterWord, Said, consequence, hold_of
 from shunter.drivers.service_store import StoreFailed
 from shunter.model.execution import CommandKind
@@ -23,10 +24,14 @@ from shunter.model.service import (
     KeptIntent,
     KeptProposal,
     KillSwitch,
+    OrderKind,
     ProposalState,
     StoreBatch,
     Words,
 )
+
+AGAINST = {OrderKind.STOP: STOPPED, OrderKind.ROLL_BACK: ROLLED_BACK}
+"""Orders that are words against the plan that they end."""
 
 
 class Clocked(Protocol):
@@ -60,7 +65,12 @@ class ClusterWords:
     @property
     def words_known(self) -> bool:
         """Whether this service knows all words, and may write; else it only observes."""
-        return self.shared is None or self.shared.known
+        return self.words_place.known
+
+    @property
+    def words_place(self) -> WordsPlace:
+        """What this service knows of the words."""
+        return WordsPlace.ALONE if self.shared is None else self.shared.place
 
     @property
     def policy(self) -> KeeperPolicy:

@@ -45,6 +45,7 @@ from shunter.core.controller.events import (
     TopicsSubmitted,
 )
 from shunter.core.controller.full_state import FullState
+from shunter.core.controller.isolation import Isolation
 from shunter.core.controller.liveness import Liveness
 from shunter.core.controller.moves import Moves
 from shunter.core.controller.ourselves import disown, maybe_register
@@ -102,6 +103,7 @@ class Intake:
     rebalance: Rebalance = field(init=False)
     znodes: ZnodeProtocols = field(init=False)
     answers: Answers = field(init=False)
+    isolation: Isolation = field(init=False)
     departures: Departures = field(init=False)
     broker_requests: BrokerRequests = field(init=False)
     client_requests: ClientRequests = field(init=False)
@@ -119,6 +121,7 @@ class Intake:
         self.rebalance = Rebalance(self.state, self.settings, self.queue)
         self.znodes = ZnodeProtocols(self.state, self.settings, self.queue, self.moves, self.adoption, self.reviews)
         self.answers = Answers(self.state, self.outbox)
+        self.isolation = Isolation(self.state, self.settings, self.outbox)
         self.departures = Departures(self.outbox)
         self.broker_requests = BrokerRequests(self.state, self.queue, self.reviews, self.departures)
         self.client_requests = ClientRequests(self.state, self.settings, self.queue, self.reviews, self.topic_replies)
@@ -126,7 +129,14 @@ class Intake:
     def use(self, settings: ControllerSettings, now_ms: int) -> None:
         """Decide by other settings from now on, and begin the moves that they allow to begin."""
         self.settings = settings
-        for part in (self.moves, self.adoption, self.submissions, self.znodes, self.client_requests):
+        for part in (
+            self.moves,
+            self.adoption,
+            self.submissions,
+            self.znodes,
+            self.client_requests,
+            self.isolation,
+        ):
             part.settings = settings
         self.rebalance.use(settings, now_ms)
         self.reviews.on_settings_changed(settings)
@@ -185,6 +195,7 @@ class Intake:
         match event:
             case BrokerIdentified(broker, epoch, looks_us_up):
                 self.state.look_us_up[broker] = (epoch, looks_us_up)
+                self.isolation.reached()
                 maybe_register(self.state, self.queue)
             case TopicsRead():
                 return self.on_topics_read(event, now_ms)
@@ -308,6 +319,7 @@ class Intake:
         """
         if not self.outbox.awaits(event.request_id, event.broker):
             return [], [], []
+        self.isolation.reached()
         stop = (event.request_id, event.broker) in self.outbox.stops
         notices = self.answers.on_answered(event, stop=stop, now_ms=now_ms)
         self.outbox.note_created(event.request_id, event.broker, event.error, self.answers.refused_replicas(event))
@@ -331,6 +343,7 @@ class Intake:
             return []
         self.outbox.connection_changed(event.broker, reachable=event.reachable)
         if event.reachable:
+            self.isolation.reached()
             return [Notice("broker-reachable", f"broker {event.broker}", "there is a connection to it again")]
         told = "it is registered, but there is no connection to it: nobody waits for it, and its requests are kept in order"
         return [Notice("broker-unreachable", f"broker {event.broker}", told)]

@@ -156,6 +156,10 @@ class ControllerMachine:
         bundle = Bundle()
         now_ms = envelope.now_ms
         self._take(envelope.event, now_ms, envelope.cause, bundle)
+        if self.state.active:
+            isolated = self.intake.isolation.resigns(now_ms)
+            if isolated:
+                self._resign(isolated, bundle)
         decides = self.state.active and self.in_turns is None
         if decides:
             self._process(now_ms, bundle)
@@ -577,6 +581,7 @@ class ControllerMachine:
             self.intake.rebalance.due_ms,
             self.intake.answers.due_ms,
             self.intake.departures.due_ms,
+            self.intake.isolation.due_ms,
             self.outbox.metadata_due_ms,
         ]
         if self.outstanding is None and self.retry_at_ms is None:

@@ -173,6 +173,11 @@ class ClusterView(Protocol):
         ...
 
     @property
+    def unreadable(self) -> set[TopicPartition]:
+        """Partitions whose state znode can't be read."""
+        ...
+
+    @property
     def deleting(self) -> set[str]:
         """Topics that are being deleted."""
         ...

@@ -14,6 +14,7 @@ from typing import Any
 from shunter.core.executor.state import (
     LATE_MS,
     CurrentStep,
+    ElectionStatus,
     ExecutorState,
     GivenBack,
     LogDirStatus,
@@ -29,6 +30,7 @@ from shunter.model.execution import (
     BoundsChanged,
     CommandTaken,
     DirectionChanged,
+    ElectionBegun,
     ExecutionClosed,
     FloorRelaxed,
     JournalEntry,
@@ -99,6 +101,7 @@ def _move_accepted(state: ExecutorState, entry: JournalEntry) -> None:
         current=record.original,
         placing=record.placing,
         origins=record.origins,
+        led_by=record.led_by,
     )
     move.passed.add(frozenset(record.original))
     before = state.moves.get(record.tp)
@@ -116,6 +119,8 @@ def _move_accepted(state: ExecutorState, entry: JournalEntry) -> None:
         move.step, move.steps, move.status = before.step, before.steps, before.status
         move.copied_bytes, move.began_at_ms = before.copied_bytes, before.began_at_ms
         move.relaxed, move.again = before.relaxed, before.again
+        if move.led_by is not None and before.led_by is not None:
+            move.led_by = before.led_by
         _turn(move, entry)
     state.moves[record.tp] = move
 
@@ -197,11 +202,23 @@ def _step_dropped(state: ExecutorState, entry: JournalEntry) -> None:
     move.note(StepTrigger.DROPPED)
 
 
+def _election_begun(state: ExecutorState, entry: JournalEntry) -> None:
+    record = entry.record
+    assert isinstance(record, ElectionBegun)
+    move = _move(state, record.tp, entry)
+    if move.step is not None or record.leader != move.wanted_leader:
+        raise InvariantViolation("an election follows the last step", entry=entry, step=move.step, goal=move.goal)
+    move.election = move.election._replace(begun=True)
+    if move.began_at_ms is None:
+        move.began_at_ms = entry.at_ms
+
+
 def _direction_changed(state: ExecutorState, entry: JournalEntry) -> None:
     record = entry.record
     assert isinstance(record, DirectionChanged)
     move = _move(state, record.tp, entry)
     move.direction, move.paused, move.log_dir_status = record.direction, False, LogDirStatus()
+    move.election = ElectionStatus()
     _turn(move, entry)
 
 
@@ -300,6 +317,7 @@ _APPLIERS: dict[type, Callable[[ExecutorState, JournalEntry], None]] = {
     StepAccepted: _step_accepted,
     StepFinished: _step_finished,
     StepDropped: _step_dropped,
+    ElectionBegun: _election_begun,
     DirectionChanged: _direction_changed,
     MovePaused: _move_paused,
     FloorRelaxed: _floor_relaxed,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from shunter.core.executor.capacity import Capacity, in_order
 from shunter.core.executor.choice import Begin, Reached, Waits, blockers, choose, relax, undo
+from shunter.core.executor.elections import ElectionStanding, ElectionVerdict, judge_election
 from shunter.core.executor.judgement import (
     CONFIRM_MS,
     LAG_MS,
@@ -28,6 +29,7 @@ from shunter.core.executor.waits import NO_WAIT, Wait, WaitKind
 from shunter.core.wording import told_bytes
 from shunter.model.execution import (
     Direction,
+    ElectionBegun,
     FloorRelaxed,
     JournalRecord,
     MoveAccepted,
@@ -352,7 +354,7 @@ def _held(work: Pass, brokers: Replicas, live: frozenset[BrokerId]) -> Wait:
 def _decide_idle(work: Pass, idle: list[Move], live: frozenset[BrokerId]) -> None:
     capacity = Capacity.of(work.state)
     for move in in_order(idle, work.state.options, work.state.cluster):
-        if capacity.full and move.began_at_ms is None and move.direction is Direction.FORWARD:
+        if capacity.full and _copies_first(move):
             move.waits = Wait(WaitKind.TURN, "waits for its turn")
             seen = work.state.cluster.partition(move.tp)
             if seen is not None and seen.replicas != move.current and _never_began(work, move):
@@ -360,6 +362,12 @@ def _decide_idle(work: Pass, idle: list[Move], live: frozenset[BrokerId]) -> Non
                 _unexplained(work, move, seen)
             continue
         _decide_one_idle(work, move, live, capacity)
+
+
+def _copies_first(move: Move) -> bool:
+    """Whether a move has not begun, and copies something; another order, or an election, waits for no copy."""
+    copies = any(broker not in move.current for broker in move.goal) or bool(move.placing)
+    return copies and move.began_at_ms is None and move.direction is Direction.FORWARD
 
 
 def _decide_one_idle(work: Pass, move: Move, live: frozenset[BrokerId], capacity: Capacity) -> None:
@@ -375,21 +383,14 @@ def _decide_one_idle(work: Pass, move: Move, live: frozenset[BrokerId], capacity
         return
     if move.paused:
         move.waits = Wait(WaitKind.RESUME, "is paused")
+        move.election = move.election._replace(since_ms=None, due=False)
         return
     choice = choose(move, seen, live, cluster.min_isr(move.tp.topic))
     if isinstance(choice, Waits):
         move.waits = Wait(WaitKind.BROKERS, choice.reason)
         return
     if isinstance(choice, Reached):
-        if move.places and not move.log_dir_status.done:
-            move.waits = Wait(WaitKind.OURSELVES, "waits for its log dirs")
-            return
-        outcome, reason = _REACHED[move.direction]
-        refused = [each for each in sorted(move.log_dir_status.refused.items()) if each[0] in move.goal]
-        if move.places and refused:
-            outcome = Outcome.REFUSED
-            reason = f"{reason}, but broker {refused[0][0]} refuses its log dir: {refused[0][1]}"
-        _close(work, move, outcome, reason, choice.replicas)
+        _decide_reached(work, move, seen, choice)
         return
     adding = tuple(broker for broker in choice.after if broker not in seen.replicas)
     refusal = _refusal(work, move, adding, capacity)
@@ -398,6 +399,44 @@ def _decide_one_idle(work: Pass, move: Move, live: frozenset[BrokerId], capacity
         return
     capacity.take(move, adding)
     _begin(work, move, choice)
+
+
+def _decide_reached(work: Pass, move: Move, seen: ObservedPartition, reached: Reached) -> None:
+    """Close a move whose replicas are where they shall be, once the wanted one of them leads."""
+    if move.places and not move.log_dir_status.done:
+        move.waits = Wait(WaitKind.OURSELVES, "waits for its log dirs")
+        return
+    election = _decide_election(work, move, seen)
+    if election is None:
+        return
+    outcome, reason = _REACHED[move.direction]
+    refused = [each for each in sorted(move.log_dir_status.refused.items()) if each[0] in move.goal]
+    if move.places and refused:
+        outcome = Outcome.REFUSED
+        reason = f"{reason}, but broker {refused[0][0]} refuses its log dir: {refused[0][1]}"
+    if election.standing is ElectionStanding.GIVEN_UP:
+        outcome = Outcome.REFUSED if move.direction is Direction.FORWARD else outcome
+        reason = f"{reason}, but {election.told}"
+    elif election.told:
+        reason = f"{reason}, and {election.told}"
+    _close(work, move, outcome, reason, reached.replicas)
+
+
+def _decide_election(work: Pass, move: Move, seen: ObservedPartition) -> ElectionVerdict | None:
+    """Decide about the leader at a move's end; None: the move goes on until that is decided."""
+    seen_at_ms = work.state.cluster.topics_at_ms[move.tp.topic]
+    election = judge_election(move, seen, work.live, seen_at_ms, work.now_ms)
+    if election.standing in (ElectionStanding.LED, ElectionStanding.GIVEN_UP):
+        return election
+    if election.standing is ElectionStanding.BEGIN:
+        work.write(move, ElectionBegun(move.tp, move.goal[0]))
+        return None
+    status = move.election
+    if not status.request_id and status.asks and seen_at_ms <= status.answered_at_ms:
+        work.stale_topics.add(move.tp.topic)
+    if status.again_at_ms > work.now_ms:
+        work.out.wake(status.again_at_ms)
+    return None
 
 
 def _unexplained(work: Pass, move: Move, seen: ObservedPartition) -> bool:
@@ -446,6 +485,7 @@ def _rebase(work: Pass, move: Move, seen: ObservedPartition) -> None:
             move.log_dirs,
             placing=move.placing,
             origins=tuple(each for each in move.origins if each[0] in seen.replicas),
+            led_by=None if move.led_by is None else seen.leader,
         ),
     )
 

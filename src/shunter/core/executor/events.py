@@ -163,6 +163,14 @@ class LogDirsAltered:
 
 
 @dataclass(frozen=True, slots=True)
+class LeadersElected:
+    """The answer to `ElectLeaders`: per partition an error with its sentence; NONE: its first replica leads."""
+
+    request_id: int
+    results: Mapping[TopicPartition, tuple[ErrorCode, str]]
+
+
+@dataclass(frozen=True, slots=True)
 class AdminFailed:
     """A request (its id) or a read (0, named by `what`) failed. Not retriable: it would fail again.
 
@@ -194,6 +202,7 @@ Event: TypeAlias = (
     | ReassignmentsAnswered
     | SettingsAltered
     | LogDirsAltered
+    | LeadersElected
     | AdminFailed
     | TimePassed
 )

@@ -138,11 +138,14 @@ def reverse(execution: Execution) -> Undoing:
         log_dirs = _log_dirs_before(move)
         if move.placed - dict(log_dirs).keys() and move.outcome is Outcome.DONE:
             told.append(f"{tp}: its log dirs stay as they are, for the journal does not know those before")
+        led_before = move.led_by is not None and move.led_by == move.original[0]
+        if move.led_by is not None and move.led_by >= 0 and not led_before and move.outcome is Outcome.DONE:
+            told.append(f"{tp}: its leader stays, for broker {move.led_by}, which led it, was not its first replica")
         placed = [broker for broker, _path in log_dirs if broker in move.placed]
         if not move.current or (move.current == move.original and not placed):
             continue
         if move.adopted:
             told.append(f"{tp}: it was taken over, so the order of its original replicas is a guess")
         copied += move.size_bytes * (sum(broker not in move.current for broker in move.original) + len(placed))
-        moves.append(MoveOrder(tp, move.original, move.strategy, log_dirs, planned_from=move.current))
+        moves.append(MoveOrder(tp, move.original, move.strategy, log_dirs, move.current, led_before))
     return Undoing(tuple(moves), tuple(told), copied)

@@ -10,6 +10,7 @@ from shunter.core.executor import events as ev
 from shunter.core.executor.apply import apply
 from shunter.core.executor.debts import told_debts, told_way_out, waited_until_ms
 from shunter.core.executor.decisions import Pass, decide_moves
+from shunter.core.executor.elections import send_elections, take_answer
 from shunter.core.executor.judgement import told_refusal
 from shunter.core.executor.log_dirs import decide_log_dirs, send_log_dirs
 from shunter.core.executor.orders import decide_command
@@ -79,7 +80,7 @@ class Executor:
     meter: Meter = field(default_factory=Meter)
     pressure: Pressure = field(default_factory=Pressure)
     _requests: dict[int, tuple[TopicPartition, ...]] = field(default_factory=dict[int, tuple[TopicPartition, ...]])
-    """Requests under way, and the partitions whose steps each carries."""
+    """Requests under way, and the partitions whose steps or elections each carries."""
     _submissions: deque[SubmittedPlan] = field(default_factory=deque[SubmittedPlan])
     _commands: deque[ev.CommandReceived] = field(default_factory=deque[ev.CommandReceived])
     _outstanding: _Outstanding | None = None
@@ -139,6 +140,8 @@ class Executor:
                 self._on_altered(event, out)
             case ev.LogDirsAltered():
                 self._on_log_dirs_altered(event, out)
+            case ev.LeadersElected():
+                self._on_elected(event)
             case ev.AdminFailed():
                 self._on_failed(event, out)
             case ev.TimePassed():
@@ -321,6 +324,16 @@ class Executor:
             status = move.log_dir_status
             move.log_dir_status = replace(status, refused={**status.refused, broker: code.name})
 
+    def _on_elected(self, event: ev.LeadersElected) -> None:
+        for move in self._electing(self._requests.pop(event.request_id), event.request_id):
+            code, told = event.results.get(move.tp, (ErrorCode.UNKNOWN_SERVER_ERROR, "the answer does not name it"))
+            move.election = take_answer(move.election, code, told, self._now_ms)
+
+    def _electing(self, partitions: Iterable[TopicPartition], request_id: int) -> list[Move]:
+        """Moves whose election a request carries, without those that have ended or were turned since."""
+        moves = [self.state.moves.get(tp) for tp in partitions]
+        return [move for move in moves if move is not None and move.open and move.election.request_id == request_id]
+
     def _on_failed(self, event: ev.AdminFailed, out: Collected) -> None:
         denied = event.request_id and self.book.on_denied(self.state, event.request_id, event.settings, self._now_ms)
         if denied:
@@ -332,6 +345,8 @@ class Executor:
         if asked is not None:
             for move in self._carried(asked, event.request_id):
                 self._retry_later(move)
+            for move in self._electing(asked, event.request_id):
+                move.election = take_answer(move.election, None, "", self._now_ms)
         elif event.request_id:
             self.book.on_alter_failed(self.state, event.request_id, self._now_ms)
         self.polls.on_failed(self._now_ms, event.what)
@@ -364,6 +379,7 @@ class Executor:
         self._send_steps(held, out)
         send_settings(self.state, self.book, wanted, self._now_ms, self._new_id, out)
         self._send_log_dirs(held, wanted, out)
+        self._requests.update(send_elections(self.state, held, self._new_id, out))
         poll(self.state, self.polls, self._submissions, stale, self._now_ms, out)
         if writes is None and self._outstanding is None:
             self._maybe_finish(out)

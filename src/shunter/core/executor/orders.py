@@ -24,6 +24,7 @@ from shunter.model.execution import (
     Outcome,
     ThrottleRestored,
 )
+from shunter.model.limits import bound_trouble
 
 
 @dataclass(slots=True)
@@ -61,6 +62,7 @@ def decide_command(state: ExecutorState, command: Command) -> DecidedOrder:
 def _limit(state: ExecutorState, command: Command) -> DecidedOrder:
     if not state.running:
         return DecidedOrder(False, "nothing is under way: there is nothing to limit")
+    # Who takes the order has judged the rate by `rate_trouble`, except Apache's tool, which may set any rate.
     if command.bytes_per_s is not None and command.bytes_per_s <= 0:
         return DecidedOrder(
             False, f"a limit of {counted(command.bytes_per_s, 'byte')} per second: it must be more than 0"
@@ -74,10 +76,12 @@ def _bound(state: ExecutorState, command: Command) -> DecidedOrder:
     """Change how many copies may run. Copies under way go on; the bounds apply when the next copies begin."""
     if not state.running:
         return DecidedOrder(False, "nothing is under way: there is nothing to bound")
-    wrong = [f"{name} = {value}" for name, value in command.bounds if name not in BOUNDS or value < 0]
-    if wrong or not command.bounds:
-        told = ", ".join(wrong) or "no bound"
-        return DecidedOrder(False, f"{told}: a number from 0 (no bound) on is wanted, for one of {', '.join(BOUNDS)}")
+    unknown = [name for name, _ in command.bounds if name not in BOUNDS]
+    if unknown or not command.bounds:
+        return DecidedOrder(False, f"{', '.join(unknown) or 'no name'}: one of {', '.join(BOUNDS)} is wanted")
+    wrong = [f"{name} = {trouble}" for name, value in command.bounds if (trouble := bound_trouble(value))]
+    if wrong:
+        return DecidedOrder(False, "; ".join(wrong))
     changed = BoundsChanged(command.bounds, f"asked for by {command.given_by or 'an operator'}")
     told = ", ".join(f"{name.replace('_', '-')} {value or 'without bound'}" for name, value in command.bounds)
     return DecidedOrder(True, f"from now on: {told}", [CommandTaken(command), changed])

@@ -47,7 +47,15 @@ class AlterLogDirs:
     replicas: tuple[tuple[BrokerId, TopicPartition, str], ...]
 
 
-Request: TypeAlias = AlterReassignments | AlterSettings | AlterLogDirs
+@dataclass(frozen=True, slots=True)
+class ElectLeaders:
+    """ElectLeaders: the first replica of each partition. Answered by `LeadersElected` or `AdminFailed`."""
+
+    request_id: int
+    partitions: tuple[TopicPartition, ...]
+
+
+Request: TypeAlias = AlterReassignments | AlterSettings | AlterLogDirs | ElectLeaders
 
 
 @dataclass(frozen=True, slots=True)

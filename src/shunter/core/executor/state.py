@@ -115,6 +115,31 @@ class LogDirStatus:
     refused: Mapping[BrokerId, str] = field(default_factory=dict[BrokerId, str])
 
 
+class ElectionStatus(NamedTuple):
+    """How far the election of a move's first replica has got. All but `begun` is soft.
+
+    Attributes:
+        begun: The journal has that it is about to be asked for.
+        since_ms: When this process saw first that it is needed, by the metadata's time; None: it did not, or the move
+            was paused since.
+        due: It is to be asked for now.
+        request_id: The request under way; 0: none.
+        asks: How often this process asked.
+        answered_at_ms: When the last answer came, or failed to come. Metadata from before then say nothing about it.
+        again_at_ms: It is not asked for again before this moment.
+        refused: Why the cluster refused it last; "": it did not.
+    """
+
+    begun: bool = False
+    since_ms: int | None = None
+    due: bool = False
+    request_id: int = 0
+    asks: int = 0
+    answered_at_ms: int = -1
+    again_at_ms: int = 0
+    refused: str = ""
+
+
 @dataclass(slots=True)
 class Move:
     """One partition's move."""
@@ -152,6 +177,9 @@ class Move:
     """The log dirs that the original replicas were in, as far as they are known."""
     placed_before: frozenset[BrokerId] = frozenset()
     """Brokers whose replicas a superseded order of this move put into a log dir."""
+    led_by: BrokerId | None = None
+    """Who led at acceptance, if the plan wants the first replica of the target elected; None: it does not."""
+    election: ElectionStatus = field(default_factory=ElectionStatus)
     # Soft from here on.
     status: StepStatus = field(default_factory=StepStatus)
     """How far its step has got, or that it has none. `note` alone writes it."""
@@ -237,6 +265,17 @@ class Move:
     def goal(self) -> Replicas:
         """The replicas that the move heads for: the target, or the originals on a rollback."""
         return self.original if self.direction is Direction.BACK else self.target
+
+    @property
+    def wanted_leader(self) -> BrokerId | None:
+        """Who shall lead at the end; None: whoever leads.
+
+        An election by Kafka makes the first replica lead. So a rollback restores the leader only if that led before.
+        """
+        if self.led_by is None or self.direction is Direction.STOP:
+            return None
+        first = self.goal[0]
+        return first if self.direction is Direction.FORWARD or first == self.led_by else None
 
 
 @dataclass(slots=True)

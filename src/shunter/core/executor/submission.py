@@ -256,6 +256,7 @@ def _accept(
         adopted=foreign is not None,
         placing=_placing(state, order, original),
         origins=_origins(state, order, original),
+        led_by=seen.leader if order.elect else None,
     )
     return [accepted, *_adopt(order.tp, foreign)]
 

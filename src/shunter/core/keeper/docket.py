@@ -36,7 +36,11 @@ from shunter.model.service import (
     Vote,
 )
 
+FILES_MS = 180_000
+"""How long files of replicas that left a broker may stay on its disks: Kafka deletes them after a minute, by default."""
 _BEGUN = (ProposalState.STARTING, ProposalState.RUNNING)
+_OF_FILES = (Condition.DISK_FULL, Condition.DISK_RUNWAY, Condition.LOG_DIR_FULL, Condition.LOG_DIR_BAND)
+"""Conditions that such files may keep up for a while after a plan."""
 
 
 class Stand(NamedTuple):
@@ -66,6 +70,12 @@ def after_look(
     changed: list[KeptProposal] = []
     standing = {each.scope for each in kept if each.state in _BEGUN}
     for each in kept:
+        if each.state is ProposalState.CARRIED_OUT:
+            ended = after_its_plan(each, now_ms, judgement)
+            if ended is None:
+                standing.add(each.scope)
+            else:
+                changed.append(ended)
         if each.state not in UNBEGUN:
             continue
         stand = review(each, seen, judgement, policy)
@@ -85,6 +95,38 @@ def after_look(
             if not stand.stale:
                 changed.append(_as_allowed(replace(made, held_back=stand.held_back), policy, now_ms))
     return tuple(changed)
+
+
+def after_its_plan(proposal: KeptProposal, now_ms: int, judgement: Judgement) -> KeptProposal | None:
+    """Say how a proposal ended whose plan was carried out, by a look; None: a later look will tell.
+
+    It is done if no condition that asked for it holds any more. Otherwise its outcome says what holds, and what is next.
+    """
+    if now_ms <= proposal.changed_at_ms:
+        return None  # The look began before the plan had ended.
+    holding = [each.sign for each in judgement.holding if each.sign.subject.condition.value in proposal.conditions]
+    if not holding:
+        told = f"{proposal.outcome}; over: {', '.join(proposal.conditions)}"
+        return replace(proposal, state=ProposalState.DONE, changed_at_ms=now_ms, outcome=told)
+    late = now_ms - proposal.changed_at_ms < FILES_MS
+    if late and all(sign.subject.condition in _OF_FILES for sign in holding):
+        return None
+    told = f"{proposal.outcome}, but {holding[0].subject.condition.value} still holds: {holding[0].text}"
+    told += f" (and {len(holding) - 1} more)" if len(holding) > 1 else ""
+    told = f"{told}; {_what_is_next(proposal.scope, judgement)}"
+    return replace(proposal, state=ProposalState.PARTLY, changed_at_ms=now_ms, outcome=told)
+
+
+def _what_is_next(scope: str, judgement: Judgement) -> str:
+    """What a look proposes for the conditions of a scope, in words."""
+    planned = next((each for each in judgement.proposals if each.scope.value == scope), None)
+    if planned is None:
+        return "nothing more is planned for it now"
+    if planned.held_back:
+        return f"the next plan waits: {planned.held_back[0]}"
+    if planned.changes:
+        return "another plan is proposed"
+    return f"no plan mends it: {planned.undone[0]}" if planned.undone else "no plan mends it now"
 
 
 def _as_allowed(proposal: KeptProposal, policy: KeeperPolicy, now_ms: int) -> KeptProposal:
@@ -170,7 +212,7 @@ def _forbidden(proposal: KeptProposal, seen: Sighting, policy: KeeperPolicy) -> 
         touched = (coming | (set(change.original) - set(change.replicas))) & set(policy.rails.frozen_brokers)
         if touched:
             return f"broker {min(touched)} is frozen since"
-        if change.replicas[0] != change.original[0] and change.replicas[0] in demoted:
+        if change.replicas[0] in demoted and (change.elect or change.replicas[0] != change.original[0]):
             return f"broker {change.replicas[0]}, which is to lead {change.topic}-{change.partition}, is demoted since"
     return ""
 

@@ -98,7 +98,7 @@ def _proposal(scope: Scope, sighting: Sighting, policy: KeeperPolicy, holding: S
         changes=made.changes,
         moves=moves,
         bytes=size,
-        leader_changes=sum(each.replicas[0] != each.original[0] for each in made.changes),
+        leader_changes=sum(each.elect or each.replicas[0] != each.original[0] for each in made.changes),
         undone=made.undone,
         held_back=(
             *held_by_word(scope, policy.rails, sighting.at_ms),
@@ -130,7 +130,7 @@ def order_of(change: PlannedChange) -> MoveOrder:
     """The order to the executor for a change."""
     log_dirs = tuple((each.broker, each.target) for each in change.log_dirs)
     tp = TopicPartition(change.topic, change.partition)
-    return MoveOrder(tp, change.replicas, log_dirs=log_dirs, planned_from=change.original)
+    return MoveOrder(tp, change.replicas, log_dirs=log_dirs, planned_from=change.original, elect=change.elect)
 
 
 def copied(changes: Sequence[PlannedChange], sighting: Sighting) -> tuple[int, int]:

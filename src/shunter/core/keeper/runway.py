@@ -73,7 +73,7 @@ def gist_of(sighting: Sighting, conditions: tuple[str, ...]) -> LookGist:
         sighting.at_ms,
         disks,
         len(taken.partitions),
-        sum(len(each.isr) < len(each.replicas) for each in taken.partitions),
+        sum(each.under_replicated for each in taken.partitions),
         conditions,
         tuple((topic, size) for topic, size in sizes.items() if topic not in partly),
         tuple((broker_id, used - held.get(broker_id, 0)) for broker_id, used, _total in disks),

@@ -14,6 +14,7 @@ from shunter.core.keeper.log_dirs import LogDir, restacked
 from shunter.core.planning.cluster import ClusterLoad
 from shunter.core.planning.moves import widened
 from shunter.model.check_up import CheckedBroker, CheckedJournal, CheckUp
+from shunter.model.execution import OngoingReassignment
 from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
 from shunter.model.keeper import GuardRails
 from shunter.model.load_model import ModelTold
@@ -105,6 +106,14 @@ def in_order(sighting: Sighting) -> Sighting:
         ),
         past=None if sighting.past is None else tuple(sorted(sighting.past, key=lambda each: each.began_at_ms)),
     )
+
+
+def external(sighting: Sighting) -> list[tuple[TopicPartition, OngoingReassignment]]:
+    """Reassignments under way that the journal has nothing to do with, ascending; none while it can't be read."""
+    if sighting.past is None:
+        return []
+    ours = sighting.journal.open_moves | sighting.journal.just_ended
+    return sorted((tp, move) for tp, move in sighting.check_up.ongoing.items() if tp not in ours)
 
 
 def frozen_topics(sighting: Sighting, rails: GuardRails) -> frozenset[str]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 
 import numpy as np
 
 from shunter.core.keeper.log_dirs import outside, uneven
 from shunter.core.keeper.requests import BANDS, balance_request, kept_out, takes_over
 from shunter.core.keeper.runway import filling
-from shunter.core.keeper.sighting import Sighting, frozen_topics
+from shunter.core.keeper.sighting import Sighting, external, frozen_topics
 from shunter.core.keeper.sign import Sign
 from shunter.core.keeper.words import held_by_word
 from shunter.core.planning.aims import Targets, targets
@@ -136,9 +136,12 @@ def _intents(sighting: Sighting, policy: KeeperPolicy) -> Iterator[Sign]:
             text = f"broker {broker} is to be drained and holds {counted(held + stay, 'replica')}{_told_frozen(stay)}"
             yield Sign(Subject(Condition.DRAIN, f"broker {broker}"), text, (broker,) if held else ())
     for broker in sorted({*intents.demote} - {*frozen} - {*sighting.dead}):
-        led = sum(each.replicas[0] == broker for each in loose)
-        if led:
-            text = f"broker {broker} is to lead nothing and is the preferred leader of {counted(led, 'partition')}"
+        first = sum(each.replicas[0] == broker for each in loose)
+        leads = sum(each.leader == broker for each in loose)
+        if first or leads:
+            text = f"broker {broker} is to lead nothing"
+            text += f" and leads {counted(leads, 'partition')}" if leads else ""
+            text += f" and is the preferred leader of {counted(first, 'partition')}" if first else ""
             yield Sign(Subject(Condition.DEMOTE, f"broker {broker}"), text, (broker,))
     factors: dict[str, set[int]] = {}
     for each in loose:
@@ -268,14 +271,28 @@ def _bands(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Subject
             continue  # Rates are known only with a load model.
         by_model = _told_model(sighting) if resource in RATES else ""
         loads = _carried(sighting, begun)[:, column]
+        leading = _led_now(sighting) / begun.scale[column] if resource is Resource.LEADERS else loads
         for at, broker in enumerate(sighting.load.brokers):
             subject = Subject(condition, f"broker {broker}")
             goal = ended if subject in holding else begun
             low, high = goal.low[at, column], goal.high[at, column]
+            band = f"outside {low:.2f} to {high:.2f}"
             if goal.members[at] and not low - ROUNDING <= loads[at] <= high + ROUNDING:
-                band = f"outside {low:.2f} to {high:.2f}"
                 text = f"broker {broker} carries {loads[at]:.2f} of the mean in {resource.label}, {band}{by_model}"
                 yield Sign(subject, text, (broker,))
+            elif goal.members[at] and not low - ROUNDING <= leading[at] <= high + ROUNDING:
+                text = f"broker {broker} leads {leading[at]:.2f} of the mean now, {band}, and not as preferred"
+                yield Sign(subject, text, (broker,))
+
+
+def _led_now(sighting: Sighting) -> Floats:
+    """(B,) the partitions that each broker leads now. One whose first replica can't lead counts for that replica."""
+    index = {broker: at for at, broker in enumerate(sighting.load.brokers)}
+    led = np.zeros(len(index))
+    for each in sighting.inventory.partitions:
+        able = each.leader in index and each.replicas[0] in each.isr
+        led[index[each.leader if able else each.replicas[0]]] += 1
+    return led
 
 
 def _told_model(sighting: Sighting) -> str:
@@ -298,8 +315,7 @@ def _partitions(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Su
             f"{counted(len(below), 'partition')} with fewer replicas in sync than min.insync.replicas ({named(below)})"
         )
         yield Sign(Subject(Condition.UNDER_MIN_ISR), text)
-    lacking = [each for each in sighting.inventory.partitions if len(each.isr) < len(each.replicas)]
-    late = [_tp(each) for each in lacking if len(each.isr) < len(_settled(sighting, each))]
+    late = [_tp(each) for each in sighting.inventory.partitions if each.under_replicated]
     if late:
         text = f"{counted(len(late), 'partition')} with replicas out of sync ({named(late)})"
         yield Sign(Subject(Condition.UNDER_REPLICATED), text)
@@ -314,19 +330,8 @@ def _partitions(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Su
 
 
 def under_min_isr(sighting: Sighting) -> list[TopicPartition]:
-    """Partitions that refuse acks=all because replicas are out of sync, ascending.
-
-    A partition that has fewer replicas than min.insync.replicas, all of them in sync, is not one of them.
-    """
-    below = [each for each in sighting.inventory.partitions if len(each.isr) < min(each.min_insync, len(each.replicas))]
-    return [_tp(each) for each in below if len(each.isr) < len(_settled(sighting, each))]
-
-
-def _settled(sighting: Sighting, partition: InventoryPartition) -> Sequence[BrokerId]:
-    """A partition's replicas without those that a move under way is still adding."""
-    ongoing = sighting.check_up.ongoing.get(_tp(partition))
-    adding = () if ongoing is None else ongoing.adding
-    return [broker for broker in partition.replicas if broker not in adding]
+    """Partitions that refuse acks=all because replicas are out of sync, ascending."""
+    return [_tp(each) for each in sighting.inventory.partitions if each.under_min_isr]
 
 
 def _left_over(sighting: Sighting) -> Iterator[Sign]:
@@ -335,13 +340,14 @@ def _left_over(sighting: Sighting) -> Iterator[Sign]:
         told = named(f"{key.kind} {key.name} {key.setting} = {value}" for key, value in seen.throttles)
         text = f"{counted(len(seen.throttles), 'throttle')} that no execution restores, and nothing is being moved ({told})"
         yield Sign(Subject(Condition.THROTTLES_LEFT), f"{text}; `shunter throttles clear` takes them away")
-    partitions = {_tp(each): each for each in sighting.inventory.partitions} if seen.ongoing else {}
-    for tp, move in sorted(seen.ongoing.items()):
-        if tp in sighting.journal.open_moves or tp not in partitions:
+    strange = external(sighting)
+    partitions = {_tp(each): each for each in sighting.inventory.partitions} if strange else {}
+    for tp, move in strange:
+        if tp not in partitions:
             continue
         at = partitions[tp]
         copied = [(broker, size) for broker, size in at.sizes if broker in move.adding]
-        text = f"{tp} is being moved to {list(move.target)} by somebody else"
+        text = f"{tp} is being moved to {list(move.target)} by another tool"
         mark = f"{list(at.isr)} {list(move.target)} {copied}"
         yield Sign(Subject(Condition.MOVES_STUCK, str(tp)), text, mark=mark)
 

@@ -94,7 +94,7 @@ def _read(connection: socket.socket) -> bytes:
 
 def _judge(answer: bytes, host: str, port: int) -> str | None:
     if answer[:2] == b"\x15\x03":
-        return "speaks TLS: set security.protocol to SSL or SASL_SSL in --command-config"
+        return "speaks TLS: set security.protocol to SSL or SASL_SSL in the client properties"
     if answer[:4] == b"HTTP":
         return _HTTP
     if not answer and _is_zookeeper(host, port):

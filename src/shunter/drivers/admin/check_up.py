@@ -19,6 +19,7 @@ from shunter.drivers.admin.client import is_shunters
 from shunter.drivers.admin.cluster import PATIENCE_S, READ_WITHIN_S, KafkaPythonAdmin
 from shunter.drivers.admin.log_dirs import LogDirsSeen, describe_log_dirs, take_log_dirs
 from shunter.drivers.admin.settings import min_insync
+from shunter.drivers.tls import file_expires_soon
 from shunter.errors import DriverError
 from shunter.model.check_up import (
     LOG_DIRS,
@@ -90,6 +91,7 @@ async def take_check_up(admin: KafkaPythonAdmin) -> CheckUp:
     listeners = await _listeners(visit, addresses)
     racks = {int(broker["broker_id"]): broker.get("rack") or None for broker in up}
     brokers = [await _broker(visit, broker, racks[broker], listeners.get(broker, ())) for broker in ids]
+    before = await visit.noted(MOVES, admin.list_reassignments(), _NO_MOVES)
     topics = await _topics(visit)
     ongoing = await visit.noted(MOVES, admin.list_reassignments(), _NO_MOVES)
     quorum = await visit.part("the quorum", "Describe on Cluster", _quorum, None)
@@ -102,9 +104,11 @@ async def take_check_up(admin: KafkaPythonAdmin) -> CheckUp:
         brokers=tuple(brokers),
         topics=topics,
         ongoing=ongoing,
+        ended={tp: move for tp, move in before.items() if tp not in ongoing},
         operations=None if own is None else frozenset(str(name) for name in own),
         clock_ahead_ms=None if quorum is None else quorum[1],
-        unread=tuple(visit.unread),
+        unread=tuple(dict.fromkeys(visit.unread)),
+        certificate=None if admin.certificate_file is None else file_expires_soon(admin.certificate_file),
     )
 
 

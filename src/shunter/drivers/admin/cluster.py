@@ -98,6 +98,11 @@ class KafkaPythonAdmin:
         # Separate threads: calls that hang on a dead broker must not keep the journal from being written.
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="admin")
 
+    @property
+    def certificate_file(self) -> str | None:
+        """The PEM file with the certificate that this client shows to brokers; None: it shows none."""
+        return self._configuration.get("ssl_certfile")
+
     @classmethod
     async def connect(cls, configuration: Mapping[str, Any], *, patient: bool = False) -> KafkaPythonAdmin:
         """Connect without blocking the loop.
@@ -454,22 +459,14 @@ class KafkaPythonAdmin:
             lambda client: reassignments.list_moves(client, partitions, detailed=shunter),
         )
 
-    async def elect_preferred(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        """Send ElectLeaders for the preferred leader of each partition. Return the refused partitions, and why."""
+    async def elect_preferred(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
+        """Send ElectLeaders for the first replica of each partition; return each partition's error and message."""
         by_topic: dict[str, list[int]] = {}
         for tp in sorted(partitions):
             by_topic.setdefault(tp.topic, []).append(tp.partition)
-        answer = await self._call(
-            "ElectLeaders",
-            "Alter on Cluster",
-            lambda client: client.elect_leaders(_PREFERRED, by_topic, raise_errors=False),
-        )
-        return {
-            TopicPartition(str(topic.topic), int(found.partition_id)): told
-            for topic in answer.replica_election_results
-            for found in topic.partition_result
-            if (told := _refused_election(int(found.error_code), found.error_message))
-        }
+        return await self._call("ElectLeaders", "Alter on Cluster", lambda client: _elect(client, by_topic))
 
     async def alter_log_dirs(
         self, replicas: Sequence[tuple[BrokerId, TopicPartition, str]]
@@ -491,9 +488,19 @@ _PREFERRED = 0
 """ElectionType of ElectLeaders."""
 
 
-def _refused_election(code: int, message: str | None) -> str:
-    """Return why a preferred leader was not elected; "" if it leads."""
-    return "" if code in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED) else message or f"error {code}"
+def _elect(client: Any, by_topic: dict[str, list[int]]) -> dict[TopicPartition, tuple[ErrorCode, str]]:
+    answer = client.elect_leaders(_PREFERRED, by_topic, raise_errors=False)
+    refused = int(getattr(answer, "error_code", 0) or 0)
+    if refused:
+        raise kafka_errors.for_code(refused)
+    return {
+        TopicPartition(str(topic.topic), int(found.partition_id)): (
+            ErrorCode(int(found.error_code)),
+            str(found.error_message or ""),
+        )
+        for topic in answer.replica_election_results
+        for found in topic.partition_result
+    }
 
 
 def _was_not_sent(error: DriverError) -> bool:

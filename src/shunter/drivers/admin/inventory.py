@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeVar
 
 from kafka import TopicPartition
 from kafka import errors as kafka_errors
@@ -19,9 +19,11 @@ from shunter.drivers.admin.settings import min_insync
 from shunter.model.inventory import BrokerDisks, Disk, DiskReplica, Inventory, InventoryBroker, InventoryPartition
 
 _EARLIEST, _LATEST = -2, -1
+_UNTOLD = (kafka_errors.IncompatibleBrokerVersion, kafka_errors.UnsupportedVersionError)
 _AT_ONCE = 5_000
 """Partitions per request: keeps every answer well under a broker's frame limit."""
 
+Answer = TypeVar("Answer")
 Sizes = dict[tuple[str, int], list[tuple[int, int]]]
 Spaces = dict[int, tuple[int | None, int | None, int]]
 Assigned = Mapping[tuple[str, int], Collection[int]]
@@ -55,7 +57,7 @@ def take_inventory(configuration: Mapping[str, Any]) -> Inventory:
 def _take(client: Any) -> Inventory:
     began = time.time()
     described = client.describe_cluster()
-    topics = [topic for topic in client.describe_topics() if topic["error_code"] == 0]
+    topics, adding = _adding_around(client, lambda: [t for t in client.describe_topics() if t["error_code"] == 0])
     up = list(live_brokers(described))
     assigned = {
         (str(topic["name"]), int(part["partition_index"])): tuple(map(int, part["replica_nodes"]))
@@ -83,12 +85,38 @@ def _take(client: Any) -> Inventory:
         if int(broker["broker_id"]) in up
     )
     partitions = tuple(
-        _partition(topic, found, sizes, starts, ends, min_isr)
+        _partition(topic, found, sizes, starts, ends, min_isr)._replace(
+            adding=adding.get((str(topic["name"]), int(found["partition_index"])), ())
+        )
         for topic in sorted(topics, key=lambda topic: str(topic["name"]))
         for found in sorted(topic["partitions"], key=lambda found: int(found["partition_index"]))
     )
     taken_at_ms = int((began + time.time()) / 2 * 1000)
     return Inventory(str(described["cluster_id"]), taken_at_ms, brokers, partitions, unanswered, disks)
+
+
+def _adding_around(client: Any, read: Callable[[], Answer]) -> tuple[Answer, dict[tuple[str, int], tuple[int, ...]]]:
+    """Read something, and on both sides of it the replicas that reassignments add, by partition.
+
+    So a replica that was being added when the metadata were read is known as such, even if its reassignment began or
+    ended just then. A cluster that does not tell its reassignments shows none.
+    """
+    before = _adding(client)
+    answer = read()
+    after = _adding(client)
+    return answer, {
+        key: tuple(sorted(before.get(key, frozenset()) | after.get(key, frozenset()))) for key in before.keys() | after
+    }
+
+
+def _adding(client: Any) -> dict[tuple[str, int], frozenset[int]]:
+    try:
+        found = client.list_partition_reassignments()
+    except (*_UNTOLD, kafka_errors.AuthorizationError):
+        return {}
+    return {
+        (str(tp.topic), int(tp.partition)): frozenset(map(int, each["adding_replicas"])) for tp, each in found.items()
+    }
 
 
 def _holders(up: Sequence[int], spaces: Spaces, assigned: Collection[int]) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from shunter.errors import DriverError, ErrorCode
@@ -70,6 +70,12 @@ class AdminClient(Protocol):
         self, settings: Sequence[tuple[ThrottleKey, str | None]], still_ours: StillOurs = always
     ) -> dict[ThrottleKey, NotSet]:
         """Send IncrementalAlterConfigs; return the errors. `still_ours` is called before each request that is sent."""
+        ...
+
+    async def elect_preferred(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
+        """Send ElectLeaders for the first replica of each partition; return each partition's error and message."""
         ...
 
     async def alter_log_dirs(

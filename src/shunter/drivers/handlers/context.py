@@ -157,6 +157,8 @@ class Call:
 
     async def allowance(self, strict_since: int) -> Allowance:
         """Return what the request may change by its quota. Requests of older versions are throttled, never refused."""
+        if not self.view.active:
+            return Allowance()  # The request will be refused, and ZooKeeper need not be asked.
         return await self.node.quotas.allowance(
             self.principal, self.parsed.client_id, strict=self.version >= strict_since
         )

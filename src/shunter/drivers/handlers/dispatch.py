@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
 from typing import Any, Final
 
 from shunter.drivers.answer import Answer
@@ -14,7 +15,7 @@ from shunter.drivers.handlers.context import Call, PiecedBody, RawAnswer
 from shunter.drivers.handlers.refusals import NO_RIGHT, refusal_of, refused
 from shunter.drivers.handlers.rights import missing_right, why_not_passed_on
 from shunter.drivers.relay import PASSED_ON
-from shunter.errors import DriverError, ErrorCode, FormatError
+from shunter.errors import DriverError, ErrorCode, FormatError, RequestRejected
 from shunter.wire import requests
 from shunter.wire.alter_partition import ALTER_PARTITION
 from shunter.wire.framing import response_frame_head
@@ -50,6 +51,16 @@ HANDLERS: Final[Mapping[int, Handler]] = {
     requests.LIST_TRANSACTIONS: node.list_transactions,
     requests.ALLOCATE_PRODUCER_IDS: brokers.allocate_producer_ids,
 }
+
+_ATTENDED: Final = frozenset({
+    requests.CREATE_TOPICS, requests.DELETE_TOPICS, requests.CREATE_PARTITIONS, requests.ALTER_USER_SCRAM_CREDENTIALS,
+    requests.UPDATE_FEATURES,
+})  # fmt: skip
+"""APIs whose handlers may wait for ZooKeeper, which may be out of reach for ever. The others wait for the core alone."""
+UNTIMED_S = 20.0
+"""How long a caller waits whose request has no timeout: clients wait for 30 s (`request.timeout.ms`)."""
+GRACE_S = 0.5
+"""How much longer than its request's timeout a caller waits, so that a handler's answer about each part comes first."""
 
 _ASK_AGAIN: Final[Mapping[int, ErrorCode]] = {
     **dict.fromkeys((8, 9, 11, 12, 13, 14, 24, 25, 26, 28, 47), ErrorCode.COORDINATOR_NOT_AVAILABLE),
@@ -100,9 +111,17 @@ async def _handle(call: Call) -> Any:
     handler = HANDLERS.get(call.parsed.api_key)
     if handler is not None:
         try:
-            return await handler(call.parsed.message, call)
+            if call.parsed.api_key not in _ATTENDED:
+                return await handler(call.parsed.message, call)
+            async with call.node.callers.attended(_patience_s(call.parsed.message)):
+                return await handler(call.parsed.message, call)
         except (FormatError, DriverError):
             raise
+        except RequestRejected as why:
+            answer = refused(call, why.error_code, why.message)
+            if answer is None:
+                raise
+            return answer
         except Exception as bug:
             answer = refusal_of(call, bug)
             if answer is None:
@@ -112,6 +131,12 @@ async def _handle(call: Call) -> Any:
         missing = why_not_passed_on(call)
         return await _passed_on(call) if missing is None else _refused(call, missing)
     raise FormatError(call.peer, f"API {call.parsed.api_key} is not served by this node")
+
+
+def _patience_s(message: Any) -> float:
+    """Return how long the sender of a request waits for its answer, in seconds."""
+    timeout: timedelta = getattr(message, "timeout", timedelta())
+    return timeout.total_seconds() + GRACE_S if timeout > timedelta() else UNTIMED_S
 
 
 async def _passed_on(call: Call) -> Any:

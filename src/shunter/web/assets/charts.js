@@ -1,6 +1,6 @@
 // Charts by uPlot, in the page's own colours, made again when the colours change.
-import { html, useEffect, useRef } from "/assets/vendor/htm-preact.js";
-import uPlot from "/assets/vendor/uPlot.esm.js";
+import { html, useEffect, useRef } from "./vendor/htm-preact.js";
+import uPlot from "./vendor/uPlot.esm.js";
 
 // A canvas has no CSS variables and no light-dark(), so the browser resolves them on a hidden element.
 const probe = document.createElement("i");

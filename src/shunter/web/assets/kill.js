@@ -1,15 +1,17 @@
-// The kill switch, of the fleet or of one cluster.
-import { html } from "/assets/vendor/htm-preact.js";
-import { may, order } from "/assets/store.js";
-import { Order } from "/assets/parts.js";
+// The kill switch, of the fleet or of one cluster. Before it is given, the service says what it would do.
+import { html } from "./vendor/htm-preact.js";
+import { order, read } from "./store.js";
+import { Order } from "./parts.js";
+import { taken } from "./situation.js";
 
-export function KillSwitch({ cluster = "", paused, who }) {
+export function KillSwitch({ cluster = "", situation, who }) {
   const where = cluster || "the whole fleet";
-  const off = !may(who, "operate");
-  if (paused) return html`<${Order} label="Resume ${cluster || "all"}" title="Resume ${where}" kind="primary" disabled=${off} why="You may only look."
-    comment=${true} give=${(comment) => order(cluster, "resume-all", { comment })}>
+  const path = cluster ? `/clusters/${encodeURIComponent(cluster)}` : "/fleet";
+  const verb = situation.orders.includes("resume-all") ? "resume-all" : "pause-all";
+  const common = { ...taken(verb, situation, who), comment: true, give: (comment) => order(cluster, verb, { comment }),
+    cost: async () => `${(await read(`${path}/preview?verb=${verb}`)).text}.` };
+  if (verb === "resume-all") return html`<${Order} label="Resume ${cluster || "all"}" title="Resume ${where}" kind="primary" ...${common}>
     Moves that the kill switch paused go on. Moves that were paused by name stay paused.</${Order}>`;
-  return html`<${Order} label="Pause ${cluster || "all"}" title="Pause ${where}" kind="danger" disabled=${off} why="You may only look."
-    comment=${true} give=${(comment) => order(cluster, "pause-all", { comment })} confirm="Pause now">
-    Every move of ${where} is paused, and no move begins until somebody resumes ${where}. Copied data is kept.</${Order}>`;
+  return html`<${Order} label="Pause ${cluster || "all"}" title="Pause ${where}" kind="danger" confirm="Pause now" ...${common}>
+    The kill switch: moves are paused, and no move begins until somebody lifts it.</${Order}>`;
 }

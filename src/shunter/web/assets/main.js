@@ -1,18 +1,19 @@
 // The frame around every page: navigation, the state of the connection, the signed-in person, the kill switch.
-import { Component, html, render, useEffect, useRef, useState } from "/assets/vendor/htm-preact.js";
+import { Component, html, render, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import {
-  connection, forget, go, loadSession, notes, place, session, signIn, signOut, startEvents, useFleet, useWatched,
-} from "/assets/store.js";
-import { Empty, Link, Loading, Moment, apart } from "/assets/parts.js";
-import { KillSwitch } from "/assets/kill.js";
-import { Fleet } from "/assets/pages/fleet.js";
-import { Cluster } from "/assets/pages/cluster.js";
-import { Moves } from "/assets/pages/moves.js";
-import { Plan } from "/assets/pages/plan.js";
-import { Reports } from "/assets/pages/reports.js";
-import { Proposals } from "/assets/pages/proposals.js";
-import { Timeline } from "/assets/pages/timeline.js";
+  connection, decoded, forget, go, loadSession, notes, place, session, signIn, signInFromAddress, signOut, startEvents, useFleet, useWatched,
+} from "./store.js";
+import { Empty, Link, Loading, Moment, apart } from "./parts.js";
+import { KillSwitch } from "./kill.js";
+import { Fleet } from "./pages/fleet.js";
+import { Cluster } from "./pages/cluster.js";
+import { Moves } from "./pages/moves.js";
+import { Plan } from "./pages/plan.js";
+import { Reports } from "./pages/reports.js";
+import { Proposals } from "./pages/proposals.js";
+import { Timeline } from "./pages/timeline.js";
 
+const ICON = new URL("./icon.svg", import.meta.url).href;
 const TABS = [["", "Overview"], ["moves", "Moves"], ["proposals", "Proposals"], ["timeline", "Timeline"], ["plan", "Plan"], ["reports", "Reports"]];
 const PAGES = { "": apart(Cluster), moves: apart(Moves), proposals: apart(Proposals), timeline: apart(Timeline), plan: apart(Plan), reports: apart(Reports) };
 
@@ -44,9 +45,17 @@ function Who({ who }) {
     ${who.by === "session" && html`<button type="button" class="quiet" onClick=${() => signOut()}>Sign out ${who.name}</button>`}</span>`;
 }
 
-function Paused({ paused, where }) {
+function Paused({ paused, where, but = [] }) {
   if (!paused) return null;
-  return html`<p class="banner watch" role="status"><strong>${where} is paused</strong> by ${paused.who} since <${Moment} at=${paused.at_ms} />${paused.comment && html`: “${paused.comment}”`}. No move begins.</p>`;
+  return html`<p class="banner watch" role="status"><strong>${where} is paused</strong> by ${paused.who} since <${Moment} at=${paused.at_ms} />${paused.comment && html`: “${paused.comment}”`}.
+    ${but.length ? ` Not paused, because another process drives them: ${but.join(", ")}.` : ""}</p>`;
+}
+
+const SOON_MS = 14 * 86_400_000;
+
+function Expiry({ at }) {
+  if (!at || at - Date.now() > SOON_MS) return null;
+  return html`<p class="banner watch" role="status"><strong>Your token expires</strong> on <${Moment} at=${at} />. <code>shunter token add</code> makes a new one.</p>`;
 }
 
 function Header({ who, name, fleet }) {
@@ -54,13 +63,13 @@ function Header({ who, name, fleet }) {
   const row = fleet.data?.clusters.find((each) => each.name === name);
   const tally = { moves: row?.moves_open, proposals: row?.proposals_waiting };
   return html`<header><div class="bar">
-      <${Link} to="/" class="brand"><img src="/assets/icon.svg" alt="" width="28" height="28" /> Shunter</${Link}>
+      <${Link} to="/" class="brand"><img src=${ICON} alt="" width="28" height="28" /> Shunter</${Link}>
       ${name && fleet.data && html`<label class="pick"><span class="hidden">Cluster</span>
         <select value=${name} onChange=${(event) => go(`/clusters/${encodeURIComponent(event.target.value)}`)}>
           ${fleet.data.clusters.map((each) => html`<option value=${each.name}>${each.name}</option>`)}</select></label>`}
       <span class="spring"></span>
       <${Live} /><${Who} who=${who} />
-      ${who?.role && fleet.data && html`<${KillSwitch} paused=${fleet.data.paused} who=${who} />`}
+      ${who?.role && fleet.data && html`<${KillSwitch} situation=${fleet.data} who=${who} />`}
       <${Theme} />
     </div>
     ${name && html`<nav aria-label="Pages of ${name}">${TABS.map(([tab, label]) => {
@@ -69,8 +78,12 @@ function Header({ who, name, fleet }) {
     })}</nav>`}</header>`;
 }
 
-function SignIn({ why }) {
-  const [problem, setProblem] = useState("");
+// Also with a token in the address: whoever signs in here should know before the token is sent.
+const Unencrypted = () => !isSecureContext && html`<p class="banner bad" role="alert"><strong>This connection is not encrypted.</strong>
+  Anybody on the way can read the token and use it. Open this page by https, or on the host of the service.</p>`;
+
+function SignIn({ why, refused = "" }) {
+  const [problem, setProblem] = useState(refused && `The token in the address was refused: ${refused}`);
   const field = useRef(null);
   const submit = async (event) => {
     event.preventDefault();
@@ -78,6 +91,7 @@ function SignIn({ why }) {
   };
   return html`<main id="main" class="narrow" tabindex="-1"><section class="panel"><h1>Sign in</h1>
     <p>This service needs a token. Its operator makes one with <code>shunter token add NAME --tokens FILE</code>.</p>
+    <${Unencrypted} />
     ${why && html`<p class="banner watch" role="status">You were signed out: ${why}.</p>`}
     <form onSubmit=${submit}><label class="field">Token <input ref=${field} type="password" autocomplete="off" spellcheck="false" required autofocus /></label>
       ${problem && html`<p class="banner bad" role="alert">${problem}</p>`}
@@ -103,7 +117,7 @@ function Page({ who, fleet }) {
   const [, root, raw, tab = "", ...more] = here.pathname.split("/");
   const main = useRef(null);
   const started = useRef(false);
-  const name = root === "clusters" ? decodeURIComponent(raw || "") : "";
+  const name = root === "clusters" ? decoded(raw || "") : "";
   const shown = PAGES[tab];
   useEffect(() => {
     document.title = name ? `${name}${tab && ` · ${tab}`} · Shunter` : "Shunter";
@@ -114,11 +128,12 @@ function Page({ who, fleet }) {
   if (here.pathname === "/") content = html`<${Fleet} fleet=${fleet} who=${who} />`;
   else if (here.pathname === "/timeline") content = html`<${Timeline} name="" />`;
   else if (!name || !shown || more.length) content = html`<${Empty} title="There is no such page">Go to <${Link} to="/">the fleet</${Link}>.</${Empty}>`;
-  else content = html`<${shown} name=${name} who=${who} key=${name} />`;
+  else content = html`<${shown} name=${name} who=${who} situation=${fleet.data?.clusters.find((each) => each.name === name)?.situation} key=${name} />`;
   const row = fleet.data?.clusters.find((each) => each.name === name);
   return html`<${Header} who=${who} name=${name} fleet=${fleet} />
     <main id="main" ref=${main} tabindex="-1">
-      <${Paused} paused=${fleet.data?.paused} where="The whole fleet" />${!fleet.data?.paused && html`<${Paused} paused=${row?.paused} where=${name} />`}
+      <${Expiry} at=${who.expires_ms} />
+      <${Paused} paused=${fleet.data?.paused} where=${fleet.data?.not_paused?.length ? "The fleet" : "The whole fleet"} but=${fleet.data?.not_paused} />${!fleet.data?.paused && html`<${Paused} paused=${row?.paused} where=${name} />`}
       ${fleet.data?.store_trouble && html`<p class="banner bad" role="alert">${fleet.data.store_trouble}</p>`}
       ${fleet.data?.policy_trouble && html`<p class="banner bad" role="alert">${fleet.data.policy_trouble}</p>`}
       <${Fence} at=${here.href}>${content}</${Fence}></main>`;
@@ -136,14 +151,14 @@ function App() {
   useEffect(() => {
     const token = new URLSearchParams(location.hash.slice(1)).get("token");
     if (token) history.replaceState(null, "", location.pathname + location.search);
-    loadSession().then(() => token && session.get().tokens && session.get().by !== "session" && signIn(token)).catch(setProblem);
+    loadSession().then(() => token && signInFromAddress(token)).catch(setProblem);
   }, []);
   if (!who) return problem
     ? html`<main id="main"><div class="state bad" role="alert"><strong>The service does not answer.</strong><p>${problem.message}</p>
         <button class="primary" onClick=${() => location.reload()}>Try again</button></div></main>`
     : html`<main id="main"><${Loading} what="who you are" /></main>`;
   return html`<a class="skip" href="#main">To the content</a>
-    ${who.role ? html`<${Inside} who=${who} />` : html`<${Header} who=${who} fleet=${{}} /><${SignIn} why=${who.why} />`}<${Notes} />`;
+    ${who.role ? html`<${Inside} who=${who} />` : html`<${Header} who=${who} fleet=${{}} /><${SignIn} why=${who.why} refused=${who.refused} key=${who.refused} />`}<${Notes} />`;
 }
 
 const box = document.getElementById("page");

@@ -1,7 +1,7 @@
 // Parts that several pages use.
-import { Component, html, useEffect, useLayoutEffect, useRef, useState } from "/assets/vendor/htm-preact.js";
-import { go, kept, note, read } from "/assets/store.js";
-import { duration, moment, utc } from "/assets/words.js";
+import { Component, html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
+import { go, href, kept, note, read } from "./store.js";
+import { duration, moment, utc } from "./words.js";
 
 export function Link({ to, children, ...rest }) {
   const follow = (event) => {
@@ -9,7 +9,7 @@ export function Link({ to, children, ...rest }) {
     event.preventDefault();
     go(to);
   };
-  return html`<a href=${to} onClick=${follow} ...${rest}>${children}</a>`;
+  return html`<a href=${href(to)} onClick=${follow} ...${rest}>${children}</a>`;
 }
 
 const MARKS = { good: "●", watch: "▲", bad: "■", busy: "◆", still: "○" };
@@ -96,7 +96,7 @@ export function Order({ label, title, kind = "", disabled, why, comment: asks = 
     setTold(null);
     if (!open || !cost) return undefined;
     const tell = (text) => { if (!gone) setTold(text); };
-    const timer = setTimeout(() => cost().then(tell, (error) => tell(`The cost is unknown: ${error.message}`)), costKey === undefined ? 0 : 400);
+    const timer = setTimeout(() => cost().then(tell, (error) => tell(`What this would do is not known: ${error.message}`)), costKey === undefined ? 0 : 400);
     return () => { gone = true; clearTimeout(timer); };
   }, [open, costKey, !cost]);
   const close = () => { dialog.current?.close(); setOpen(false); };
@@ -118,7 +118,7 @@ export function Order({ label, title, kind = "", disabled, why, comment: asks = 
       <form onSubmit=${carryOut}>
         <h2 id="order-title">${title || label}</h2>
         <div class="prose">${children}</div>
-        ${cost && html`<p class="cost" aria-live="polite">${told ?? "Estimating the cost…"}</p>`}
+        ${cost && html`<p class="cost" aria-live="polite">${told ?? "Asking what this would do…"}</p>`}
         ${asks && html`<label class="field">Comment <textarea rows="2" maxlength="2000" value=${comment} onInput=${(event) => setComment(event.target.value)}></textarea></label>`}
         ${problem && html`<p class="banner bad" role="alert">${problem}</p>`}
         <div class="actions"><button type="button" onClick=${close}>Cancel</button>

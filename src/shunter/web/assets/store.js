@@ -1,5 +1,25 @@
 // The state of the page: the signed-in person, the API's answers, and the connection for events.
-import { useEffect, useRef, useState } from "/assets/vendor/htm-preact.js";
+import { useEffect, useRef, useState } from "./vendor/htm-preact.js";
+
+// ---- addresses: the page may be served below a path of a proxy. This file is assets/DIGEST/store.js below that path.
+
+const ROOT = new URL("../../", import.meta.url).pathname;
+export const href = (path) => (path.startsWith("/") ? ROOT + path.slice(1) : path);
+
+// The address, as if the page were served at the root.
+function here() {
+  const url = new URL(location.href);
+  url.pathname = `/${url.pathname.slice(ROOT.length)}`;
+  return url;
+}
+
+// A part of an address; "" if it can't be decoded, as in /clusters/%E0%A4%A.
+export function decoded(part) {
+  try { return decodeURIComponent(part); } catch { return ""; }
+}
+
+// crypto.randomUUID is missing over plain HTTP from another host.
+const unique = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (each) => each.toString(16).padStart(2, "0")).join("");
 
 // ---- a value that components can watch
 
@@ -36,7 +56,7 @@ export class Problem extends Error {
 async function ask(path, options = {}) {
   let answer;
   try {
-    answer = await fetch(`/api/v1${path}`, { credentials: "same-origin", ...options });
+    answer = await fetch(href(`/api/v1${path}`), { credentials: "same-origin", ...options });
   } catch {
     throw new Problem(0, { detail: "The service does not answer.", type: "urn:shunter:unreachable" });
   }
@@ -58,7 +78,7 @@ function change(method, path, body, key) {
 // A click that is repeated because the answer was lost is one order: the key stays the same.
 export async function order(cluster, verb, { about = [], value = null, comment = "" } = {}) {
   const path = cluster ? `/clusters/${encodeURIComponent(cluster)}/${verb}` : `/fleet/${verb}`;
-  const key = crypto.randomUUID();
+  const key = unique();
   const body = { about, value, comment };
   const name = session.get()?.name;
   try {
@@ -80,6 +100,17 @@ export async function loadSession() {
   const now = await ask("/session"), before = session.get();
   session.set({ ...now, why: now.role ? "" : before?.why || (before?.role ? "the session or its token has ended" : "") });
 }
+// A token in the address: it signs in, or the page says why it does not.
+export async function signInFromAddress(token) {
+  const before = session.get();
+  if (!before.tokens) return;
+  try {
+    await signIn(token);
+  } catch (problem) {
+    if (before.role) note(`The token in the address was refused (${problem.message}). You are still ${before.name}.`, "error");
+    else session.set({ ...before, refused: problem.message });
+  }
+}
 export async function signIn(token) { session.set(await change("POST", "/session", { token })); }
 export async function signOut() { await change("DELETE", "/session"); session.set({ ...session.get(), role: null, why: "" }); await loadSession(); }
 
@@ -87,7 +118,7 @@ const RANK = { read: 1, operate: 2, administer: 3 };
 export const may = (who, role) => Boolean(who?.role) && RANK[who.role] >= RANK[role];
 
 export function note(text, kind = "done") {
-  const made = { text, kind, id: crypto.randomUUID() };
+  const made = { text, kind, id: unique() };
   notes.set([...notes.get().slice(-2), made]);
   setTimeout(() => forget(made.id), kind === "error" ? 12_000 : 6_000);
 }
@@ -109,7 +140,7 @@ let started = false;
 export function startEvents() {
   if (started) return;
   started = true;
-  const channel = new BroadcastChannel("shunter-events");
+  const channel = new BroadcastChannel(`shunter-events ${ROOT}`);
   channel.onmessage = ({ data }) => {
     if (data.ask) { if (following) channel.postMessage({ status: connection.get() }); return; }
     if (data.status) setLive(data.status.live, data.status.since);
@@ -128,7 +159,7 @@ export function startEvents() {
     let source = null;
     let heard = Date.now();
     const open = () => {
-      source = new EventSource("/api/v1/events");
+      source = new EventSource(href("/api/v1/events"));
       for (const kind of KINDS) source.addEventListener(kind, ({ data }) => {
         heard = Date.now();
         status(true);
@@ -144,7 +175,7 @@ export function startEvents() {
     open();
     return new Promise(() => {}); // The lock is held until this tab is closed.
   };
-  if (navigator.locks) navigator.locks.request("shunter-events", follow);
+  if (navigator.locks) navigator.locks.request(`shunter-events ${ROOT}`, follow);
   else follow();
   channel.postMessage({ ask: true });
 }
@@ -236,7 +267,7 @@ export function useFleet() {
     let newer = new Map(); // Rows that came while the fleet was being read, by cluster.
     let asked = 0;
     const row = (data, event) => (event.version <= data.version ? data
-      : { ...data, version: event.version, clusters: data.clusters.map((each) => (each.name === event.row.name ? kept(each, event.row) : each)) });
+      : { ...data, ...event.fleet, version: event.version, clusters: data.clusters.map((each) => (each.name === event.row.name ? kept(each, event.row) : each)) });
     const load = async () => {
       const mine = asked += 1;
       newer = new Map();
@@ -264,13 +295,13 @@ export function useFleet() {
 
 // ---- the address, which says what the page shows
 
-export const place = watched(new URL(location.href));
-addEventListener("popstate", () => place.set(new URL(location.href)));
+export const place = watched(here());
+addEventListener("popstate", () => place.set(here()));
 
 export function go(path) {
-  history.pushState(null, "", path);
+  history.pushState(null, "", href(path));
   if (!location.hash) scrollTo(0, 0);
-  place.set(new URL(location.href));
+  place.set(here());
 }
 
 // Query parts that are a step of the browser's history, so that Back closes what was opened. Search and zoom are no steps.
@@ -286,5 +317,5 @@ export function show(changes) {
   const before = place.get().searchParams;
   if (STEPS.some((name) => url.searchParams.get(name) !== before.get(name))) history.pushState(null, "", url);
   else history.replaceState(null, "", url);
-  place.set(url);
+  place.set(here());
 }

@@ -168,7 +168,7 @@ def test_what_an_item_is_about(item, about):
 
 
 def test_a_task_without_items_is_done_at_once():
-    """Found by `shunter simulate --seed 64`: an election of all, where none was needed, held everything in order."""
+    """Found by `./simulate --seed 64`: an election of all, where none was needed, held everything in order."""
     world = slow_broker()
     world.feed(ElectionRequested(None, reply_to=7))
     assert world.replies[7].partitions == ()

@@ -17,6 +17,7 @@ from shunter.core.executor.ready import (
     AlterLogDirs,
     AlterReassignments,
     AlterSettings,
+    ElectLeaders,
     Finish,
     JournalBatch,
     ListReassignments,
@@ -32,6 +33,7 @@ from shunter.errors import ErrorCode
 from shunter.model.execution import (
     Command,
     CommandKind,
+    ElectionBegun,
     ExecutionOptions,
     JournalEntry,
     LogDirSpace,
@@ -81,6 +83,7 @@ class Yard:
         self.controller = 1
         self.made = len(partitions)
         self.refuse: dict[TopicPartition, ErrorCode] = {}
+        self.refuse_elections: dict[TopicPartition, ErrorCode] = {}
         self.racks: dict[int, str | None] = {}
         self.min_isr: dict[str, int] = {}
         self.wanted_dirs: dict[tuple[int, TopicPartition], str] = {}
@@ -144,6 +147,20 @@ class Yard:
             return
         alive = [broker for broker in partition.replicas if broker in partition.isr and broker in self.up]
         partition.leader = alive[0] if alive else -1
+
+    def elect_preferred(self, tp: TopicPartition) -> ErrorCode:
+        partition = self.partitions.get(tp)
+        if partition is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if tp in self.refuse_elections:
+            return self.refuse_elections[tp]
+        first = partition.replicas[0]
+        if partition.leader == first:
+            return ErrorCode.ELECTION_NOT_NEEDED
+        if first not in partition.isr or first not in self.up:
+            return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        partition.leader = first
+        return ErrorCode.NONE
 
     # Events in the yard.
 
@@ -217,6 +234,7 @@ class Rig:
         self.replies: dict[int, Reply] = {}
         self.finish: Finish | None = None
         self.asked: list[tuple[TopicPartition, Replicas | None]] = []
+        self.elected: list[TopicPartition] = []
         self.last_token = 0
         self.before: dict[ThrottleKey, str] = dict(yard.settings)
         self.start()
@@ -268,6 +286,9 @@ class Rig:
             begun = {entry.record.tp: entry.record for entry in self.journal if isinstance(entry.record, StepBegun)}
             for tp, replicas in request.targets:
                 assert replicas == (None if begun[tp].cancels else begun[tp].after)
+        if isinstance(request, ElectLeaders):
+            known_moves = {entry.record.tp for entry in self.journal if isinstance(entry.record, ElectionBegun)}
+            assert set(request.partitions) <= known_moves
         if isinstance(request, AlterSettings):
             known = {entry.record.key for entry in self.journal if isinstance(entry.record, ThrottleRemembered)}
             assert {key for key, _value in request.settings} <= known
@@ -309,6 +330,11 @@ class Rig:
                     for broker, tp, path in work.replicas
                 }
                 return ev.LogDirsAltered(work.request_id, answers)
+            case ElectLeaders():
+                self.elected += work.partitions
+                return ev.LeadersElected(
+                    work.request_id, {tp: (yard.elect_preferred(tp), "") for tp in work.partitions}
+                )
             case ListReassignments():
                 return ev.ReassignmentsListed(yard.ongoing(), self.now_ms)
             case ObserveTopics():
@@ -339,9 +365,11 @@ class Rig:
         self.now_ms += milliseconds
         self.tell(ev.TimePassed())
 
-    def submit(self, *moves: tuple[str, int, Replicas], options: ExecutionOptions | None = None) -> int:
+    def submit(
+        self, *moves: tuple[str, int, Replicas], options: ExecutionOptions | None = None, elect: bool = False
+    ) -> int:
         self.last_token += 1
-        orders = tuple(MoveOrder(TopicPartition(topic, number), target) for topic, number, target in moves)
+        orders = tuple(MoveOrder(TopicPartition(topic, number), target, elect=elect) for topic, number, target in moves)
         event = ev.PlanSubmitted(f"plan-{self.last_token}", orders, options or ExecutionOptions(), self.last_token)
         self.tell(event)
         return self.last_token

@@ -47,16 +47,17 @@ class ExecutorMachine(RuleBasedStateMachine):
         self.throttle = throttle
         self.rig = Rig(self.yard)
         self.foreign: set[TopicPartition] = set()
+        self.checked = 0
         self.last_leader = {tp: found.leader for tp, found in self.yard.partitions.items()}
 
     # Orders.
 
-    @rule(data=st.data(), strategy=st.sampled_from(Strategy), bound=st.integers(0, 2))
-    def submit(self, data: st.DataObject, strategy: Strategy, bound: int) -> None:
+    @rule(data=st.data(), strategy=st.sampled_from(Strategy), bound=st.integers(0, 2), elect=st.booleans())
+    def submit(self, data: st.DataObject, strategy: Strategy, bound: int, elect: bool) -> None:
         chosen = data.draw(st.lists(partitions, min_size=1, max_size=3, unique=True))
         moves = [(tp.topic, tp.partition, data.draw(replica_sets)) for tp in chosen]
         options = ExecutionOptions(strategy=strategy, throttle=self.throttle, max_in=bound, relax_after_ms=30_000)
-        self.rig.submit(*moves, options=options)
+        self.rig.submit(*moves, options=options, elect=elect)
 
     @rule(kind=st.sampled_from([CommandKind.STOP, CommandKind.ROLL_BACK, CommandKind.PAUSE, CommandKind.RESUME]))
     def command_all(self, kind: CommandKind) -> None:
@@ -138,6 +139,14 @@ class ExecutorMachine(RuleBasedStateMachine):
         assert len(asked) == len(set(asked))
 
     @invariant()
+    def a_leader_is_claimed_only_if_the_cluster_shows_it(self) -> None:
+        for entry in self.rig.journal[self.checked :]:
+            record = entry.record
+            if isinstance(record, MoveClosed) and record.reason.endswith(" leads") and "but" not in record.reason:
+                assert f"broker {record.replicas[0]} leads" in record.reason
+        self.checked = len(self.rig.journal)
+
+    @invariant()
     def originals_are_never_forgotten(self) -> None:
         """Another plan, or a late broker's metadata, may change the originals only as long as no step has begun."""
         accepted: dict[TopicPartition, Replicas] = {}
@@ -174,7 +183,11 @@ class ExecutorMachine(RuleBasedStateMachine):
             found = self.yard.partitions[tp]
             if tp in self.foreign:
                 continue
-            assert move.outcome in (Outcome.DONE, Outcome.STOPPED, Outcome.ROLLED_BACK), move
+            if move.outcome is Outcome.REFUSED:
+                assert "was not elected within" in move.reason
+                assert move.wanted_leader == move.goal[0]
+            else:
+                assert move.outcome in (Outcome.DONE, Outcome.STOPPED, Outcome.ROLLED_BACK), move
             assert not found.adding
             assert not found.removing
             assert found.replicas == move.current

@@ -162,7 +162,7 @@ REAL_RUN = (
     *((16.1, 35262), (18.2, 41485), (20.2, 42538), (21.2, 46687), (23.2, 50835), (25.2, 57058), (27.2, 61206)),
     *((29.2, 67429), (31.2, 71578), (33.3, 73652), (35.3, 77800), (37.3, 84023)),
 )
-"""Seconds and kilobytes of a run on four KRaft brokers (`benchmarks/executor_eta.py --kinds steps`, 2,500,000 bytes per
+"""Seconds and kilobytes of a run on four KRaft brokers (`lab/benchmarks/executor_eta.py --kinds steps`, 2,500,000 bytes per
 second, 2026-11-22). The estimate of that version was off by 47.8 % in this run."""
 REAL_TOTAL, REAL_END_S, REAL_SECOND_STEP_S = 85_076_372, 37.8, 20.2
 

@@ -13,7 +13,7 @@ from shunter.core.keeper.judgement import Judgement, judge
 from shunter.core.keeper.load_model import with_model
 from shunter.core.keeper.proposals import Proposal
 from shunter.core.keeper.sighting import PastExecution, Sighting, after, in_order
-from shunter.model.check_up import CheckedBroker, CheckedJournal, CheckedLogDir, CheckUp
+from shunter.model.check_up import CheckedBroker, CheckedJournal, CheckedLogDir, CheckUp, OpenMove
 from shunter.model.execution import OngoingReassignment, ThrottleKey
 from shunter.model.inventory import (
     BrokerDisks,
@@ -69,8 +69,12 @@ def cluster(
             held = tuple(b for b in replicas if b not in lost)
             sizes = tuple((broker, size) for broker in held)
             leader = held[0] if held else -1
+            move = (ongoing or {}).get(TopicPartition(topic, number))
+            adding = () if move is None else move.adding
             partitions.append(
-                InventoryPartition(topic, None, number, tuple(replicas), held, leader, 0, 1, min_isr, sizes, lost)
+                InventoryPartition(
+                    topic, None, number, tuple(replicas), held, leader, 0, 1, min_isr, sizes, lost, adding
+                )
             )
     total = 100 * MIB
     live = tuple(
@@ -90,7 +94,12 @@ def cluster(
         CheckedBroker(b, None, "4.1", log_dirs=(log_dirs or {}).get(b, ()) + damaged.get(b, ())) for b in brokers
     )
     seen = CheckUp("yard", 1, "Apache (KRaft)", checked, (), ongoing or {}, throttles)
-    return sighting_of(taken, seen, CheckedJournal("j", open_moves=open_moves), past)
+    return sighting_of(
+        taken,
+        seen,
+        CheckedJournal("j", moves=tuple(OpenMove(tp, (), (), "moving", "forward") for tp in open_moves)),
+        past,
+    )
 
 
 def shelved(

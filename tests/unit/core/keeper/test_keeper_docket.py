@@ -10,7 +10,7 @@ from keeper_clusters import AT_ONCE, MIB, MINUTE_MS, NOON_MS, cluster, later, lo
 from shunter.core.keeper.docket import after_look, next_to_begin, voted
 from shunter.core.keeper.intents import contradiction, with_intents
 from shunter.core.keeper.people import approvals, unsure
-from shunter.core.keeper.sighting import PastExecution, Sighting
+from shunter.core.keeper.sighting import PastExecution, Sighting, after, in_order
 from shunter.model.keeper import Condition, GuardRails, Intents, KeeperPolicy, Mode
 from shunter.model.partition import TopicPartition
 from shunter.model.service import (
@@ -81,6 +81,72 @@ def test_a_plan_whose_ground_is_gone_is_stale(change: dict[str, object], why: st
     stale = next(each for each in found if each.id == made.id)
     assert stale.state is ProposalState.STALE
     assert why in stale.outcome
+
+
+def carried_out(sighting: Sighting, policy: KeeperPolicy = BALANCE) -> KeptProposal:
+    (made,) = kept(sighting, policy)
+    return replace(made, state=ProposalState.CARRIED_OUT, changed_at_ms=sighting.at_ms, outcome="4 done")
+
+
+def test_a_plan_that_ran_is_done_once_the_cluster_shows_that_its_condition_is_over() -> None:
+    seen = cluster(LOPSIDED)
+    ran = carried_out(seen)
+    assert kept(seen, BALANCE, ran) == (), "this look began before the plan had ended"
+    (done,) = kept(later(after(in_order(seen), ran.changes), 1), BALANCE, ran)
+    assert (done.state, done.outcome) == (ProposalState.DONE, "4 done; over: disk-band")
+
+
+def test_a_plan_that_ran_in_vain_says_what_still_holds_and_what_is_next() -> None:
+    ran = carried_out(cluster(LOPSIDED))
+    ended, another = kept(later(cluster(LOPSIDED), 1), BALANCE, ran)
+    assert ended.state is ProposalState.PARTLY
+    assert ended.outcome.startswith("4 done, but disk-band still holds: broker 1 carries 1.50 of the mean in disk")
+    assert ended.outcome.endswith("; another plan is proposed")
+    assert another.state is ProposalState.WAITING
+    told = replace(BALANCE.watches[Condition.DISK_BAND], mode=Mode.NOTIFY)
+    quiet = replace(BALANCE, watches={**BALANCE.watches, Condition.DISK_BAND: told})
+    (ended,) = kept(later(cluster(LOPSIDED), 1), quiet, ran)
+    assert ended.outcome.endswith("; nothing more is planned for it now")
+
+
+def test_a_full_disk_is_given_the_time_in_which_kafka_deletes_files() -> None:
+    policy = only(Condition.DISK_FULL)
+    full = cluster({"t": [[1]] * 6 + [[2]]}, used={1: 0.95, 2: 0.1, 3: 0.1})
+    ran = replace(carried_out(cluster(LOPSIDED)), conditions=("disk-full",))
+    assert kept(later(full, 1), policy, ran) == (), "no verdict, and no second plan of this scope"
+    ended = kept(later(full, 4), policy, ran)[0]
+    assert ended.state is ProposalState.PARTLY
+    assert "disk-full still holds: the disks of broker 1 are 95.0% full" in ended.outcome
+
+
+def test_who_is_to_lead_nothing_leads_until_the_cluster_shows_another_leader() -> None:
+    """Found on 48647b9: [1, 3] led by broker 3 was no condition, because broker 3 is not the first of them."""
+    policy = only(Condition.DEMOTE, intents=Intents(demote=(3,)))
+    seen = cluster({"t": [[1, 3], [2, 3]]})
+    partitions = tuple(each._replace(leader=3) for each in seen.inventory.partitions)
+    led = replace(seen, inventory=seen.inventory._replace(partitions=partitions))
+    assert look(seen, policy).holding == ()
+    (holding,) = look(led, policy).holding
+    assert holding.sign.text == "broker 3 is to lead nothing and leads 2 partitions"
+    ran = replace(carried_out(cluster(LOPSIDED)), conditions=("demote",), outcome="2 done")
+    (ended, *_) = after_look((ran,), later(led, 1), look(later(led, 1), policy), policy, "prod")
+    assert ended.state is ProposalState.PARTLY
+    assert ended.outcome.startswith("2 done, but demote still holds: broker 3 is to lead nothing and leads 2")
+
+
+def test_the_leaders_band_is_judged_by_who_leads_now_too() -> None:
+    policy = only(Condition.LEADERS_BAND)
+    seen = cluster({"t": [[1, 2], [2, 3], [3, 1]] * 4})
+    assert look(seen, policy).holding == ()
+    partitions = tuple(
+        each._replace(leader=2 if 2 in each.replicas else each.leader) for each in seen.inventory.partitions
+    )
+    led = replace(seen, inventory=seen.inventory._replace(partitions=partitions))
+    texts = [each.sign.text for each in look(led, policy).holding]
+    assert texts[1] == "broker 2 leads 2.00 of the mean now, outside 0.80 to 1.20, and not as preferred"
+    unable = tuple(each._replace(isr=(each.leader,)) for each in partitions)
+    seen = replace(seen, inventory=seen.inventory._replace(partitions=unable))
+    assert look(seen, policy).holding == (), "no election can change who leads a partition whose first is out of sync"
 
 
 def test_what_was_frozen_or_demoted_since_makes_it_stale() -> None:

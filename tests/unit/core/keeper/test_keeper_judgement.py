@@ -250,6 +250,27 @@ class TestWhatIsToldAlone:
         move = {tp: OngoingReassignment((1, 2, 3), (3,), (2,))}
         seen = cluster({"t": [[1, 2, 3]]}, ongoing=move, open_moves=frozenset({tp}))
         assert look(seen, only(Condition.MOVES_STUCK)).holding == ()
+        seen = cluster({"t": [[1, 2, 3]]}, ongoing=move)
+        ended = replace(seen, journal=replace(seen.journal, just_ended=frozenset({tp})))
+        assert look(ended, only(Condition.MOVES_STUCK)).holding == (), "it ended after the cluster was read"
+        assert list(held(look(seen, only(Condition.MOVES_STUCK)))) == ["moves-stuck t-0"]
+        unread = replace(seen, past=None)
+        assert look(unread, only(Condition.MOVES_STUCK)).holding == (), (
+            "without the journal it is not known whose it is"
+        )
+
+    def test_a_move_that_ended_while_the_cluster_was_read_leaves_nothing_under_replicated(self) -> None:
+        seen = cluster({"t": [[1, 2, 3]]}, min_isr=3)
+        (partition,) = seen.inventory.partitions
+        policy = only(Condition.UNDER_REPLICATED, Condition.UNDER_MIN_ISR)
+        for isr, adding, told in (
+            ((1, 2), (3,), []),
+            ((1, 2), (), ["under-min-isr", "under-replicated"]),
+            ((1,), (3,), ["under-min-isr", "under-replicated"]),
+            ((1, 3), (3,), ["under-min-isr", "under-replicated"]),
+        ):
+            taken = seen.inventory._replace(partitions=(partition._replace(isr=isr, adding=adding),))
+            assert sorted(held(look(replace(seen, inventory=taken), policy))) == told
 
 
 DONE = PastExecution(NOON_MS - 90 * MINUTE_MS, NOON_MS - 60 * MINUTE_MS, 7, 7 * MIB)

@@ -1,12 +1,12 @@
 // One cluster: the keeper's conditions and why it acts or does not, brokers by rack, partitions that are not healthy.
-import { html, useMemo } from "/assets/vendor/htm-preact.js";
-import { may, order, place, show, useView, useWatched } from "/assets/store.js";
-import { Controllers } from "/assets/pages/controllers.js";
-import { BrokerIntents, Intents } from "/assets/pages/intents.js";
-import { Chip, Drawer, Empty, Figure, Link, Meter, Moment, Order, Shown, SortedTable, memo } from "/assets/parts.js";
-import { KillSwitch } from "/assets/kill.js";
-import { bytes, count, days, number, percent, words } from "/assets/words.js";
-import { healthOf } from "/assets/pages/fleet.js";
+import { html, useMemo } from "../vendor/htm-preact.js";
+import { order, place, show, useView, useWatched } from "../store.js";
+import { Controllers } from "./controllers.js";
+import { BrokerIntents, Intents } from "./intents.js";
+import { Chip, Drawer, Empty, Figure, Link, Meter, Moment, Order, Shown, SortedTable, memo } from "../parts.js";
+import { KillSwitch } from "../kill.js";
+import { bytes, count, days, number, percent, words } from "../words.js";
+import { Aged, Headline, Standing, KIND, faded, taken } from "../situation.js";
 
 const MEASURES = {
   disk: { label: "Disk in use", of: (each) => (each.disk_total ? 1 - each.disk_usable / each.disk_total : null), whole: 1, told: (value) => percent(value) },
@@ -63,7 +63,7 @@ const Yard = memo(({ brokers, chosen, measureName }) => {
   </section>`;
 });
 
-function Broker({ name, broker, brokers, who }) {
+function Broker({ name, broker, brokers, situation, who }) {
   const state = stateOf(broker);
   const old = brokers.filter((each) => each.replaced_by === broker.id).map((each) => each.id);
   const used = MEASURES.disk.of(broker);
@@ -76,19 +76,19 @@ function Broker({ name, broker, brokers, who }) {
       <${Figure} label="Moves" value="↓ ${broker.receives}  ↑ ${broker.gives}" /></dl>
     ${used !== null && html`<${Meter} share=${used} kind=${used >= 0.9 ? "bad" : used >= 0.8 ? "watch" : "plain"} label="Disk of broker ${broker.id}" />`}
     ${old.length > 0 && html`<p class="dim">It takes the place of broker ${old.join(", ")}.</p>`}
-    <${BrokerIntents} name=${name} broker=${broker} brokers=${brokers} who=${who} /></section>`;
+    <${BrokerIntents} name=${name} broker=${broker} brokers=${brokers} situation=${situation} who=${who} /></section>`;
 }
 
 const MODES = { act: "good", propose: "busy", notify: "still", off: "still" };
 
 function Keeper({ view, name }) {
   const { conditions, prospects } = view;
-  if (!view.row.health.looked_at_ms) return html`<section class="panel"><h2>What the keeper sees</h2><${Empty} title="Nothing yet">There was no successful look at ${name} yet, so nothing is known about it.</${Empty}></section>`;
-  if (!conditions.length && !prospects.length) return html`<section class="panel"><h2>What the keeper sees</h2><${Empty} title="Nothing is wrong">No condition of the policy holds.</${Empty}></section>`;
-  return html`<section class="panel"><h2>What the keeper sees</h2><ul class="conditions">${conditions.map(({ condition: each, mode, why_no_action: why }) => html`<li>
-      <div><strong>${words(each.condition)}</strong> <${Chip} kind=${MODES[mode]} title="What the policy lets this condition do">${mode}</${Chip}>
+  if (view.row.situation.figures === "unknown") return html`<section class="panel"><h2>Conditions</h2><${Empty} title="Not known">${name} was not observed yet.</${Empty}></section>`;
+  if (!conditions.length && !prospects.length) return html`<section class="panel"><h2>Conditions</h2><${Empty} title="No condition">No condition of the policy ${view.row.situation.figures === "current" ? "holds" : "held when the cluster was last observed"}.</${Empty}></section>`;
+  return html`<section class="panel"><h2>Conditions</h2><ul class="conditions">${conditions.map(({ condition: each, mode, severity, doing }) => html`<li>
+      <div><${Chip} kind=${KIND[severity]}>${severity}</${Chip}> <strong>${words(each.condition)}</strong> <${Chip} kind=${MODES[mode]} title="What the policy lets this condition do">${mode}</${Chip}>
         <span class="dim">${each.since_ms ? html` since <${Moment} at=${each.since_ms} />` : " first seen now"}${each.minutes < each.wanted_minutes ? `, ${each.minutes} of ${each.wanted_minutes} minutes` : ""}</span></div>
-      <p>${each.text}</p>${why.length > 0 && html`<p class="dim">Nothing is done now: ${why.join("; ")}.</p>`}</li>`)}</ul>
+      <p>${each.text}</p><p class="dim">${doing}</p></li>`)}</ul>
     ${prospects.length > 0 && html`<h3>What it would do</h3><ul class="conditions">${prospects.map((each) => html`<li><div><strong>${words(each.scope)}</strong>${" "}
       <span class="dim">${each.partitions ? `${count(each.moves, "replica")} to copy, ${bytes(each.bytes)}; ${count(each.leader_changes, "partition")} with another preferred leader` : each.behind ? `planned once ${words(each.behind)} is done` : `the planner finds no plan that mends ${each.conditions.map(words).join(", ")}`}</span>
       ${each.ready && html` <${Chip} kind="busy">ready</${Chip}>`}</div>
@@ -103,7 +103,7 @@ function Named({ title, names, all, kind }) {
 
 function Throttles({ view, name, who }) {
   if (!view.throttles_left.length) return null;
-  return html`<section class="panel watch"><div class="head"><h2>Throttles left behind</h2><${Order} label="Remove them" title="Remove throttles that no execution restores" disabled=${!may(who, "operate")} why="You may only look."
+  return html`<section class="panel watch"><div class="head"><h2>Throttles left behind</h2><${Order} label="Remove them" title="Remove throttles that no execution restores" ...${taken("clear-throttles", view.row.situation, who)}
     give=${(comment) => order(name, "clear-throttles", { comment })}>No execution restores these throttles. They slow down replication until they are removed. They are removed only while nothing is being moved.</${Order}></div>
     <ul>${view.throttles_left.map((each) => html`<li><code>${each}</code></li>`)}</ul></section>`;
 }
@@ -133,13 +133,14 @@ export function Cluster({ name, who }) {
   const chosen = query.has("broker") ? Number(query.get("broker")) : null;
   return html`<${Shown} view=${view} what=${name}>${(page) => {
     const { row } = page;
-    const health = healthOf(row);
+    const { situation } = row;
+    const old = faded(situation.figures);
     const broker = page.brokers.find((each) => each.id === chosen);
-    return html`<div class="title"><h1>${name}</h1><${Chip} kind=${health.kind}>${health.told}</${Chip}><span class="spring"></span><${KillSwitch} cluster=${name} paused=${row.paused} who=${who} /></div>
-      ${health.why && html`<p class="banner ${health.kind}" role="status">${health.why}</p>`}
-      ${row.health.words && html`<p class="banner bad" role="status">${row.health.words}</p>`}
-      <dl class="figures"><${Figure} label="Brokers" value=${number(row.brokers)}>${row.brokers_down.length ? `${row.brokers_down.length} down` : row.brokers ? "all live" : ""}</${Figure}>
-        <${Figure} label="Partitions" value=${number(row.partitions)}>${count(page.topics_in_all, "topic")}</${Figure}>
+    return html`<div class="title"><h1>${name}</h1><${Headline} situation=${situation} /><span class="spring"></span><${KillSwitch} cluster=${name} situation=${situation} who=${who} /></div>
+      <${Standing} situation=${situation} />
+      <${Aged} age=${situation.figures} at=${situation.observed_at_ms} />
+      <dl class="figures ${old}"><${Figure} label="Brokers" value=${number(row.brokers)}>${row.brokers_down.length ? `${row.brokers_down.length} down` : row.brokers && !old ? "all live" : ""}</${Figure}>
+        <${Figure} label="Partitions" value=${number(row.partitions)}>${situation.figures === "unknown" ? "" : count(page.topics_in_all, "topic")}</${Figure}>
         <${Figure} label="Fullest disk" value=${percent(row.disk_used)}>${row.runway_days === null ? "" : `full in ${days(row.runway_days)}`}</${Figure}>
         <${Figure} label="Imbalance" value=${percent(row.balance)}>from the mean</${Figure}>
         <${Figure} label="Under-replicated" value=${number(row.under_replicated)} kind=${row.under_replicated ? "watch" : ""} />
@@ -147,11 +148,11 @@ export function Cluster({ name, who }) {
       <${Keeper} view=${page} name=${name} />
       ${page.policy?.controllers?.length > 0 && html`<${Controllers} name=${name} />`}
       <${Throttles} view=${page} name=${name} who=${who} />
-      <${Named} title="Offline partitions" names=${page.offline} all=${row.offline} kind="bad" />
-      <${Named} title="Partitions under min ISR" names=${page.under_min_isr} all=${row.under_min_isr} kind="bad" />
-      <${Named} title="Under-replicated partitions" names=${page.under_replicated} all=${row.under_replicated} kind="watch" />
-      ${page.brokers.length > 0 && html`<${Yard} brokers=${page.brokers} chosen=${chosen} measureName=${query.get("measure") || "disk"} />`}
-      ${broker && html`<${Broker} name=${name} broker=${broker} brokers=${page.brokers} who=${who} />`}
+      <${Named} title="Offline partitions" names=${page.offline} all=${row.offline} kind="bad ${old}" />
+      <${Named} title="Partitions under min ISR" names=${page.under_min_isr} all=${row.under_min_isr} kind="bad ${old}" />
+      <${Named} title="Under-replicated partitions" names=${page.under_replicated} all=${row.under_replicated} kind="watch ${old}" />
+      ${page.brokers.length > 0 && html`<div class=${old}><${Yard} brokers=${page.brokers} chosen=${chosen} measureName=${query.get("measure") || "disk"} /></div>`}
+      ${broker && html`<${Broker} name=${name} broker=${broker} brokers=${page.brokers} situation=${situation} who=${who} />`}
       <${Drawer} title=${html`<strong>Brokers as a table</strong>`}>${() => html`<${SortedTable} caption="Brokers" columns=${BROKERS} rows=${page.brokers} initial=${{ label: "Broker", down: false }} keyOf=${(each) => each.id} />`}</${Drawer}>
       <${Drawer} title=${html`<strong>Topics</strong> ${page.topics.length < page.topics_in_all ? `the ${page.topics.length} largest of ${number(page.topics_in_all)}` : number(page.topics_in_all)}`}>
         ${() => html`<${SortedTable} caption="Topics" columns=${TOPICS} rows=${page.topics} initial=${{ label: "Bytes", down: true }} keyOf=${(each) => each.name} />`}</${Drawer}>

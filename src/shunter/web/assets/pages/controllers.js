@@ -1,8 +1,8 @@
 // Shunter's controllers of a cluster: the leader, its epoch, its queue, the delay of its event loop, and its moves.
-import { html } from "/assets/vendor/htm-preact.js";
-import { usePolled } from "/assets/store.js";
-import { Chip, Figure, Link, Shown } from "/assets/parts.js";
-import { count, lag, number } from "/assets/words.js";
+import { html } from "../vendor/htm-preact.js";
+import { usePolled } from "../store.js";
+import { Chip, Figure, Link, Shown } from "../parts.js";
+import { count, lag, number } from "../words.js";
 
 // The leading controller, in a sentence. If none leads, a controller that does not answer might; that case is separate.
 function leadership(controllers) {

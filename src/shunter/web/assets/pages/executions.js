@@ -1,9 +1,9 @@
 // Each execution of the journal, its outcome and its moves, and the story of each move.
-import { html, useRef } from "/assets/vendor/htm-preact.js";
-import { show, useView } from "/assets/store.js";
-import { Chip, Empty, Figure, Link, LongTable, Moment, Shown, SortedTable, memo } from "/assets/parts.js";
-import { KINDS, Replica, Story } from "/assets/pages/story.js";
-import { bytes, count, duration, number, rate, words } from "/assets/words.js";
+import { html, useRef } from "../vendor/htm-preact.js";
+import { show, useView } from "../store.js";
+import { Chip, Empty, Figure, Link, LongTable, Moment, Shown, SortedTable, memo } from "../parts.js";
+import { KINDS, Replica, Story } from "./story.js";
+import { bytes, count, duration, number, rate, words } from "../words.js";
 
 const took = (each) => (each.ended_at_ms === null ? null : each.ended_at_ms - each.began_at_ms);
 const all = (counts) => Object.values(counts).reduce((sum, each) => sum + each, 0);

@@ -1,10 +1,10 @@
 // Intents, which hold until they are taken back: the buttons of a broker, and the list of all intents.
-import { html, useState } from "/assets/vendor/htm-preact.js";
-import { may, order, sketch } from "/assets/store.js";
-import { Moment, Order } from "/assets/parts.js";
-import { bytes, count, duration, number, words } from "/assets/words.js";
+import { html, useState } from "../vendor/htm-preact.js";
+import { order, sketch } from "../store.js";
+import { Moment, Order } from "../parts.js";
+import { taken } from "../situation.js";
+import { bytes, count, duration, number, words } from "../words.js";
 
-const WHY = "This needs the role administer.";
 const NUMBER = /^\d+$/;
 
 // The cost of a plan for an intent, by a dry run over the last look. If no plan is possible now, the text says why.
@@ -29,17 +29,17 @@ const GIVEN = {
   add: { label: "Add", back: "unadd", undo: "Take back: add", scope: "fill", told: "The keeper plans moves until the broker has its share of bytes and replicas.", undone: "The keeper no longer plans moves to give the broker its share. Replicas that it has stay there." },
 };
 
-function Intent({ name, broker, verb, set, who }) {
+function Intent({ name, broker, verb, set, situation, who }) {
   const { label, back, undo, scope, told, undone } = GIVEN[verb];
   const about = [String(broker.id)];
-  return html`<${Order} label=${set ? undo : label} disabled=${!may(who, "administer")} why=${WHY} comment=${true} title="${set ? undo : label} broker ${broker.id}"
+  return html`<${Order} label=${set ? undo : label} ...${taken(set ? back : verb, situation, who, "administer")} comment=${true} title="${set ? undo : label} broker ${broker.id}"
     cost=${!set && scope ? costOf(name, [scope, ...about]) : undefined} give=${(comment) => order(name, set ? back : verb, { about, comment })}>${set ? undone : told}</${Order}>`;
 }
 
-function Replace({ name, broker, brokers, who }) {
+function Replace({ name, broker, brokers, situation, who }) {
   const [other, setOther] = useState("");
   const about = [String(broker.id)];
-  const common = { disabled: !may(who, "administer"), why: WHY, comment: true };
+  const common = { ...taken(broker.replaced_by !== null ? "unreplace" : "replace", situation, who, "administer"), comment: true };
   if (broker.replaced_by !== null) return html`<${Order} label="Take back: replace" title="Take back: replace broker ${broker.id}" ...${common}
     give=${(comment) => order(name, "unreplace", { about, comment })}>Broker ${broker.replaced_by} takes over no more replicas. Replicas that it has taken over stay there.</${Order}>`;
   const known = NUMBER.test(other);
@@ -50,31 +50,31 @@ function Replace({ name, broker, brokers, who }) {
     <datalist id="others">${brokers.filter((each) => each.live && each.id !== broker.id).map((each) => html`<option value=${each.id}>${each.rack ?? ""}</option>`)}</datalist></${Order}>`;
 }
 
-export const BrokerIntents = ({ name, broker, brokers, who }) => html`<div class="actions">
-  <${Intent} name=${name} broker=${broker} who=${who} verb="drain" set=${broker.drained} />
-  <${Replace} name=${name} broker=${broker} brokers=${brokers} who=${who} key=${broker.id} />
-  <${Intent} name=${name} broker=${broker} who=${who} verb="add" set=${broker.added} />
-  <${Intent} name=${name} broker=${broker} who=${who} verb="demote" set=${broker.demoted} />
-  <${Intent} name=${name} broker=${broker} who=${who} verb="freeze-broker" set=${broker.frozen} /></div>`;
+export const BrokerIntents = ({ name, broker, brokers, situation, who }) => html`<div class="actions">
+  <${Intent} name=${name} broker=${broker} situation=${situation} who=${who} verb="drain" set=${broker.drained} />
+  <${Replace} name=${name} broker=${broker} brokers=${brokers} situation=${situation} who=${who} key=${broker.id} />
+  <${Intent} name=${name} broker=${broker} situation=${situation} who=${who} verb="add" set=${broker.added} />
+  <${Intent} name=${name} broker=${broker} situation=${situation} who=${who} verb="demote" set=${broker.demoted} />
+  <${Intent} name=${name} broker=${broker} situation=${situation} who=${who} verb="freeze-broker" set=${broker.frozen} /></div>`;
 
 // Forms with a field for the id or the name: a broker that has not joined yet, and topics, have no card to click.
-function AddBroker({ name, who }) {
+function AddBroker({ name, situation, who }) {
   const [id, setId] = useState("");
   const known = NUMBER.test(id);
-  return html`<${Order} label="Add a broker…" confirm="Add" title="Add a broker" disabled=${!may(who, "administer")} why=${WHY} comment=${true} cost=${known ? costOf(name, ["fill", id]) : undefined} costKey=${id}
+  return html`<${Order} label="Add a broker…" confirm="Add" title="Add a broker" ...${taken("add", situation, who, "administer")} comment=${true} cost=${known ? costOf(name, ["fill", id]) : undefined} costKey=${id}
     give=${(comment) => order(name, "add", { about: [id], comment })}>
     <p>Once the broker is up, the keeper plans moves until it has its share of bytes and replicas. The broker need not have joined yet.</p>
     <label class="field">Broker <input type="number" min="0" step="1" required value=${id} onInput=${(event) => setId(event.target.value)} /></label></${Order}>`;
 }
 
-function FreezeTopic({ name, who }) {
+function FreezeTopic({ name, situation, who }) {
   const [topic, setTopic] = useState("");
-  return html`<${Order} label="Freeze topics…" confirm="Freeze" title="Freeze topics" disabled=${!may(who, "administer")} why=${WHY} comment=${true} give=${(comment) => order(name, "freeze-topic", { about: [topic.trim()], comment })}>
+  return html`<${Order} label="Freeze topics…" confirm="Freeze" title="Freeze topics" ...${taken("freeze-topic", situation, who, "administer")} comment=${true} give=${(comment) => order(name, "freeze-topic", { about: [topic.trim()], comment })}>
     <p>From the next plan on, neither the replicas of these topics nor their order change.</p>
     <label class="field">A topic, or a pattern with * and ? <input type="text" required pattern=".*\\S.*" value=${topic} onInput=${(event) => setTopic(event.target.value)} /></label></${Order}>`;
 }
 
-function Replication({ name, topics, who }) {
+function Replication({ name, topics, situation, who }) {
   const [topic, setTopic] = useState("");
   const [replicas, setReplicas] = useState("3");
   const named = topic.trim();
@@ -82,7 +82,7 @@ function Replication({ name, topics, who }) {
     const view = await sketch(name, { about: ["topics", named], value: Number(replicas) });
     return `By the last look: ${count(view.proposal.moves, "replica")} to copy, ${bytes(view.proposal.bytes)}. A rollback copies at most ${bytes(view.proposal.rollback_bytes)}.`;
   };
-  return html`<${Order} label="Set a replication factor…" confirm="Set it" title="Set a topic's replication factor" disabled=${!may(who, "administer")} why=${WHY} comment=${true}
+  return html`<${Order} label="Set a replication factor…" confirm="Set it" title="Set a topic's replication factor" ...${taken("set-replication", situation, who, "administer")} comment=${true}
     cost=${named && NUMBER.test(replicas) ? cost : undefined} costKey="${named} ${replicas}" give=${(comment) => order(name, "set-replication", { about: [named], value: Number(replicas), comment })}>
     <p>From now on each partition of the topic is to have exactly this number of replicas. The keeper plans the moves.</p>
     <label class="field">Topic <input type="text" required pattern=".*\\S.*" list="topics" value=${topic} onInput=${(event) => setTopic(event.target.value)} /></label><datalist id="topics">${topics.map((each) => html`<option value=${each.name} />`)}</datalist>
@@ -113,10 +113,11 @@ function inFile(policy) {
 
 export function Intents({ view, name, who }) {
   const file = inFile(view.policy);
-  const undo = (each) => html`<${Order} label="Take back" title="Take back: ${told(each)}" disabled=${!may(who, each.kind === "hold" ? "operate" : "administer")} why=${WHY} comment=${true} confirm="Take it back"
+  const { situation } = view.row;
+  const undo = (each) => html`<${Order} label="Take back" title="Take back: ${told(each)}" ...${taken(BACK[each.kind], situation, who, each.kind === "hold" ? "operate" : "administer")} comment=${true} confirm="Take it back"
     give=${(comment) => order(name, BACK[each.kind], { about: [each.about], comment })}>Plans no longer follow this intent. Replicas that were moved for it stay where they are.</${Order}>`;
   return html`<section class="panel intents" aria-label="Intents"><div class="head"><h2>Intents <small>every plan follows them until they are taken back</small></h2><span class="spring"></span>
-      <${AddBroker} name=${name} who=${who} /><${FreezeTopic} name=${name} who=${who} /><${Replication} name=${name} topics=${view.topics} who=${who} /></div>
+      <${AddBroker} name=${name} situation=${situation} who=${who} /><${FreezeTopic} name=${name} situation=${situation} who=${who} /><${Replication} name=${name} topics=${view.topics} situation=${situation} who=${who} /></div>
     ${view.intents.length + file.length ? html`<ul class="conditions">${view.intents.map((each) => html`<li key="${each.kind} ${each.about}" class="intent"><div><strong>${told(each)}</strong>
         <span class="dim">by ${each.who} since <${Moment} at=${each.at_ms} />${each.comment && html`: “${each.comment}”`}</span><span class="spring"></span>${undo(each)}</div></li>`)}
       ${file.map((each) => html`<li key="file ${each.kind} ${each.about}" class="intent"><div><strong>${told(each)}</strong> <span class="dim">by the policy file</span></div></li>`)}</ul>`

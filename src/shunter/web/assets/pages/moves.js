@@ -1,11 +1,12 @@
 // Moves with steps, bytes, rate, ETA; orders to one move, a selection or all moves; the throttle. And past moves.
-import { html, useCallback, useEffect, useMemo, useRef, useState } from "/assets/vendor/htm-preact.js";
-import { may, note, order, place, read, show, useView, useWatched } from "/assets/store.js";
-import { Chip, Empty, Figure, Link, LongTable, Meter, Order, Progress, Shown, memo } from "/assets/parts.js";
-import { Executions } from "/assets/pages/executions.js";
-import { KINDS, Replica, Story } from "/assets/pages/story.js";
-import { Chart, axis, colour, times } from "/assets/charts.js";
-import { bytes, count, duration, number, percent, rate } from "/assets/words.js";
+import { html, useCallback, useEffect, useMemo, useRef, useState } from "../vendor/htm-preact.js";
+import { note, order, place, read, show, useView, useWatched } from "../store.js";
+import { Chip, Empty, Figure, Link, LongTable, Meter, Order, Progress, Shown, memo } from "../parts.js";
+import { Executions } from "./executions.js";
+import { KINDS, Replica, Story } from "./story.js";
+import { Chart, axis, colour, times } from "../charts.js";
+import { Aged, Headline, faded, taken } from "../situation.js";
+import { bytes, count, duration, number, percent, rate } from "../words.js";
 
 const MB = 1_000_000;
 const DRAWN_EVERY_S = 5;
@@ -24,7 +25,7 @@ function Replicas({ move }) {
   })}</span>`;
 }
 
-function Throttle({ name, limit, who }) {
+function Throttle({ name, limit, situation, who }) {
   const nearest = limit === null ? LIMITS.length : LIMITS.findIndex((each) => each >= limit);
   const [at, setAt] = useState(null);
   const timer = useRef(0);
@@ -43,7 +44,7 @@ function Throttle({ name, limit, who }) {
   };
   const now = at === null && limit !== null ? rate(limit) : told(shown);
   return html`<label class="throttle"><span>Throttle <b>${now}</b></span>
-    <input type="range" min="0" max=${LIMITS.length} step="1" value=${shown} aria-valuetext=${now} disabled=${!may(who, "operate")} onInput=${change} />
+    <input type="range" min="0" max=${LIMITS.length} step="1" value=${shown} aria-valuetext=${now} disabled=${taken("limit", situation, who).disabled} onInput=${change} />
     <small class="dim" aria-hidden="true"><span>1 MB/s</span><span>50 MB/s</span><span>no limit</span></small></label>`;
 }
 
@@ -98,65 +99,58 @@ function History({ name, summary }) {
         bands: [{ series: [1, 2], fill: () => colour("busy-soft") }], series: [{}, line("latest", { stroke: "transparent" }), line("earliest", { stroke: "transparent" }), line("end")] })} /></figure></div>`;
 }
 
-// The cost of a rollback, and what a stop or a rollback means for later plans.
-const costOf = (name, partitions, verb = "rollback") => async () => {
-  const query = partitions.map((each) => `partition=${encodeURIComponent(each)}`).join("&");
-  const cost = await read(`/clusters/${encodeURIComponent(name)}/rollback-cost?${query}`);
-  const again = cost.bytes
-    ? `This copies at most ${bytes(cost.bytes)} again, for ${count(cost.partitions, "move")}: original replicas that were dropped are deleted from disk.`
-    : `Nothing has to be copied again: all original replicas of ${count(cost.partitions, "move")} are still there.`;
-  return [verb === "rollback" && again, cost.word && `Afterwards: ${cost.word}.`].filter(Boolean).join(" ") || "Nothing that is planned later depends on it.";
+// What an order would do now, in the service's words.
+const costOf = (name, verb, partitions) => async () => {
+  const query = new URLSearchParams([["verb", verb], ...partitions.map((each) => ["partition", each])]);
+  return `${(await read(`/clusters/${encodeURIComponent(name)}/preview?${query}`)).text}.`;
 };
 
-function Turns({ name, who, partitions, what, some }) {
-  const off = !may(who, "operate") || !some;
-  const why = some ? "You may only look." : "No move of this service is open.";
-  const give = (verb) => (comment) => order(name, verb, { about: partitions, comment });
-  const common = { disabled: off, why, comment: true };
-  return html`<div class="actions">
-    <${Order} label="Pause" title="Pause ${what}" ...${common} give=${give("pause")}>No further step begins, and copies stand still. Copied data is kept.</${Order}>
-    <${Order} label="Resume" title="Resume ${what}" ...${common} give=${give("resume")}>Paused moves go on where they stood.</${Order}>
-    <${Order} label="Stop" title="Stop ${what}" ...${common} give=${give("stop")} cost=${costOf(name, partitions, "stop")}>Moves end where they are: replicas in sync stay, unfinished copies are deleted.</${Order}>
-    <${Order} label="Roll back" kind="danger" title="Roll back ${what}" ...${common} give=${give("rollback")} cost=${costOf(name, partitions)}>The original replicas come back, in their order.</${Order}></div>`;
+const VERBS = [["pause", "Pause"], ["resume", "Resume"], ["stop", "Stop"], ["rollback", "Roll back", "danger"]];
+
+function Turns({ name, who, situation, partitions, what }) {
+  return html`<div class="actions">${VERBS.map(([verb, label, kind]) => html`<${Order} key=${verb} label=${label} kind=${kind || ""} title="${label} ${what}" comment=${true} ...${taken(verb, situation, who)}
+    give=${(comment) => order(name, verb, { about: partitions, comment })} cost=${costOf(name, verb, partitions)} />`)}</div>`;
 }
 
 function Head({ name, summary, counts, who }) {
   const open = (counts.moving || 0) + (counts.pending || 0) + (counts.paused || 0);
-  const others = counts["another's"] || 0;
+  const { situation } = summary;
+  const others = (counts.external || 0) + (counts.unknown || 0);
   const interval = summary.low_ms === null ? summary.why_no_eta : `80 % sure: ${duration(summary.low_ms)} to ${duration(summary.high_ms)}`;
-  return html`<section class="panel moving"><div class="head"><h2>${open ? count(open, "move") + " open" : "No move of this service is open"}</h2>${others > 0 && html`<span class="dim">${count(others, "move")} of other tools</span>`}
+  return html`<section class="panel moving"><div class="head"><h2>${open ? count(open, "move") + " open" : "No open move is listed"}</h2><${Headline} situation=${situation} />${others > 0 && html`<span class="dim">${count(others, "other move")} under way</span>`}
       ${summary.proposal && html`<span class="dim">carries out proposal <${Link} to="/clusters/${encodeURIComponent(name)}/proposals?ended=1#${summary.proposal}">${summary.proposal}</${Link}></span>`}
-      <span class="spring"></span><${Turns} name=${name} who=${who} partitions=${[]} what="all moves of this service in ${name}" some=${open > 0} /></div>
+      <span class="spring"></span><${Turns} name=${name} who=${who} situation=${situation} partitions=${[]} what="all moves of this service in ${name}" /></div>
+    <p>${situation.doing}.</p><${Aged} age=${situation.moves} at=${situation.moves_at_ms} what="These moves" />
     ${summary.silent_ms > 0 && html`<p class="banner bad" role="status">The cluster has not answered the executor for ${duration(summary.silent_ms)}. Steps that are under way go on.</p>`}
-    ${(open > 0 || summary.total_bytes > 0) && html`<${Progress} share=${summary.share} label="Done" />
-    <dl class="figures small"><${Figure} label="Done" value=${percent(summary.share, 1)}>${bytes(summary.copied_bytes)} of ${bytes(summary.total_bytes)}</${Figure}>
+    ${summary.total_bytes !== null && (open > 0 || summary.total_bytes > 0) && html`<${Progress} share=${summary.share} label="Done" />
+    <dl class="figures small ${faded(situation.moves)}"><${Figure} label="Done" value=${percent(summary.share, 1)}>${bytes(summary.copied_bytes)} of ${bytes(summary.total_bytes)}</${Figure}>
       <${Figure} label="Rate" value=${rate(summary.bytes_per_s)} />
       <${Figure} label="Left" value=${summary.left_ms === null ? "not known" : duration(summary.left_ms)}>${interval}</${Figure}>
       <${Figure} label="A rollback copies" value=${bytes(summary.rollback_bytes)}>at most</${Figure}></dl>
-    ${open > 0 && html`<${Throttle} name=${name} limit=${summary.limit} who=${who} />`}`}
+    ${open > 0 && html`<${Throttle} name=${name} limit=${summary.limit} situation=${situation} who=${who} />`}`}
     <${History} name=${name} summary=${summary} /></section>`;
 }
 
-const CHOICES = [{ label: "Pause", value: "pause" }, { label: "Resume", value: "resume" }, { label: "Stop", value: "stop" }, { label: "Roll back", value: "rollback", kind: "danger" }];
-
-// An order to one move, in two clicks. The bytes that a rollback copies are shown before the second click.
-function TurnOne({ name, who, partition }) {
-  return html`<${Order} label="Turn…" kind="quiet" about="Turn ${partition}" title="Turn ${partition}" disabled=${!may(who, "operate")} why="You may only look." comment=${true} choices=${CHOICES}
-    cost=${async () => `A rollback: ${(await costOf(name, [partition])()).replace(/^./, (first) => first.toLowerCase())}`} give=${(comment, verb) => order(name, verb, { about: [partition], comment })}>
-    <p>Pause: no further step begins, and copies stand still. Stop: the move ends where it is, and replicas in sync stay. Roll back: the original replicas come back.</p></${Order}>`;
+// An order to one move, in two clicks. What each would do is shown before the second click.
+function TurnOne({ name, who, situation, partition }) {
+  const choices = VERBS.filter(([verb]) => !taken(verb, situation, who).disabled);
+  if (!choices.length) return null;
+  const told = async () => (await Promise.all(choices.map(async ([verb, label]) => `${label}: ${await costOf(name, verb, [partition])()}`))).join(" ");
+  return html`<${Order} label="Turn…" kind="quiet" about="Turn ${partition}" title="Turn ${partition}" comment=${true} choices=${choices.map(([value, label, kind]) => ({ value, label, kind }))}
+    cost=${told} give=${(comment, verb) => order(name, verb, { about: [partition], comment })} />`;
 }
 
 const COLUMNS = [{ label: "", kind: "check" }, { label: "Partition" }, { label: "State" }, { label: "Replicas", kind: "wide" }, { label: "Copied" }, { label: "Steps", kind: "number" }, { label: "Waits for", kind: "wide" }, { label: "" }];
 
-const Row = memo(({ name, who, move, chosen, toggle, opened }) => {
+const Row = memo(({ name, who, situation, move, chosen, toggle, opened }) => {
   const share = move.total_bytes ? move.copied_bytes / move.total_bytes : move.state === "done" ? 1 : 0;
-  return html`<td class="check"><input type="checkbox" checked=${chosen} disabled=${move.whose !== "ours" || !(move.state in OPEN)} aria-label="Choose ${move.partition}" onChange=${() => toggle(move.partition)} /></td>
+  return html`<td class="check"><input type="checkbox" checked=${chosen} disabled=${move.whose !== "ours" || !(move.state in OPEN) || taken("stop", situation, who).disabled} aria-label="Choose ${move.partition}" onChange=${() => toggle(move.partition)} /></td>
     <td class="name" title=${move.partition}>${move.whose === "ours" ? html`<button type="button" class="link" aria-expanded=${opened} onClick=${() => show({ move: opened ? "" : move.partition, execution: "" })}>${move.partition}</button>` : move.partition}</td>
-    <td><${Chip} kind=${move.whose === "ours" ? KINDS[move.state] || "still" : "still"}>${move.whose === "ours" ? move.state : "another's"}</${Chip}></td>
+    <td><${Chip} kind=${move.whose === "ours" ? KINDS[move.state] || "still" : "still"}>${move.whose === "ours" ? move.state : move.whose}</${Chip}></td>
     <td class="wide"><${Replicas} move=${move} /></td>
     <td class="copied">${move.total_bytes === null ? html`<span class="dim">unknown</span>` : html`<${Meter} share=${share} kind="busy" label="Copied of ${move.partition}" /><small>${bytes(move.copied_bytes)} of ${bytes(move.total_bytes)}</small>`}</td>
     <td class="number">${move.steps || ""}</td><td class="wide ${move.stuck ? "bad" : "dim"}" title=${move.stuck || move.waits}>${move.stuck || move.waits}</td>
-    <td class="check">${move.whose === "ours" && move.state in OPEN && html`<${TurnOne} name=${name} who=${who} partition=${move.partition} />`}</td>`;
+    <td class="check">${move.whose === "ours" && move.state in OPEN && html`<${TurnOne} name=${name} who=${who} situation=${situation} partition=${move.partition} />`}</td>`;
 });
 
 function Now({ name, who }) {
@@ -172,14 +166,14 @@ function Now({ name, who }) {
     const all = Object.values(counts).reduce((sum, each) => sum + each, 0);
     return html`<${Head} name=${name} summary=${summary} counts=${counts} who=${who} />
       ${opened && html`<${Story} name=${name} partition=${opened} />`}
-      ${all === 0 ? html`<section class="panel"><${Empty} title="Nothing moves">${summary.why_no_eta || "No execution of this service is open."} What the keeper proposes is under <${Link} to="/clusters/${encodeURIComponent(name)}/proposals">proposals</${Link}>.</${Empty}></section>`
+      ${all === 0 ? html`<section class="panel"><${Empty} title="No move is listed">${summary.situation.doing}. What is proposed is under <${Link} to="/clusters/${encodeURIComponent(name)}/proposals">proposals</${Link}>.</${Empty}></section>`
         : html`<section class="panel"><div class="head filters"><label><span class="hidden">Search for a partition</span><input type="search" placeholder="Partition…" value=${search} onInput=${(event) => show({ search: event.target.value })} /></label>
         <div class="tabs" role="group" aria-label="State">${[["", all], ...Object.entries(counts)].map(([each, many]) => html`<button type="button" aria-pressed=${state === each} onClick=${() => show({ state: each })}>${each || "all"} <b>${number(many)}</b></button>`)}</div>
         <span class="spring"></span></div>
         ${chosen.size > 0 && html`<div class="chosen" role="region" aria-label="Chosen moves"><strong>${count(chosen.size, "move")} chosen</strong><button type="button" class="quiet" onClick=${() => setChosen(new Set())}>Choose none</button>
-          <span class="spring"></span><${Turns} name=${name} who=${who} partitions=${[...chosen]} what=${count(chosen.size, "chosen move")} some=${true} /></div>`}
+          <span class="spring"></span><${Turns} name=${name} who=${who} situation=${summary.situation} partitions=${[...chosen]} what=${count(chosen.size, "chosen move")} /></div>`}
         <${LongTable} label="Moves" path=${base} query=${new URLSearchParams({ search, state })} version=${summary.version} columns=${COLUMNS}
-          selected=${(move) => chosen.has(move.partition)} row=${(move) => html`<${Row} name=${name} who=${who} move=${move} chosen=${chosen.has(move.partition)} toggle=${toggle} opened=${move.partition === opened} />`}
+          selected=${(move) => chosen.has(move.partition)} row=${(move) => html`<${Row} name=${name} who=${who} situation=${summary.situation} move=${move} chosen=${chosen.has(move.partition)} toggle=${toggle} opened=${move.partition === opened} />`}
           empty=${html`<${Empty} title="No such move">Nothing fits this search.</${Empty}>`} />
         <p class="legend dim"><span class="replica stays">1</span> in sync <span class="replica comes">2</span> copying <span class="replica later">3</span> will come <span class="replica goes">4</span> will go <span class="replica gone">5</span> was dropped</p></section>`}`;
   }}</${Shown}>`;

@@ -1,10 +1,11 @@
 // The wizard: choose a goal, see the brokers before and after the plan, change the plan and see it again, propose it.
 // Nothing moves before somebody approves the proposal.
-import { html, useState } from "/assets/vendor/htm-preact.js";
-import { go, may, note, order, sketch, useView } from "/assets/store.js";
-import { Shown } from "/assets/parts.js";
-import { BeforeAfter, Cost } from "/assets/pages/proposals.js";
-import { words } from "/assets/words.js";
+import { html, useState } from "../vendor/htm-preact.js";
+import { go, may, note, order, sketch, useView } from "../store.js";
+import { taken } from "../situation.js";
+import { Shown } from "../parts.js";
+import { BeforeAfter, Cost } from "./proposals.js";
+import { words } from "../words.js";
 
 const SCOPES = [
   ["rebalance", "Balance bytes and replicas", "Moves replicas until every broker is within its band.", ""],
@@ -44,7 +45,7 @@ function Sketch({ view, changed }) {
 
 const listed = (text) => text.split(/[\s,]+/).filter(Boolean);
 
-export function Plan({ name, who }) {
+export function Plan({ name, situation, who }) {
   const view = useView(`/clusters/${encodeURIComponent(name)}`, name);
   const [scope, setScope] = useState("rebalance");
   const [chosen, setChosen] = useState(new Set());
@@ -62,6 +63,7 @@ export function Plan({ name, who }) {
   const fresh = seen && seen.asked === JSON.stringify(asked);
   const missing = takes && takes !== "some brokers" && !items.length;
   const off = Boolean(busy || missing || !may(who, "operate"));
+  const proposing = taken("propose", situation, who);
   const toggle = (id) => { const next = new Set(chosen); if (!next.delete(id)) next.add(id); setChosen(next); };
   const attempt = async (what, work) => {
     setBusy(what); setProblem("");
@@ -90,5 +92,5 @@ export function Plan({ name, who }) {
     ${seen && html`<${Sketch} key=${seen.at} view=${seen.view} changed=${!fresh} />
       <section class="panel"><label class="field">Comment <textarea rows="2" maxlength="2000" value=${comment} onInput=${(event) => setComment(event.target.value)}></textarea></label>
       <div class="actions"><span class="dim">The plan is made again by the newest look, and nothing moves before somebody approves it.</span>
-      <button type="button" class="primary" disabled=${off || !fresh} onClick=${propose}>${busy === "propose" ? "Planning…" : "Propose it"}</button></div></section>`}`}</${Shown}>`;
+      <button type="button" class="primary" disabled=${off || !fresh || proposing.disabled} title=${proposing.why} onClick=${propose}>${busy === "propose" ? "Planning…" : "Propose it"}</button></div></section>`}`}</${Shown}>`;
 }

@@ -1,13 +1,14 @@
 // Proposals of the keeper: reasons, cost, brokers before and after; approve or decline with a comment.
-import { html, useEffect, useMemo, useRef, useState } from "/assets/vendor/htm-preact.js";
-import { may, order, place, show, useView, useWatched } from "/assets/store.js";
-import { Chip, Drawer, Empty, Figure, Link, LongTable, Moment, Order, Shown } from "/assets/parts.js";
-import { Chart, axis, colour } from "/assets/charts.js";
-import uPlot from "/assets/vendor/uPlot.esm.js";
-import { bytes, count, duration, number, words } from "/assets/words.js";
+import { html, useEffect, useMemo, useRef, useState } from "../vendor/htm-preact.js";
+import { order, place, show, useView, useWatched } from "../store.js";
+import { Chip, Drawer, Empty, Figure, Link, LongTable, Moment, Order, Shown } from "../parts.js";
+import { Chart, axis, colour } from "../charts.js";
+import { taken } from "../situation.js";
+import uPlot from "../vendor/uPlot.esm.js";
+import { bytes, count, duration, number, words } from "../words.js";
 
-const STATES = { waiting: "watch", approved: "busy", starting: "busy", running: "busy", done: "good", partly: "watch", turned: "watch", declined: "still", stale: "still", refused: "bad" };
-const CARRIED_OUT = new Set(["running", "done", "partly", "turned"]);
+const STATES = { waiting: "watch", approved: "busy", starting: "busy", running: "busy", "carried-out": "busy", done: "good", partly: "watch", turned: "watch", declined: "still", stale: "still", refused: "bad" };
+const CARRIED_OUT = new Set(["running", "carried-out", "done", "partly", "turned"]);
 const FIGURES = ["Bytes of replicas", "Replicas", "Preferred leader of"];
 
 export function BeforeAfter({ brokers, id }) {
@@ -48,18 +49,17 @@ export function Cost({ view }) {
       ${view.wanted_votes > 1 && html`<${Figure} label="Approved by" value="${view.given_votes} of ${view.wanted_votes}" />`}</dl>`;
 }
 
-function Proposal({ name, view, who, opened, meant }) {
+function Proposal({ name, view, situation, who, opened, meant }) {
   const { proposal: each } = view;
   const box = useRef(null);
   useEffect(() => { if (meant) box.current.scrollIntoView({ block: "start" }); }, [meant]);
-  const off = !may(who, "operate");
-  const decides = { disabled: off, why: "You may only look.", comment: true };
+  const decides = (verb) => ({ ...taken(verb, situation, who), comment: true });
   return html`<article class="panel proposal" id=${each.id} ref=${box}><div class="head"><h2>${words(each.scope)} <small>${each.id}</small></h2><${Chip} kind=${STATES[each.state]}>${each.state}</${Chip}>
       <span class="dim"><${Moment} at=${each.made_at_ms} /></span><span class="spring"></span>
       ${CARRIED_OUT.has(each.state) && html`<${Link} to="/clusters/${encodeURIComponent(name)}/moves?plan=${encodeURIComponent(each.id)}">Its moves</${Link}>`}
-      ${each.state === "waiting" && html`<${Order} label="Approve" kind="primary" title="Approve ${words(each.scope)}" ...${decides} give=${(comment) => order(name, "approve", { about: [each.id], comment })}>
+      ${each.state === "waiting" && html`<${Order} label="Approve" kind="primary" title="Approve ${words(each.scope)}" ...${decides("approve")} give=${(comment) => order(name, "approve", { about: [each.id], comment })}>
           ${count(each.moves, "replica")}, ${bytes(each.bytes)}, are copied. The plan can be paused, stopped and rolled back at any moment.${view.wanted_votes > 1 ? ` ${view.wanted_votes} people have to approve it; ${view.given_votes} did.${view.unsure ? ` ${view.unsure.replace(/^./, (first) => first.toUpperCase())}.` : ""}` : ""}</${Order}>
-        <${Order} label="Decline" title="Decline ${words(each.scope)}" ...${decides} give=${(comment) => order(name, "decline", { about: [each.id], comment })}>Nothing is moved, and nothing of this kind is proposed for a while.</${Order}>`}</div>
+        <${Order} label="Decline" title="Decline ${words(each.scope)}" ...${decides("decline")} give=${(comment) => order(name, "decline", { about: [each.id], comment })}>Nothing is moved, and nothing of this kind is proposed for a while.</${Order}>`}</div>
     <ul class="reasons">${each.reasons.map((why) => html`<li>${why}</li>`)}</ul>
     ${each.outcome && html`<p class="banner ${STATES[each.state]}">${each.outcome}</p>`}
     <${Cost} view=${view} />
@@ -70,13 +70,13 @@ function Proposal({ name, view, who, opened, meant }) {
     <${Drawer} kind="" title="Partitions that change">${() => html`<${Partitions} name=${name} id=${each.id} />`}</${Drawer}></article>`;
 }
 
-export function Proposals({ name, who }) {
+export function Proposals({ name, situation, who }) {
   const here = useWatched(place);
   const ended = here.searchParams.has("ended");
   const meant = decodeURIComponent(here.hash.slice(1));
   const view = useView(`/clusters/${encodeURIComponent(name)}/proposals${ended ? "?ended=true" : ""}`, name);
   return html`<div class="title"><h1>Proposals</h1><div class="tabs" role="group" aria-label="Which proposals"><button type="button" aria-pressed=${!ended} onClick=${() => show({ ended: "" })}>Open</button><button type="button" aria-pressed=${ended} onClick=${() => show({ ended: 1 })}>All</button></div></div>
     <${Shown} view=${view} what="the proposals of ${name}">${({ proposals }) => proposals.length
-      ? proposals.map((each, index) => html`<${Proposal} key=${each.proposal.id} name=${name} view=${each} who=${who} opened=${meant ? each.proposal.id === meant : index === 0} meant=${each.proposal.id === meant} />`)
+      ? proposals.map((each, index) => html`<${Proposal} key=${each.proposal.id} name=${name} view=${each} situation=${situation} who=${who} opened=${meant ? each.proposal.id === meant : index === 0} meant=${each.proposal.id === meant} />`)
       : html`<section class="panel"><${Empty} title="Nothing is proposed">${ended ? "Nothing was proposed yet." : "No proposal is open."} The conditions that the keeper sees are in the <${Link} to="/clusters/${encodeURIComponent(name)}">overview</${Link}>; <${Link} to="/clusters/${encodeURIComponent(name)}/plan">plan something</${Link}> yourself.</${Empty}></section>`}</${Shown}>`;
 }

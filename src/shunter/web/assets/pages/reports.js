@@ -1,8 +1,8 @@
 // The pipeline's lake about a cluster: its load model in a few figures, and the tables that were made from it.
-import { html, useEffect, useRef } from "/assets/vendor/htm-preact.js";
-import { place, show, usePolled, useWatched } from "/assets/store.js";
-import { Chip, Empty, Figure, LongTable, Moment, Shown } from "/assets/parts.js";
-import { bytes, count, number, percent, rate } from "/assets/words.js";
+import { html, useEffect, useRef } from "../vendor/htm-preact.js";
+import { place, show, usePolled, useWatched } from "../store.js";
+import { Chip, Empty, Figure, LongTable, Moment, Shown } from "../parts.js";
+import { bytes, count, number, percent, rate } from "../words.js";
 
 const EVERY_MS = 30_000;
 const MOMENT = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/;

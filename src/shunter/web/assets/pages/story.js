@@ -1,9 +1,9 @@
 // The story of one move: each step, past and planned, with its replicas; other events, as a chart and as a list.
-import { html, useEffect, useRef, useState } from "/assets/vendor/htm-preact.js";
-import { show, useView } from "/assets/store.js";
-import { Chip, Figure, Link, Moment, Shown, memo } from "/assets/parts.js";
-import { Lanes } from "/assets/pages/timeline.js";
-import { bytes, duration, words } from "/assets/words.js";
+import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
+import { show, useView } from "../store.js";
+import { Chip, Figure, Link, Moment, Shown, memo } from "../parts.js";
+import { Lanes } from "./timeline.js";
+import { bytes, duration, words } from "../words.js";
 
 export const KINDS = { moving: "busy", pending: "still", paused: "watch", done: "good", "rolled-back": "watch", stopped: "watch", left: "watch", gone: "still", refused: "bad", superseded: "watch", foreign: "still", open: "busy" };
 const STEP_KINDS = { done: "good", "under way": "busy", "asked for": "busy", dropped: "watch", "to come": "still" };

@@ -1,9 +1,9 @@
 // Events with cause and duration, as a chart that can be zoomed and as a list; the address reproduces the view.
-import { html, useEffect, useMemo, useRef, useState } from "/assets/vendor/htm-preact.js";
-import { place, show, useView, useWatched } from "/assets/store.js";
-import { Empty, Link, Moment, Shown, memo } from "/assets/parts.js";
-import { Chart, axis, colour, times } from "/assets/charts.js";
-import { duration, number, words } from "/assets/words.js";
+import { html, useEffect, useMemo, useRef, useState } from "../vendor/htm-preact.js";
+import { place, show, useView, useWatched } from "../store.js";
+import { Empty, Link, Moment, Shown, memo } from "../parts.js";
+import { Chart, axis, colour, times } from "../charts.js";
+import { duration, number, words } from "../words.js";
 
 const MOST = 2000;
 const LISTED = 200;
@@ -91,7 +91,7 @@ function Zoom({ range, onRange }) {
 }
 
 // Kinds of events about a proposal that was carried out, and therefore has moves.
-const CARRIED_OUT = new Set(["begun", "proposal-running", "proposal-done", "proposal-partly", "proposal-turned"]);
+const CARRIED_OUT = new Set(["begun", "proposal-running", "proposal-carried-out", "proposal-done", "proposal-partly", "proposal-turned"]);
 
 const Event = memo(({ event, chosen, fleet }) => {
   const facts = Object.entries(event.facts || {});

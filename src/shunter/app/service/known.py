@@ -1,0 +1,97 @@
+"""What is known about one cluster: how it answers, what the last observation saw, who drives it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shunter.app.service.driving import Driving
+from shunter.app.service.words import ClusterWords
+from shunter.core.keeper.situation import LIFTS_IT, ClusterFacts, ClusterObservation, Reach, ServiceRole, why_refused
+from shunter.model.execution import Command, CommandKind
+from shunter.model.service import OPEN, OrderKind
+from shunter.views.execution import ExecutionView
+from shunter.views.keeper_picture import facts_of_execution
+from shunter.views.service import MoveView
+
+RESUME = OrderKind.RESUME
+STALE_LOOKS, LOOK_S = 3, 60.0
+"""An observation is old after this many times the time between two, and the time that one may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShellGate:
+    """Judges orders that other shells give to the service's executor by the facts by which the service's are judged."""
+
+    facts: Callable[[], ClusterFacts]
+    taken: Callable[[str, str, str], None]
+
+    def refusal(self, command: Command | None) -> str:
+        """Why a command is not taken now, or (None) a plan: the kill switch of the service holds."""
+        facts = self.facts()
+        if command is None and facts.paused is not None:
+            return f"{facts.name} is paused as a whole by {facts.paused.who}, so nothing begins: {LIFTS_IT}"
+        refused = None if command is None or command.kind is not CommandKind.RESUME else why_refused(RESUME, facts)
+        return "" if refused is None else refused[1]
+
+
+@dataclass(slots=True)
+class Known:
+    """Mutable; it belongs to one keeper."""
+
+    name: str
+    stale_ms: int
+    reach: Reach = Reach.UNSEEN
+    reach_why: str = ""
+    silent_since_ms: int = 0
+    """Since when the cluster can't be observed."""
+    held_by: str = ""
+    """The other process that drives the cluster; "": there is none, or it is unknown."""
+    idle_why: str = ""
+    """Why this service does not drive the cluster, if no other process does."""
+    observation: ClusterObservation | None = None
+    moves: tuple[MoveView, ...] = ()
+    """As the last observation saw them."""
+    execution: ExecutionView | None = None
+    """The latest view of the execution that this service drives."""
+    fleet_paused: Callable[[], bool] = lambda: False
+    """Whether the kill switch of the whole fleet is on."""
+
+    def not_observed(self, why: str, now_ms: int) -> bool:
+        """Note that an observation failed; returns whether the one before did not."""
+        new = self.reach is not Reach.SILENT
+        self.reach, self.reach_why = Reach.SILENT, why
+        self.silent_since_ms = now_ms if new else self.silent_since_ms
+        return new
+
+    def observed(self, observation: ClusterObservation, moves: tuple[MoveView, ...]) -> bool:
+        """Note an observation; returns whether the one before failed."""
+        silent = self.reach is Reach.SILENT
+        self.reach, self.reach_why = Reach.ANSWERS, ""
+        self.observation, self.moves = observation, moves
+        return silent
+
+    def facts(self, now_ms: int, driving: Driving | None, words: ClusterWords) -> ClusterFacts:
+        """Everything that a situation is worked out from."""
+        records = words.records
+        view = None if driving is None else self.execution or driving.view()
+        role = ServiceRole.DRIVES if driving is not None else ServiceRole.STANDBY if self.held_by else ServiceRole.IDLE
+        return ClusterFacts(
+            name=self.name,
+            now_ms=now_ms,
+            reach=self.reach,
+            reach_why=self.reach_why,
+            observation=self.observation,
+            stale_ms=self.stale_ms,
+            role=role,
+            driver=self.held_by,
+            idle_why=records.trouble if records.lost else self.idle_why,
+            execution=None if view is None else facts_of_execution(view),
+            switch=words.switch,
+            fleet_paused=self.fleet_paused(),
+            proposals=tuple(each for each in words.proposals.values() if each.state in OPEN),
+            store_trouble=records.trouble,
+            store_lost=records.lost,
+            words=words.words_place,
+            words_why="" if words.shared is None else words.shared.why,
+        )

@@ -1,0 +1,148 @@
+"""Which orders are taken here, and what an order to moves would do, before it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from shunter.app.order_costs import Again
+from shunter.app.service.driving import Driving
+from shunter.app.service.keeping import ClusterKeeper
+from shunter.app.service.words import AGAINST
+from shunter.core.keeper.situation import STARTS, ServiceRole, why_refused
+from shunter.core.keeper.words import Said
+from shunter.core.wording import counted, told_bytes
+from shunter.model.execution import Command, CommandKind
+from shunter.model.service import OrderKind, OrderRefused, Refusal, ServiceOrder
+from shunter.views.execution import OPEN_STATES
+from shunter.views.service import OrderPreview
+
+_PREVIEWS = {
+    OrderKind.STOP: "{} would end as they are: replicas in sync stay, and unfinished copies are deleted",
+    OrderKind.PAUSE: "{} would be paused: no further step begins, and copies stand still",
+    OrderKind.RESUME: "{} would go on, as far as they are paused",
+    OrderKind.ROLL_BACK: "{} would be rolled back to their original replicas",
+}
+
+
+def preview_of_switch(
+    order: ServiceOrder, keepers: Sequence[ClusterKeeper], theirs: Sequence[ClusterKeeper]
+) -> OrderPreview:
+    """What the kill switch, or lifting it, would do."""
+    pausing = order.kind is OrderKind.PAUSE_ALL
+    told = (told_paused if pausing else told_resumed)(order.cluster, keepers, theirs)
+    moving = [each for each in keepers if each.driving is not None] if pausing else []
+    found = [driven(each).price(Command(CommandKind.PAUSE)) for each in moving]
+    return _preview(f"Then {told}", sum(each.facts().open_moves for each in moving), found, kept=pausing)
+
+
+def preview_of_turn(kind: OrderKind, keeper: ClusterKeeper, command: Command) -> OrderPreview:
+    """What an order to some moves, or to all, would do.
+
+    Raises:
+        OrderRefused: the order would be refused.
+    """
+    see_taken(kind, keeper)
+    named = set(map(str, command.partitions))
+    view = keeper.known.execution or driven(keeper).view()
+    rows = [row for row in view.moves if row.state in OPEN_STATES and (not named or row.partition in named)]
+    told = _PREVIEWS[kind].format(counted(len(rows), "open move"))
+    found = _preview(told, len(rows), [driven(keeper).price(command)], kept=kind is OrderKind.PAUSE)
+    follows = told_after(kind, keeper, tuple(map(str, command.partitions)))
+    return replace(found, text=f"{found.text}. {follows[0].upper()}{follows[1:]}") if follows else found
+
+
+def told_after(kind: OrderKind, keeper: ClusterKeeper, partitions: Sequence[str]) -> str:
+    """What an order about these partitions (none named: all) would mean for later plans; "": nothing."""
+    proposal, whole = keeper.turning(partitions)
+    if proposal is None or kind not in AGAINST:
+        return ""
+    return keeper.against(proposal, Said(AGAINST[kind], "", 0), whole=whole).told
+
+
+def taken_for(
+    order: ServiceOrder, keepers: Mapping[str, ClusterKeeper]
+) -> tuple[list[ClusterKeeper], list[ClusterKeeper]]:
+    """Clusters for which this service takes an order to one or to all of them, and those that others drive.
+
+    Raises:
+        OrderRefused: it takes the order for none.
+    """
+    if order.cluster:
+        keeper = keepers[order.cluster]
+        see_taken(order.kind, keeper)
+        return [keeper], []
+    theirs = [each for each in keepers.values() if each.facts().role is ServiceRole.STANDBY]
+    mine = [each for each in keepers.values() if each not in theirs]
+    if not mine:
+        raise OrderRefused(Refusal.STANDBY, "; ".join(told_theirs(theirs)))
+    return mine, theirs
+
+
+def see_taken(kind: OrderKind, keeper: ClusterKeeper) -> None:
+    """Refuse an order that can't be carried out here, by the same facts that every front end shows.
+
+    Raises:
+        OrderRefused: as `why_refused` says.
+    """
+    refused = why_refused(kind, keeper.facts())
+    if refused is not None:
+        raise OrderRefused(*refused)
+
+
+def kept_here(theirs: Sequence[ClusterKeeper]) -> list[ClusterKeeper]:
+    """Clusters that others drive, and whose words live on this host alone: this service may keep words about them."""
+    return [each for each in theirs if each.words_known]
+
+
+def told_theirs(theirs: Sequence[ClusterKeeper]) -> list[str]:
+    """Clusters that an order to the fleet leaves out, a sentence each."""
+    return [f"not {each.name}, which {each.known.held_by} drives: give the order there" for each in theirs]
+
+
+def told_paused(cluster: str, keepers: Sequence[ClusterKeeper], theirs: Sequence[ClusterKeeper]) -> str:
+    """What the kill switch does: nothing begins, and moves that this service drives now are paused."""
+    told = [
+        f"the pause of {each.name} is kept, and its moves under way are paused once this service drives it: {why}"
+        for each, why in _not_driven(keepers)
+    ]
+    if len(told) < len(keepers):
+        told.insert(0, f"{cluster or 'the fleet'} is paused: nothing begins, and moves under way are being paused")
+    return "; ".join([*told, *told_theirs(theirs)])
+
+
+def told_resumed(cluster: str, keepers: Sequence[ClusterKeeper], theirs: Sequence[ClusterKeeper]) -> str:
+    """What lifting the kill switch does."""
+    told = [f"the pause of {cluster or 'the fleet'} is lifted; moves that were paused by name stay paused"]
+    told += [
+        f"moves of {each.name} are resumed once this service drives it: {why}" for each, why in _not_driven(keepers)
+    ]
+    return "; ".join([*told, *told_theirs(theirs)])
+
+
+def _not_driven(keepers: Sequence[ClusterKeeper]) -> list[tuple[ClusterKeeper, str]]:
+    return [(each, each.facts().idle_why or STARTS) for each in keepers if each.driving is None]
+
+
+def _preview(told: str, moves: int, found: Sequence[Again], *, kept: bool) -> OrderPreview:
+    """Add to a sentence what is copied again; `kept`: say of nothing that copied data is kept."""
+    again = sum(each.bytes for each in found)
+    if again:
+        most = "At most " if any(each.at_most for each in found) else ""
+        why = "; ".join(dict.fromkeys(each.why for each in found if each.why))
+        told = f"{told}. {most}{told_bytes(again)} are copied again: {why}"
+    elif moves:
+        told = f"{told}. {'Copied data is kept' if kept else 'Nothing is copied again'}"
+    return OrderPreview(told, moves, again)
+
+
+def driven(keeper: ClusterKeeper) -> Driving:
+    """The cluster's executor.
+
+    Raises:
+        OrderRefused: this service does not drive the cluster now.
+    """
+    if keeper.driving is None:
+        why = keeper.facts().idle_why or STARTS
+        raise OrderRefused(Refusal.UNREACHABLE, f"this service does not drive {keeper.name} now: {why}")
+    return keeper.driving

@@ -1,0 +1,533 @@
+"""How a cluster stands: one headline from all that is known, what is done, by whom, and which orders would be taken.
+
+Every front end (page, API, command line, metrics, notifications) shows a `ClusterSituation`, and works out nothing itself. The
+service refuses orders by the same facts (`why_refused`), so no front end offers an order that would be refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from shunter.core.wording import counted, told_time
+from shunter.model.keeper import MENDED, Condition
+from shunter.model.service import UNBEGUN, KeptProposal, KillSwitch, OrderKind, ProposalState, Refusal
+
+
+class ClusterSeverity(Enum):
+    """How bad it is, the worst first. `UNKNOWN`: the cluster was never observed."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+    UNKNOWN = "unknown"
+    NOTE = "note"
+    OK = "ok"
+
+
+class Reach(Enum):
+    """Whether the last attempt to observe the cluster succeeded."""
+
+    UNSEEN = "starting"
+    """There was no attempt yet."""
+    ANSWERS = "answers"
+    SILENT = "unreachable"
+
+
+class ServiceRole(Enum):
+    """What this service is to the cluster."""
+
+    DRIVES = "drives"
+    STANDBY = "standby"
+    """Another process drives the cluster."""
+    IDLE = "idle"
+    """This service does not drive the cluster, and it is not known that another process does."""
+
+
+class Age(Enum):
+    """Whether figures are of now, of an earlier time, or not known at all."""
+
+    CURRENT = "current"
+    OLD = "old"
+    UNKNOWN = "unknown"
+
+
+class WordsPlace(Enum):
+    """What a service knows of people's words about a cluster (intents, kill switch, proposals, votes)."""
+
+    UNREAD = "unread"
+    """They may be in the cluster and were not read yet: nothing is begun, and no order is taken."""
+    READ = "read"
+    """They are in the cluster, and another service writes them."""
+    TAKEN = "taken"
+    """They are in the cluster, and this service alone writes them."""
+    ALONE = "alone"
+    """They are on this host."""
+
+    @property
+    def known(self) -> bool:
+        """Whether this service knows all words, and may write."""
+        return self in (WordsPlace.TAKEN, WordsPlace.ALONE)
+
+
+STATES = ("starting", "ok", "standby", "not-driven", "unreachable")
+"""`ClusterSituation.state`. `ok`: this service observes and drives the cluster."""
+
+
+class OpenExecution(NamedTuple):
+    """The execution that this service drives: numbers of open moves."""
+
+    open: int
+    paused: int = 0
+    stuck: int = 0
+    silent_since_ms: int | None = None
+    """Since when the cluster has not answered the executor; None: it answers."""
+
+
+class Held(NamedTuple):
+    """A condition that holds: its kind, the sentence about it, and why the observation proposed no plan for it."""
+
+    condition: Condition
+    text: str
+    why_no_plan: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterObservation:
+    """What the last successful observation saw."""
+
+    at_ms: int
+    offline: int = 0
+    """Partitions without a leader."""
+    under_min_isr: int = 0
+    under_replicated: int = 0
+    brokers_down: tuple[int, ...] = ()
+    conditions: tuple[Held, ...] = ()
+    journal_open: int = 0
+    """Open moves in the journal."""
+    external: int = 0
+    """Moves of other tools."""
+    unattributed: int = 0
+    """Moves under way, of which it is not known whose they are, because the journal can't be read."""
+    throttles_left: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """Everything that is known about a cluster at one moment."""
+
+    name: str
+    now_ms: int
+    reach: Reach = Reach.UNSEEN
+    reach_why: str = ""
+    """Why the cluster can't be observed."""
+    observation: ClusterObservation | None = None
+    stale_ms: int = 240_000
+    """From this age on an observation is old, even if the cluster answered then."""
+    role: ServiceRole = ServiceRole.IDLE
+    driver: str = ""
+    """The other process that drives the cluster."""
+    idle_why: str = ""
+    """Why this service does not drive the cluster; "": its executor is being started."""
+    execution: OpenExecution | None = None
+    """None: this service does not drive the cluster."""
+    switch: KillSwitch | None = None
+    fleet_paused: bool = False
+    proposals: tuple[KeptProposal, ...] = ()
+    """Open proposals."""
+    store_trouble: str = ""
+    store_lost: bool = False
+    """The store can't be used at all, so no order is taken."""
+    words: WordsPlace = WordsPlace.ALONE
+    words_why: str = ""
+    """Why people's words can't be read, or why they live on this host alone."""
+
+    @property
+    def paused(self) -> KillSwitch | None:
+        """The kill switch, while it is in force: that of this service, or of the process that drives."""
+        if self.switch is None or self.switch.lifted:
+            return None
+        theirs = self.words is WordsPlace.READ and not self.switch.unsent
+        return self.switch if theirs or self.role is not ServiceRole.STANDBY else None
+
+    @property
+    def age(self) -> Age:
+        """How current the observation is."""
+        if self.observation is None:
+            return Age.UNKNOWN
+        fresh = self.now_ms - self.observation.at_ms <= self.stale_ms
+        return Age.CURRENT if self.reach is Reach.ANSWERS and fresh else Age.OLD
+
+    @property
+    def open_moves(self) -> int:
+        """Open moves of the service's journal, as far as they are known."""
+        if self.execution is not None:
+            return self.execution.open
+        return 0 if self.observation is None else self.observation.journal_open
+
+    @property
+    def carried_out(self) -> KeptProposal | None:
+        """The proposal whose moves are open; None: there is none, or its plan was handed in."""
+        if self.execution is None or not self.execution.open:
+            return None
+        return next((each for each in self.proposals if each.state is ProposalState.RUNNING), None)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSituation:
+    """How a cluster stands. Texts have no ages; times are milliseconds since 1970 UTC."""
+
+    severity: ClusterSeverity
+    headline: str
+    """The worst that is known."""
+    notes: tuple[str, ...]
+    """What else is known and `doing` does not say, the worst first."""
+    doing: str
+    """What is being done, and by whom."""
+    state: str
+    """One of `STATES`, for programs."""
+    role: ServiceRole
+    driver: str
+    """Who drives the cluster; "": nobody, or it is not known."""
+    figures: Age
+    """Whether figures of brokers, partitions and conditions are current."""
+    observed_at_ms: int | None
+    """Of when these figures are."""
+    moves: Age
+    """Whether figures of moves are current."""
+    moves_at_ms: int | None
+    """Of when figures of moves are; None: of now, or they are not known."""
+    orders: tuple[OrderKind, ...]
+    """Orders that would be carried out now, and that change something."""
+    why_not: str
+    """Why other orders would be refused; "": there is nothing that they would change."""
+    unserved: str
+    """Why the service can't do its work for this cluster; "": it can, or another process does."""
+
+
+def situation(facts: ClusterFacts) -> ClusterSituation:
+    """How a cluster stands, from everything that is known about it."""
+    found = sorted(_findings(facts), key=lambda each: _RANK[each[0]]) or [(ClusterSeverity.OK, "healthy")]
+    (severity, headline), rest = found[0], found[1:]
+    seen = facts.observation
+    observed_at_ms = None if seen is None else seen.at_ms
+    execution = facts.execution
+    moves, moves_at_ms = facts.age, observed_at_ms
+    if execution is not None:
+        moves_at_ms = execution.silent_since_ms
+        moves = Age.CURRENT if moves_at_ms is None else Age.OLD
+    refused, doing = why_refused(OrderKind.STOP, facts), _doing(facts)
+    return ClusterSituation(
+        severity=severity,
+        headline=headline,
+        notes=tuple(text for _severity, text in rest if text not in doing),
+        doing=doing,
+        state=_state(facts),
+        role=facts.role,
+        driver={ServiceRole.DRIVES: "this service", ServiceRole.STANDBY: facts.driver, ServiceRole.IDLE: ""}[
+            facts.role
+        ],
+        figures=facts.age,
+        observed_at_ms=observed_at_ms,
+        moves=moves,
+        moves_at_ms=moves_at_ms,
+        orders=tuple(kind for kind in OrderKind if why_refused(kind, facts) is None and _changes(kind, facts)),
+        why_not="" if refused is None else refused[1],
+        unserved=_unserved(facts),
+    )
+
+
+def unseen(name: str) -> ClusterSituation:
+    """The situation of a cluster before it was observed."""
+    return situation(ClusterFacts(name, 0))
+
+
+def _state(facts: ClusterFacts) -> str:
+    if facts.reach is not Reach.ANSWERS:
+        return str(facts.reach.value)
+    return {ServiceRole.DRIVES: "ok", ServiceRole.STANDBY: "standby", ServiceRole.IDLE: "not-driven"}[facts.role]
+
+
+def _unserved(facts: ClusterFacts) -> str:
+    if facts.reach is Reach.UNSEEN:
+        return "not observed yet"
+    if facts.reach is Reach.SILENT:
+        return f"can't be observed: {facts.reach_why}"
+    if facts.age is Age.OLD:
+        return "the last observation is old"
+    if facts.role is ServiceRole.IDLE:
+        return f"not driven: {facts.idle_why or STARTS}"
+    if facts.role is ServiceRole.DRIVES and not facts.words.known:
+        return f"people's words are not known: {facts.words_why or AGAIN}"
+    return ""
+
+
+# ---- what is known
+
+_RANK = {severity: at for at, severity in enumerate(ClusterSeverity)}
+LIFTS_IT = "`shunter serve resume --all` lifts the pause"
+STARTS = "its executor is being started"
+AGAIN = "ask again in a moment"
+_CRITICAL = (Condition.BROKER_DEAD, Condition.LOG_DIR_FAILED, Condition.UNDER_MIN_ISR)
+_WISHES = (
+    Condition.DRAIN,
+    Condition.REPLACE,
+    Condition.REPLICATION,
+    Condition.DEMOTE,
+    Condition.ADD,
+    Condition.BROKER_EMPTY,
+    Condition.MODEL_UNUSED,
+)
+"""Conditions that say what is still to be done: nothing is wrong because of them."""
+
+
+def worst(severities: Iterable[ClusterSeverity]) -> ClusterSeverity:
+    """The worst of some severities."""
+    return min(severities, key=lambda each: _RANK[each], default=ClusterSeverity.OK)
+
+
+def severity_of(condition: Condition) -> ClusterSeverity:
+    """How bad it is that a condition holds."""
+    if condition in _CRITICAL:
+        return ClusterSeverity.CRITICAL
+    return ClusterSeverity.NOTE if condition in _WISHES else ClusterSeverity.WARNING
+
+
+def _findings(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
+    """Everything worth telling, each with its severity; in the order in which equals are told."""
+    if facts.reach is Reach.SILENT:
+        yield ClusterSeverity.CRITICAL, f"does not answer: {facts.reach_why}"
+    elif facts.reach is Reach.UNSEEN:
+        yield ClusterSeverity.UNKNOWN, "not observed yet"
+    elif facts.age is Age.OLD:
+        yield ClusterSeverity.WARNING, "the last observation is old"
+    yield from _of_the_service(facts)
+    if facts.observation is not None:
+        yield from _seen(facts.observation, "" if facts.age is Age.CURRENT else "when last observed, ")
+    waiting = sum(each.state is ProposalState.WAITING for each in facts.proposals)
+    if waiting:
+        told = f"{counted(waiting, 'proposal waits', 'proposals wait')} for approval"
+        yield ClusterSeverity.NOTE, told
+    yield from _of_moves(facts)
+    if facts.role is ServiceRole.STANDBY:
+        yield ClusterSeverity.NOTE, _stands_by(facts)
+
+
+def _seen(seen: ClusterObservation, when: str) -> Iterator[tuple[ClusterSeverity, str]]:
+    if seen.offline:
+        yield ClusterSeverity.CRITICAL, f"{when}{counted(seen.offline, 'partition')} offline"
+    if seen.under_min_isr:
+        yield ClusterSeverity.CRITICAL, f"{when}{counted(seen.under_min_isr, 'partition')} under min ISR"
+    if seen.brokers_down:
+        named = ", ".join(map(str, seen.brokers_down))
+        yield ClusterSeverity.CRITICAL, f"{when}broker {named} down"
+    if seen.under_replicated:
+        yield ClusterSeverity.WARNING, f"{when}{counted(seen.under_replicated, 'partition')} under-replicated"
+    above = {
+        Condition.BROKER_DEAD: bool(seen.brokers_down),
+        Condition.UNDER_MIN_ISR: seen.under_min_isr > 0,
+        Condition.UNDER_REPLICATED: seen.under_replicated > 0,
+    }
+    counted_above = [condition for condition, told in above.items() if told]
+    for severity in (ClusterSeverity.CRITICAL, ClusterSeverity.WARNING, ClusterSeverity.NOTE):
+        held = [
+            each
+            for each in seen.conditions
+            if severity_of(each.condition) is severity and each.condition not in counted_above
+        ]
+        if len(held) == 1:
+            yield severity, f"{when}{held[0].text}"
+        elif held:
+            kinds = ", ".join(dict.fromkeys(each.condition.value for each in held))
+            yield severity, f"{when}{counted(len(held), 'condition holds', 'conditions hold')}: {kinds}"
+
+
+def _of_the_service(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
+    if facts.role is ServiceRole.IDLE and facts.idle_why and facts.reach is not Reach.SILENT:
+        yield ClusterSeverity.WARNING, f"not driven by this service: {facts.idle_why}"
+    if facts.words_why and facts.reach is not Reach.SILENT:
+        yield _of_words(facts)
+    paused = facts.paused
+    if paused is not None:
+        told = f"paused by {paused.who} since {told_time(paused.at_ms)}"
+        if facts.role is ServiceRole.IDLE:
+            told = f"{told}, but moves under way only once this service drives the cluster"
+        yield ClusterSeverity.WARNING, f"{told}: {paused.comment}" if paused.comment else told
+    elif facts.switch is not None and not facts.switch.lifted:
+        yield (
+            ClusterSeverity.NOTE,
+            f"the pause of {facts.switch.who} is in force only once this service drives the cluster",
+        )
+    elif facts.switch is not None and facts.role is not ServiceRole.STANDBY:
+        when = "" if facts.role is ServiceRole.DRIVES else " once this service drives the cluster"
+        yield ClusterSeverity.NOTE, f"{facts.switch.who} lifted the pause: the moves that it paused are resumed{when}"
+
+
+def _of_words(facts: ClusterFacts) -> tuple[ClusterSeverity, str]:
+    words = "intents, kill switch, proposals and votes"
+    if facts.words.known:
+        # This may be so for ever, and then nothing is wrong with the cluster.
+        told = f"{words} live on this host alone, and no other service has them: {facts.words_why}"
+        return ClusterSeverity.NOTE, told
+    told = f"{words} are not known, so this service only observes and begins nothing: {facts.words_why}"
+    return ClusterSeverity.WARNING, told
+
+
+def _of_moves(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
+    execution, seen = facts.execution, facts.observation
+    if execution is not None and execution.open:
+        if execution.silent_since_ms is not None:
+            yield ClusterSeverity.WARNING, "the cluster does not answer the executor"
+        if execution.stuck:
+            yield ClusterSeverity.WARNING, f"{counted(execution.stuck, 'move')} can't end now"
+        yield ClusterSeverity.NOTE, f"{counted(execution.open, 'move')} open"
+    elif facts.open_moves:
+        yield ClusterSeverity.NOTE, f"{counted(facts.open_moves, 'move')} of the journal open when last observed"
+    if seen is not None and seen.external:
+        yield ClusterSeverity.NOTE, f"{counted(seen.external, 'move')} of other tools under way when last observed"
+    if seen is not None and seen.unattributed:
+        told = f"{counted(seen.unattributed, 'move')} under way when last observed"
+        yield ClusterSeverity.WARNING, f"{told}: the journal can't be read, so it is not known whose"
+
+
+# ---- what is being done
+
+
+def _doing(facts: ClusterFacts) -> str:
+    if facts.role is ServiceRole.DRIVES:
+        return _driving(facts)
+    opened = counted(facts.open_moves, "move") if facts.open_moves else ""
+    if facts.role is ServiceRole.STANDBY:
+        theirs = f"; {opened} of the journal open when last observed" if opened else ""
+        return f"{_stands_by(facts)}{theirs}; this service takes over once that process has ended"
+    told = f"this service does not drive the cluster: {facts.idle_why or STARTS}"
+    return f"{told}; {opened} of the journal open: steps under way go on, no other step begins" if opened else told
+
+
+def _stands_by(facts: ClusterFacts) -> str:
+    return f"this service stands by: {facts.driver} drives the cluster"
+
+
+def _driving(facts: ClusterFacts) -> str:
+    execution, paused = facts.execution, facts.paused
+    if execution is not None and execution.open:
+        verb = "is" if execution.open == 1 else "are"
+        opened = f"{counted(execution.open, 'move')} of {_purpose(facts)} {verb}"
+        if execution.paused == execution.open:
+            return f"nothing moves: {opened} paused" + ("" if paused is None else f" by {paused.who}")
+        if paused is not None:
+            return f"{opened} being paused by {paused.who}"
+        if execution.silent_since_ms is not None:
+            return (
+                f"{opened} open; the cluster does not answer the executor: steps under way go on, no other step begins"
+            )
+        some = f", {execution.paused:,} of them paused" if execution.paused else ""
+        return f"this service carries out {_purpose(facts)}: {counted(execution.open, 'move')} open{some}"
+    if paused is not None:
+        return f"this service moves nothing, and nothing begins: paused by {paused.who}"
+    coming = next((each for each in facts.proposals if each.state is ProposalState.APPROVED), None)
+    if coming is not None:
+        held = f": {'; '.join(coming.held_back)}" if coming.held_back else ""
+        return f"this service moves nothing; {coming.id} begins once nothing holds it back{held}"
+    return "this service moves nothing"
+
+
+def _purpose(facts: ClusterFacts) -> str:
+    proposal = facts.carried_out
+    return "a plan that was handed in" if proposal is None else f"{proposal.id}"
+
+
+def doing_about(held: Held, facts: ClusterFacts) -> str:
+    """What is being done about a condition that holds."""
+    condition = held.condition
+    if condition not in MENDED:
+        return "no plan mends this"
+    if facts.role is ServiceRole.STANDBY:
+        return f"decided by who drives the cluster: {facts.driver}"
+    running, execution = facts.carried_out, facts.execution
+    if running is not None and condition.value in running.conditions:
+        return f"being mended: {_driving(facts)}"
+    for each in facts.proposals:
+        if condition.value in each.conditions:
+            told = {
+                ProposalState.WAITING: "waits for approval",
+                ProposalState.APPROVED: "is approved and begins once nothing holds it back",
+            }.get(each.state, "is being begun")
+            held_back = f": {'; '.join(each.held_back)}" if each.held_back and each.state in UNBEGUN else ""
+            return f"{each.id} {told}{held_back}"
+    if execution is not None and execution.open:
+        return f"a plan for this has to wait for the end of {counted(execution.open, 'open move')}"
+    return "; ".join(held.why_no_plan) or "a plan is proposed after the next observation"
+
+
+# ---- orders
+
+_TURNS = (OrderKind.STOP, OrderKind.PAUSE, OrderKind.RESUME, OrderKind.ROLL_BACK, OrderKind.LIMIT)
+
+
+def why_refused(kind: OrderKind, facts: ClusterFacts) -> tuple[Refusal, str] | None:
+    """Why an order of this kind can't be carried out here now, whatever it is about; None: it can, as far as is known."""
+    name = facts.name
+    if facts.role is ServiceRole.STANDBY:
+        told = f"{name} is driven by {facts.driver}, and this service stands by: give the order there"
+        return Refusal.STANDBY, told
+    if facts.store_lost and kind is not OrderKind.PAUSE_ALL:
+        return Refusal.STORE, facts.store_trouble
+    if not facts.words.known and kind not in (*_TURNS, OrderKind.PAUSE_ALL, OrderKind.CLEAR_THROTTLES):
+        return Refusal.STORE, f"people's words about {name} are not read yet: {facts.words_why or AGAIN}"
+    if kind is OrderKind.RESUME_ALL:
+        return _not_resumed(facts)
+    if kind in _TURNS and facts.role is ServiceRole.IDLE:
+        return Refusal.UNREACHABLE, f"this service does not drive {name} now: {facts.idle_why or STARTS}"
+    if kind is OrderKind.RESUME and facts.paused is not None:
+        told = f"{name} is paused as a whole by {facts.paused.who}, so nothing goes on: {LIFTS_IT}"
+        return Refusal.NOT_ALLOWED, told
+    if kind is OrderKind.PROPOSE or kind is OrderKind.CLEAR_THROTTLES:
+        unobserved = why_unobserved(facts)
+        if unobserved is not None:
+            return unobserved
+    seen = facts.observation
+    moving = facts.open_moves + (0 if seen is None else seen.external + seen.unattributed)
+    if kind is OrderKind.CLEAR_THROTTLES and moving:
+        told = f"{counted(moving, f'partition of {name} is', f'partitions of {name} are')} being moved"
+        return Refusal.NOT_ALLOWED, f"{told}: these moves may need the throttles"
+    return None
+
+
+def why_unobserved(facts: ClusterFacts) -> tuple[Refusal, str] | None:
+    """Why nothing can be planned by the last observation; None: it can."""
+    if facts.reach is Reach.SILENT:
+        return Refusal.UNREACHABLE, f"{facts.name} can't be observed now: {facts.reach_why}"
+    return (Refusal.UNREACHABLE, f"{facts.name} was not observed yet") if facts.observation is None else None
+
+
+def _not_resumed(facts: ClusterFacts) -> tuple[Refusal, str] | None:
+    if facts.paused is None:
+        return Refusal.ALREADY_DECIDED, f"{facts.name} is not paused"
+    if facts.fleet_paused:
+        told = f"the whole fleet is paused by {facts.paused.who}: resume the whole fleet"
+        return Refusal.NOT_ALLOWED, told
+    return None
+
+
+def _changes(kind: OrderKind, facts: ClusterFacts) -> bool:
+    """Whether an order that is not refused would change anything. If it can't be kept durably, it may be refused."""
+    if kind is OrderKind.PAUSE_ALL:
+        return facts.paused is None
+    if facts.store_trouble or not facts.words.known:
+        return False
+    execution = facts.execution
+    opened, paused = (0, 0) if execution is None else (execution.open, execution.paused)
+    states = {each.state for each in facts.proposals}
+    changes = {
+        OrderKind.APPROVE: ProposalState.WAITING in states,
+        OrderKind.DECLINE: not states.isdisjoint(UNBEGUN),
+        OrderKind.STOP: opened > 0,
+        OrderKind.PAUSE: opened > paused,
+        OrderKind.RESUME: paused > 0,
+        OrderKind.ROLL_BACK: opened > 0,
+        OrderKind.LIMIT: opened > 0,
+        OrderKind.CLEAR_THROTTLES: facts.observation is not None and facts.observation.throttles_left > 0,
+    }
+    return changes.get(kind, True)

@@ -1,0 +1,315 @@
+"""What a service says of a cluster, and what it takes orders for, in the situations in which that was once wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from service_world import MIB, Clock, Life, MortalStore, Yard, policy
+
+from shunter.app.service.driving import not_driven
+from shunter.core.keeper.situation import Age, ClusterSituation, why_refused
+from shunter.drivers.claimants import ClusterClaimed
+from shunter.drivers.driver_seat import SeatTaken, Sitter, StandsStill, StillDriver
+from shunter.drivers.journals import JournalHeld
+from shunter.errors import DriverError
+from shunter.model.execution import Command, CommandKind, LeaseHolder, OngoingReassignment
+from shunter.model.keeper import Mode
+from shunter.model.service import OrderKind, OrderRefused, Refusal, ServiceOrder, Signature
+
+ANNA = Signature("anna")
+THEM = "ben on kafka2, process 4711"
+
+
+def order(kind: OrderKind, *about: str, cluster: str = "yard", value: int | None = None) -> ServiceOrder:
+    return ServiceOrder(kind, cluster, about, value)
+
+
+def stands(life: Life) -> ClusterSituation:
+    return life.published.page("yard").row.situation
+
+
+def lived(folder: Path, yard: Yard, mode: Mode, story: Callable[[Life], Awaitable[None]]) -> None:
+    """Live through a story with a service over a yard."""
+
+    async def scenario() -> None:
+        async with Life(yard, MortalStore(folder / "s"), policy(mode)) as life:
+            await story(life)
+
+    asyncio.run(scenario())
+
+
+def test_no_order_is_done_at_a_standby(tmp_path: Path) -> None:
+    yard = Yard(Clock(), held_by=THEM)
+
+    async def story(life: Life) -> None:
+        await life.until(lambda: life.keeper.known.held_by != "")
+        await life.look()
+        for kind in OrderKind:
+            about = ("3",) if kind is not OrderKind.PROPOSE else ("rebalance",)
+            with pytest.raises(OrderRefused, match=THEM) as refused:
+                await life.desk.carry_out(order(kind, *about, value=2), ANNA)
+            assert refused.value.refusal is Refusal.STANDBY
+        for kind in (OrderKind.PAUSE_ALL, OrderKind.RESUME_ALL):
+            with pytest.raises(OrderRefused, match=f"not yard, which {THEM} drives: give the order there"):
+                await life.desk.carry_out(order(kind, cluster=""), ANNA)
+        assert life.keeper.switch is None
+        assert life.desk.fleet_switch is None
+        assert life.desk.fleet_orders() == ((), f"not yard, which {THEM} drives: give the order there")
+
+    lived(tmp_path, yard, Mode.PROPOSE, story)
+
+
+def test_a_standby_shows_who_drives_and_the_moves_of_the_journal(tmp_path: Path) -> None:
+    yard = Yard(Clock(), brokers=(1, 2, 3))
+
+    async def begun(life: Life) -> None:
+        await life.driven()
+        await life.look()
+        assert yard.open
+
+    lived(tmp_path, yard, Mode.ACT, begun)
+    yard.held_by, yard.brokers = THEM, (1, 3)
+
+    async def story(life: Life) -> None:
+        await life.until(lambda: life.keeper.known.held_by != "")
+        await life.look()
+        seen = stands(life)
+        assert (seen.headline, seen.state, seen.driver) == ("broker 2 down", "standby", THEM)
+        assert seen.doing.startswith(f"this service stands by: {THEM} drives the cluster"), "whatever conditions hold"
+        assert f"{len(yard.open)} moves of the journal open when last observed" in seen.doing
+        moves = life.published.moves("yard")
+        assert [(row.partition, row.whose) for row in moves.moves] == [(f"t-{at}", "ours") for at in yard.open]
+        assert (moves.total_bytes, moves.rollback_bytes, moves.left_ms) == (None, None, None), "only who drives knows"
+        assert life.published.page("yard").row.moves_open == len(yard.open)
+        assert not [event for event in life.events if event.kind == "not-driven"]
+
+    lived(tmp_path, yard, Mode.ACT, story)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ClusterClaimed(THEM), (THEM, "")),
+        (JournalHeld("j", LeaseHolder("me", "kafka2", 4711, 9)), (str(LeaseHolder("me", "kafka2", 4711, 9)), "")),
+        (SeatTaken("told", Sitter(7, "j", None)), ("process 7 under journal j", "")),
+        (SeatTaken("told"), ("another process of this host", "")),
+        (DriverError("it is silent", retriable=True, flags=": say --take-over-cluster"), ("", "it is silent")),
+    ],
+)
+def test_who_drives_is_told_without_advice_for_another_command(error: DriverError, told: tuple[str, str]) -> None:
+    assert not_driven(error) == told
+    assert "--" not in "".join(not_driven(error))
+
+
+def test_a_process_that_stands_still_does_not_drive() -> None:
+    who, why = not_driven(StandsStill(StillDriver(7, 0), "; or `--take-over-cluster` takes the journal from it"))
+    assert who == ""
+    assert why.endswith("continue it (kill -CONT 7) or end it (kill -9 7)")
+
+
+def test_figures_of_a_cluster_that_is_away_are_old_and_a_lifted_switch_is_lifted(tmp_path: Path) -> None:
+    yard = Yard(Clock())
+
+    async def story(life: Life) -> None:
+        await life.driven()
+        await life.look()
+        observed_ms = yard.clock.ms
+        await life.desk.carry_out(order(OrderKind.PAUSE_ALL), ANNA)
+        assert stands(life).headline.startswith("paused by anna")
+        yard.answers = False
+        yard.clock.ms += 60_000
+        await life.look()
+        seen = stands(life)
+        assert (seen.headline, seen.figures, seen.observed_at_ms) == (
+            "does not answer: no broker answers",
+            Age.OLD,
+            observed_ms,
+        )
+        assert any(note.startswith("paused by anna") for note in seen.notes)
+        life.keeper.driving = None  # The executor is gone with the cluster.
+        done = await life.desk.carry_out(order(OrderKind.RESUME_ALL), ANNA)
+        assert "moves of yard are resumed once this service drives it" in done.text
+        row = life.published.page("yard").row
+        assert row.paused is None
+        assert not any(note.startswith("paused") for note in row.situation.notes)
+        assert any("lifted the pause" in note for note in row.situation.notes)
+
+    lived(tmp_path, yard, Mode.PROPOSE, story)
+
+
+def test_an_observation_that_hangs_gets_old(tmp_path: Path) -> None:
+    yard = Yard(Clock())
+
+    async def story(life: Life) -> None:
+        await life.driven()
+        await life.look()
+        assert stands(life).figures is Age.CURRENT
+        yard.clock.ms += life.keeper.known.stale_ms + 1
+        life.keeper.show()
+        assert (stands(life).figures, stands(life).unserved) == (Age.OLD, "the last observation is old")
+
+    lived(tmp_path, yard, Mode.PROPOSE, story)
+
+
+def test_the_kill_switch_of_a_cluster_that_is_not_driven_is_kept_and_not_called_done(tmp_path: Path) -> None:
+    yard = Yard(Clock(), answers=False)
+
+    async def story(life: Life) -> None:
+        await life.until(lambda: life.keeper.known.idle_why != "")
+        done = await life.desk.carry_out(order(OrderKind.PAUSE_ALL), ANNA)
+        assert done.text == (
+            "the pause of yard is kept, and its moves under way are paused once this service drives it: no broker answers"
+        )
+        assert "is paused" not in done.text
+        told = life.desk.preview(order(OrderKind.PAUSE_ALL), "anna")
+        assert (told.text, told.moves, told.bytes) == (f"Then {done.text}", 0, 0)
+        notes = " | ".join(stands(life).notes)
+        assert "but moves under way only once this service drives the cluster" in notes
+
+    lived(tmp_path, yard, Mode.PROPOSE, story)
+
+
+def test_conditions_that_a_running_execution_mends_say_so(tmp_path: Path) -> None:
+    yard = Yard(Clock())
+
+    async def story(life: Life) -> None:
+        await life.driven()
+        await life.look()
+        await life.until(lambda: bool(life.published.moves("yard").moves))
+        (running,) = life.keeper.proposals
+        doing = {each.condition.condition: each.doing for each in life.published.page("yard").conditions}
+        opened = len(yard.open)
+        assert doing.pop("broker-empty") == (f"being mended: this service carries out {running}: {opened} moves open")
+        assert set(doing.values()) == {f"a plan for this has to wait for the end of {opened} open moves"}
+        assert life.events[-1].facts["doing"].startswith(("this service carries out", "this service moves nothing"))
+
+    lived(tmp_path, yard, Mode.ACT, story)
+
+
+def test_a_healthy_move_is_not_under_replicated_anywhere(tmp_path: Path) -> None:
+    move = OngoingReassignment((1, 2, 3), (3,), (2,))
+    yard = Yard(Clock(), rows=[(1, 2, 3), (1, 2)], brokers=(1, 2), others={0: move})
+
+    async def story(life: Life) -> None:
+        await life.driven()
+        await life.look()
+        page = life.published.page("yard")
+        assert (page.row.under_replicated, page.under_replicated, page.topics[0].under_replicated) == (0, (), 0)
+        assert all(each.condition.condition != "under-replicated" for each in page.conditions)
+
+    lived(tmp_path, yard, Mode.PROPOSE, story)
+
+
+def test_what_would_happen_is_said_by_the_same_rules_that_decide(tmp_path: Path) -> None:
+    yard = Yard(Clock())
+
+    async def story(life: Life) -> None:
+        await life.driven()
+        await life.look()
+        await life.until(lambda: bool(yard.open))
+        opened = len(yard.open)
+        kept = life.desk.preview(order(OrderKind.PAUSE), "anna")
+        assert kept.text == (
+            f"{opened} open moves would be paused: no further step begins, and copies stand still. Copied data is kept"
+        )
+        yard.price = MIB
+        lost = life.desk.preview(order(OrderKind.PAUSE, "t-0"), "anna")
+        assert "Copied data is kept" not in lost.text
+        assert lost.text.endswith("1.0 MB are copied again: a paused copy is cancelled")
+        back = life.desk.preview(order(OrderKind.ROLL_BACK), "anna")
+        assert (back.bytes, back.moves) == (MIB, opened)
+        switch = life.desk.preview(order(OrderKind.PAUSE_ALL, cluster=""), "anna")
+        assert switch.text.startswith(
+            "Then the fleet is paused: nothing begins, and moves under way are being paused. 1.0 MB"
+        )
+        with pytest.raises(OrderRefused, match="drain is no order to moves"):
+            life.desk.preview(order(OrderKind.DRAIN, "1"), "anna")
+        await life.desk.carry_out(order(OrderKind.PAUSE_ALL), ANNA)
+        with pytest.raises(OrderRefused, match="`shunter serve resume --all` lifts the pause"):
+            life.desk.preview(order(OrderKind.RESUME), "anna")
+        assert "lifted" in (life.desk.preview(order(OrderKind.RESUME_ALL), "anna")).text
+
+    lived(tmp_path, yard, Mode.ACT, story)
+
+
+def test_orders_of_other_shells_keep_to_the_kill_switch_and_carry_their_giver(tmp_path: Path) -> None:
+    yard = Yard(Clock())
+    resume, pause = (Command(kind, given_by="ben (shunter turn)") for kind in (CommandKind.RESUME, CommandKind.PAUSE))
+
+    async def story(life: Life) -> None:
+        await life.driven()
+        await life.look()
+        gate = yard.gate
+        assert gate is not None
+        assert [gate.refusal(each) for each in (resume, pause, None)] == ["", "", ""]
+        await life.desk.carry_out(order(OrderKind.PAUSE_ALL), ANNA)
+        told = "yard is paused as a whole by anna, so nothing"
+        way_out = "`shunter serve resume --all` lifts the pause"
+        assert gate.refusal(resume) == f"{told} goes on: {way_out}"
+        assert gate.refusal(None) == f"{told} begins: {way_out}"
+        assert gate.refusal(pause) == ""
+        gate.taken("pause t-3", "ben (shunter pause)", "1 move paused")
+        await life.until(lambda: life.events[-1].kind == "pause")
+        event = life.events[-1]
+        assert (event.who, event.subject) == ("ben (shunter pause)", "t-3")
+        assert event.text == "ben (shunter pause): pause t-3: 1 move paused"
+
+    lived(tmp_path, yard, Mode.PROPOSE, story)
+
+
+def test_every_order_that_is_offered_is_taken(tmp_path: Path) -> None:
+    yard = Yard(Clock(), throttles=2)
+    abouts = {
+        OrderKind.PROPOSE: ("rebalance",),
+        OrderKind.FREEZE_TOPIC: ("t",),
+        OrderKind.SET_REPLICATION: ("t",),
+    }
+    no_turns = (OrderKind.STOP, OrderKind.PAUSE, OrderKind.RESUME, OrderKind.ROLL_BACK, OrderKind.LIMIT)
+
+    async def story(life: Life) -> None:
+        await life.driven()
+        await life.look()
+        waiting = next(iter(life.keeper.proposals))
+        offered = set(stands(life).orders)
+        assert OrderKind.APPROVE in offered
+        assert not offered & {*no_turns}
+        await life.desk.carry_out(order(OrderKind.CLEAR_THROTTLES), ANNA)
+        await life.desk.carry_out(order(OrderKind.APPROVE, waiting), ANNA)
+        await life.look()
+        await life.until(lambda: bool(yard.open))
+        for kind in (OrderKind.LIMIT, OrderKind.PAUSE, OrderKind.RESUME, OrderKind.PAUSE_ALL, OrderKind.RESUME_ALL):
+            assert kind in stands(life).orders, kind
+            await life.desk.carry_out(order(kind, *abouts.get(kind, ()), value=5_000), ANNA)
+            life.keeper.show()
+            await life.until(lambda: life.keeper.switch is None or not life.keeper.switch.lifted)
+        assert OrderKind.CLEAR_THROTTLES not in stands(life).orders
+        await life.desk.carry_out(order(OrderKind.ROLL_BACK), ANNA)
+        await life.until(lambda: not yard.open)
+        life.keeper.show()
+        assert not set(stands(life).orders) & {*no_turns}
+
+    lived(tmp_path, yard, Mode.PROPOSE, story)
+
+
+def test_without_the_journal_nobody_is_said_to_move(tmp_path: Path) -> None:
+    yard = Yard(Clock(), others={0: OngoingReassignment((1, 2, 3), (3,), (2,))})
+
+    async def story(life: Life) -> None:
+        unread = life.keeper.parts.look
+
+        async def look() -> object:
+            return replace(await unread(), past=None)
+
+        life.keeper.parts = replace(life.keeper.parts, look=look)  # type: ignore[arg-type]
+        await life.driven()
+        await life.look()
+        (row,) = life.published.moves("yard").moves
+        assert row.whose == "unknown"
+        assert any("it is not known whose" in note for note in (stands(life).headline, *stands(life).notes))
+        assert why_refused(OrderKind.CLEAR_THROTTLES, life.keeper.facts()) is not None
+
+    lived(tmp_path, yard, Mode.PROPOSE, story)

@@ -1,0 +1,257 @@
+"""How a cluster stands: over the product of all facts, no sentence says anything else than the facts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from every_situation import (
+    BAND,
+    DEAD,
+    DRAIN,
+    LATE,
+    NOW_MS,
+    OBSERVED,
+    THEM,
+    THROWN,
+    WHY_SILENT,
+    every,
+    proposal,
+)
+
+from shunter.core.keeper.situation import (
+    STATES,
+    Age,
+    ClusterFacts,
+    ClusterSeverity,
+    ClusterSituation,
+    OpenExecution,
+    Reach,
+    ServiceRole,
+    WordsPlace,
+    doing_about,
+    severity_of,
+    situation,
+    unseen,
+    why_refused,
+    why_unobserved,
+    worst,
+)
+from shunter.model.keeper import Condition
+from shunter.model.service import OrderKind, ProposalState, Refusal
+
+RANK = list(ClusterSeverity)
+ALL = [(facts, situation(facts)) for facts in every()]
+LAB = ClusterFacts(
+    "lab", NOW_MS, Reach.ANSWERS, observation=OBSERVED, role=ServiceRole.DRIVES, execution=OpenExecution(0)
+)
+IDLE_WORDS = ("nothing moves", "moves nothing", "nothing is being", "nothing is done")
+
+
+def told(stands: ClusterSituation) -> str:
+    """Every sentence of a situation."""
+    return " | ".join((stands.headline, *stands.notes, stands.doing))
+
+
+class TestEveryCombination:
+    def test_there_are_thousands(self) -> None:
+        assert len(ALL) > 2_000
+
+    def test_nothing_is_better_than_the_worst_that_is_known(self) -> None:
+        for facts, stands in ALL:
+            seen = facts.observation
+            for held in () if seen is None else seen.conditions:
+                assert RANK.index(stands.severity) <= RANK.index(severity_of(held.condition)), facts
+            if seen is not None and (seen.offline or seen.under_min_isr or seen.brokers_down):
+                assert stands.severity is ClusterSeverity.CRITICAL, facts
+            if facts.reach is Reach.SILENT:
+                assert (stands.severity, stands.headline) == (
+                    ClusterSeverity.CRITICAL,
+                    f"does not answer: {WHY_SILENT}",
+                )
+            if stands.severity is ClusterSeverity.OK:
+                assert (stands.headline, stands.notes, stands.figures) == ("healthy", (), Age.CURRENT)
+
+    def test_old_figures_are_told_as_old_and_unknown_ones_not_at_all(self) -> None:
+        for facts, stands in ALL:
+            assert (stands.figures is Age.UNKNOWN) == (facts.observation is None) == (stands.observed_at_ms is None)
+            if stands.figures is not Age.CURRENT:
+                assert stands.unserved, "whether the service is ready is told by the same facts"
+            for sentence in (stands.headline, *stands.notes):
+                if "partition" in sentence or "broker 3" in sentence:
+                    assert (stands.figures is Age.OLD) == sentence.startswith("when last observed, "), facts
+
+    def test_nothing_is_done_is_never_said_while_moves_go_on(self) -> None:
+        for facts, stands in ALL:
+            execution = facts.execution
+            if execution is not None and execution.open > execution.paused:
+                assert not any(words in told(stands) for words in IDLE_WORDS), facts
+                assert f"{execution.open} moves" in stands.doing
+                for held in () if facts.observation is None else facts.observation.conditions:
+                    assert not any(words in doing_about(held, facts) for words in IDLE_WORDS), facts
+
+    def test_a_standby_is_shown_as_one_whatever_holds_and_takes_no_order(self) -> None:
+        for facts, stands in ALL:
+            if facts.role is ServiceRole.STANDBY:
+                assert stands.driver == THEM
+                assert THEM in stands.doing
+                assert stands.doing.startswith(f"this service stands by: {THEM} drives the cluster")
+                assert (stands.orders, stands.why_not) == ((), why_refused(OrderKind.PAUSE_ALL, facts)[1])  # type: ignore[index]
+                theirs = facts.words is WordsPlace.READ
+                assert theirs or "paused by" not in told(stands), "its own switch is in force nowhere yet"
+                if facts.observation is not None and facts.observation.journal_open:
+                    assert "106 moves of the journal" in stands.doing, "never: nothing moves"
+            assert stands.state in STATES
+            assert (stands.state == "standby") == (facts.role is ServiceRole.STANDBY and facts.reach is Reach.ANSWERS)
+
+    def test_a_pause_is_told_exactly_while_it_is_in_force(self) -> None:
+        for facts, stands in ALL:
+            assert ("paused by anna since" in told(stands)) == (facts.paused is not None), facts
+            lifted = facts.switch is not None and facts.switch.lifted
+            assert ("lifted the pause" in told(stands)) == (lifted and facts.role is not ServiceRole.STANDBY), facts
+
+    def test_no_order_is_offered_that_would_be_refused(self) -> None:
+        for facts, stands in ALL:
+            assert all(why_refused(kind, facts) is None for kind in stands.orders)
+            if facts.paused is not None:
+                assert OrderKind.RESUME not in stands.orders
+                assert OrderKind.PAUSE_ALL not in stands.orders
+            if facts.execution is None or not facts.execution.open:
+                assert not {OrderKind.STOP, OrderKind.ROLL_BACK, OrderKind.LIMIT, OrderKind.PAUSE} & {*stands.orders}
+            if facts.store_trouble or not facts.words.known:
+                assert set(stands.orders) <= {OrderKind.PAUSE_ALL}, "no other one can be kept"
+            if OrderKind.APPROVE in stands.orders:
+                assert any(each.state is ProposalState.WAITING for each in facts.proposals)
+
+    def test_where_words_live_is_told_and_nothing_is_taken_before_they_are_known(self) -> None:
+        for facts, stands in ALL:
+            said = facts.words_why != "" and facts.reach is not Reach.SILENT
+            assert ("votes live on this host alone" in told(stands)) == (said and facts.words.known), facts
+            assert ("votes are not known" in told(stands)) == (said and not facts.words.known), facts
+            if said and not facts.words.known:
+                assert RANK.index(stands.severity) <= RANK.index(ClusterSeverity.WARNING), facts
+                assert stands.unserved or facts.role is ServiceRole.STANDBY
+            if not facts.words.known:
+                for kind in (OrderKind.DRAIN, OrderKind.APPROVE, OrderKind.HOLD, OrderKind.UNHOLD):
+                    assert why_refused(kind, facts) is not None
+
+    def test_no_advice_names_a_flag(self) -> None:
+        for _facts, stands in ALL:
+            assert "--" not in told(stands).replace("--all", "")
+
+
+class TestWhatIsTold:
+    def test_a_dead_broker_that_a_running_execution_heals(self) -> None:
+        running = proposal(ProposalState.RUNNING, "broker-dead")
+        seen = replace(OBSERVED, brokers_down=(3,), conditions=(DEAD, BAND, LATE))
+        facts = replace(LAB, observation=seen, execution=OpenExecution(151), proposals=(running,))
+        assert situation(facts).headline == "broker 3 down"
+        assert not any("151 replicas" in note for note in situation(facts).notes), "one thing is said once"
+        assert situation(facts).doing == "this service carries out offline-running: 151 moves open"
+        about = [doing_about(held, facts) for held in seen.conditions]
+        assert about == [
+            "being mended: this service carries out offline-running: 151 moves open",
+            "a plan for this has to wait for the end of 151 open moves",
+            "no plan mends this",
+        ]
+        handed_in = replace(facts, proposals=())
+        assert situation(handed_in).doing == "this service carries out a plan that was handed in: 151 moves open"
+
+    @pytest.mark.parametrize(
+        ("state", "words"),
+        [
+            (ProposalState.WAITING, "offline-waiting waits for approval"),
+            (ProposalState.APPROVED, "offline-approved is approved and begins once nothing holds it back"),
+            (ProposalState.STARTING, "offline-starting is being begun"),
+        ],
+    )
+    def test_a_condition_with_a_proposal(self, state: ProposalState, words: str) -> None:
+        assert doing_about(DEAD, replace(LAB, proposals=(proposal(state, "broker-dead"),))) == words
+
+    def test_a_condition_without_one(self) -> None:
+        assert doing_about(BAND, LAB) == "another plan comes first"
+        assert doing_about(DRAIN, LAB) == "a plan is proposed after the next observation"
+        standby = replace(LAB, role=ServiceRole.STANDBY, driver=THEM, execution=None)
+        assert doing_about(BAND, standby) == f"decided by who drives the cluster: {THEM}"
+
+    def test_what_holds_an_approved_proposal_back(self) -> None:
+        night = proposal(ProposalState.APPROVED, "broker-dead", held_back=("it is night",))
+        doing = situation(replace(LAB, proposals=(night,))).doing
+        assert doing == "this service moves nothing; offline-approved begins once nothing holds it back: it is night"
+        free = replace(LAB, proposals=(replace(night, held_back=()),))
+        assert situation(free).doing.endswith("begins once nothing holds it back")
+
+    def test_moves_under_a_kill_switch(self) -> None:
+        pausing = situation(replace(LAB, switch=THROWN, execution=OpenExecution(151, paused=7)))
+        assert pausing.doing == "151 moves of a plan that was handed in are being paused by anna"
+        paused = situation(replace(LAB, switch=THROWN, execution=OpenExecution(102, paused=102)))
+        assert paused.doing == "nothing moves: 102 moves of a plan that was handed in are paused by anna"
+        by_name = situation(replace(LAB, execution=OpenExecution(3, paused=3)))
+        assert by_name.doing == "nothing moves: 3 moves of a plan that was handed in are paused"
+        some = situation(replace(LAB, execution=OpenExecution(3, paused=2)))
+        assert some.doing.endswith("3 moves open, 2 of them paused")
+        assert paused.headline == "paused by anna since 2026-11-23 02:12 UTC: incident 12"
+        silent = replace(LAB, switch=THROWN._replace(comment=""))
+        assert situation(silent).headline == "paused by anna since 2026-11-23 02:12 UTC"
+        assert situation(silent).doing == "this service moves nothing, and nothing begins: paused by anna"
+
+    def test_moves_that_nobody_drives(self) -> None:
+        left = replace(LAB, role=ServiceRole.IDLE, execution=None, observation=replace(OBSERVED, journal_open=4))
+        assert situation(left).doing == (
+            "this service does not drive the cluster: its executor is being started; 4 moves of the journal open: steps "
+            "under way go on, no other step begins"
+        )
+        assert situation(left).unserved == "not driven: its executor is being started"
+
+    def test_conditions_of_one_kind_are_one_sentence(self) -> None:
+        seen = replace(OBSERVED, conditions=(BAND, BAND, LATE))
+        assert situation(replace(LAB, observation=seen)).headline == "3 conditions hold: disk-band, under-replicated"
+        one = situation(replace(LAB, observation=replace(OBSERVED, conditions=(BAND,))))
+        assert (one.severity, one.headline) == (ClusterSeverity.WARNING, BAND.text)
+
+    def test_a_cluster_that_was_never_seen(self) -> None:
+        stands = unseen("lab")
+        assert (stands.severity, stands.headline, stands.figures) == (
+            ClusterSeverity.UNKNOWN,
+            "not observed yet",
+            Age.UNKNOWN,
+        )
+        assert stands.unserved == "not observed yet"
+
+    def test_the_worst_of_none_is_that_all_is_well(self) -> None:
+        assert worst([]) is ClusterSeverity.OK
+        assert (
+            worst([ClusterSeverity.NOTE, ClusterSeverity.CRITICAL, ClusterSeverity.UNKNOWN]) is ClusterSeverity.CRITICAL
+        )
+
+
+class TestRefusals:
+    def refused(self, kind: OrderKind, facts: ClusterFacts) -> Refusal | None:
+        found = why_refused(kind, facts)
+        return None if found is None else found[0]
+
+    def test_a_kill_switch_of_the_fleet_is_lifted_for_the_fleet_alone(self) -> None:
+        paused = replace(LAB, switch=THROWN)
+        assert self.refused(OrderKind.RESUME_ALL, paused) is None
+        assert self.refused(OrderKind.RESUME_ALL, replace(paused, fleet_paused=True)) is Refusal.NOT_ALLOWED
+        assert self.refused(OrderKind.RESUME_ALL, LAB) is Refusal.ALREADY_DECIDED
+        assert self.refused(OrderKind.RESUME, paused) is Refusal.NOT_ALLOWED
+
+    def test_throttles_stay_while_anything_moves(self) -> None:
+        assert self.refused(OrderKind.CLEAR_THROTTLES, LAB) is None
+        moving = replace(LAB, observation=replace(OBSERVED, external=1))
+        assert self.refused(OrderKind.CLEAR_THROTTLES, moving) is Refusal.NOT_ALLOWED
+        assert self.refused(OrderKind.CLEAR_THROTTLES, replace(LAB, reach=Reach.SILENT)) is Refusal.UNREACHABLE
+        assert why_unobserved(replace(LAB, observation=None)) == (Refusal.UNREACHABLE, "lab was not observed yet")
+
+    def test_without_the_store_only_the_kill_switch_is_taken(self) -> None:
+        lost = replace(LAB, role=ServiceRole.IDLE, execution=None, store_trouble="damaged", store_lost=True)
+        assert {kind for kind in OrderKind if self.refused(kind, lost) is None} == {OrderKind.PAUSE_ALL}
+        assert self.refused(OrderKind.STOP, replace(lost, store_lost=False)) is Refusal.UNREACHABLE
+
+    def test_every_condition_has_a_severity(self) -> None:
+        assert {severity_of(each) for each in Condition} == {
+            ClusterSeverity.CRITICAL,
+            ClusterSeverity.WARNING,
+            ClusterSeverity.NOTE,
+        }
