@@ -84,6 +84,7 @@ def test_log_dirs_command(yard, topic):
     assert held == {1, 2}
     taken = take_inventory({"bootstrap_servers": yard.bootstrap})
     assert 1000 not in {broker.id for broker in taken.brokers}, "the controller is no place for replicas"
+    assert {found.cleanup_policy for found in taken.partitions if found.topic == topic} == {"delete"}
 
 
 def test_refusals_name_the_partition(yard, topic):

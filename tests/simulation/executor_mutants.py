@@ -25,6 +25,7 @@ from shunter.drivers.journal_topic import TopicJournal
 from shunter.model.execution import (
     CommandKind,
     CommandTaken,
+    CopySight,
     Direction,
     DirectionChanged,
     MoveAccepted,
@@ -212,10 +213,10 @@ def lists_that_grow_late(original, key, applied, wanted):
     return applied is not None
 
 
-@mutant(machine, "send_log_dirs", within=60)
-def log_dirs_before_their_throttle(original, state, held, throttled, now_ms, new_id, out):
+@mutant(machine, "due_log_dirs", within=60)
+def log_dirs_before_their_throttle(original, state, held, throttled, now_ms, out, *, begins):
     """The bug that was found: a copy between log dirs begins before its throttle is in force."""
-    return original(state, held, Gate(), now_ms, new_id, out)
+    return original(state, held, Gate(), now_ms, out, begins=begins)
 
 
 @mutant(log_dirs, "_placed", within=400, every=ASIDE_OF, first=LOG_DIRS_FIRST)
@@ -226,12 +227,36 @@ def log_dirs_as_they_were(original, state, move):
 
 
 @mutant(machine, "decide_log_dirs", within=300)
-def rollback_leaves_log_dirs(original, state):
+def rollback_leaves_log_dirs(original, state, out):
     """A rollback ends with the original brokers, without their original log dirs."""
-    original(state)
+    records = original(state, out)
     for move in state.open_moves():
         if move.direction is Direction.BACK:
             move.log_dir_status = replace(move.log_dir_status, done=True)
+    return records
+
+
+@mutant(machine, "decide_log_dirs", within=100)
+def a_stop_leaves_copies(original, state, out):
+    """The bug that was found: copies between log dirs go on after a stop."""
+    for move in state.open_moves():
+        if move.direction is Direction.STOP:
+            move.log_dirs, move.asked_before = (), frozenset()
+    return original(state, out)
+
+
+@mutant(machine, "decide_log_dirs", within=800)
+def another_tools_cancel_is_undone(original, state, out):
+    """A copy between log dirs that another tool cancelled is asked for again."""
+    return [
+        (move, record._replace(sight=CopySight.LOST) if record.sight is CopySight.CANCELLED else record)
+        for move, record in original(state, out)
+    ]
+
+
+@mutant(Capacity, "take_within", within=200)
+def bounds_ignore_copies_between_log_dirs(original, self, move, broker, path):
+    """The bug that was found: bounds count copies between brokers alone."""
 
 
 @mutant(Executor, "_on_log_dirs_altered", within=800)
@@ -270,6 +295,18 @@ def window_never_closes(original, window, now_ms, utc_offset_minutes):
 def window_ends_at_midnight(original, window, now_ms, utc_offset_minutes):
     """A window across midnight is taken for its complement within the day."""
     return original(window and (min(window), max(window)), now_ms, utc_offset_minutes)
+
+
+@mutant(Capacity, "room_refusal", within=80)
+def room_is_not_looked_at(original, self, move, broker):
+    """The bug that was found: by default nobody looks whether a copy has room."""
+
+
+@mutant(Capacity, "_rooms", within=100)
+def log_dirs_count_as_one(original, self, broker, named, headroom):
+    """The bug that was found: all log dirs of a broker are added up."""
+    rooms = original(self, broker, named, headroom)
+    return [(sum(room for room, _path in rooms), rooms[0][1])] if all(room for room, _path in rooms) else rooms
 
 
 # ---- liveness

@@ -56,6 +56,12 @@ def test_executor_worlds_keep_every_rule_for_hours(record_property):
 @pytest.mark.parametrize(
     "seed",
     [
+        52001144,  # A replica that had been in its log dir was to come again, and nobody asked for that log dir.
+        42000285,  # A size that nobody knew counted as 0, and the copy filled its log dir.
+        48000136,  # A leader that was seen half copied counted as the partition's size.
+        43000089,  # A replica that another tool copied elsewhere was not looked at again, and its move never ended.
+        44000120,  # A look between a request and its arrival showed no copy, and a step began beyond the bound.
+        49000059,  # A copy arrived before it was given up, so the request began one back, and a rule blamed the window.
         99002444,  # A topic made anew took a list late, which counted as a refusal: the list stayed.
         98202598,  # A new process did not know that a cancel had found nothing to cancel, and believed a late broker.
         98202900,  # A write waited for its thread and counted as old, so an old look at the lease was believed after it.

@@ -146,7 +146,7 @@ def snapshot(world, minute):
             {
                 "kind": "partition", **every, "topic": topic, "topic_id": f"id-{topic}", "partition": number,
                 "replicas": replicas, "isr": replicas, "leader": replicas[0], "start_offset": 0,
-                "end_offset": size // 100, "min_insync": 1,
+                "end_offset": size // 100, "min_insync": 1, "cleanup_policy": "delete",
                 "sizes": [{"broker": broker, "bytes": size} for broker in replicas],
             }
         )  # fmt: skip

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 
 T0 = 1_738_368_000 + 23 * 3600 + 50 * 60
 """Ten minutes before midnight, so that cases cross it."""
@@ -127,14 +126,15 @@ class Plain:
             series.setdefault(self.named(key), []).extend(windows)
         for key, windows in series.items():
             for start, seconds, amounts, _, source in windows:
-                if source != _DERIVED and any(amount is not None for amount in amounts):
-                    measured.setdefault(key[:4], set()).update(range(start, start + seconds))
+                for at, amount in enumerate(amounts):
+                    if source != _DERIVED and amount is not None:
+                        measured.setdefault((*key[:4], at), set()).update(range(start, start + seconds))
         shown = {}
         for key, windows in series.items():
-            hidden_by = measured.get(key[:4], set())
             for start, seconds, amounts, size, source in windows:
-                hidden = source == _DERIVED and hidden_by & set(range(start, start + seconds))
-                told = (None, None, None) if hidden else amounts
+                during = set(range(start, start + seconds))
+                hidden = [source == _DERIVED and measured.get((*key[:4], at), set()) & during for at in range(3)]
+                told = tuple(None if one else amount for one, amount in zip(hidden, amounts, strict=True))
                 shown.setdefault(key, []).append((start, seconds, told, size))
         return shown
 
@@ -214,7 +214,7 @@ def leaders(told, way, peak):
     """A rate from a partition's leaders, each weighted by how long it led; if there are none, from its followers."""
     for role in ("leader", "follower"):
         shown = [one for (_, as_role), one in told.items() if as_role == role and one[f"{way}_{peak}"] is not None]
-        rates = sorted((one[f"{way}_{peak}"], one["windows"]) for one in shown)
+        rates = sorted((one[f"{way}_{peak}"], one["covered"]) for one in shown)
         if rates and peak == "mean":
             return sum(one[f"{way}_mean"] * one["covered"] for one in shown) / sum(one["covered"] for one in shown)
         for at, (rate, _) in enumerate(rates):
@@ -242,23 +242,30 @@ def last_size(windows):
     return max(sizes)[1] if sizes else None
 
 
+def lasting(rates, share):
+    """The lowest rate that is not exceeded in that share of the seconds."""
+    passed = list(itertools.accumulate(seconds for _, seconds in rates))
+    return next((rate for (rate, _), seen in zip(rates, passed, strict=True) if seen >= share * passed[-1]), None)
+
+
 def figures(windows):
     """The model's row of one replica in one role."""
-    covered = sum(seconds for _, seconds, amounts, _ in windows if any(amount is not None for amount in amounts))
+    of_amount = [[seconds for _, seconds, amounts, _ in windows if amounts[at] is not None] for at in range(3)]
+    covered = max(map(sum, of_amount))
     span = max(start + seconds for start, seconds, *_ in windows) - min(start for start, *_ in windows)
     told = {
         "size": last_size(windows),
         "covered": covered,
         "coverage": min(1.0, covered / span),
-        "windows": sum(any(amount is not None for amount in amounts) for _, _, amounts, _ in windows),
+        "windows": max(map(len, of_amount)),
         "last": max(start for start, *_ in windows),
     }
     for at, name in enumerate(("in", "out", "messages")):
         known = [(amounts[at], seconds) for _, seconds, amounts, _ in windows if amounts[at] is not None]
-        rates = sorted(amount / seconds for amount, seconds in known)
-        for label, share in PEAKS.items():
-            told[f"{name}_{label}"] = rates[math.ceil(len(rates) * share) - 1] if rates else None
-        told[f"{name}_max"] = rates[-1] if rates else None
+        rates = sorted((amount / seconds, seconds) for amount, seconds in known)
         seconds = sum(seconds for _, seconds in known)
+        for label, share in PEAKS.items():
+            told[f"{name}_{label}"] = lasting(rates, share)
+        told[f"{name}_max"] = rates[-1][0] if rates else None
         told[f"{name}_mean"] = sum(amount for amount, _ in known) / seconds if known else None
     return told

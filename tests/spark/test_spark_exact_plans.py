@@ -28,7 +28,7 @@ def taken(minute, *, size=1_000, grown=8_000, partitions=9, topic_id="id-t"):
     found = tuple(
         InventoryPartition(
             "t", topic_id, number, (1, 2), (1, 2), 1, 0, 100 + 60 * minute, 1,
-            ((1, size + grown * minute), (2, size + grown * minute)),
+            ((1, size + grown * minute), (2, size + grown * minute)), (), "delete",
         )
         for number in range(partitions)
     )  # fmt: skip

@@ -16,15 +16,16 @@ pytestmark = pytest.mark.spark
 
 DDL = (
     "cluster_id string, topic string, number int, rack string, replicas array<int>, size double, bytes_in double, "
-    "bytes_out double, min_insync int, processors double, costs array<double>"
+    "bytes_out double, min_insync int, processors double, costs array<double>, "
+    "isr array<int>, offline array<int>, leader int, facts string"
 )
 
 
 def cluster(name, partitions, brokers=3, rack=lambda broker: f"r{broker}"):
     """All leaders and most bytes on broker 1: there is something to do."""
-    rows = [(name, None, broker, rack(broker), *[None] * 7) for broker in range(1, brokers + 1)]
+    rows = [(name, None, broker, rack(broker), *[None] * 11) for broker in range(1, brokers + 1)]
     rows += [
-        (name, "t", number, None, [1, 2 + number % (brokers - 1)], 100.0 + number, 1.0, 2.0, 1, None, None)
+        (name, "t", number, None, [1, 2 + number % (brokers - 1)], 100.0 + number, 1.0, 2.0, 1, *[None] * 6)
         for number in range(partitions)
     ]
     return rows
@@ -32,7 +33,7 @@ def cluster(name, partitions, brokers=3, rack=lambda broker: f"r{broker}"):
 
 def test_each_cluster_has_its_row(spark):
     broken_racks = cluster("half-racked", 5, rack=lambda broker: None if broker == 2 else "r")
-    stranger = [*cluster("stranger", 3), ("stranger", "u", 0, None, [1, 9], 1.0, None, None, 1, None, None)]
+    stranger = [*cluster("stranger", 3), ("stranger", "u", 0, None, [1, 9], 1.0, None, None, 1, *[None] * 6)]
     from_samples = [row for row in cluster("samples-only", 12) if row[1] is not None]
     rows = [
         *cluster("good", 40),
@@ -48,12 +49,12 @@ def test_each_cluster_has_its_row(spark):
         "no-racks": "planned",
         "samples-only": "planned",
         "half-racked": "failed",
-        "stranger": "failed",
+        "stranger": "planned",
     }
     assert found["half-racked"]["message"] == (
         "cluster half-racked: broker 2 has no rack and others have: set broker.rack on all"
     )
-    assert "cluster stranger, u-0: a replica is on broker 9" in found["stranger"]["message"]
+    assert "broker 9 is dead: nothing comes to it" in found["stranger"]["message"]
     good = found["good"]
     assert good["partitions"] == 40
     leaders = {load["broker"]: load["after"] for load in good["loads"] if load["resource"] == "leaders"}
@@ -97,12 +98,14 @@ def test_the_model_meets_the_snapshot(spark, tmp_path):
         ],
         _nullable(LOAD_MODEL.schema),
     )
-    brokers = spark.createDataFrame([("c1", day, 1, "r1", "h", 1000, 10, day.date(), "i")], _nullable(BROKERS.schema))
+    brokers = spark.createDataFrame(
+        [("c1", day, 1, "r1", "h", 1000, 10, None, day.date(), "i")], _nullable(BROKERS.schema)
+    )
     replicas = spark.createDataFrame(
         [
-            ("c1", day, "id", "t", 0, 2, 1, False, True, 104, 0, 9, 2, day.date(), "i"),
-            ("c1", day, "id", "t", 0, 1, 0, True, True, 104, 0, 9, 2, day.date(), "i"),
-            ("c1", day, "id", "t", 1, 1, 0, True, True, 8, 0, 9, 2, day.date(), "i"),
+            ("c1", day, "id", "t", 0, 2, 1, False, True, False, 104, 0, 9, 2, "delete", day.date(), "i"),
+            ("c1", day, "id", "t", 0, 1, 0, True, True, False, 104, 0, 9, 2, "delete", day.date(), "i"),
+            ("c1", day, "id", "t", 1, 1, 0, True, True, False, 8, 0, 9, 2, "delete", day.date(), "i"),
         ],
         _nullable(REPLICAS.schema),
     )
@@ -128,10 +131,12 @@ def test_the_model_meets_the_snapshot(spark, tmp_path):
             for row in rows
             if (row["topic"], row["number"]) != ("t", 1)
         }
+        nothing = (None, None, None, None)
+        alone = '{"live":true,"log_dirs":[{"path":"","total":1000,"usable":10}]}'
         assert found == {
-            ("c1", None): (1, "r1", None, 1000.0, 5e6, 5e6, None, capacity, told),
-            ("c1", "t"): (0, None, [1, 2], 114.0, 5.0, 7.0, 2, None, None),
-            ("c2", "t"): (0, None, [1, 2], 70.0, 1.0, None, 1, None, None),
+            ("c1", None): (1, "r1", None, 1000.0, 5e6, 5e6, None, capacity, told, None, None, None, alone),
+            ("c1", "t"): (0, None, [1, 2], 114.0, 5.0, 7.0, 2, None, None, [1, 2], [], 1, None),
+            ("c2", "t"): (0, None, [1, 2], 70.0, 1.0, None, 1, None, None, *nothing),
         }
     for peak, told in (("p95", (2.0, 4.0)), ("max", (3.0, 90.0)), ("mean", (41 / 20, 166 / 20))):
         rows = fleet_rows(model, brokers, replicas, peak=peak).where("topic = 't' AND number = 1").collect()

@@ -130,7 +130,7 @@ def test_of_older_days_the_last_snapshot_stays(spark, lake, now, tmp_path):
         paths = [tmp_path / f"{cluster}-{minute}.jsonl" for cluster, minute in snapshots]
         for path, (cluster, minute) in zip(paths, snapshots, strict=True):
             size = 1_000 + 100 * minute
-            partition = InventoryPartition("t", "id-t", 0, (1,), (1,), 1, 0, minute, 1, ((1, size),))
+            partition = InventoryPartition("t", "id-t", 0, (1,), (1,), 1, 0, minute, 1, ((1, size),), (), "delete")
             brokers = (InventoryBroker(1, "h", "r", 10**9, 10**8),)
             taken = Inventory(cluster, T0_MS + minute * 60_000, brokers, (partition,))
             path.write_bytes(b"".join(encode_inventory(taken)))

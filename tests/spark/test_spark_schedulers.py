@@ -52,6 +52,7 @@ def made_landing(folder: Path, now: int) -> None:
                 "start_offset": 0,
                 "end_offset": end,
                 "min_insync": 1,
+                "cleanup_policy": "delete",
             }
             sizes = [{"broker": broker, "bytes": end * BYTES} for broker in (1, 2)]
             lines.append({"kind": "partition", **known, **of_partition, **held, "sizes": sizes})

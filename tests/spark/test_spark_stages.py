@@ -24,7 +24,7 @@ def snapshot(folder, minute):
     partitions = tuple(
         InventoryPartition(
             "t", "id-t", number, (1, 2), (1, 2), 1, 0, 100 + 60 * minute * (number + 1), 1,
-            ((1, 10_000 + 600 * minute), (2, 10_000 + 600 * minute)),
+            ((1, 10_000 + 600 * minute), (2, 10_000 + 600 * minute)), (), "delete",
         )
         for number in range(12)
     )  # fmt: skip

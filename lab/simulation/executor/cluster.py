@@ -78,13 +78,16 @@ class SimulatedCluster:
         """When other tools changed a setting last."""
         self.gone_us: dict[str, int] = {}
         """When a topic of this name was deleted last."""
+        self.grown_us: dict[str, int] = {}
+        """When a topic got partitions last."""
         self.refusals: dict[TopicPartition, ErrorCode] = {}
-        self.log_dirs = LogDirs(self, shape.log_dirs)
+        self.log_dirs = LogDirs(self, shape.log_dirs, seed)
         self._queue: deque[tuple[Callable[[], Any], Answer]] = deque()
         self._serving = False
         self._made = 0
         for name, count, factor, min_isr in shape.topics:
             self.make_topic(name, count, factor, min_isr, random)
+        self.log_dirs.measure()
         self._others_throttles(random)
         for broker in self.brokers.values():
             self._tell_all(broker)
@@ -106,6 +109,7 @@ class SimulatedCluster:
 
     def _add_partitions(self, name: str, numbers: range, factor: int, random: Random) -> None:
         live = [broker for broker in self.brokers if self.brokers[broker].registered] or list(self.brokers)
+        self.grown_us[name] = self.scheduler.now_us
         for number in numbers:
             replicas = tuple(random.sample(live, min(factor, len(live))))
             size = random.randint(*self.shape.sizes)

@@ -303,6 +303,7 @@ class ExecutorFaults:
         world.disk.busy_until_us = 0
         world.disk.mend()
         cluster.refusals.clear()
+        cluster.log_dirs.make_room()
         for owner, path in sorted(cluster.log_dirs.failed):
             cluster.mend_log_dir(owner, path)
         for broker in cluster.brokers.values():

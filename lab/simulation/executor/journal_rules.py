@@ -6,13 +6,17 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from lab.simulation.executor.cluster import CATCH_UP_BYTES
 from lab.simulation.executor.ledger import JournalLedger, LedgerMove, LedgerThrottle
+from lab.simulation.executor.log_dirs import FutureLog
 from lab.simulation.executor.observed import ObservedRules
-from lab.simulation.executor.partition import FOREIGN, SimulatedPartition
+from lab.simulation.executor.partition import FOREIGN, OURS, SimulatedPartition
 from lab.simulation.scheduler import SECOND
 from shunter.core.throttles import FOLLOWER_REPLICAS
 from shunter.model.execution import (
     CommandTaken,
+    CopySeen,
+    CopySight,
     Direction,
     DirectionChanged,
     ElectionBegun,
@@ -39,6 +43,8 @@ LATE_US = 60 * SECOND
 """How late the executor may see what other tools did. It is not held to what it could not know."""
 OWED_US = 90 * SECOND
 """How long after the end of an execution all throttles of live brokers have to be given back."""
+SLACK_BYTES = 2 * CATCH_UP_BYTES
+"""The most, for each partition, by which a log dir may have got fuller since the executor looked."""
 ENTRIES_FREE = 500
 ENTRIES_PER_MOVE = 120
 ENTRIES_PER_COMMAND = 40
@@ -57,6 +63,7 @@ class JournalRules:
             StepBegun: self._step_begun,
             StepFinished: self._step_over,
             StepDropped: self._step_over,
+            CopySeen: self._copy_seen,
             ElectionBegun: self._election_begun,
             DirectionChanged: self._direction_changed,
             MovePaused: self._move_paused,
@@ -111,6 +118,7 @@ class JournalRules:
         move.origins, move.elects = record.origins, record.led_by is not None
         if before is not None:
             move.origins = tuple({**dict(record.origins), **dict(before.origins)}.items())
+            move.asked_before = before.asked_for
         self.ledger.moves[record.tp] = move
         if (
             before is not None and before.steps
@@ -156,6 +164,7 @@ class JournalRules:
             self._caps(move, fresh)
             self._rules.in_window(f"{move.tp} is copied to {sorted(fresh)}")
             self._sends(move, fresh)
+            self._fits(move, fresh)
             self._throttled(move, fresh)
 
     def _turned(self, move: LedgerMove, record: StepBegun, fresh: frozenset[BrokerId]) -> None:
@@ -195,6 +204,9 @@ class JournalRules:
                 rack = known.get(broker)
                 if rack is not None:
                     racks[rack] += 1
+            for broker in self.counted_copies(move):
+                total += 1
+                incoming[broker] += 1
         if len(begun.copying) < total and 0 < options.max_concurrent < total:
             self._rules.violate("caps are kept", f"{total} copies run, {options.max_concurrent} may")
         for broker in sorted(fresh):
@@ -229,6 +241,54 @@ class JournalRules:
             told = f"broker {leader} sends {others + len(fresh)} copies, {most} may"
             self._rules.violate("caps are kept", told)
 
+    def _fits(self, begun: LedgerMove, fresh: frozenset[BrokerId]) -> None:
+        """No copy begins without room for it, in the log dir that the plan names or in any. Source: docs/executor.md."""
+        world, named = self._rules.world, dict(begun.places)
+        dirs, process, truth = world.cluster.log_dirs, world.driver(), self._truth(begun.tp)
+        unknown = set() if process is None else process.core.state.cluster.room_unknown
+        if self.ledger.options.disk_share >= 1 or truth is None:
+            return
+        for broker in sorted(fresh - unknown - self._others_at()):
+            coming = self._coming(begun, broker)
+            used = dirs.used(broker)
+            for path in [named[broker]] if broker in named else dirs.online(broker):
+                if self._now_us - dirs.failed_us.get((broker, path), -LATE_US) < LATE_US:
+                    continue
+                due = used[path] + coming[path] + coming[""] + truth.size
+                if due > dirs.totals.get((broker, path), due) + SLACK_BYTES * len(world.cluster.partitions):
+                    told = f"{begun.tp} goes to broker {broker}: {path} would have {due} of {dirs.totals[broker, path]}"
+                    self._rules.violate("a copy begins only where it has room", told)
+
+    def _coming(self, begun: LedgerMove, broker: BrokerId) -> Counter[str]:
+        """Bytes that other copies under way will still add to a broker's log dirs; "": not known to which."""
+        coming: Counter[str] = Counter()
+        for move in self.ledger.open_moves():
+            truth = self._truth(move.tp)
+            if truth is None or (not truth.in_motion and self._changed_lately(truth)):
+                continue  # Another tool ended its step, and the executor may not know that yet.
+            if move is not begun and broker in move.copying:
+                path = self._rules.world.cluster.log_dirs.places.get(
+                    (broker, move.tp), dict(move.places).get(broker, "")
+                )
+                coming[path] += truth.size - truth.have.get(broker, 0)
+        for (owner, tp), copy in self._rules.world.cluster.log_dirs.futures.items():
+            if owner == broker:
+                coming[copy.path] += max(0, self._rules.world.cluster.partitions[tp].have.get(broker, 0) - copy.bytes)
+        return coming
+
+    def _others_at(self) -> set[BrokerId]:
+        """Brokers to which others brought something lately, or may bring something now."""
+        cluster, since_us = self._rules.world.cluster, self._now_us - LATE_US
+        found = {broker for (broker, _tp), us in cluster.log_dirs.foreign_us.items() if us >= since_us}
+        found |= {broker for (broker, _tp), copy in cluster.log_dirs.futures.items() if copy.by == FOREIGN}
+        for truth in cluster.partitions.values():
+            if (truth.in_motion and truth.mover == FOREIGN) or truth.foreign_us >= max(0, since_us):
+                found |= set(truth.replicas)
+        made = {name for name, us in cluster.grown_us.items() if us >= max(1, since_us)}
+        return found | {
+            broker for tp, truth in cluster.partitions.items() if tp.topic in made for broker in truth.replicas
+        }
+
     def _throttled(self, move: LedgerMove, fresh: frozenset[BrokerId]) -> None:
         """A copy begins only when its throttle is in force. Source: decision 0203."""
         cluster = self._rules.world.cluster
@@ -256,7 +316,58 @@ class JournalRules:
     def _direction_changed(self, record: DirectionChanged) -> None:
         move = self.ledger.open_move(record.tp)
         if move is not None:
+            move.asked_before, move.copies, move.cancelled_from = move.asked_for, {}, {}
             move.direction, move.paused, move.electing = record.direction, False, False
+
+    def _copy_seen(self, record: CopySeen) -> None:
+        """A copy that another tool did not cancel is not given up as cancelled. Source: docs/executor.md."""
+        move, world = self.ledger.open_move(record.tp), self._rules.world
+        if move is None:
+            self._rules.violate("a copy belongs to an open move", f"{record}")
+            return
+        key, dirs = (record.broker, record.tp), world.cluster.log_dirs
+        if record.sight is CopySight.RUNS:
+            move.copies[record.broker] = move.cancelled_from[record.broker] = self._now_us
+            return
+        move.copies.pop(record.broker, None)
+        broken = any(dirs.failed_us.get((record.broker, path), -1) >= move.accepted_us for path in dirs.paths)
+        others = dirs.foreign_us.get(key, -1) >= move.accepted_us or self._now_us < world.murky_until_us
+        move.cancelled = move.cancelled or record.sight is CopySight.CANCELLED
+        if record.sight is CopySight.CANCELLED and not broken and not others:
+            self._rules.violate("nobody is blamed for nothing", f"{record}, and nobody else was there")
+
+    def own_copies(self, move: LedgerMove, since_us: int = -1) -> list[tuple[BrokerId, FutureLog]]:
+        """The copies between log dirs that belong to a move, and that began before `since_us` if that is given."""
+        return [
+            (broker, copy)
+            for (broker, tp), copy in self._rules.world.cluster.log_dirs.futures.items()
+            if tp == move.tp and copy.by == OURS and (since_us < 0 or copy.began_us < since_us)
+            if (broker, copy.path) in move.asked_for or copy.began_us >= move.accepted_us
+        ]
+
+    def counted_copies(self, move: LedgerMove) -> list[BrokerId]:
+        """The brokers of a move's copies between log dirs, as far as the executor knows that they are up and hold one."""
+        process = self._rules.world.driver()
+        state = None if process is None else process.core.state
+        known = None if state is None else state.moves.get(move.tp)
+        if state is None or known is None:
+            return []
+        return [
+            broker for broker, _ in self.own_copies(move) if broker in state.cluster.brokers and broker in known.held
+        ]
+
+    def _leaves_no_copy(self, move: LedgerMove) -> None:
+        """A move that ends leaves no copy between log dirs, unless an operator had it left as it is.
+
+        A copy belongs to the move whose orders named its log dir. A request that was doubled or late on its way may
+        begin one again after the last look. Source: docs/executor.md, "Stop, roll back".
+        """
+        late = self._now_us < max(self._rules.world.murky_until_us, self._rules.world.hindered_us)
+        if move.outcome in (Outcome.LEFT, Outcome.GONE):
+            return
+        for broker, copy in self.own_copies(move, self._now_us - LATE_US if late else -1):
+            told = f"{move.tp} is {move.outcome}, and broker {broker} copies it to {copy.path}, {copy.bytes} so far"
+            self._rules.violate("a move that ends leaves no copy", told)
 
     def _move_paused(self, record: MovePaused) -> None:
         move = self.ledger.open_move(record.tp)
@@ -278,9 +389,10 @@ class JournalRules:
             self._rules.violate("a move ends once", f"{record}")
             return
         move.outcome, move.step = record.outcome, None
+        self._leaves_no_copy(move)
         self._rules.world.coverage.count("outcome", record.outcome.value)
         truth, others = self._truth(record.tp), self._others(move)
-        if record.outcome is Outcome.SUPERSEDED and not others:
+        if record.outcome is Outcome.SUPERSEDED and not others and not move.cancelled:
             self._rules.violate("nobody is blamed for nothing", f"{record}, and nobody else was there")
         if record.outcome is Outcome.GONE and record.tp.topic not in self._rules.world.cluster.gone_us:
             self._rules.violate("nobody is blamed for nothing", f"{record}, and it is there")

@@ -29,6 +29,14 @@ class LedgerMove:
     log_dirs: tuple[tuple[BrokerId, str], ...] = ()
     origins: tuple[tuple[BrokerId, str], ...] = ()
     """The log dirs of the originals, as the first entry recorded them."""
+    asked_before: frozenset[tuple[BrokerId, str]] = frozenset()
+    """The log dirs that former orders of this move may have asked for."""
+    copies: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
+    """Brokers that the journal has as copying to a log dir of the present order, and since when."""
+    cancelled: bool = False
+    """The journal has that another tool cancelled one of these copies."""
+    cancelled_from: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
+    """The same, with those that were seen to have ended since."""
     direction: Direction = Direction.FORWARD
     paused: bool = False
     paused_us: int = 0
@@ -59,6 +67,11 @@ class LedgerMove:
         if self.direction is Direction.BACK:
             return tuple(each for each in self.origins if each[0] in self.original)
         return self.log_dirs
+
+    @property
+    def asked_for(self) -> frozenset[tuple[BrokerId, str]]:
+        """All log dirs that its orders may have asked for. Copies to them are its own."""
+        return self.asked_before.union(self.log_dirs, self.places)
 
     @property
     def copying(self) -> frozenset[BrokerId]:
@@ -106,6 +119,7 @@ class JournalLedger:
             if command.partitions and move.tp not in command.partitions:
                 continue
             if command.kind in turns:
+                move.asked_before, move.copies, move.cancelled_from = move.asked_for, {}, {}
                 move.direction, move.paused = turns[command.kind], False
             elif command.kind in (CommandKind.PAUSE, CommandKind.RESUME):
                 move.paused = command.kind is CommandKind.PAUSE

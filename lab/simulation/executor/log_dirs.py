@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from random import Random
 from typing import Protocol
 
 from lab.simulation.executor.cluster_broker import ClusterBroker
@@ -22,6 +23,9 @@ from shunter.model.partition import BrokerId, TopicPartition
 
 ROOM = 3.0
 """A log dir's size, as a multiple of the bytes of all partitions together: everything fits."""
+PLENTY_BYTES = 10**12
+ROOMS = (*(ROOM,) * 8, 0.4, 0.2)
+"""The sizes that are drawn."""
 
 Replica = tuple[BrokerId, TopicPartition]
 
@@ -31,6 +35,9 @@ class FutureLog:
     """A replica that is being copied to another log dir of its broker."""
 
     path: str
+    by: str
+    """The party that asked for it: `OURS` or `FOREIGN`."""
+    began_us: int
     bytes: int = 0
 
 
@@ -47,10 +54,14 @@ class StoringCluster(Protocol):
 class LogDirs:
     """All brokers' log dirs."""
 
-    def __init__(self, cluster: StoringCluster, paths: tuple[str, ...]) -> None:
+    def __init__(self, cluster: StoringCluster, paths: tuple[str, ...], seed: int) -> None:
         """Begin with nothing in them; every broker has the same `paths`."""
         self._cluster = cluster
         self.paths = paths
+        random = Random(f"rooms {seed}")
+        self._rooms = {(broker, path): random.choice(ROOMS) for broker in cluster.shape.brokers for path in paths}
+        self.totals: dict[tuple[BrokerId, str], int] = {}
+        """The size of each log dir in bytes."""
         self.failed: set[tuple[BrokerId, str]] = set()
         self.failed_us: dict[tuple[BrokerId, str], int] = {}
         """When a log dir failed or was mended last."""
@@ -60,6 +71,10 @@ class LogDirs:
         """When a replica was created."""
         self.foreign_us: dict[Replica, int] = {}
         """When another tool moved a replica last."""
+        self.cancelled_us: dict[Replica, int] = {}
+        """When another tool cancelled a copy of the executor's last."""
+        self.arrived_us: dict[Replica, int] = {}
+        """When a copy took the place of its replica last."""
         self._preferred: dict[Replica, str] = {}
 
     def online(self, broker: BrokerId) -> list[str]:
@@ -110,11 +125,13 @@ class LogDirs:
         future = self.futures.get(key)
         if future is not None and future.path != path:
             del self.futures[key]
+            if by == FOREIGN and future.by != FOREIGN:
+                self.cancelled_us[key] = self._cluster.scheduler.now_us
         self._preferred[key] = path
         if key not in self.places:
             return ErrorCode.REPLICA_NOT_AVAILABLE
         if self.places[key] != path and key not in self.futures:
-            self.futures[key] = FutureLog(path)
+            self.futures[key] = FutureLog(path, by, self._cluster.scheduler.now_us)
         return ErrorCode.NONE
 
     def sizes(self, broker: BrokerId, tp: TopicPartition) -> tuple[ReplicaSize | None, ReplicaSize | None]:
@@ -127,14 +144,31 @@ class LogDirs:
             future = ReplicaSize(copy.bytes, copy.path, True)
         return ReplicaSize(found.have.get(broker, 0), path), future
 
-    def spaces(self, broker: BrokerId) -> dict[tuple[BrokerId, str], LogDirSpace]:
-        """Room in a broker's log dirs."""
-        total = int(sum(found.size for found in self._cluster.partitions.values()) * ROOM) + 1
+    def measure(self) -> None:
+        """Give each log dir its size, by the partitions that there are now."""
+        whole = sum(found.size for found in self._cluster.partitions.values())
+        self.totals = {key: int(whole * factor) + 1 for key, factor in self._rooms.items()}
+
+    def make_room(self) -> None:
+        """Every log dir gets room for everything, many times over."""
+        self.totals = dict.fromkeys(self._rooms, PLENTY_BYTES)
+
+    def used(self, broker: BrokerId) -> Counter[str]:
+        """Bytes in each log dir of a broker."""
         used: Counter[str] = Counter()
         for (owner, tp), path in self.places.items():
             if owner == broker:
                 used[path] += self._cluster.partitions[tp].have.get(broker, 0)
-        return {(broker, path): LogDirSpace(total, total - used[path]) for path in self.online(broker)}
+        for (owner, _tp), copy in self.futures.items():
+            if owner == broker:
+                used[copy.path] += copy.bytes
+        return used
+
+    def spaces(self, broker: BrokerId) -> dict[tuple[BrokerId, str], LogDirSpace]:
+        """Room in a broker's log dirs."""
+        used = self.used(broker)
+        totals = {path: self.totals[broker, path] for path in self.online(broker)}
+        return {(broker, path): LogDirSpace(size, max(0, size - used[path])) for path, size in totals.items()}
 
     # ---- faults, and time that passes
 
@@ -164,4 +198,5 @@ class LogDirs:
             future.bytes += int(rate / shares[broker] * tick_us / SECOND) + 1
             if future.bytes >= self._cluster.partitions[tp].have.get(broker, 0):
                 self.places[key] = future.path
+                self.arrived_us[key] = self._cluster.scheduler.now_us
                 del self.futures[key]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from lab.simulation.executor.journal_rules import JournalRules
+from lab.simulation.executor.journal_rules import LATE_US, JournalRules
 from lab.simulation.executor.ledger import LedgerMove
 from lab.simulation.executor.observed import ObservedExecutorProcess, ObservedExecutorWorld
 from lab.simulation.executor.partition import FOREIGN, OURS, SimulatedPartition
@@ -222,22 +222,53 @@ class ExecutorRules:
         """
         self.may_act(process)
         process.cross()
-        self.in_window("log dirs are asked for")
         cluster, rate = self.world.cluster, self.ledger.options.log_dir_throttle
+        begun = {move.tp: set(self.journal.counted_copies(move)) for move in self.ledger.open_moves()}
         for broker, tp, path in replicas if self._taker is process else ():
             self.world.coverage.count("request", "ask for a log dir")
-            move = self.ledger.open_move(tp)
-            if move is None or (broker, path) not in (*move.log_dirs, *move.origins):
+            move, key = self.ledger.open_move(tp), (broker, tp)
+            if move is None:
                 self.violate("durable before sent", f"{process.name} asks for {path} of broker {broker} for {tp}")
                 return
+            place, wanted = cluster.log_dirs.places.get(key), (broker, path) in move.places
+            age_us = self.world.scheduler.now_us - cluster.log_dirs.arrived_us.get(key, -LATE_US)
+            if place == path or age_us < (HELD_US if wanted else LATE_US) or (place is None and not wanted):
+                continue  # It gives a copy up, which may have arrived a moment before.
+            self.in_window("log dirs are asked for")
             if move.paused or (broker, path) not in move.places:
                 told = f"{tp} goes {move.direction.value}, paused: {move.paused}; {process.name} asks for {path}"
                 self.violate("an order holds for all that it names", told)
-            key = ThrottleKey("broker", str(broker), LOG_DIR_RATE)
-            due = cluster.log_dirs.places.get((broker, tp), path) != path and rate is not None
-            if due and self.journal.quiet(key) and cluster.settings.get(key, cluster.defaults.get(key.setting)) is None:
-                told = f"{tp} is copied to {path} of broker {broker}, and {key.setting} is not set there"
+            if self._was_cancelled(move, broker):
+                told = f"{process.name} asks for {path} of broker {broker} again for {tp}"
+                self.violate("another tool's cancel holds", told)
+            ours = process.core.state.moves.get(tp)
+            if place is not None and broker not in begun[tp] and ours is not None and broker in ours.held:
+                begun[tp].add(broker)
+                self._bounds(broker, sum(broker in each for each in begun.values()), sum(map(len, begun.values())))
+            setting = ThrottleKey("broker", str(broker), LOG_DIR_RATE)
+            if place is None or rate is None or not self.journal.quiet(setting):
+                continue
+            if cluster.settings.get(setting, cluster.defaults.get(setting.setting)) is None:
+                told = f"{tp} is copied to {path} of broker {broker}, and {setting.setting} is not set there"
                 self.violate("a copy begins when its throttle is in force", told)
+
+    def _was_cancelled(self, move: LedgerMove, broker: BrokerId) -> bool:
+        """Whether another tool cancelled a copy of the present order that the journal had as under way."""
+        dirs, seen_us = self.world.cluster.log_dirs, move.cancelled_from.get(broker)
+        if seen_us is None or dirs.cancelled_us.get((broker, move.tp), -1) < seen_us:
+            return False
+        return not any(dirs.failed_us.get((broker, path), -1) >= seen_us for path in dirs.paths)
+
+    def _bounds(self, broker: BrokerId, within: int, all_within: int) -> None:
+        """A copy between log dirs begins within the bounds. Source: docs/executor.md, "as capacity frees up"."""
+        options, moves = self.ledger.options, self.ledger.open_moves()
+        incoming = within + sum(broker in move.copying for move in moves)
+        total = all_within + sum(len(move.copying) for move in moves)
+        if 1 < incoming > options.max_in > 0 or 1 < total > options.max_concurrent > 0:
+            told = (
+                f"broker {broker} copies {within} replicas between log dirs and receives {incoming}, of {total} copies"
+            )
+            self.violate("caps are kept", told)
 
     def elections_sent(self, process: ObservedExecutorProcess, partitions: Iterable[TopicPartition]) -> None:
         """Elections are asked for as a durable entry says, for moves that are neither stopped nor paused."""

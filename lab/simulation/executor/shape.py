@@ -7,7 +7,7 @@ from random import Random
 
 from lab.simulation.actions import ASIDE_OF
 from lab.simulation.scheduler import EPOCH_MS, SECOND
-from shunter.model.execution import ExecutionOptions, Order
+from shunter.model.execution import DISK_SHARE, ExecutionOptions, Order
 from shunter.model.reassignment import Strategy
 
 KB = 1_000
@@ -92,7 +92,7 @@ def _draw_options(random: Random) -> ExecutionOptions:
         max_out=random.choice((0, 0, 1, 2)),
         max_per_rack=random.choice((0, 0, 0, 2)),
         orders=tuple(orders[: random.randint(0, len(orders))]),
-        disk_share=random.choice((1.0, 1.0, 0.9)),
+        disk_share=random.choice((DISK_SHARE, 0.9, 1.0)),
         relax_after_ms=random.choice((3_000, 30_000, 600_000)),
         log_dir_throttle=random.choice((None, 200 * KB, 2 * MB)),
         max_per_log_dir=random.choice((0, 0, 1)),

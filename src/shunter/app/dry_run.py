@@ -7,17 +7,18 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from shunter.core.executor.apply import apply
+from shunter.core.executor.capacity import room_on_paper
 from shunter.core.executor.eta import Forecast, forecast
 from shunter.core.executor.events import PlanSubmitted
 from shunter.core.executor.ready import MoveResult
 from shunter.core.executor.state import ExecutorState, Move
-from shunter.core.executor.submission import judge_submission, replicas_to_size
+from shunter.core.executor.submission import involved_brokers, judge_submission, replicas_to_size
 from shunter.core.reassignment import Waiting, describe_waiting, plan_on_paper, step_costs
 from shunter.core.under_way import copies_among, told_copy
 from shunter.drivers.admin.protocol import AdminClient
 from shunter.model.execution import ExecutionOptions, JournalEntry, MoveOrder
 from shunter.model.log_dirs import LogDirCopy
-from shunter.model.partition import BrokerId, Replicas
+from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.model.reassignment import Strategy
 
 
@@ -34,8 +35,9 @@ class PlannedStep:
 class PlannedMove:
     """One partition on paper; `problem` says why it can't be taken on, or what it would wait for.
 
-    `taken`: whether it would be taken on; `log_dirs`: where brokers would put its replicas; `elects`: the broker that
-    would be elected at the end, if another one leads then; None: the plan does not ask for an election.
+    `taken`: whether it would be taken on; `log_dirs`: where brokers would put its replicas; `placing`: those of them
+    that would copy their replica from another of their log dirs. `elects`: the broker that would be elected at the end,
+    if another one leads then; None: the plan does not ask for an election.
     """
 
     partition: str
@@ -46,16 +48,26 @@ class PlannedMove:
     problem: str | None
     taken: bool = True
     log_dirs: tuple[tuple[BrokerId, str], ...] = ()
+    placing: Replicas = ()
     elects: BrokerId | None = None
+
+    @property
+    def placing_bytes(self) -> int:
+        """Bytes that brokers copy from one of their log dirs to another, and a rollback back."""
+        return self.size_bytes * len(self.placing)
 
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """A plan on paper. `most_rollback_bytes`: the most that a rollback of everything copies, over all points."""
+    """A plan on paper. `most_rollback_bytes`: the most that a rollback of everything copies, over all points.
+
+    `unknown_room`: brokers that would get copies and don't say how much room they have.
+    """
 
     moves: tuple[PlannedMove, ...]
     forecast: Forecast
     most_rollback_bytes: int
+    unknown_room: tuple[BrokerId, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -80,7 +92,8 @@ async def dry_run(
     seen = await admin.observe_topics(sorted({move.tp.topic for move in moves}))
     cluster.topics, cluster.brokers = dict(seen.topics), dict(seen.brokers)
     event = PlanSubmitted("dry-run", tuple(moves), options)
-    asked = replicas_to_size(state, event)
+    asked = {broker: list[TopicPartition]() for broker in involved_brokers(state, event)}
+    asked |= replicas_to_size(state, event)
     sized = await admin.observe_log_dirs({broker: tps for broker, tps in asked.items() if broker in cluster.brokers})
     cluster.sizes.update(sized.sizes)
     cluster.spaces.update(sized.spaces)
@@ -94,14 +107,25 @@ async def dry_run(
         replace(
             _planned(state, order, results[order.tp], foreign.get(order.tp)),
             log_dirs=order.log_dirs,
+            placing=state.moves[order.tp].placing if results[order.tp].refused is None else (),
             elects=order.target[0] if order.elect else None,
         )
         for order in moves
     ]
     taken = [state.moves[tp] for tp, result in results.items() if result.refused is None and state.moves[tp].open]
+    waits, unknown = room_on_paper(state, taken)
+    planned = [
+        replace(each, problem=_both(each.problem, waits.get(order.tp)))
+        for each, order in zip(planned, moves, strict=True)
+    ]
     bandwidth = options.bandwidth or options.throttle or 0
-    dearest = sum(max((step.rollback_bytes for step in move.steps), default=0) for move in planned)
-    return DryRun(tuple(planned), forecast(taken, bandwidth=bandwidth, learnt=state.learnt_rates), dearest)
+    dearest = sum(max((step.rollback_bytes for step in move.steps), default=0) + move.placing_bytes for move in planned)
+    expected = forecast(taken, bandwidth=bandwidth, learnt=state.learnt_rates, within=options.log_dir_throttle)
+    return DryRun(tuple(planned), expected, dearest, unknown)
+
+
+def _both(problem: str | None, wait: str | None) -> str | None:
+    return "; ".join(told for told in (problem, wait) if told) or None
 
 
 def _replaced(order: MoveOrder, copies: Sequence[LogDirCopy]) -> str | None:
@@ -125,7 +149,7 @@ def _planned(state: ExecutorState, order: MoveOrder, result: MoveResult, foreign
     if move.strategy is Strategy.ALL_AT_ONCE:
         new = sum(broker not in move.original for broker in move.target)
         whole = (PlannedStep(move.target, new * move.size_bytes, _gone(move) * move.size_bytes),)
-        problem = "; ".join(told for told in (_adopted(move), foreign) if told) or None
+        problem = _both(_adopted(move), foreign)
         return PlannedMove(str(order.tp), move.original, move.target, move.size_bytes, whole, problem)
     dead = [broker for broker in (*move.original, *move.target) if broker not in state.cluster.brokers]
     isr = tuple(broker for broker in seen.isr if broker in move.current)

@@ -14,7 +14,7 @@ from shunter.app.plan import cluster_from
 from shunter.core.executor.history import Execution, executions
 from shunter.core.keeper.load_model import with_model
 from shunter.core.keeper.sighting import NOTHING, PastExecution, Sighting
-from shunter.core.planning.cluster import GONE, ClusterLoad
+from shunter.core.planning.cluster import ClusterLoad
 from shunter.core.planning.request import Scope
 from shunter.errors import FormatError
 from shunter.formats.plan_files import read_plan_input
@@ -106,7 +106,6 @@ def sighting_of(
 def _load(taken: Inventory) -> ClusterLoad:
     if not taken.partitions:
         return NOTHING
-    dead = {broker for each in taken.partitions for broker in each.replicas} - {broker.id for broker in taken.brokers}
     rackless = not any(broker.rack for broker in taken.brokers)
-    raw = encode_plan_input(taken, dead, GONE)
+    raw = encode_plan_input(taken)
     return cluster_from(read_plan_input(raw, f"cluster {taken.cluster_id}", ignore_racks=rackless))

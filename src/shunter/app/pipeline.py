@@ -91,6 +91,8 @@ class Inputs:
     at: datetime | None = None
     many_clusters: bool = False
     window_seconds: int = 120
+    cluster_label: str | None = None
+    """Prometheus: the label that names Kafka's cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +184,7 @@ def ingest(spark: SparkSession, lake: Lake, inputs: Inputs) -> IngestOutcome:
         return ingest_snapshots(spark, lake, inputs.paths, now=utc_now(), options=many)
     if inputs.kind in ("cruise-control", "prometheus"):
         reader = (
-            prometheus_reader(inputs.cluster, dict(inputs.brokers))
+            prometheus_reader(inputs.cluster, dict(inputs.brokers), inputs.cluster_label)
             if inputs.kind == "prometheus"
             else cruise_control_reader(_named_cluster(inputs), inputs.window_seconds)
         )
@@ -508,7 +510,9 @@ def write_targets(targets: Iterable[tuple[str, PlannedTarget]], out: Path) -> tu
     written: list[Path] = []
     for cluster, rows in groupby(targets, key=itemgetter(0)):
         path = out / f"{cluster}.json"
-        path.write_bytes(write_reassignment(change for _, change in rows))
+        changes = [change for _, change in rows]
+        elected = {(each.topic, each.partition) for each in changes if each.elect}
+        path.write_bytes(write_reassignment((each[:4] for each in changes), elected))
         written.append(path)
     return tuple(written)
 

@@ -15,7 +15,6 @@ from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
 from shunter.errors import FormatError
 from shunter.formats.plan_files import PlanInput, read_plan_input, write_moves, write_reassignment
 from shunter.formats.topic_wishes import decode_wishes
-from shunter.model.inventory import OfflineReplica
 
 SCOPES = tuple(scope.value for scope in Scope if scope is not Scope.FILLING_DISKS)
 """All scopes but FILLING_DISKS, which only the service can ask for, because only it has seen how sizes grow."""
@@ -68,8 +67,6 @@ class PlanOptions(PlanWords):
     bound: str = "bytes"
     wanted: Path | None = None
     """TOPICS: the file with the wanted state of each topic."""
-    offline: tuple[OfflineReplica, ...] | None = None
-    """OFFLINE: the replicas that are offline; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +111,7 @@ def plan_raw(raw: bytes, place: str, options: PlanOptions) -> Planned:
     del raw
     made = plan(cluster, replace(request_from(options), **_particulars(options, cluster.topics)))
     return Planned(
-        reassignment=write_reassignment(made.assignments()),
+        reassignment=write_reassignment(made.assignments(), made.elections()),
         summary=summarise(made, *_bounds(made, options.bound)),
         brokers=len(cluster.brokers),
         racks=len(cluster.racks),
@@ -124,15 +121,11 @@ def plan_raw(raw: bytes, place: str, options: PlanOptions) -> Planned:
 
 
 def _particulars(options: PlanOptions, topics: tuple[str, ...]) -> dict[str, Any]:
-    """The fields of a request that `request_from` does not set: offline replicas, or wishes from a file."""
-    if options.scope == Scope.OFFLINE.value and options.offline is None:
-        raise PlanRefused(
-            "scope offline needs a live cluster, which knows its offline replicas: use --bootstrap-server"
-        )
+    """The fields of a request that `request_from` does not set: wishes from a file."""
     if (options.wanted is None) != (options.scope != Scope.TOPICS.value):
         raise PlanRefused("scope topics needs --wanted FILE, and no other scope has --wanted")
     if options.wanted is None:
-        return {"offline": options.offline or ()}
+        return {}
     try:
         raw = options.wanted.read_bytes()
     except OSError as error:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from shunter.app.client_configuration import configuration_of
-from shunter.app.plan import Planned, PlanOptions, plan_raw, request_from
-from shunter.core.planning.cluster import GONE
-from shunter.core.planning.request import PlanRefused, Scope
+from shunter.app.plan import Planned, PlanOptions, plan_raw
 from shunter.core.wording import counted
 from shunter.drivers.admin.inventory import take_inventory
 from shunter.errors import FormatError
 from shunter.formats.plan_inventory import encode_plan_input, size_of
-from shunter.model.inventory import Inventory, OfflineReplica
-from shunter.model.partition import BrokerId
+from shunter.model.inventory import Inventory
 
 
 class PlannedLive(NamedTuple):
@@ -39,17 +36,10 @@ def plan_cluster(bootstrap: str, properties: Path | None, options: PlanOptions, 
     Raises:
         DriverError: the cluster does not answer, or does not let us in.
         FormatError: a file can't be read or written.
-        PlanRefused: the request can't be served on this cluster, or not while a broker is dead.
+        PlanRefused: the request can't be served on this cluster.
     """
     taken = take_inventory(configuration_of(bootstrap, properties))
-    if options.scope == Scope.OFFLINE.value:
-        live = {broker.id for broker in taken.brokers}
-        dead = {broker for partition in taken.partitions for broker in partition.replicas} - live
-        options = replace(options, brokers=tuple(sorted(dead)), offline=_offline(taken, dead))
-    try:
-        raw = encode_plan_input(taken, request_from(options).leaving, GONE)
-    except FormatError as error:  # A broker is dead. No file is wrong, but this cluster can't have such a plan.
-        raise PlanRefused(str(error)) from error
+    raw = encode_plan_input(taken)
     if save is not None:
         try:
             save.write_bytes(raw)
@@ -59,16 +49,6 @@ def plan_cluster(bootstrap: str, properties: Path | None, options: PlanOptions, 
     asked = replace(options, ignore_racks=True) if rackless else options
     made = plan_raw(raw, f"cluster {taken.cluster_id}", asked)
     return PlannedLive(made, taken.cluster_id, tuple(_notes(taken, rackless=rackless)))
-
-
-def _offline(taken: Inventory, dead: Collection[BrokerId]) -> tuple[OfflineReplica, ...]:
-    """Offline replicas. A dead broker's replicas count as offline even if metadata do not say so yet."""
-    return tuple(
-        OfflineReplica(partition.topic, partition.partition, broker)
-        for partition in taken.partitions
-        for broker in partition.replicas
-        if broker in partition.offline or broker in dead
-    )
 
 
 def _notes(taken: Inventory, *, rackless: bool) -> Iterator[str]:

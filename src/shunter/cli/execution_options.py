@@ -13,7 +13,7 @@ import click
 
 from shunter.app.executor import Target
 from shunter.cli.profiles import settable, the_bootstrap
-from shunter.model.execution import BOUNDS, ExecutionOptions, Order
+from shunter.model.execution import BOUNDS, DISK_SHARE, ExecutionOptions, Order
 from shunter.model.limits import MOST_COPIES, floor_trouble, rate_trouble
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
@@ -238,8 +238,9 @@ _OPTIONS = (
     click.option(
         "--disk-share",
         type=click.FloatRange(0.0, 1.0),
-        default=1.0,
-        help="How full moves may make a broker's disks (0.85: 85 %); 1.0: disks are not looked at.",
+        default=DISK_SHARE,
+        show_default=True,
+        help="How full copies may make a log dir, whoever fills the rest; 1: room is not looked at.",
     ),
     click.option(
         "--bandwidth",

@@ -10,6 +10,7 @@ import click
 from shunter.app.dry_run import DryRun, PlannedMove
 from shunter.app.executor import Target, lay_out
 from shunter.cli.execution_display import say_json, told_ms
+from shunter.core.executor.capacity import told_unknown
 from shunter.core.wording import counted, told_bytes
 from shunter.model.execution import ExecutionOptions, MoveOrder
 
@@ -44,9 +45,9 @@ def _show_move(move: PlannedMove) -> None:
         back = "instant" if step.rollback_bytes == 0 else f"copies {told_bytes(step.rollback_bytes)}"
         click.echo(f"  {number}. {list(step.replicas)}  copies {told_bytes(step.copied_bytes)}; rollback {back}")
     for broker, path in move.log_dirs:
-        click.echo(
-            f"  broker {broker} puts it into {path}; from another log dir it copies {told_bytes(move.size_bytes)}"
-        )
+        size = told_bytes(move.size_bytes)
+        copied = f", copies {size} from another log dir; rollback copies {size} at the most"
+        click.echo(f"  broker {broker} puts it into {path}{copied if broker in move.placing else ''}")
     if move.elects is not None:
         click.echo(f"  broker {move.elects} is elected at the end, if another one leads then")
     if move.problem is not None:
@@ -55,6 +56,8 @@ def _show_move(move: PlannedMove) -> None:
 
 def show_sum(found: DryRun) -> None:
     """Show how much a plan copies, how long that takes at least, and how much a rollback copies."""
+    for broker in found.unknown_room:
+        click.echo(f"! {told_unknown(broker)}")
     forecast = found.forecast
     guess = " (a guess: nothing was measured yet)" if forecast.guessed else ""
     click.echo(

@@ -37,7 +37,9 @@ KINDS = ("parquet", "json", "csv", "prometheus", "log-dirs", "cruise-control", "
 def collect(
     bootstrap_server: str, command_config: Path | None, every: float | None, count: int | None, out: Path
 ) -> None:
-    """Take snapshots of a live cluster through the Admin API: assignments, racks, sizes, offsets, min.insync.replicas.
+    """Take snapshots of a live cluster through the Admin API: assignments, racks, sizes, offsets, two settings of topics.
+
+    The settings are min.insync.replicas and cleanup.policy.
 
     Rates are computed from two snapshots, so JMX is not needed. The command starts no Spark. Ctrl-C or SIGTERM ends it
     after the snapshot under way. If the cluster does not answer, that snapshot is left out, and a line says so.
@@ -87,6 +89,11 @@ def _ended_by_signal() -> threading.Event:
 @click.option("--many-clusters", is_flag=True, help="Let one file hold rows of several clusters.")
 @click.option(
     "--broker", "brokers", multiple=True, metavar="INSTANCE=ID", help="Prometheus: which broker an instance is."
+)
+@click.option(
+    "--cluster-label",
+    metavar="LABEL",
+    help="Prometheus: which label names Kafka's cluster. Without it: cluster_id, kafka_cluster or cluster.",
 )
 @click.option(
     "--sampled-every",
@@ -148,7 +155,9 @@ def ingest(ctx: click.Context, paths: tuple[str, ...], kind: str, json: bool, **
 
     brokers = tuple((name, _broker_id(text)) for name, text in _pairs(given["brokers"], "--broker"))
     window = max(1, round(given["sampled_every"]))
-    inputs = Inputs(paths, kind, given["cluster"], brokers, utc(given["at"]), given["many_clusters"], window)
+    inputs = Inputs(
+        paths, kind, given["cluster"], brokers, utc(given["at"]), given["many_clusters"], window, given["cluster_label"]
+    )
     settings = settings_of(ctx)
     with spark_session(settings) as spark:
         outcome = take(spark, settings.lake, inputs)
@@ -180,6 +189,8 @@ def _tell_ingest(outcome: IngestOutcome, rejects: str) -> None:
         )
         if outcome.good + outcome.rejected + outcome.broker_rows == 0:
             click.echo(_NO_ROWS_OF_SNAPSHOTS if outcome.snapshots else "there was no row in it: is --kind right?")
+        if outcome.coverage is not None:
+            click.echo(outcome.coverage.told)
         examples = dict(outcome.examples)
         for rule, rows in outcome.rules:
             click.echo(f"  {rule}: {rows:,}" + (f", such as: {examples[rule]}" if rule in examples else ""))

@@ -227,7 +227,9 @@ def plan(
 
 def _tell(made: Planned, name: str, notes: Sequence[str], how: Carrying) -> None:
     if how.as_json:
-        say_json({"event": "plan", "moves": made.summary.moves, "undone": [list(each) for each in made.summary.undone]})
+        undone = [list(each) for each in made.summary.undone]
+        told = [*made.plan.notes, *notes]
+        say_json({"event": "plan", "moves": made.summary.moves, "undone": undone, "notes": told})
     else:
         click.echo("\n".join([summary_text(made, name), *notes]), err=True)
 
@@ -381,6 +383,7 @@ def summary_text(made: Planned, source: str) -> str:
     if told.joint_percent is not None:
         lines.append(_bound_text(told.joint_percent, told.bytes_percent, _JOINTLY))
     lines += [f"  {count:>9,}  {reason}" for reason, count in told.reasons]
+    lines += made.plan.notes
     lines += [f"not done: {what}: {why}" for what, why in told.undone[:_UNDONE_SHOWN]]
     if len(told.undone) > _UNDONE_SHOWN:
         lines.append(f"not done: {len(told.undone) - _UNDONE_SHOWN} more; --explain FILE names them all")

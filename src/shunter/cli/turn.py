@@ -88,6 +88,8 @@ def rollback(target: Target, wanted: Wanted, by: Doer | None, *, yes: bool, as_j
 def stop(target: Target, wanted: Wanted, by: Doer | None, *, leave: bool, as_json: bool) -> None:
     """End moves where they stand: new replicas that are in sync stay, the others are removed; nothing is copied.
 
+    Copies between log dirs are given up.
+
     With --leave the executor's moves end at once, even if a dead broker keeps them from ending. The cluster then goes on
     with the last step that the executor asked for, without its throttle, and Shunter no longer watches it.
 

@@ -365,8 +365,11 @@ class ExecutionDriver:
                 topics = {"": None, **seen.topics} if not read.topics else seen.topics
                 return ev.TopicsObserved(topics, seen.brokers, seen.controller, asked_at_ms, cost_ms())
             case ObserveLogDirs():
-                dirs = await self._admin.observe_log_dirs(dict(read.partitions))
-                return ev.LogDirsObserved(dirs.sizes, dirs.spaces, dirs.brokers, asked_at_ms, cost_ms(), dirs.futures)
+                asked = dict(read.partitions)
+                dirs = await self._admin.observe_log_dirs(asked)
+                return ev.LogDirsObserved(
+                    dirs.sizes, dirs.spaces, dirs.brokers, asked_at_ms, cost_ms(), dirs.futures, asked
+                )
             case ReadSettings():
                 settings = await self._admin.read_settings(read.keys)
                 return ev.SettingsRead(settings.own, settings.effective)

@@ -12,7 +12,8 @@ from typing import Any
 import orjson
 
 from shunter.errors import FormatError
-from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
+from shunter.formats.broker_facts import facts_row, read_facts
+from shunter.model.inventory import BrokerFacts, Inventory, InventoryBroker, InventoryPartition
 
 VERSION = 1
 
@@ -24,7 +25,7 @@ def encode_inventory(inventory: Inventory) -> Iterator[bytes]:
         "kind": "cluster",
         "version": VERSION,
         **every,
-        "brokers": [broker._asdict() for broker in inventory.brokers],
+        "brokers": [_broker_row(broker) for broker in inventory.brokers],
         "unanswered": [{"broker": broker, "why": why} for broker, why in inventory.unanswered],
         "partitions": len(inventory.partitions),
     }
@@ -62,15 +63,33 @@ def decode_inventory(raw: bytes, place: str) -> Inventory:
     told = head.get("partitions", len(partitions))
     if told != len(partitions):
         raise FormatError(place, f"holds {len(partitions)} of its {told} partitions: the snapshot was cut off")
-    brokers = tuple(InventoryBroker(**broker) for broker in head["brokers"])
+    brokers = tuple(_broker(broker, place) for broker in head["brokers"])
     unanswered = tuple((entry["broker"], entry["why"]) for entry in head["unanswered"])
     return Inventory(head["cluster_id"], head["taken_at_ms"], brokers, tuple(partitions), unanswered)
 
 
+_OF_BROKER = ("id", "host", "rack", "disk_total_bytes", "disk_usable_bytes")
+
+
+def _broker_row(broker: InventoryBroker) -> dict[str, Any]:
+    """A broker; what is known of it beside is an object of its own, which a lake keeps as it is."""
+    facts = BrokerFacts(True, broker.fenced, broker.cordoned, broker.log_dirs)
+    return {name: getattr(broker, name) for name in _OF_BROKER} | {"facts": facts_row(facts)}
+
+
+def _broker(row: dict[str, Any], place: str) -> InventoryBroker:
+    # Snapshots of older versions do not have facts.
+    facts = read_facts(row.get("facts") or {}, f"{place}: broker {row['id']}")
+    known = {name: row[name] for name in _OF_BROKER}
+    return InventoryBroker(**known, fenced=facts.fenced, cordoned=facts.cordoned, log_dirs=facts.log_dirs)
+
+
 def _partition(document: dict[str, Any]) -> InventoryPartition:
-    # Snapshots of older versions do not have offline replicas.
-    values = {name: document[name] for name in InventoryPartition._fields if name not in ("offline", "adding")}
+    # Snapshots of older versions have neither offline replicas nor cleanup policies: then these are not known.
+    newer = ("offline", "adding", "cleanup_policy")
+    values = {name: document[name] for name in InventoryPartition._fields if name not in newer}
     values["offline"] = tuple(document.get("offline", ()))
+    values["cleanup_policy"] = document.get("cleanup_policy")
     values["replicas"] = tuple(values["replicas"])
     values["isr"] = tuple(values["isr"])
     values["sizes"] = tuple((entry["broker"], entry["bytes"]) for entry in values["sizes"])

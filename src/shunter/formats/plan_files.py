@@ -2,9 +2,9 @@
 
 The input (docs/planning.md, "Plan input"):
 ```
-{"brokers": {"1": "rack-a", "2": {"rack": "rack-b", "disk_capacity": KiB, "bytes_in_capacity": B/s, ...}},
+{"brokers": {"1": "rack-a", "2": {"rack": "rack-b", "disk_capacity": KiB, "bytes_in_capacity": B/s, "live": true, ...}},
  "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], "size": KiB, "bytes_in": B/s, "bytes_out": B/s,
-                 "min_isr": 1}]}
+                 "min_isr": 1, "isr": [1], "offline": [2], "leader": 1}]}
 ```
 Reading works on whole columns, because a cluster may have a million partitions. Only if a column turns out wrong, its
 rows are looked at one by one to name the row.
@@ -13,7 +13,7 @@ rows are looked at one by one to name the row.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any, NamedTuple
@@ -23,10 +23,17 @@ import numpy.typing as npt
 import orjson
 
 from shunter.errors import FormatError
+from shunter.formats.broker_facts import FACT_KEYS, read_facts
 from shunter.formats.text_files import without_mark
+from shunter.model.inventory import NOTHING_KNOWN, BrokerFacts, unknown_rack
 
-_BROKER_KEYS = {"rack", "disk_capacity", "bytes_in_capacity", "bytes_out_capacity"}
-_PARTITION_KEYS = {"topic", "partition", "replicas", "size", "bytes_in", "bytes_out", "min_isr"}
+_CAPACITIES = ("bytes_in_capacity", "bytes_out_capacity", "disk_capacity")
+_BROKER_KEYS = {"rack", *_CAPACITIES, *FACT_KEYS}
+_PARTITION_KEYS = {
+    "topic", "partition", "replicas", "size", "bytes_in", "bytes_out", "min_isr", "isr", "offline", "leader",
+}  # fmt: skip
+ABSENT, UNKNOWN = -1, -2
+"""In the tables of broker indexes: padding, and a row that is not known."""
 _MOST_PARTITIONS = 100_000_000
 
 
@@ -35,6 +42,7 @@ class PlanInput(NamedTuple):
 
     `rack_of` indexes `racks`, `topic_of` indexes `topics`, `replicas` (P, W) indexes `brokers`, padded by -1.
     Sizes are KiB, rates bytes per second; columns that no row had are None. A broker without a capacity has inf.
+    `isr` and `offline` are as `replicas`, and a row that is not known begins with -2; `leader` is -1 for nobody, or -2.
     """
 
     brokers: tuple[int, ...]
@@ -51,6 +59,20 @@ class PlanInput(NamedTuple):
     disk_capacity: npt.NDArray[np.float64] | None
     bytes_in_capacity: npt.NDArray[np.float64] | None
     bytes_out_capacity: npt.NDArray[np.float64] | None
+    facts: tuple[BrokerFacts, ...]
+    isr: npt.NDArray[np.int32] | None
+    offline: npt.NDArray[np.int32] | None
+    leader: npt.NDArray[np.int32] | None
+
+
+class _Brokers(NamedTuple):
+    """The brokers of a file, by ascending id."""
+
+    ids: list[int]
+    racks: list[str]
+    rack_of: list[int]
+    capacities: dict[str, npt.NDArray[np.float64] | None]
+    facts: tuple[BrokerFacts, ...]
 
 
 def read_plan_input(raw: bytes, place: str, *, ignore_racks: bool = False) -> PlanInput:
@@ -76,8 +98,8 @@ def read_plan_input(raw: bytes, place: str, *, ignore_racks: bool = False) -> Pl
                 raise FormatError(place, f"key {key!r} is missing or no JSON {_JSON_NAMES[kind]}")
             if not document[key]:
                 raise FormatError(place, f"key {key!r} is empty: there is nothing to plan")
-        brokers, racks, rack_of, capacities = _read_brokers(document["brokers"], place, ignore_racks=ignore_racks)
-        return _read_partitions(document["partitions"], place, (brokers, racks, rack_of), capacities)
+        brokers = _read_brokers(document["brokers"], place, ignore_racks=ignore_racks)
+        return _read_partitions(document["partitions"], place, brokers)
 
 
 _JSON_NAMES: dict[type, str] = {dict: "object", list: "array"}
@@ -95,10 +117,9 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _read_brokers(
-    found: dict[str, Any], place: str, *, ignore_racks: bool
-) -> tuple[list[int], list[str], list[int], dict[str, npt.NDArray[np.float64] | None]]:
+def _read_brokers(found: dict[str, Any], place: str, *, ignore_racks: bool) -> _Brokers:
     by_id: dict[int, dict[str, Any]] = {}
+    facts: dict[int, BrokerFacts] = {}
     for key, value in found.items():
         if not key.isascii() or not key.isdigit() or int(key) >= 2**31 or int(key) in by_id:
             raise FormatError(place, f"brokers: key {key!r} is not a broker id of its own (0 to 2147483647)")
@@ -106,17 +127,21 @@ def _read_brokers(
         unknown = sorted(set(entry) - _BROKER_KEYS)
         if unknown:
             raise FormatError(place, f"brokers.{key}: unknown key {unknown[0]!r}; known are {sorted(_BROKER_KEYS)}")
+        facts[int(key)] = read_facts(entry, f"{place}: brokers.{key}")
         rack = entry.get("rack")
-        if not ignore_racks and (not isinstance(rack, str) or not rack):
+        # A dead broker tells no rack. It counts as in a rack of its own, where nothing is placed.
+        unasked = ignore_racks or (rack is None and facts[int(key)].live is False)
+        if not unasked and (not isinstance(rack, str) or not rack):
             rule = "name the rack of every broker, or plan without racks (--ignore-racks)"
             raise FormatError(place, f"brokers.{key}: rack is {rack!r}, not a name; {rule}")
         by_id[int(key)] = entry
     ids = sorted(by_id)
-    names = ["" if ignore_racks else str(by_id[broker]["rack"]) for broker in ids]
+    names = ["" if ignore_racks else by_id[broker].get("rack") or unknown_rack(broker) for broker in ids]
     racks = sorted(set(names))
     index = {name: at for at, name in enumerate(racks)}
-    capacities = {key: _capacity(by_id, ids, key, place) for key in sorted(_BROKER_KEYS - {"rack"})}
-    return ids, racks, [index[name] for name in names], capacities
+    capacities = {key: _capacity(by_id, ids, key, place) for key in _CAPACITIES}
+    known = tuple(facts[broker] for broker in ids) if any(each != NOTHING_KNOWN for each in facts.values()) else ()
+    return _Brokers(ids, racks, [index[name] for name in names], capacities, known)
 
 
 def _capacity(by_id: dict[int, dict[str, Any]], ids: list[int], key: str, place: str) -> npt.NDArray[np.float64] | None:
@@ -137,15 +162,9 @@ def _is_index(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
 
 
-def _read_partitions(
-    rows: list[Any],
-    place: str,
-    who: tuple[list[int], list[str], list[int]],
-    capacities: dict[str, npt.NDArray[np.float64] | None],
-) -> PlanInput:
+def _read_partitions(rows: list[Any], place: str, brokers: _Brokers) -> PlanInput:
     if len(rows) > _MOST_PARTITIONS:
         raise FormatError(place, f"partitions: {len(rows)} rows are more than {_MOST_PARTITIONS}")
-    brokers, racks, rack_of = who
     _check_rows(rows, place)
     names: list[str] = [row["topic"] for row in rows]
     topics = sorted(set(names))
@@ -154,20 +173,24 @@ def _read_partitions(
     numbers = np.array([row["partition"] for row in rows], dtype=np.int32)
     _check_repeats(rows, topic_of, numbers, place)
     found = PlanInput(
-        brokers=tuple(brokers),
-        racks=tuple(racks),
-        rack_of=np.array(rack_of, dtype=np.int32),
+        brokers=tuple(brokers.ids),
+        racks=tuple(brokers.racks),
+        rack_of=np.array(brokers.rack_of, dtype=np.int32),
         topics=tuple(topics),
         topic_of=topic_of,
         numbers=numbers,
-        replicas=_replica_table(rows, brokers, place),
+        replicas=_replica_table(rows, brokers.ids, place),
         sizes=_amounts(rows, "size", place, needed=True),
         bytes_in=_optional(rows, "bytes_in", place),
         bytes_out=_optional(rows, "bytes_out", place),
         min_isr=_min_isr(rows, place),
-        disk_capacity=capacities["disk_capacity"],
-        bytes_in_capacity=capacities["bytes_in_capacity"],
-        bytes_out_capacity=capacities["bytes_out_capacity"],
+        disk_capacity=brokers.capacities["disk_capacity"],
+        bytes_in_capacity=brokers.capacities["bytes_in_capacity"],
+        bytes_out_capacity=brokers.capacities["bytes_out_capacity"],
+        facts=brokers.facts,
+        isr=_known_brokers(rows, "isr", brokers.ids, place),
+        offline=_known_brokers(rows, "offline", brokers.ids, place),
+        leader=_leaders(rows, brokers.ids, place),
     )
     return _in_order(found)
 
@@ -177,7 +200,9 @@ def _in_order(found: PlanInput) -> PlanInput:
     order = np.lexsort((found.numbers, found.topic_of))
     if (np.diff(order) == 1).all():
         return found
-    by_partition = ("topic_of", "numbers", "replicas", "sizes", "bytes_in", "bytes_out", "min_isr")
+    by_partition = (
+        "topic_of", "numbers", "replicas", "sizes", "bytes_in", "bytes_out", "min_isr", "isr", "offline", "leader",
+    )  # fmt: skip
     given = {name: getattr(found, name) for name in by_partition}
     return found._replace(**{name: values[order] for name, values in given.items() if values is not None})
 
@@ -295,7 +320,43 @@ def _min_isr(rows: list[Any], place: str) -> npt.NDArray[np.int32] | None:
     return np.array(values, dtype=np.int32)
 
 
-def write_reassignment(changes: Iterable[tuple[str, int, list[int], list[int] | None]]) -> bytes:
+def _known_brokers(rows: list[Any], key: str, ids: list[int], place: str) -> npt.NDArray[np.int32] | None:
+    """(P, V) indexes of the brokers in an optional list of each row; UNKNOWN first where a row has none."""
+    if not any(row.get(key) is not None for row in rows):
+        return None
+    index = {broker: at for at, broker in enumerate(ids)}
+
+    def fits(value: object) -> bool:
+        return value is None or (isinstance(value, list) and all(_is_index(each) and each in index for each in value))
+
+    lists = [row.get(key) for row in rows]
+    if not all(map(fits, lists)):
+        raise _refuse(rows, place, key, fits, "a list of ids of brokers of this file")
+    table = np.full((len(rows), max(1, *(len(each or ()) for each in lists), 1)), ABSENT, dtype=np.int32)
+    lengths = np.fromiter((0 if each is None else len(each) for each in lists), np.int64, len(lists))
+    flat = [index[broker] for each in lists if each for broker in each]
+    table[np.arange(table.shape[1]) < lengths[:, None]] = flat
+    table[[at for at, each in enumerate(lists) if each is None], 0] = UNKNOWN
+    return table
+
+
+def _leaders(rows: list[Any], ids: list[int], place: str) -> npt.NDArray[np.int32] | None:
+    """(P,) index of the broker that leads each partition, ABSENT for nobody, UNKNOWN where a row does not say."""
+    if not any(row.get("leader") is not None for row in rows):
+        return None
+    index: dict[object, int] = {broker: at for at, broker in enumerate(ids)} | {-1: ABSENT, None: UNKNOWN}
+
+    def fits(value: object) -> bool:
+        return value is None or (isinstance(value, int) and not isinstance(value, bool) and value in index)
+
+    if not all(fits(row.get("leader")) for row in rows):
+        raise _refuse(rows, place, "leader", fits, "the id of a broker of this file, nor -1 (nobody)")
+    return np.array([index[row.get("leader")] for row in rows], dtype=np.int32)
+
+
+def write_reassignment(
+    changes: Iterable[tuple[str, int, list[int], list[int] | None]], elect: Container[tuple[str, int]] = ()
+) -> bytes:
     """Write the JSON that kafka-reassign-partitions takes: version 1, the partitions that change, replicas in order.
 
     `original_replicas`, which Apache's tool passes over, let Shunter refuse a partition whose replicas have changed
@@ -303,6 +364,7 @@ def write_reassignment(changes: Iterable[tuple[str, int, list[int], list[int] | 
 
     Args:
         changes: (topic, partition, replicas, the replicas that it was planned from; None: not known).
+        elect: Partitions of which the first replica is to be elected leader at the end.
 
     Raises:
         FormatError: a broker twice in one list of replicas, or a partition twice: Kafka would refuse all of it.
@@ -317,7 +379,8 @@ def write_reassignment(changes: Iterable[tuple[str, int, list[int], list[int] | 
         _refuse_repeats(replicas, f"replicas {replicas} for {name}")
         _refuse_repeats(original or [], f"original replicas {original} of {name}")
         row: dict[str, Any] = {"topic": topic, "partition": number, "replicas": replicas}
-        partitions.append(row if original is None else row | {"original_replicas": original})
+        row |= {} if original is None else {"original_replicas": original}
+        partitions.append(row | {"elect": True} if (topic, number) in elect else row)
     return orjson.dumps({"version": 1, "partitions": partitions}) + b"\n"
 
 

@@ -7,40 +7,33 @@ from typing import Any
 
 import orjson
 
-from shunter.errors import FormatError
+from shunter.formats.broker_facts import facts_row
 from shunter.model.inventory import Inventory, InventoryPartition
 from shunter.model.partition import BrokerId
 
 KIB = 1024
 
 
-def encode_plan_input(taken: Inventory, leaving: Collection[BrokerId], gone: str) -> bytes:
-    """Write a snapshot as a plan input; racks are null where brokers have none.
+def encode_plan_input(taken: Inventory) -> bytes:
+    """Write a snapshot as a plan input, with all that is known of brokers and replicas; racks are null where unknown.
 
-    Partitions without replicas are left out, because a plan can't move what is nowhere.
-
-    Args:
-        taken: The snapshot.
-        leaving: Brokers that the plan takes everything from. Such a broker may be dead.
-        gone: The rack that is written for dead brokers.
-
-    Raises:
-        FormatError: a broker holds replicas and is not live, and the plan leaves them there.
+    Partitions without replicas are left out, because a plan can't move what is nowhere. Brokers that hold replicas and
+    are not live are in it, as dead or fenced: each scope knows what that means for it.
     """
     live = {broker.id for broker in taken.brokers}
-    held = {broker for partition in taken.partitions for broker in partition.replicas}
-    dead = sorted(held - live)
-    staying = [broker for broker in dead if broker not in leaving]
-    if staying:
-        rule = f"it holds replicas and is not live: bring it back, or plan it away (--scope drain --brokers {staying[0]}, or replace)"
-        raise FormatError(f"cluster {taken.cluster_id}, broker {staying[0]}", rule)
+    held = {broker for partition in taken.partitions for broker in (*partition.replicas, *partition.isr)}
+    fenced = {broker.id: broker.rack for broker in taken.fenced}
     brokers: dict[str, dict[str, Any]] = {
         str(broker.id): {"rack": broker.rack}
         | ({"disk_capacity": broker.disk_total_bytes / KIB} if broker.disk_total_bytes else {})
+        | facts_row(broker.facts.in_units(KIB))
         for broker in taken.brokers
     }
-    brokers |= {str(broker): {"rack": gone} for broker in dead}
-    partitions = [_row(partition) for partition in taken.partitions if partition.replicas]
+    for broker in sorted(held - live):
+        told = {"fenced": True} if broker in fenced else {}
+        brokers[str(broker)] = {"rack": fenced.get(broker), "live": False, **told}
+    known = {*live, *held}
+    partitions = [_row(partition, known) for partition in taken.partitions if partition.replicas]
     return orjson.dumps({"brokers": brokers, "partitions": partitions}, option=orjson.OPT_APPEND_NEWLINE)
 
 
@@ -50,11 +43,17 @@ def size_of(partition: InventoryPartition) -> int | None:
     return sizes.get(partition.leader, max(sizes.values(), default=None))
 
 
-def _row(partition: InventoryPartition) -> dict[str, Any]:
+def _row(partition: InventoryPartition, known: Collection[BrokerId]) -> dict[str, Any]:
+    leader = partition.leader if partition.leader in known else -1
+    lost = [broker for broker in partition.offline if broker in partition.replicas]
+    offline = {"offline": lost} if lost else {}
     return {
         "topic": partition.topic,
         "partition": partition.partition,
         "replicas": partition.replicas,
         "size": (size_of(partition) or 0) / KIB,
         "min_isr": partition.min_insync,
+        "isr": partition.isr,
+        "leader": leader,
+        **offline,
     }

@@ -36,7 +36,10 @@ def encode_proposal(proposal: KeptProposal) -> str:
 
 def encode_changes(proposal: KeptProposal) -> str:
     """The partitions that a proposal changes, as one JSON array."""
-    rows = ([*each[:4], *([list(map(list, each.log_dirs))] if each.log_dirs else [])] for each in proposal.changes)
+    rows = (
+        [*each[:4], *([list(map(list, each.log_dirs)), each.elect] if each.log_dirs or each.elect else [])]
+        for each in proposal.changes
+    )
     return orjson.dumps(list(rows)).decode()
 
 
@@ -63,9 +66,10 @@ def decode_proposal(raw: str, place: str, changes: str = "[]") -> KeptProposal:
 
 
 def _change(row: list[Any]) -> PlannedChange:
-    topic, partition, replicas, original, *rest = row  # Log dirs are present only if some are changed.
-    log_dirs = tuple(LogDirChange(int(each[0]), str(each[1]), str(each[2]), int(each[3])) for each in (rest or [[]])[0])
-    return PlannedChange(str(topic), int(partition), tuple(replicas), tuple(original), log_dirs)
+    # Log dirs and elections are present only if there are any.
+    topic, partition, replicas, original, found, elect = [*row, [], False] if len(row) == 4 else row
+    log_dirs = tuple(LogDirChange(int(each[0]), str(each[1]), str(each[2]), int(each[3])) for each in found)
+    return PlannedChange(str(topic), int(partition), tuple(replicas), tuple(original), log_dirs, bool(elect))
 
 
 def encode_look(gist: LookGist) -> str:

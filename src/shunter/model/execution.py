@@ -91,6 +91,10 @@ class Command(NamedTuple):
     key: str = ""
 
 
+DISK_SHARE = 0.95
+"""How full copies may make a log dir, if nothing else was said: a broker whose disk is full ends."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExecutionOptions:
     """The options of an execution. 0 means no bound where a bound is meant; times are milliseconds.
@@ -99,7 +103,7 @@ class ExecutionOptions:
     when nothing else counts towards that bound. `max_concurrent` is of the whole cluster, `max_in` and `max_out` are of
     what one broker receives and sends.
     `window` is (first minute of the day, first minute after), local time, in which steps may begin.
-    `disk_share` is the greatest share of a log dir that may be in use while moves are under way (1.0: all).
+    `disk_share` is the greatest share of a log dir that copies may fill, whoever fills the rest (1.0: not looked at).
     `bandwidth` is bytes per second that a broker can carry for moves; 0: learnt.
     """
 
@@ -114,7 +118,7 @@ class ExecutionOptions:
     max_per_rack: int = 0
     max_per_log_dir: int = 0
     orders: tuple[Order, ...] = (Order.UNDER_MIN_ISR_FIRST, Order.UNDER_REPLICATED_FIRST, Order.LONGEST_FIRST)
-    disk_share: float = 1.0
+    disk_share: float = DISK_SHARE
     bandwidth: int = 0
     window: tuple[int, int] | None = None
     relax_after_ms: int = 600_000
@@ -219,6 +223,25 @@ class StepDropped(NamedTuple):
     reason: str
 
 
+class CopySight(Enum):
+    """How a move's copy between two log dirs of a broker was seen."""
+
+    RUNS = "runs"
+    """The broker copies the replica to the log dir that the move wants."""
+    LOST = "lost"
+    """It does not any more, because a log dir failed or its broker restarted, or it was given up for a while."""
+    CANCELLED = "cancelled"
+    """Another tool cancelled it. That holds: it is not asked for again."""
+
+
+class CopySeen(NamedTuple):
+    """A move's copy between two log dirs of a broker was seen for the first time, or seen to have ended too early."""
+
+    tp: TopicPartition
+    broker: BrokerId
+    sight: CopySight
+
+
 class ElectionBegun(NamedTuple):
     """The election of the partition's first replica, `leader`, is about to be asked for."""
 
@@ -318,6 +341,7 @@ JournalRecord: TypeAlias = (
     | StepAccepted
     | StepFinished
     | StepDropped
+    | CopySeen
     | ElectionBegun
     | DirectionChanged
     | MovePaused

@@ -7,14 +7,94 @@ from typing import NamedTuple
 from shunter.model.partition import BrokerId, Replicas
 
 
+class Disk(NamedTuple):
+    """A log dir. Room is None if the broker does not say (before Kafka 3.3, or of a log dir that failed)."""
+
+    path: str
+    total_bytes: float | None
+    usable_bytes: float | None
+    failed: bool = False
+    cordoned: bool | None = None
+    """Whether it gets no new replicas (KIP-1066); None: unknown, as before Kafka 4.4."""
+    replicas: int | None = None
+    """How many replicas are in it; None: unknown."""
+
+    def in_units(self, unit: int) -> Disk:
+        """The same with sizes in units of so many bytes."""
+        total, usable = (None if size is None else size / unit for size in (self.total_bytes, self.usable_bytes))
+        return self._replace(total_bytes=total, usable_bytes=usable)
+
+
+class BrokerFacts(NamedTuple):
+    """What is known of a broker, apart from its replicas. None is unknown: neither healthy nor ill."""
+
+    live: bool | None = None
+    """False: it holds replicas and is not among the live brokers."""
+    fenced: bool | None = None
+    """Whether the controller has fenced it (KIP-1073): it can't lead, and its replicas are not in sync."""
+    cordoned: bool | None = None
+    """Whether it gets no new replicas, though no single log dir says so."""
+    log_dirs: tuple[Disk, ...] | None = None
+
+    @property
+    def down(self) -> str:
+        """Why it can lead nothing now; "": nothing is known against it."""
+        return "is dead" if self.live is False else "is fenced" if self.fenced else ""
+
+    @property
+    def barred(self) -> str:
+        """Why it may receive no replica; "": nothing is known against it.
+
+        A broker with a failed log dir gets none: a replica that came to it might meet the next failure of its disks.
+        """
+        failed = [each.path for each in self.log_dirs or () if each.failed]
+        if self.down or failed:
+            return self.down or f"has a failed log dir ({', '.join(failed)})"
+        cordoned = bool(self.log_dirs) and all(each.cordoned for each in self.log_dirs or ())
+        return "is cordoned" if self.cordoned or cordoned else ""
+
+    def in_units(self, unit: int) -> BrokerFacts:
+        """The same with sizes in units of so many bytes."""
+        if self.log_dirs is None:
+            return self
+        return self._replace(log_dirs=tuple(each.in_units(unit) for each in self.log_dirs))
+
+    def without_room(self) -> BrokerFacts:
+        """The same for a time when the room on its disks is another one."""
+        if self.log_dirs is None:
+            return self
+        bare = tuple(each._replace(total_bytes=None, usable_bytes=None) for each in self.log_dirs)
+        return self._replace(log_dirs=bare)
+
+
+NOTHING_KNOWN = BrokerFacts()
+
+
+def unknown_rack(broker: BrokerId) -> str:
+    """The rack of a broker that can't tell its own, as it is dead: one of its own, where nothing is placed."""
+    return f"(unknown: broker {broker})"
+
+
 class InventoryBroker(NamedTuple):
-    """A live broker. Room on its log dirs is None before Kafka 3.3 (KIP-827) and if a log dir failed."""
+    """A broker that is registered. Room on its log dirs is None before Kafka 3.3 (KIP-827) and if a log dir failed."""
 
     id: BrokerId
     host: str
     rack: str | None
     disk_total_bytes: int | None
     disk_usable_bytes: int | None
+    fenced: bool | None = None
+    cordoned: bool | None = None
+    log_dirs: tuple[Disk, ...] | None = None
+    """Each of its log dirs; None: unknown."""
+
+    @property
+    def facts(self) -> BrokerFacts:
+        """What is known of it. If its log dirs are not known one by one, their sum stands for one of them."""
+        log_dirs = self.log_dirs
+        if log_dirs is None and self.disk_total_bytes is not None:
+            log_dirs = (Disk("", self.disk_total_bytes, self.disk_usable_bytes),)
+        return BrokerFacts(True, self.fenced, self.cordoned, log_dirs)
 
 
 class InventoryPartition(NamedTuple):
@@ -32,6 +112,8 @@ class InventoryPartition(NamedTuple):
     sizes: tuple[tuple[BrokerId, int], ...]
     offline: Replicas = ()
     """Replicas of the partition that are offline: their broker is dead, or their log dir failed."""
+    cleanup_policy: str | None = None
+    """`cleanup.policy` of the topic, such as `compact,delete`; None: not known."""
     adding: Replicas = ()
     """Replicas that a reassignment was adding when the partition was read, before or after; they are not yet due.
 
@@ -74,14 +156,6 @@ class OfflineReplica(NamedTuple):
     broker: int
 
 
-class Disk(NamedTuple):
-    """A log dir that works. Room is None if the broker does not say (before Kafka 3.3)."""
-
-    path: str
-    total_bytes: int | None
-    usable_bytes: int | None
-
-
 class DiskReplica(NamedTuple):
     """A replica, and in which log dir it is."""
 
@@ -104,7 +178,7 @@ class BrokerDisks(NamedTuple):
 class Inventory(NamedTuple):
     """One snapshot. `taken_at_ms` is the middle of the time that reading took, milliseconds since 1970 UTC.
 
-    `unanswered` are brokers whose log dirs could not be read: (id, why). `disks` has the brokers with several log dirs,
+    `brokers` are live. `unanswered` are brokers whose log dirs could not be read: (id, why). `disks` has the brokers with several log dirs,
     of which none failed, with the replicas there that are assigned to the broker; snapshot files do not have `disks`.
     """
 
@@ -114,3 +188,5 @@ class Inventory(NamedTuple):
     partitions: tuple[InventoryPartition, ...]
     unanswered: tuple[tuple[BrokerId, str], ...] = ()
     disks: tuple[BrokerDisks, ...] = ()
+    fenced: tuple[InventoryBroker, ...] = ()
+    """Brokers that are registered and fenced, if the cluster tells that; snapshot files do not have them."""

@@ -105,6 +105,7 @@ PLAN_ASSIGNMENTS = Table(
                 "the brokers that held it when the plan was made, in order; null without a snapshot",
                 nullable=True,
             ),
+            column("elect", BooleanType(), "whether the first of `replicas` is to be elected leader", nullable=True),
         ]
     ),
     ("cluster_id", "plan_id"),

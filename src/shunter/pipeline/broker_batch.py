@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -16,11 +16,11 @@ from shunter.pipeline.broken_files import BrokenFile, put_broken_aside, taking_w
 from shunter.pipeline.commit_log import Commit, InputFile, LogState
 from shunter.pipeline.ingest import IngestOptions, IngestOutcome, begin_batch, new_inputs, outcome_of, write_batch
 from shunter.pipeline.lake import Lake, batch_id, list_inputs
-from shunter.pipeline.schemas import BROKER_SAMPLES, SCHEMA_VERSION
+from shunter.pipeline.schemas import BROKER_SAMPLES, REPLICAS, SCHEMA_VERSION
 from shunter.pipeline.sources.cruise_control import WINDOW_SECONDS, broker_samples, partition_samples, read_records
 from shunter.pipeline.sources.prometheus import read_prometheus
 from shunter.pipeline.sources.prometheus_brokers import prometheus_brokers
-from shunter.pipeline.validation import Limits, as_raw, first_broken, refuse, time_rules, told
+from shunter.pipeline.validation import Limits, as_raw, first_broken, refuse, time_rules, told, told_other_cluster
 
 CRUISE_CONTROL, PROMETHEUS = "cruise-control", "prometheus"
 _MOST_CPU = 2.0
@@ -39,8 +39,8 @@ class BrokerReader(NamedTuple):
     kind: str
     read: Callable[[SparkSession, Sequence[str]], DataFrame]
     """Reads everything in the files, in any columns, to find out which files can't be read."""
-    partitions: Callable[[SparkSession, Sequence[str]], DataFrame]
-    """Columns of `validation.RAW`."""
+    partitions: Callable[[SparkSession, Sequence[str], DataFrame], DataFrame]
+    """Columns of `validation.RAW`. The third argument has the replicas of all snapshots."""
     brokers: Callable[[SparkSession, Sequence[str]], DataFrame]
     """Columns of `broker_samples` but for the batch's, and file, reader_rule, reader_detail."""
 
@@ -52,7 +52,7 @@ def cruise_control_reader(cluster: str, window_seconds: int = WINDOW_SECONDS) ->
         window_seconds: How often Cruise Control samples (`metric.sampling.interval.ms`).
     """
 
-    def partitions(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    def partitions(spark: SparkSession, paths: Sequence[str], _: DataFrame) -> DataFrame:
         return partition_samples(read_records(spark, paths), cluster=cluster, window_seconds=window_seconds)
 
     def brokers(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
@@ -61,12 +61,23 @@ def cruise_control_reader(cluster: str, window_seconds: int = WINDOW_SECONDS) ->
     return BrokerReader(CRUISE_CONTROL, read_records, partitions, brokers)
 
 
-def prometheus_reader(cluster: str | None, brokers: Mapping[str, int]) -> BrokerReader:
-    """Answers of Prometheus. `brokers`: `instance` label to broker id."""
-    partitions = partial(read_prometheus, cluster=cluster, brokers=brokers)
-    return BrokerReader(
-        PROMETHEUS, partitions, partitions, partial(prometheus_brokers, cluster=cluster, brokers=brokers)
-    )
+def prometheus_reader(
+    cluster: str | None, brokers: Mapping[str, int], cluster_label: str | None = None
+) -> BrokerReader:
+    """Answers of Prometheus.
+
+    Args:
+        cluster: The cluster of series without a label that names one.
+        brokers: `instance` label to broker id.
+        cluster_label: The label that names Kafka's cluster; None: one of the usual ones.
+    """
+    given: dict[str, Any] = {"cluster": cluster, "brokers": brokers, "cluster_label": cluster_label}
+
+    def partitions(spark: SparkSession, paths: Sequence[str], replicas: DataFrame) -> DataFrame:
+        return read_prometheus(spark, paths, **given, replicas=replicas)
+
+    read, of_brokers = (partial(one, **given) for one in (read_prometheus, prometheus_brokers))
+    return BrokerReader(PROMETHEUS, read, partitions, of_brokers)
 
 
 def ingest_with_brokers(
@@ -109,7 +120,8 @@ def ingest_with_brokers(
                 brokers = sum(row["rows"] for row in by_cluster)
                 if brokers:
                     lake.write_rows(good, BROKER_SAMPLES, attempt)
-                rows = reader.partitions(spark, paths).unionByName(_as_rejects(judged))
+                replicas = lake.read(spark, REPLICAS, state.live)
+                rows = reader.partitions(spark, paths, replicas).unionByName(_as_rejects(judged))
                 if broken:
                     rows = rows.unionByName(put_broken_aside(spark, broken, reader.kind))
                 with_brokers = replace(begun, tables=(BROKER_SAMPLES.name,) if brokers else ())
@@ -156,7 +168,7 @@ def _rules(now: datetime, limits: Limits, cluster: str | None) -> list[tuple[str
         *time_rules(now, limits),
     ]
     if cluster is not None:
-        rules.append(("other_cluster", F.col("cluster_id") != cluster, told("cluster_id", f"is not {cluster}")))
+        rules.append(("other_cluster", F.col("cluster_id") != cluster, told_other_cluster(cluster)))
     # Cruise Control's layout has all these figures; other sources give some of them.
     has_all = F.col("source") == "cruise_control"
     for name in _FIGURES:

@@ -56,7 +56,7 @@ def broker_loads(brokers: DataFrame, samples: DataFrame) -> DataFrame:
         *_peaks("cpu", F.col("cpu")),
         *_peaks("bytes_in", received),
         *_peaks("bytes_out", sent),
-        F.percentile("handler_idle", 0.05).alias("handler_idle_p05"),
+        F.percentile("handler_idle", 0.05, F.col("window_seconds")).alias("handler_idle_p05"),
         F.max_by("size_bytes", F.when(F.col("size_bytes").isNotNull(), F.col("window_start"))).alias("size_bytes"),
         F.count("led_in").alias("compared_windows"),
         _explained("led_in", "bytes_in_rate").alias("explained_bytes_in"),
@@ -99,7 +99,7 @@ def _peaks(name: str, value: Column) -> list[Column]:
         (F.sum(value * F.col("window_seconds")) / F.sum(F.when(value.isNotNull(), F.col("window_seconds")))).alias(
             f"{name}_mean"
         ),
-        F.percentile(value, 0.95).alias(f"{name}_p95"),
+        F.percentile(value, 0.95, F.col("window_seconds")).alias(f"{name}_p95"),
         F.max(value).alias(f"{name}_max"),
     ]
 

@@ -79,6 +79,11 @@ def _series(sizes: DataFrame, kind: str, name: Any) -> DataFrame:
     )
 
 
+def whole_days(after: float) -> int:
+    """Days that have passed before the room is used up. 49.99999999 days by rounding are 50."""
+    return int(after + 1e-6)
+
+
 def _fitted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa  # noqa: PLC0415  on the executor
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  on the executor
@@ -114,5 +119,5 @@ def runway_of(row: dict[str, Any]) -> dict[str, Any]:
         # The room is what is free beside the newest size; the next tooth may need some of it.
         left = row["room"] - (trend.level - sizes[-1])
         for name, after in zip(("full_earliest", "full_at", "full_latest"), days_until(trend, left), strict=True):
-            told[name] = None if after is None or after > _FARTHEST else until + timedelta(days=int(after))
+            told[name] = None if after is None or after > _FARTHEST else until + timedelta(days=whole_days(after))
     return told

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
 FLEET_ROWS = (
     "cluster_id", "topic", "number", "rack", "replicas", "size", "bytes_in", "bytes_out", "min_insync",
-    "processors", "costs",
+    "processors", "costs", "isr", "offline", "leader", "facts",
 )  # fmt: skip
 """The planner's input: a row per partition, and a row per broker. In a broker's row topic is null, number is its id, size its
-disks' capacity, bytes_in and bytes_out its network's capacity, processors what its processors can do (in average brokers), and
-costs the cluster's `ProcessorCosts` as an array."""
+disks' capacity, bytes_in and bytes_out its network's capacity, processors what its processors can do (in average brokers),
+costs the cluster's `ProcessorCosts` as an array, and facts what else is known of it (`formats.broker_facts`). In a partition's
+row isr, offline and leader (-1: nobody) are null if they are not known."""
 PEAKS = ("mean", "p50", "p95", "p99", "max")
 """Statistics of each replica by itself."""
 WEEK = "week"
@@ -62,11 +63,20 @@ def fleet_rows(
         processors: Columns of `processor_model`; what is not usable is left out.
     """
     loads = _partition_loads(model, replicas, peak)
-    placed = replicas.groupBy("cluster_id", "topic_id", "topic", "partition").agg(
-        _in_order(F.col("position"), F.col("broker_id")).alias("replicas"),
-        # As `formats.plan_inventory.size_of`: the leader's, else the greatest that is known.
-        F.coalesce(F.max(F.when(F.col("is_leader"), F.col("size_bytes"))), F.max("size_bytes")).alias("seen_size"),
-        F.max("min_insync").alias("min_insync"),
+    placed = (
+        replicas.groupBy("cluster_id", "topic_id", "topic", "partition")
+        .agg(
+            _in_order(F.col("position"), F.col("broker_id")).alias("replicas"),
+            # As `formats.plan_inventory.size_of`: the leader's, else the greatest that is known.
+            F.coalesce(F.max(F.when(F.col("is_leader"), F.col("size_bytes"))), F.max("size_bytes")).alias("seen_size"),
+            F.max("min_insync").alias("min_insync"),
+            F.sort_array(F.collect_list(F.when(F.col("in_sync"), F.col("broker_id")))).alias("isr"),
+            F.sort_array(F.collect_list(F.when(F.col("offline"), F.col("broker_id")))).alias("lost"),
+            F.bool_and(F.col("offline").isNotNull()).alias("told"),
+            F.coalesce(F.max(F.when(F.col("is_leader"), F.col("broker_id"))), F.lit(-1)).alias("leader"),
+        )
+        .withColumn("offline", F.when(F.col("told"), F.col("lost")))
+        .drop("told", "lost")
     )
     with_snapshot = placed.join(loads.drop("topic", "sampled"), on=["cluster_id", "topic_id", "partition"], how="left")
     known = replicas.select("cluster_id").distinct()
@@ -79,14 +89,25 @@ def fleet_rows(
         "cluster_id", "topic", F.col("partition").alias("number"), "replicas",
         # The size of now is the snapshot's. Samples give the growth, and the size if no broker reported one.
         (F.coalesce("seen_size", "size", F.lit(0)) + ahead).alias("size"), "bytes_in", "bytes_out", "min_insync",
-    ).unionByName(without)  # fmt: skip
+        "isr", "offline", "leader",
+    ).unionByName(without, allowMissingColumns=True)  # fmt: skip
     carries = F.lit(capacity).cast("double")
     broker_rows = brokers.select(
         "cluster_id", F.col("broker_id").alias("number"), "rack",
         F.col("disk_total_bytes").cast("double").alias("size"), carries.alias("bytes_in"), carries.alias("bytes_out"),
+        F.coalesce("facts", _room_alone()).alias("facts"),
     )  # fmt: skip
     broker_rows = _with_processors(broker_rows, processors)
     return partitions.unionByName(broker_rows, allowMissingColumns=True).select(*FLEET_ROWS)
+
+
+def _room_alone() -> Column:
+    """What an older snapshot knows of a broker: that it was live, and the room on its disks together."""
+    disk = F.struct(
+        F.lit("").alias("path"), F.col("disk_total_bytes").alias("total"), F.col("disk_usable_bytes").alias("usable")
+    )
+    log_dirs = F.when(F.col("disk_total_bytes").isNotNull(), F.array(disk))
+    return F.to_json(F.struct(F.lit(True).alias("live"), log_dirs.alias("log_dirs")))
 
 
 def _with_processors(broker_rows: DataFrame, processors: DataFrame | None) -> DataFrame:
@@ -200,21 +221,20 @@ def _leaders(name: str, peak: str) -> Column:
 def _in_turns(counts: Column, name: str, peak: str) -> Column:
     """One rate for replicas that took turns, weighted by how long each was measured (as in `kept_model.in_turns`).
 
-    A mean is weighted by seconds. A percentile is the lowest of the replicas' own percentiles that replicas with the
-    statistic's share of all windows don't exceed.
+    A percentile is the lowest of the replicas' own percentiles that replicas with the statistic's share of all seconds
+    don't exceed.
     """
     rate = F.col(f"{name}_{peak}")
     known = counts & rate.isNotNull()
+    seconds = F.greatest(F.col("covered_seconds").cast("bigint"), F.lit(1).cast("bigint"))
     if peak == "mean":
-        seconds = F.when(known, F.greatest(F.col("covered_seconds"), F.lit(1)))
-        return F.sum(rate * seconds) / F.sum(seconds)
-    windows = F.greatest(F.col("windows").cast("bigint"), F.lit(1).cast("bigint"))
-    rows = F.sort_array(F.collect_list(F.when(known, F.struct(rate.alias("rate"), windows.alias("windows")))))
-    of_all = F.aggregate(rows, F.lit(0).cast("bigint"), lambda seen, row: seen + row["windows"])
+        return F.sum(rate * F.when(known, seconds)) / F.sum(F.when(known, seconds))
+    rows = F.sort_array(F.collect_list(F.when(known, F.struct(rate.alias("rate"), seconds.alias("seconds")))))
+    of_all = F.aggregate(rows, F.lit(0).cast("bigint"), lambda seen, row: seen + row["seconds"])
     nothing = F.struct(F.lit(0).cast("bigint").alias("seen"), F.lit(None).cast("double").alias("rate"))
 
     def further(found: Column, row: Column) -> Column:
-        seen = found["seen"] + row["windows"]
+        seen = found["seen"] + row["seconds"]
         enough = seen >= of_all * F.lit(_SHARES[peak])
         return F.struct(seen.alias("seen"), F.coalesce(found["rate"], F.when(enough, row["rate"])).alias("rate"))
 

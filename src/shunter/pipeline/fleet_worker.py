@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,7 +22,7 @@ from shunter.core.planning.balance import plan
 from shunter.core.planning.bounds import JOINTLY, byte_bound, joint_bound
 from shunter.core.planning.cluster import (
     ABSENT,
-    GONE,
+    UNKNOWN,
     UNKNOWN_OUT_AT_MOST,
     ClusterLoad,
     ProcessorCosts,
@@ -33,6 +34,8 @@ from shunter.core.planning.moves import BalancedPlan
 from shunter.core.planning.request import PlanRequest
 from shunter.core.wording import counted
 from shunter.errors import FormatError, ShunterError
+from shunter.formats.broker_facts import facts_row, read_facts
+from shunter.model.inventory import NOTHING_KNOWN, BrokerFacts, unknown_rack
 from shunter.pipeline.runs import runs_of
 
 PLANNED, FAILED, TIMED_OUT = "planned", "failed", "timed_out"
@@ -47,7 +50,7 @@ _MOVE = pa.struct(
 ASSIGNMENT = pa.struct(
     [
         ("topic", pa.string()), ("partition", pa.int32()), ("replicas", pa.list_(pa.int32())),
-        ("original_replicas", pa.list_(pa.int32())),
+        ("original_replicas", pa.list_(pa.int32())), ("elect", pa.bool_()),
     ]
 )  # fmt: skip
 _LOAD = pa.struct(
@@ -74,7 +77,7 @@ RESULT_DDL = """
     cluster_id string, status string, message string, seconds double, partitions bigint, bytes_moved double,
     bytes_percent double, bound_percent double, joint_bound_percent double, leader_changes bigint,
     moves array<struct<topic: string, partition: int, source: int, target: int, bytes: double, reason: string>>,
-    assignments array<struct<topic: string, partition: int, replicas: array<int>, original_replicas: array<int>>>,
+    assignments array<struct<topic: string, partition: int, replicas: array<int>, original_replicas: array<int>, elect: boolean>>,
     loads array<struct<broker: int, rack: string, resource: string, before: double, after: double>>,
     undone array<struct<what: string, why: string>>
 """
@@ -144,11 +147,10 @@ def plan_cluster(cluster_id: str, table: pa.Table, request: PlanRequest, joint: 
     """Plan one cluster in this process.
 
     Raises:
-        FormatError: the rows do not make up a cluster: only some brokers have a rack, or a replica is on an unknown
-            broker.
+        FormatError: the rows do not make up a cluster, as only some brokers have a rack.
         PlanRefused: the request can't be served on this cluster.
     """
-    cluster = cluster_load(cluster_id, table, request.leaving)
+    cluster = cluster_load(cluster_id, table)
     snapshot = table["topic"].null_count > 0
     made = plan(cluster, request)
     jointly = joint_bound(made.cluster, made.targets) if joint and request.scope in JOINTLY else None
@@ -158,7 +160,7 @@ def plan_cluster(cluster_id: str, table: pa.Table, request: PlanRequest, joint: 
     return {
         "cluster_id": cluster_id,
         "status": PLANNED,
-        "message": "; ".join(filter(None, (no_racks, told_of_bytes_out(table)))) or None,
+        "message": "; ".join(filter(None, (no_racks, told_of_bytes_out(table), *made.notes))) or None,
         "partitions": len(cluster.sizes),
         "bytes_moved": summary.bytes_moved,
         "bytes_percent": summary.bytes_percent,
@@ -183,24 +185,25 @@ def assignments_of(made: BalancedPlan, *, with_original: bool) -> list[dict[str,
         with_original: Add the replicas before the plan. Only a snapshot has their order; samples show only which
             brokers held one.
     """
+    elected = made.elections()
     return [
         {
             "topic": topic,
             "partition": number,
             "replicas": replicas,
             "original_replicas": original if with_original else None,
+            "elect": (topic, number) in elected,
         }
         for topic, number, replicas, original in made.assignments()
     ]
 
 
-def cluster_load(cluster_id: str, table: pa.Table, leaving: Sequence[int] = ()) -> ClusterLoad:
+def cluster_load(cluster_id: str, table: pa.Table) -> ClusterLoad:
     """Bring a cluster's rows into the planner's arrays; all columns at once, no loop over partitions.
 
     Args:
         cluster_id: The cluster's name in errors.
-        table: Its rows, as `plan_batches` gets them.
-        leaving: Brokers that the plan takes everything from. Such a broker may be dead, and then has no row.
+        table: Its rows, as `plan_batches` gets them. A broker that holds a replica and has no row is dead.
 
     Raises:
         FormatError: names the cluster and the broker or partition that does not fit.
@@ -217,10 +220,10 @@ def cluster_load(cluster_id: str, table: pa.Table, leaving: Sequence[int] = ()) 
     known = broker_rows["number"].to_numpy().astype(np.int64)
     if len(known) == 0:
         known = np.unique(flat)
-    elif dead := sorted({int(broker) for broker in np.setdiff1d(flat, known)} & set(leaving)):
+    elif dead := np.setdiff1d(flat, known).tolist():
         broker_rows = _with_dead(broker_rows, dead)
         known = broker_rows["number"].to_numpy().astype(np.int64)
-    _check_brokers(cluster_id, rows, flat, lengths, known)
+    _check_replicas(cluster_id, rows, flat, lengths)
     names = rows["topic"].combine_chunks().dictionary_encode()  # In the order of the rows, which is the names' own.
     racks, rack_of = _racks(cluster_id, broker_rows, known)
     return ClusterLoad(
@@ -240,6 +243,10 @@ def cluster_load(cluster_id: str, table: pa.Table, leaving: Sequence[int] = ()) 
         bytes_out_capacity=_capacity(broker_rows["bytes_out"]),
         processor_costs=_costs(broker_rows["costs"]),
         processor_capacity=_capacity(broker_rows["processors"]),
+        facts=_facts(cluster_id, broker_rows),
+        isr=_known_brokers(rows["isr"], known),
+        offline=_known_brokers(rows["offline"], known),
+        leader=_leaders(rows["leader"], known),
     )
 
 
@@ -287,12 +294,44 @@ def clusters_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Tab
 
 def _with_dead(broker_rows: pa.Table, dead: Sequence[int]) -> pa.Table:
     """Add rows of brokers that hold replicas and are not live; in a rack of their own, where there are racks."""
-    rack = None if broker_rows["rack"].null_count == broker_rows.num_rows else GONE
-    added = [{"number": broker, "rack": rack} for broker in dead]
+    rackless = broker_rows["rack"].null_count == broker_rows.num_rows
+    facts = orjson.dumps(facts_row(BrokerFacts(live=False))).decode()
+    added = [{"number": each, "rack": None if rackless else unknown_rack(each), "facts": facts} for each in dead]
     return pa.concat_tables([broker_rows, pa.Table.from_pylist(added, schema=broker_rows.schema)]).sort_by("number")
 
 
-def _check_brokers(cluster_id: str, rows: pa.Table, flat: Any, lengths: Any, known: Any) -> None:
+def _facts(cluster_id: str, broker_rows: pa.Table) -> tuple[BrokerFacts, ...]:
+    """What is known of each broker; () if nothing is known of any. Log dirs are in bytes, as sizes are."""
+    told = broker_rows["facts"].to_pylist()
+    if not any(told):
+        return ()
+    return tuple(
+        read_facts(orjson.loads(each), f"cluster {cluster_id}: broker {number}") if each else NOTHING_KNOWN
+        for number, each in zip(broker_rows["number"].to_pylist(), told, strict=True)
+    )
+
+
+def _known_brokers(column: pa.ChunkedArray, known: Any) -> Any:
+    """(P, V) indexes of the brokers in each row's list, padded by ABSENT; UNKNOWN first where a row has none."""
+    if column.null_count == len(column):
+        return None
+    lists = column.combine_chunks()
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    flat = lists.flatten().to_numpy(zero_copy_only=False).astype(np.int64)
+    table = np.full((len(lengths), max(1, int(lengths.max(initial=0)))), ABSENT, dtype=np.int32)
+    table[np.arange(table.shape[1]) < lengths[:, None]] = np.searchsorted(known, flat)
+    table[lists.is_null().to_numpy(zero_copy_only=False), 0] = UNKNOWN
+    return table
+
+
+def _leaders(column: pa.ChunkedArray, known: Any) -> Any:
+    if column.null_count == len(column):
+        return None
+    ids = pc.fill_null(column, UNKNOWN).to_numpy().astype(np.int64)
+    return np.where(ids < 0, ids, np.searchsorted(known, ids)).astype(np.int32)
+
+
+def _check_replicas(cluster_id: str, rows: pa.Table, flat: Any, lengths: Any) -> None:
     if (lengths == 0).any():
         at = int(np.argmin(lengths))
         where = f"{rows['topic'][at].as_py()}-{rows['number'][at].as_py()}"
@@ -307,13 +346,6 @@ def _check_brokers(cluster_id: str, rows: pa.Table, flat: Any, lengths: Any, kno
         raise FormatError(
             f"cluster {cluster_id}", f"replicas {rows['replicas'][at].as_py()} for {name} repeat broker {broker}"
         )
-    strangers = ~np.isin(flat, known)
-    if strangers.any():
-        at = int(np.searchsorted(np.cumsum(lengths), int(np.argmax(strangers)), side="right"))
-        where = f"{rows['topic'][at].as_py()}-{rows['number'][at].as_py()}"
-        broker = int(flat[np.argmax(strangers)])
-        rule = f"a replica is on broker {broker}, which the snapshot does not show as live: bring it back, or plan it away (drain, replace)"
-        raise FormatError(f"cluster {cluster_id}, {where}", rule)
 
 
 def _racks(cluster_id: str, broker_rows: pa.Table, known: Any) -> tuple[tuple[str, ...], Any]:

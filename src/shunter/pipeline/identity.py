@@ -16,6 +16,9 @@ NAMED = "name:"
 DERIVED = ("snapshots", "log_dirs")
 """Sources whose amounts are derived from sizes and offsets seen far apart. All other sources counted the amounts."""
 
+NAMED_SECONDS = 86_400
+"""So long before the first and after the last snapshot the leader that it names is taken for the leader."""
+
 
 def id_of_name() -> Column:
     """The id of a row whose source does not know ids, from the row's column `topic`."""
@@ -68,9 +71,44 @@ def with_topic_ids(samples: DataFrame, topics: DataFrame) -> DataFrame:
     ).select(*samples.columns)  # fmt: skip
 
 
-def prefer_measured(samples: DataFrame) -> DataFrame:
-    """Take the amounts away from derived windows that overlap a measured one of the same replica; sizes stay.
+def leaders_over_time(replicas: DataFrame, since: float, until: float) -> DataFrame:
+    """The leaders that snapshots name, as runs of snapshots that name the same one.
 
+    Grain: one row per cluster, topic and partition; `runs`: first, last (s since 1970), leader (-1: none). Between two
+    runs it is not known who led. The first and the last run hold for `NAMED_SECONDS` more.
+
+    Args:
+        since, until: In seconds since 1970. Snapshots of other times are not read.
+    """
+    days = (F.to_date(F.timestamp_seconds(F.lit(at))) for at in (since - NAMED_SECONDS, until + NAMED_SECONDS))
+    part = ("cluster_id", "topic", "partition")
+    leader = F.coalesce(F.max(F.when(F.col("is_leader"), F.col("broker_id"))), F.lit(-1))
+    at = F.unix_seconds("taken_at")
+    seen = (
+        replicas.where(F.col("date").between(*days))
+        .groupBy(*part, at.alias("at"), "topic_id")
+        .agg(leader.alias("leader"))
+    )
+    in_time = Window.partitionBy(*part).orderBy("at")
+    same = (F.lag("leader").over(in_time) == F.col("leader")) & (F.lag("topic_id").over(in_time) == F.col("topic_id"))
+    begins = seen.withColumn("begins", F.when(F.coalesce(same, F.lit(False)), 0).otherwise(1))
+    numbered = begins.withColumn("run", F.sum("begins").over(in_time))
+    runs = numbered.groupBy(*part, "run", "leader").agg(F.min("at").alias("first"), F.max("at").alias("last"))
+    ends = Window.partitionBy(*part)
+    first, last = (F.col("run") == edge("run").over(ends) for edge in (F.min, F.max))
+    held = runs.withColumns(
+        {
+            "first": F.col("first") - F.when(first, NAMED_SECONDS).otherwise(0),
+            "last": F.col("last") + F.when(last, NAMED_SECONDS).otherwise(0),
+        }
+    )
+    return held.groupBy(*part).agg(F.collect_list(F.struct("first", "last", "leader")).alias("runs"))
+
+
+def prefer_measured(samples: DataFrame) -> DataFrame:
+    """Take amounts away from derived windows that overlap a window in which the same amount was measured; sizes stay.
+
+    Of one replica a source may have measured the messages, and snapshots tell the bytes: then both are known.
     A cluster with only one kind of source is passed on unchanged. Only clusters with both kinds are sorted.
     """
     derived = F.col("source").isin(*DERIVED)
@@ -86,19 +124,16 @@ def _without_overlapped(samples: DataFrame, derived: Column) -> DataFrame:
     replica = Window.partitionBy("cluster_id", "topic_id", "partition", "broker_id")
     start = F.unix_seconds("window_start")
     end = start + F.col("window_seconds")
-    counts = ~derived & F.coalesce(*AMOUNTS).isNotNull()
     # Sorted forwards for windows that began before, backwards for windows that begin later: a frame that only grows is
     # cheap.
     forwards = replica.orderBy(start).rangeBetween(Window.unboundedPreceding, 0)
     backwards = replica.orderBy(start.desc()).rangeBetween(Window.unboundedPreceding, -1)
-    seen = samples.withColumns(
-        {
-            "ended": F.max(F.when(counts, end)).over(forwards),
-            "next": F.min(F.when(counts, start)).over(backwards),
-        }
-    )
-    overlapped = derived & (
-        F.coalesce(F.col("ended") > start, F.lit(False)) | F.coalesce(F.col("next") < end, F.lit(False))
-    )
-    amounts = {name: F.when(~overlapped, F.col(name)) for name in AMOUNTS}
+    measured = {name: ~derived & F.col(name).isNotNull() for name in AMOUNTS}
+    ended = {f"{name}_ended": F.max(F.when(counts, end)).over(forwards) for name, counts in measured.items()}
+    begun = {f"{name}_next": F.min(F.when(counts, start)).over(backwards) for name, counts in measured.items()}
+    seen = samples.withColumns({**ended, **begun})
+    amounts = {}
+    for name in AMOUNTS:
+        overlapped = (F.col(f"{name}_ended") > start) | (F.col(f"{name}_next") < end)
+        amounts[name] = F.when(~(derived & F.coalesce(overlapped, F.lit(False))), F.col(name))
     return seen.withColumns(amounts).select(*samples.columns)

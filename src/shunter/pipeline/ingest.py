@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial, reduce
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from shunter.core.wording import counted as counted_word
 from shunter.pipeline.broken_files import FILE_RULE, BrokenFile, put_broken_aside, taking_what_can_be_read
 from shunter.pipeline.commit_log import COMPACTION, MORE_THAN_SAMPLES, RETENTION, Commit, InputFile, LogState, touch
 from shunter.pipeline.lake import Lake, batch_id, list_inputs
-from shunter.pipeline.schemas import BROKER_SAMPLES, REJECTS, SAMPLE_KEY, SAMPLES
+from shunter.pipeline.schemas import AMOUNTS, BROKER_SAMPLES, FOLLOWER, REJECTS, SAMPLE_KEY, SAMPLES
 from shunter.pipeline.sources.tables import LAST_SECOND
 from shunter.pipeline.validation import NO_NAME, UNSURE, Limits, judge, judge_sequence, refuse
 
@@ -25,7 +26,7 @@ SEQUENCE_RULES = ("duplicate", "time_backwards", "already_ingested", "mixed_clus
 ROW_RULES = (
     "missing_key", "negative", "unknown_role", "other_cluster", "absurd_window", "absurd_time", "absurd_rate",
     "absurd_size", "no_load", "not_a_number", "not_a_time", "wrong_unit", "not_readable", FILE_RULE, "incomplete",
-    "unknown_broker",
+    "unknown_broker", "unknown_leader", "compacted", "unknown_policy",
 )  # fmt: skip
 MOST_WINDOW_SECONDS = Limits().window_seconds
 ROWS_PER_FILE = 1_000_000
@@ -44,6 +45,31 @@ class IngestOptions:
     tasks: int | None = None
 
 
+class RateCoverage(NamedTuple):
+    """Which part of a batch's time has rates. A partition's time goes from its first window to its last one."""
+
+    partitions: int
+    with_rates: int
+    with_gaps: int
+    """Partitions with rates for a part of their time."""
+    share: float
+    """Of the time of all partitions: how much has a rate."""
+    worst: str
+    """The partition with the most time without a rate."""
+    gap_seconds: int
+    """Its time without a rate."""
+
+    @property
+    def told(self) -> str:
+        """The coverage in words."""
+        text = f"rates cover {100 * self.share:.1f} % of the time of {counted_word(self.partitions, 'partition')}"
+        if self.with_gaps:
+            most = f"the most {self.worst}: {self.gap_seconds:,} s"
+            text += f"; {self.with_gaps:,} {'has' if self.with_gaps == 1 else 'have'} gaps, {most}"
+        without = self.partitions - self.with_rates
+        return f"{text}; {without:,} {'has' if without == 1 else 'have'} no rate" if without else text
+
+
 @dataclass(frozen=True, slots=True)
 class IngestOutcome:
     """The result of ingesting files. `ingest_id` is None when every file had been ingested before."""
@@ -60,6 +86,8 @@ class IngestOutcome:
     """Rows in `broker_samples`."""
     snapshots: int = 0
     """Snapshots of clusters that were taken."""
+    coverage: RateCoverage | None = None
+    """None if the batch brought sizes alone."""
     lost_files: tuple[tuple[str, str], ...] = ()
     """Files that can't be read to their end, and why. No row of them was taken."""
 
@@ -144,11 +172,36 @@ def outcome_of(spark: SparkSession, lake: Lake, commit: Commit | None, skipped: 
     if commit is None:
         return IngestOutcome(None, skipped=skipped)
     outcome = IngestOutcome(commit.ingest_id, commit.good, commit.rejected, commit.rules, skipped=skipped)
+    if commit.good:
+        outcome = replace(outcome, coverage=coverage_of(lake.read_batch(spark, SAMPLES, commit.ingest_id)))
     if not commit.rejected:
         return outcome
     rejects = lake.read_batch(spark, REJECTS, commit.ingest_id)
     lost = _lost_files(rejects) if FILE_RULE in dict(commit.rules) else ()
     return replace(outcome, examples=examples_of(rejects), lost_files=lost)
+
+
+def coverage_of(samples: DataFrame) -> RateCoverage | None:
+    """Which part of the time of samples has rates; None if they are sizes alone. Followers have no rates of their own."""
+    seconds = F.col("window_seconds")
+    start = F.unix_seconds("window_start")
+    rated = F.coalesce(F.sum(F.when(F.coalesce("bytes_in", "bytes_out").isNotNull(), seconds)), F.lit(0))
+    each = samples.where(F.col("role") != FOLLOWER).groupBy("cluster_id", "topic", "partition").agg(
+        (F.max(start + seconds) - F.min(start)).alias("span"),
+        rated.alias("rated"),
+        F.count_if(F.coalesce(*AMOUNTS).isNotNull()).alias("amounts"),
+    )  # fmt: skip
+    gap = F.greatest(F.col("span") - F.col("rated"), F.lit(0))
+    found = each.withColumn("gap", gap).agg(
+        F.count("*"),
+        F.count_if(F.col("rated") > 0),
+        F.count_if((F.col("rated") > 0) & (F.col("gap") > 1)),
+        F.sum(F.col("span") - F.col("gap")) / F.sum("span"),
+        F.max_by(F.concat_ws("-", "topic", "partition"), F.struct("gap", "topic", "partition")),
+        F.max("gap"),
+        F.sum("amounts"),
+    ).first()  # fmt: skip
+    return None if found is None or not found[6] else RateCoverage(*found[:6])
 
 
 def _lost_files(rejects: DataFrame) -> tuple[tuple[str, str], ...]:

@@ -12,10 +12,19 @@ from shunter.pipeline.kept_files import Stamp, cluster_folder, in_utc, stamp_of
 
 MODEL, PROCESSORS = "load_model", "processor_model"
 PEAK, SHARE = "p95", 0.95
-"""The statistic that plans of the pipeline carry by default, and its share of the windows."""
+"""The statistic that plans of the pipeline carry by default, and its share of the time."""
 _ROLES = ("follower", "unknown", "leader")
 """Rates of a later role replace those of an earlier one, because they are more exact (as in `fleet.fleet_rows`)."""
-_RATES = ("topic_id", "partition", "role", "windows", "last_window", f"bytes_in_{PEAK}", f"bytes_out_{PEAK}")
+_RATES = (
+    "topic_id",
+    "partition",
+    "role",
+    "windows",
+    "covered_seconds",
+    "last_window",
+    f"bytes_in_{PEAK}",
+    f"bytes_out_{PEAK}",
+)
 _AMOUNTS = ("bytes_in", "bytes_out")
 _COSTS = ("broker_id", "power", "idling", "received_cost", "led_cost", "sent_cost", "usable")
 _MB = 1e6
@@ -63,14 +72,14 @@ def _read_model(model: Path, processors: Path) -> LoadModel:
 
 
 def in_turns(rows: Sequence[dict[str, Any]], name: str) -> float | None:
-    """One rate for replicas that took turns, weighted by windows; None if none has a rate (as in `fleet.fleet_rows`).
+    """One rate for replicas that took turns, weighted by how long each was measured; None if none has a rate (as in `fleet.fleet_rows`).
 
-    It is the lowest of their rates that replicas with the statistic's share of all windows don't exceed.
+    It is the lowest of their rates that replicas with the statistic's share of all seconds don't exceed.
     """
-    known = sorted((row[name], max(row["windows"] or 0, 1)) for row in rows if row[name] is not None)
-    of_all, seen = sum(windows for _, windows in known), 0
-    for rate, windows in known:
-        seen += windows
+    known = sorted((row[name], max(row["covered_seconds"] or 0, 1)) for row in rows if row[name] is not None)
+    of_all, seen = sum(seconds for _, seconds in known), 0
+    for rate, seconds in known:
+        seen += seconds
         if seen >= of_all * SHARE:
             return float(rate)
     return None

@@ -1,7 +1,7 @@
 """The load model: each replica's rates with percentiles, its size and growth, and how far to trust them.
 
 Leaders and followers are modelled apart, since a leader serves consumers and a follower does not. Percentiles are
-exact over the windows that were measured (nearest rank: the lowest rate that at least p of all windows don't exceed).
+exact over the time that was measured (nearest rank: the lowest rate that is not exceeded in at least p of that time).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def load_model(samples: DataFrame, *, tasks: int | None = None) -> DataFrame:
     """Model each replica from its windows.
 
     Grain: one row per replica and role; columns of `load_model`. Replicas without any rate stay, with basis `sizes`.
-    A window whose amount is null (a gap, a restart) counts for no rate; windows of different lengths weigh equally in
-    percentiles and by their length in means.
+    A window whose amount is null (a gap, a restart) counts for no rate. Windows weigh by their length, in means and
+    percentiles.
 
     Args:
         samples: Columns of `samples`, or of a roll-up (then the percentiles are those of hours or days).
@@ -40,23 +40,23 @@ def load_model(samples: DataFrame, *, tasks: int | None = None) -> DataFrame:
         F.coalesce(F.any_value("topic", ignoreNulls=True), F.expr(f"substring(topic_id, {len(NAMED) + 1})")).alias(
             "topic"
         ),
-        F.count_if(F.coalesce(*AMOUNTS).isNotNull()).alias("windows"),
+        # Two sources may know an amount each of the same time, by windows of their own: no time counts twice.
+        F.greatest(*(F.count(name) for name in AMOUNTS)).alias("windows"),
         F.min("window_start").alias("first_window"),
         F.max("window_start").alias("last_window"),
         # A window without any amount (a gap, a size alone) was not measured, however long it is.
-        F.coalesce(F.sum(F.when(F.coalesce(*AMOUNTS).isNotNull(), F.col("window_seconds"))), F.lit(0)).alias(
-            "covered_seconds"
-        ),
+        F.coalesce(F.greatest(*map(measured_seconds, AMOUNTS)), F.lit(0)).alias("covered_seconds"),
         F.max(_end()).alias("end"),
         *(_mean(name).alias(f"{name}_mean") for name in AMOUNTS),
         *(F.collect_list(F.col(name) / F.col("window_seconds")).alias(name) for name in AMOUNTS),
         F.collect_list("size_bytes").alias("sizes"),
+        *(_lasted(name).alias(f"{name}_lasted") for name in AMOUNTS),
+        _lasted("size_bytes").alias("sizes_lasted"),
         last_size().alias("size_bytes"),
         F.max("size_bytes").alias("size_max"),
         (F.regr_slope("size_bytes", _end().cast("double")) * DAY).alias("slope"),
     )
-    ranked = grouped.withColumns({name: F.sort_array(name) for name in (*AMOUNTS, "sizes")})
-    return _described(ranked)
+    return _described(grouped.withColumns({f"{name}_ranks": _ranks(name) for name in (*AMOUNTS, "sizes")}))
 
 
 def load_shape(samples: DataFrame) -> DataFrame:
@@ -70,7 +70,7 @@ def load_shape(samples: DataFrame) -> DataFrame:
     by_hour = samples.groupBy(*REPLICA_KEY, hour_of_week.alias("hour")).agg(
         F.max("topic").alias("topic"),
         *(F.sum(name).alias(name) for name in AMOUNTS[:2]),
-        *(_measured_seconds(name).alias(f"{name}_seconds") for name in AMOUNTS[:2]),
+        *(measured_seconds(name).alias(f"{name}_seconds") for name in AMOUNTS[:2]),
         F.min(start).alias("first"),
         F.max(start + F.col("window_seconds")).alias("end"),
     )
@@ -108,14 +108,14 @@ def _described(ranked: DataFrame) -> DataFrame:
     rates: list[Column] = []
     for name in AMOUNTS:
         rates.append(F.col(f"{name}_mean"))
-        rates.extend(_percentile(name, share).alias(f"{name}_{label}") for label, share in PERCENTILES.items())
-        rates.append(F.get(F.col(name), F.size(name) - 1).alias(f"{name}_max"))
+        rates.extend(F.col(f"{name}_ranks")[label].alias(f"{name}_{label}") for label in PERCENTILES)
+        rates.append(F.array_max(name).alias(f"{name}_max"))
     return ranked.select(
         "cluster_id", "topic_id", "topic", "partition", "broker_id", "role",
         F.when(has_rates, F.lit("rates")).otherwise(F.lit("sizes")).alias("basis"),
         "windows", "first_window", "last_window", "covered_seconds", coverage.alias("coverage"), *rates,
         "size_bytes",
-        _percentile("sizes", 0.95).cast("double").alias("size_p95"),
+        F.col("sizes_ranks.p95").cast("double").alias("size_p95"),
         "size_max",
         F.when(span >= GROWTH_SECONDS, F.col("slope")).alias("growth_bytes_per_day"),
         confidence.alias("confidence"),
@@ -123,17 +123,50 @@ def _described(ranked: DataFrame) -> DataFrame:
     ).select(*LOAD_MODEL.columns)  # fmt: skip
 
 
-def _measured_seconds(name: str) -> Column:
+def measured_seconds(name: str) -> Column:
+    """How long the windows are that have an amount, together."""
     return F.sum(F.when(F.col(name).isNotNull(), F.col("window_seconds")))
 
 
 def _mean(name: str) -> Column:
-    return F.sum(name) / _measured_seconds(name)
+    return F.sum(name) / measured_seconds(name)
 
 
-def _percentile(name: str, share: float) -> Column:
-    """Nearest rank in a sorted array; null in an empty one."""
-    return F.get(F.col(name), (F.ceil(F.size(name) * F.lit(share)) - 1).cast("int"))
+def _lasted(name: str) -> Column:
+    """The lengths of the windows that have an amount, in the order in which `collect_list` has the amounts."""
+    return F.collect_list(F.when(F.col(name).isNotNull(), F.col("window_seconds")))
+
+
+def _ranks(name: str) -> Column:
+    """The percentiles of an array whose values lasted for `…_lasted` seconds; nulls for an empty one.
+
+    If all windows have one length, as nearly always, the place in the sorted array is known without a walk through it.
+    """
+    lasted, shares = F.col(f"{name}_lasted"), PERCENTILES.items()
+    even = F.coalesce(F.array_min(lasted) == F.array_max(lasted), F.lit(True))
+    at_place = {
+        label: F.get(F.sort_array(name), (F.ceil(F.size(name) * F.lit(share)) - 1).cast("int"))
+        for label, share in shares
+    }
+    zero = F.lit(0).cast("bigint")
+    whole = F.aggregate(lasted, zero, lambda seen, seconds: seen + seconds)
+    nothing = F.get(F.col(name), F.lit(-1))
+
+    def further(found: Column, value: Column) -> Column:
+        seen = found["seen"] + value[f"{name}_lasted"]
+        reached = (
+            F.coalesce(found[label], F.when(seen >= found["whole"] * F.lit(share), value[name])).alias(label)
+            for label, share in shares
+        )
+        return F.struct(seen.alias("seen"), found["whole"].alias("whole"), *reached)
+
+    begun = F.struct(zero.alias("seen"), whole.alias("whole"), *(nothing.alias(label) for label, _ in shares))
+    return F.when(even, F.struct(*(column.alias(label) for label, column in at_place.items()))).otherwise(
+        F.aggregate(
+            F.array_sort(F.arrays_zip(name, lasted)), begun, further,
+            lambda found: F.struct(*(found[label].alias(label) for label, _ in shares)),
+        )
+    )  # fmt: skip
 
 
 def _entry(name: str) -> Column:

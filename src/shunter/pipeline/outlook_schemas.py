@@ -161,7 +161,7 @@ WHAT_IF = Table(
             column("bytes_moved", DoubleType(), "size of the replicas that the plan copies", unit="bytes", nullable=True),
             column("bytes_percent", DoubleType(), "the same, in percent of all replicas' bytes", unit="%", nullable=True),
             column("copy_seconds", DoubleType(), "least time that the copies take at the rate in the question", unit="s", nullable=True),
-            column("assignments", _struct(("topic", StringType()), ("partition", IntegerType()), ("replicas", ArrayType(IntegerType())), ("original_replicas", ArrayType(IntegerType()))), "the plan's assignments, as in `plan_assignments`", nullable=True),
+            column("assignments", _struct(("topic", StringType()), ("partition", IntegerType()), ("replicas", ArrayType(IntegerType())), ("original_replicas", ArrayType(IntegerType())), ("elect", BooleanType())), "the plan's assignments, as in `plan_assignments`", nullable=True),
             column("undone", _struct(("what", StringType()), ("why", StringType())), "what the plan does not reach, and why not", nullable=True),
         ]
     ),

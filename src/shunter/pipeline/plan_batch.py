@@ -255,12 +255,13 @@ class PlannedTarget(NamedTuple):
     partition: int
     replicas: list[int]
     original: list[int] | None
+    elect: bool | None = None
 
 
 def reassignments(spark: SparkSession, lake: Lake, plan_id: str) -> Iterator[tuple[str, PlannedTarget]]:
     """A plan's targets with their cluster's id, in order of cluster, topic and partition."""
     frame = lake.read(spark, PLAN_ASSIGNMENTS).where(F.col("plan_id") == plan_id)
-    ordered = frame.select("cluster_id", "topic", "partition", "replicas", "original_replicas")
+    ordered = frame.select("cluster_id", "topic", "partition", "replicas", "original_replicas", "elect")
     for row in ordered.orderBy("cluster_id", "topic", "partition").toLocalIterator():
         cluster_id, *told = row
         yield cluster_id, PlannedTarget(*told)

@@ -13,7 +13,7 @@ from shunter.pipeline.commit_log import CLEAN, COMPACTION, RETENTION, Commit, Lo
 from shunter.pipeline.identity import one_series
 from shunter.pipeline.ingest import MOST_WINDOW_SECONDS, ROWS_PER_FILE, counted, may_be_ingested_again
 from shunter.pipeline.lake import Lake
-from shunter.pipeline.modelling import last_size
+from shunter.pipeline.modelling import last_size, measured_seconds
 from shunter.pipeline.schemas import (
     AMOUNTS,
     BROKER_SAMPLES,
@@ -34,9 +34,9 @@ def roll_up(rows: DataFrame, table: Table) -> DataFrame:
     """Add windows up to hours (`HOURLY`) or days (`DAILY`).
 
     Grain: one row per replica, role and hour or day; columns of the table. Rows may be samples or hours. An amount is
-    null where no window had one; window_seconds is the time of the windows that had one (of all, where none had), so that
-    amount ÷ window_seconds is a mean rate of the time that was measured. A window belongs to the hour in which it
-    starts.
+    null where no window had one; window_seconds is the time of the windows that had the amount that is known longest (of
+    all, where none had one), so that amount ÷ window_seconds is a mean rate of the time that was measured. A window
+    belongs to the hour in which it starts.
     """
     unit = "hour" if table is HOURLY else "day"
     is_sample = "windows" not in rows.columns
@@ -44,11 +44,12 @@ def roll_up(rows: DataFrame, table: Table) -> DataFrame:
         name: F.max(F.col(name) / F.col("window_seconds") if is_sample else F.col(f"{name}_peak")) for name in AMOUNTS
     }
     windows = F.count("*") if is_sample else F.sum("windows")
-    measured = F.when(F.coalesce(*AMOUNTS).isNotNull(), F.col("window_seconds"))
     started = F.date_trunc(unit, "window_start")
     added = rows.withColumn("began", started).groupBy(*REPLICA_KEY, "began").agg(
         F.max_by("topic", "window_start").alias("topic"),
-        F.coalesce(F.sum(measured), F.sum("window_seconds")).cast("int").alias("window_seconds"),
+        F.coalesce(F.greatest(*map(measured_seconds, AMOUNTS)), F.sum("window_seconds"))
+        .cast("int")
+        .alias("window_seconds"),
         *(F.sum(name).alias(name) for name in AMOUNTS),
         last_size().alias("size_bytes"),
         *(peak.alias(f"{name}_peak") for name, peak in peaks.items()),

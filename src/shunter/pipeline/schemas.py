@@ -267,10 +267,17 @@ REPLICAS = Table(
             column("position", IntegerType(), "place in the assignment; 0 is the preferred leader"),
             column("is_leader", BooleanType(), "whether this replica was the leader"),
             column("in_sync", BooleanType(), "whether this replica was in sync"),
+            column("offline", BooleanType(), "whether its broker was dead or its log dir had failed", nullable=True),
             column("size_bytes", LongType(), "size of this replica's log", unit="bytes", nullable=True),
             column("start_offset", LongType(), "first offset of the leader's log", unit="records", nullable=True),
             column("end_offset", LongType(), "end offset of the leader's log", unit="records", nullable=True),
             column("min_insync", IntegerType(), "min.insync.replicas of the topic", nullable=True),
+            column(
+                "cleanup_policy",
+                StringType(),
+                "cleanup.policy of the topic; null: the snapshot does not say",
+                nullable=True,
+            ),
             column("date", DateType(), "day of the snapshot", unit="UTC"),
             column("ingest_id", StringType(), "the batch that brought the row, see `log`"),
         ]
@@ -293,6 +300,7 @@ BROKERS = Table(
                 "disk_total_bytes", LongType(), "size of the log dirs' disks (KIP-827)", unit="bytes", nullable=True
             ),
             column("disk_usable_bytes", LongType(), "free space on these disks (KIP-827)", unit="bytes", nullable=True),
+            column("facts", StringType(), "what else was known of it, and each log dir, as JSON", nullable=True),
             column("date", DateType(), "day of the snapshot", unit="UTC"),
             column("ingest_id", StringType(), "the batch that brought the row, see `log`"),
         ]

@@ -21,6 +21,7 @@ from shunter.pipeline.sources.snapshots import (
     SeenSnapshot,
     broken_lines,
     brokers_of,
+    logs_left_out,
     put_aside,
     read_snapshot_lines,
     replicas_of,
@@ -156,15 +157,19 @@ def _only(rows: DataFrame, which: Iterable[tuple[Any, ...]], *more: str) -> Data
 
 
 def _new_samples(committed: DataFrame, replicas: DataFrame, known: Collection[tuple[str, int]]) -> DataFrame:
-    """Samples from pairs of which at least one snapshot is new; the other may have come with an earlier batch."""
+    """Samples from pairs of which at least one snapshot is new; the other may have come with an earlier batch.
+
+    And rows that say of which logs the growth is no traffic.
+    """
     if not known:
-        return samples_of(replicas)
+        return samples_of(replicas).unionByName(logs_left_out(replicas))
     earlier = committed.withColumn("taken_at_ms", F.unix_millis("taken_at"))
     # Folders of days keep Spark from reading all history for the few snapshots that are next to the new ones.
     days = sorted({datetime.fromtimestamp(at_ms / 1000, UTC).date() for _, at_ms in known})
     earlier = _only(earlier.where(F.col("date").isin(days)), sorted(known)).drop("ingest_id", "taken_at_ms")
     earlier = earlier.dropDuplicates(list(REPLICAS.key)).withColumn("known", F.lit(True))
-    return samples_of(replicas.withColumn("known", F.lit(False)).unionByName(earlier))
+    every = replicas.withColumn("known", F.lit(False)).unionByName(earlier)
+    return samples_of(every).unionByName(logs_left_out(every))
 
 
 def latest_snapshot(spark: SparkSession, lake: Lake) -> tuple[DataFrame, DataFrame]:

@@ -283,8 +283,7 @@ def _key_rules(cluster: str | None) -> list[tuple[str, Column, Column]]:
     rules.append(("negative", F.col("broker_id") < 0, told("broker_id", "is below 0")))
     rules.append(("unknown_role", ~F.col("role").isin(*ROLES), told("role", f"is none of {', '.join(ROLES)}")))
     if cluster is not None:
-        other = F.col("cluster_id") != F.lit(cluster)
-        rules.append(("other_cluster", other, told("cluster_id", f"is not {cluster}, which was asked for")))
+        rules.append(("other_cluster", F.col("cluster_id") != F.lit(cluster), told_other_cluster(cluster)))
     return rules
 
 
@@ -302,6 +301,16 @@ def time_rules(now: datetime, limits: Limits) -> list[tuple[str, Column, Column]
 def told(name: str, rule: str) -> Column:
     """A column's name, its value and the rule, in words."""
     return F.concat(F.lit(f"{name} "), F.col(name).cast("string"), F.lit(f" {rule}"))
+
+
+def told_other_cluster(cluster: str) -> Column:
+    """Why a row of another cluster is put aside, and what to do."""
+    is_label = (
+        "; if the label that says so does not name Kafka's cluster, say which label does (--cluster-label NAME; "
+        "a label that no series has leaves it to --cluster)"
+    )
+    words = told("cluster_id", f"is not {cluster}, which was asked for")
+    return F.concat(words, F.when(F.col("source") == "prometheus", is_label).otherwise(""))
 
 
 def first_broken(rules: list[tuple[str, Column, Column]]) -> tuple[Column, Column]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from shunter.core.planning.explain import percent_of
 from shunter.core.planning.request import PlanRequest
 from shunter.core.planning.what_if import ClusterChange, answer, fewest_brokers
 from shunter.pipeline.fleet_worker import (
@@ -44,7 +45,7 @@ RESULT_DDL = """
     unavailable bigint, below_min_isr bigint, examples array<string>, moves bigint, bytes_moved double, bytes_percent double,
     copy_seconds double,
     fills array<struct<broker: int, rack: string, resource: string, capacity: double, before: double, stood_in: double, after: double>>,
-    assignments array<struct<topic: string, partition: int, replicas: array<int>, original_replicas: array<int>>>,
+    assignments array<struct<topic: string, partition: int, replicas: array<int>, original_replicas: array<int>, elect: boolean>>,
     undone array<struct<what: string, why: string>>
 """
 
@@ -99,7 +100,7 @@ def answer_cluster(cluster_id: str, table: pa.Table, asked: ChangeQuestion) -> d
         "examples": [*unavailable, *below][:_TOLD],
         "moves": len(made.moves),
         "bytes_moved": made.bytes_moved,
-        "bytes_percent": 100 * made.bytes_moved / max(made.total_bytes, 1e-300),
+        "bytes_percent": percent_of(made.bytes_moved, made.total_bytes),
         "copy_seconds": found.least_seconds(asked.rate),
         "fills": [one._asdict() for one in found.fills()],
         "assignments": assignments_of(made, with_original=table["topic"].null_count > 0),

@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Callable
 
 from shunter.web.connection import HttpConnection
-from shunter.web.room import Room, network_of
+from shunter.web.connection_limits import ConnectionLimits, network_of
 from shunter.web.turns import AddressTurns
 
 LISTENER = "listener"
@@ -34,7 +34,7 @@ RECEIVE_BUFFER_BYTES = 64 * 1024
 class _Newcomer:
     """A connection whose handshake is not done. It has a place, and may lose it like a stranger."""
 
-    def __init__(self, address: str, now: float, room: Room) -> None:
+    def __init__(self, address: str, now: float, room: ConnectionLimits) -> None:
         self.address = address
         self.waits_since = now
         self.task: asyncio.Task[None] | None = None
@@ -57,7 +57,7 @@ class Acceptor:
         listener: socket.socket,
         tls: ssl.SSLContext | None,
         turns: AddressTurns,
-        room: Room,
+        room: ConnectionLimits,
         make: Callable[[], HttpConnection],
     ) -> None:
         self._listener = listener

@@ -11,7 +11,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from shunter.web.room import Room, network_of
+from shunter.web.connection_limits import ConnectionLimits, network_of
 from shunter.web.turns import AddressTurns
 
 HEAD_SECONDS = 10.0
@@ -26,7 +26,7 @@ _QUIET.setLevel(logging.ERROR)
 class HttpConnection(H11Protocol):
     """One connection. uvicorn makes the requests of it; a turn is needed to read bytes, and to begin a request."""
 
-    def __init__(self, turns: AddressTurns, room: Room, **given: Any) -> None:
+    def __init__(self, turns: AddressTurns, room: ConnectionLimits, **given: Any) -> None:
         super().__init__(**given)
         self.logger = _QUIET
         self.address = ""

@@ -15,11 +15,11 @@ from shunter.app.audit_log import AuditLine, AuditLog
 from shunter.app.service.front import Front
 from shunter.model.service import OrderRefused, Refusal
 from shunter.web.answers import RenderedAnswers
+from shunter.web.connection_limits import ConnectionLimits, network_of
 from shunter.web.forecasts import Forecasts
 from shunter.web.hub import Hub
 from shunter.web.identity import WRONG_TOKEN, Caller, Identity, demand
 from shunter.web.problems import HttpRefusal, problem_answer
-from shunter.web.room import Room, network_of
 from shunter.web.wrong_tokens import WrongTokens
 
 STATUSES = {
@@ -45,7 +45,7 @@ class Reception:
     audit: AuditLog
     answers: RenderedAnswers = field(default_factory=RenderedAnswers)
     forecasts: Forecasts = field(default_factory=Forecasts)
-    room: Room = field(default_factory=Room)
+    room: ConnectionLimits = field(default_factory=ConnectionLimits)
     wrong_tokens: WrongTokens = field(default_factory=WrongTokens)
 
     async def refused(self, request: Request, refusal: HttpRefusal) -> Response:

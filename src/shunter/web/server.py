@@ -23,13 +23,13 @@ from shunter.model.loopback import is_loopback
 from shunter.web.accepting import Acceptor
 from shunter.web.application import make_application
 from shunter.web.connection import HttpConnection
+from shunter.web.connection_limits import ConnectionLimits
 from shunter.web.feed import feed
 from shunter.web.guards import LOCAL_HOSTS
 from shunter.web.hub import Hub
 from shunter.web.identity import Identity
 from shunter.web.listening import listen_at, load_tls, shown_host
 from shunter.web.reception import Reception
-from shunter.web.room import Room
 from shunter.web.token_watch import watch_tokens
 from shunter.web.turns import AddressTurns
 
@@ -144,7 +144,7 @@ def _failed(task: asyncio.Task[None]) -> None:
 class _Server(uvicorn.Server):
     """A uvicorn server that accepts connections in turns, and leaves signals to the service."""
 
-    def __init__(self, config: uvicorn.Config, room: Room) -> None:
+    def __init__(self, config: uvicorn.Config, room: ConnectionLimits) -> None:
         super().__init__(config)
         self.listening = asyncio.Event()
         self._room = room

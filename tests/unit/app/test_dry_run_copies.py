@@ -63,6 +63,14 @@ async def test_a_copy_of_others_is_named(
     assert move.problem == (None if told is None else f"{copied} {told}")
 
 
+async def test_what_brokers_copy_within_themselves_is_counted_with_its_way_back() -> None:
+    order = MoveOrder(T0, (1, 2), None, ((1, "/b"), (2, "/a")))
+    found = await dry_run(cast("Any", Cluster()), ExecutorState(), [order], ExecutionOptions(log_dir_throttle=3))
+    (move,) = found.moves
+    assert move.placing == (1,), "broker 2 has it there"
+    assert (found.forecast.total_bytes, found.forecast.seconds, found.most_rollback_bytes) == (9, 3.0, 9)
+
+
 @pytest.mark.parametrize("elect", [True, False])
 async def test_an_election_is_told_on_paper(elect: bool) -> None:
     order = MoveOrder(T0, (2, 1), elect=elect)

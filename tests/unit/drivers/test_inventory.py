@@ -6,8 +6,9 @@ import pytest
 from kafka import TopicPartition
 from kafka import errors as kafka_errors
 
-from shunter.drivers.admin.inventory import _adding_around, _holders, take_inventory
+from shunter.drivers.admin.inventory import _adding_around, _disk, _holders, _space, take_inventory
 from shunter.errors import DriverError
+from shunter.model.inventory import Disk
 
 SPACE = (None, None, 1)
 BARE = (None, None, 0)
@@ -55,3 +56,19 @@ def test_bootstrap_servers_are_a_list_or_a_text_with_commas(form, free_port):
         take_inventory({"bootstrap_servers": form(servers)})
     told = "; ".join(f"{server} refuses connections: nothing listens there" for server in servers)
     assert str(refused.value) == f"no broker answers: {told}"
+
+
+def log_dir(path, *, error=0, **more):
+    topic = {"name": "t", "partitions": [{"partition_index": 0}, {"partition_index": 1}]}
+    return {"log_dir": path, "error_code": error, "topics": [topic], **more}
+
+
+def test_each_log_dir_has_its_own_room_and_state():
+    fine = _disk(log_dir("/a", total_bytes=100, usable_bytes=40, is_cordoned=True))
+    assert fine == Disk("/a", 100, 40, cordoned=True, replicas=2)
+    old = _disk(log_dir("/b"))
+    assert old == Disk("/b", None, None, replicas=2), "what it does not say is unknown"
+    failed = _disk(log_dir("/c", error=56, total_bytes=-1, usable_bytes=-1))
+    assert failed.failed
+    assert _space((fine, fine._replace(path="/d"))) == (200, 80)
+    assert _space((fine, old)) == _space((fine, failed)) == _space(()) == (None, None)

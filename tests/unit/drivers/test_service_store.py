@@ -51,6 +51,7 @@ PROPOSAL = KeptProposal(
     changes=(
         PlannedChange("t", 0, (1, 2), (1, 3)),
         PlannedChange("t", 1, (1, 2), (1, 2), (LogDirChange(1, "/a", "/b", 9),)),
+        PlannedChange("t", 2, (1, 2), (1, 2), elect=True),
     ),
     moves=1,
     bytes=5,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from kafka.admin import ConfigResource
 
-from shunter.drivers.admin.settings import PER_REQUEST, min_insync, read_settings, topic_settings
+from shunter.drivers.admin.settings import PER_REQUEST, effective, min_insync, read_settings, topic_settings
 from shunter.model.execution import ThrottleKey
 
 TOPICS = [f"t{number:04}" for number in range(2 * PER_REQUEST + 1)]
@@ -34,6 +35,10 @@ def test_topics_are_read_in_portions() -> None:
     for read, wanted in (
         (topic_settings, {"min.insync.replicas": "2"}),
         (min_insync, 2),
+        (
+            partial(effective, settings=["min.insync.replicas", "cleanup.policy"]),
+            {"min.insync.replicas": "2", "cleanup.policy": None},
+        ),
     ):
         broker = Broker()
         assert read(broker, TOPICS) == dict.fromkeys(TOPICS, wanted)

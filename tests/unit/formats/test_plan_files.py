@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import permutations
 from typing import Any
 
@@ -165,6 +166,49 @@ def test_any_part_is_read_or_refused(key: str, value: Any) -> None:
         assert found.place == "in.json"
     else:
         assert found.brokers
+
+
+@pytest.mark.parametrize(
+    ("broker", "told"),
+    [
+        ({"live": "yes"}, "brokers.1: live: 'yes' is neither true nor false"),
+        ({"log_dirs": {}}, "brokers.1: log_dirs: {} is not a list"),
+        ({"log_dirs": [{}]}, "brokers.1.log_dirs[0]: {} is not an object with a path"),
+        ({"log_dirs": [{"path": "/a", "used": 1}]}, "brokers.1.log_dirs[0]: unknown key 'used'"),
+        ({"log_dirs": [{"path": "/a", "usable": -1}]}, "brokers.1.log_dirs[0]: usable: -1 is not a number"),
+    ],
+)
+def test_a_broken_fact_about_a_broker_is_named(broker: dict[str, Any], told: str) -> None:
+    with pytest.raises(FormatError, match=re.escape(told)):
+        read(document(brokers={"1": {"rack": "a", **broker}}, partitions=[row(replicas=[1])]))
+
+
+@pytest.mark.parametrize(
+    ("fact", "told"),
+    [
+        ({"isr": [9]}, "partitions[0].isr: [9] is not a list of ids of brokers of this file"),
+        ({"offline": 1}, "partitions[0].offline: 1 is not a list"),
+        ({"leader": -2}, "partitions[0].leader: -2 is not the id of a broker of this file, nor -1"),
+    ],
+)
+def test_a_broken_fact_about_a_partition_is_named(fact: dict[str, Any], told: str) -> None:
+    with pytest.raises(FormatError, match=re.escape(told)):
+        read(document(partitions=[row(**fact)]))
+
+
+def test_what_is_not_said_is_unknown() -> None:
+    plain = read(document())
+    assert (plain.facts, plain.isr, plain.offline, plain.leader) == ((), None, None, None)
+    some = read(document(partitions=[row(partition=0, leader=-1), row(partition=1, isr=[])]))
+    assert some.leader is not None
+    assert some.leader.tolist() == [-1, -2]
+    assert some.isr is not None
+    assert some.isr.tolist() == [[-2], [-1]]
+
+
+def test_a_plan_names_its_elections() -> None:
+    written = write_reassignment([("t", 0, [3, 1], [3, 1]), ("t", 1, [3, 1], [1, 3])], {("t", 0)})
+    assert [order.elect for order in decode_plan(written, "plan.json")] == [True, False]
 
 
 def test_the_reassignment_is_what_kafka_takes() -> None:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
-import pytest
-
-from shunter.errors import FormatError
 from shunter.formats.plan_files import read_plan_input
 from shunter.formats.plan_inventory import encode_plan_input
-from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
+from shunter.model.inventory import BrokerFacts, Disk, Inventory, InventoryBroker, InventoryPartition
 
 
 def snapshot(*replicas: tuple[int, ...], sizes: tuple[tuple[int, int], ...] = ()) -> Inventory:
@@ -25,7 +20,7 @@ def snapshot(*replicas: tuple[int, ...], sizes: tuple[tuple[int, int], ...] = ()
 
 
 def test_sizes_are_kib_of_the_leader_and_capacities_those_that_are_known() -> None:
-    raw = encode_plan_input(snapshot((1, 3), (3, 2), sizes=((1, 2048), (2, 5120))), (), "(gone)")
+    raw = encode_plan_input(snapshot((1, 3), (3, 2), sizes=((1, 2048), (2, 5120))))
     found = read_plan_input(raw, "yard")
     assert found.sizes.tolist() == [2.0, 5.0], "the greatest where the leader did not tell"
     assert found.disk_capacity is not None
@@ -35,15 +30,38 @@ def test_sizes_are_kib_of_the_leader_and_capacities_those_that_are_known() -> No
     assert found.min_isr.tolist() == [2, 2]
 
 
-def test_a_dead_broker_has_to_leave() -> None:
-    taken = snapshot((1, 9), (3, 1))
-    rule = r"cluster yard, broker 9: it holds replicas and is not live.*drain --brokers 9"
-    with pytest.raises(FormatError, match=rule):
-        encode_plan_input(taken, (1,), "(gone)")
-    assert json.loads(encode_plan_input(taken, (9,), "(gone)"))["brokers"]["9"] == {"rack": "(gone)"}
+def test_what_is_known_of_the_world_is_written_and_read() -> None:
+    taken = snapshot((1, 9), (3, 1), (8, 3))
+    brokers = (
+        *taken.brokers[:2],
+        taken.brokers[2]._replace(
+            log_dirs=(Disk("/a", 4096, 1024, cordoned=True, replicas=7), Disk("/b", None, None, failed=True))
+        ),
+    )
+    lost = taken.partitions[0]._replace(isr=(1,), offline=(9,))
+    taken = taken._replace(brokers=brokers, partitions=(lost, *taken.partitions[1:]))
+    taken = taken._replace(fenced=(InventoryBroker(8, "h", "b", None, None, fenced=True),))
+    found = read_plan_input(encode_plan_input(taken), "yard")
+    assert found.brokers == (1, 2, 3, 8, 9)
+    assert found.racks == ("(unknown: broker 9)", "a", "b")
+    assert found.facts == (
+        BrokerFacts(True, log_dirs=(Disk("", 4.0, None),)),
+        BrokerFacts(True),
+        BrokerFacts(
+            True, log_dirs=(Disk("/a", 4.0, 1.0, cordoned=True, replicas=7), Disk("/b", None, None, failed=True))
+        ),
+        BrokerFacts(live=False, fenced=True),
+        BrokerFacts(live=False),
+    )
+    assert found.isr is not None
+    assert found.isr.tolist() == [[0, -1], [2, 0], [3, 2]]
+    assert found.offline is not None
+    assert found.offline.tolist() == [[4], [-2], [-2]], "a row without the key is not known"
+    assert found.leader is not None
+    assert found.leader.tolist() == [0, 2, 3]
 
 
 def test_partitions_without_replicas_are_left_out() -> None:
-    raw = encode_plan_input(snapshot((), (3, 2), ()), (), "(gone)")
+    raw = encode_plan_input(snapshot((), (3, 2), ()))
     found = read_plan_input(raw, "yard")
     assert found.numbers.tolist() == [1]

@@ -6,11 +6,24 @@ from hypothesis import strategies as st
 
 from shunter.errors import FormatError
 from shunter.formats.inventory_files import decode_inventory, encode_inventory
-from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
+from shunter.model.inventory import Disk, Inventory, InventoryBroker, InventoryPartition
 
 numbers = st.integers(0, 2**31 - 1)
 sizes = st.integers(0, 2**53)
-brokers = st.builds(InventoryBroker, numbers, st.text(), st.none() | st.text(), st.none() | sizes, st.none() | sizes)
+flags = st.none() | st.booleans()
+disks = st.builds(
+    Disk,
+    st.text(),
+    st.none() | sizes,
+    st.none() | sizes,
+    failed=st.booleans(),
+    cordoned=flags,
+    replicas=st.none() | numbers,
+)
+brokers = st.builds(
+    InventoryBroker, numbers, st.text(), st.none() | st.text(), st.none() | sizes, st.none() | sizes, flags, flags,
+    st.none() | st.lists(disks, max_size=2).map(tuple),
+)  # fmt: skip
 replicas = st.lists(numbers, max_size=4).map(tuple)
 partitions = st.builds(
     InventoryPartition, st.text(), st.none() | st.text(), numbers, replicas, replicas, st.integers(-1, 9), st.none() | sizes,
@@ -18,7 +31,8 @@ partitions = st.builds(
 )  # fmt: skip
 inventories = st.builds(
     Inventory, st.text(), sizes, st.lists(brokers, max_size=3).map(tuple), st.lists(partitions, max_size=4).map(tuple),
-    st.lists(st.tuples(numbers, st.text()), max_size=2).map(tuple), st.just(()),  # Files have no log dirs.
+    st.lists(st.tuples(numbers, st.text()), max_size=2).map(tuple), st.just(()),  # Files have no replicas by log dir,
+    st.just(()),  # and no fenced brokers.
 )  # fmt: skip
 
 
@@ -27,10 +41,11 @@ def test_a_snapshot_comes_back_as_it_went(taken):
     assert decode_inventory(b"".join(encode_inventory(taken)), "here") == taken
 
 
-def test_a_snapshot_of_before_offline_replicas_were_told_is_read():
+def test_a_snapshot_of_before_offline_replicas_and_cleanup_policies_were_told_is_read():
     taken = Inventory("c", 1, (), (InventoryPartition("t", None, 0, (1, 2), (1,), 1, 0, 9, 1, ((1, 5),)),))
-    older = b"".join(encode_inventory(taken)).replace(b',"offline":[]', b"")
+    older = b"".join(encode_inventory(taken)).replace(b',"offline":[],"cleanup_policy":null', b"")
     assert b"offline" not in older
+    assert b"cleanup" not in older
     assert decode_inventory(older, "here") == taken
 
 

@@ -23,7 +23,8 @@ def modelled(
     partition: int, role: str, rate_in: float | None, rate_out: float | None, windows: int = 3
 ) -> dict[str, Any]:
     return {
-        "topic_id": "id", "partition": partition, "role": role, "windows": windows, "last_window": DAY,
+        "topic_id": "id", "partition": partition, "role": role, "windows": windows, "covered_seconds": 60 * windows,
+        "last_window": DAY,
         "bytes_in_p95": rate_in, "bytes_out_p95": rate_out,
     }  # fmt: skip
 
@@ -36,7 +37,7 @@ def keep(root: Path, table: str, rows: list[dict[str, Any]], name: str = "part-0
         kinds = pa.timestamp("us", tz="UTC"), pa.float64()
         schema = pa.schema(
             [("topic_id", pa.string()), ("partition", pa.int32()), ("role", pa.string()), ("windows", pa.int64()),
-             ("last_window", kinds[0]), ("bytes_in_p95", kinds[1]), ("bytes_out_p95", kinds[1])]
+             ("covered_seconds", pa.int64()), ("last_window", kinds[0]), ("bytes_in_p95", kinds[1]), ("bytes_out_p95", kinds[1])]
         )  # fmt: skip
     parquet.write_table(pa.Table.from_pylist(rows, schema=schema), folder / name)
     return folder / name

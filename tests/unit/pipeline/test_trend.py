@@ -1,12 +1,22 @@
 """A trend is growth, not retention's saw or a one-off load, and it predicts days that it has not seen."""
 
 import random
+from datetime import date, timedelta
 
 import pytest
 
+from shunter.pipeline.filling import runway_of, whole_days
 from shunter.pipeline.trend import breaks, days_until, held_back_error, trend_of
 
 GB = 1e9
+
+
+def test_a_day_is_not_lost_by_rounding():
+    """10 GB a day into room for 50 days, which arithmetic makes 49.99999999999999."""
+    points = [{"day": day, "size": 100 * 10**9 + 10 * 10**9 * day} for day in range(10)]
+    row = {"cluster_id": "c", "kind": "topic", "name": "o", "room": 499_999_999_999.99994, "points": points}
+    assert runway_of(row)["full_at"] == date(1970, 1, 10) + timedelta(days=50)
+    assert (whole_days(49.99), whole_days(50.0)) == (49, 50)
 
 
 def days(count):

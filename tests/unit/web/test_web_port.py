@@ -13,7 +13,7 @@ from web_yard import Yard
 
 from shunter.web import accepting, connection, room
 from shunter.web.connection import HttpConnection
-from shunter.web.room import Room, Visitor, network_of
+from shunter.web.connection_limits import ConnectionLimits, Visitor, network_of
 from shunter.web.server import WebOptions, serving
 from shunter.web.turns import AT_ONCE, AddressTurns
 
@@ -28,7 +28,7 @@ class Stranger:
         self.left = reason
 
 
-def filled(places: Room, *visitors: Visitor) -> Room:
+def filled(places: ConnectionLimits, *visitors: Visitor) -> ConnectionLimits:
     for visitor in visitors:
         places.enter(visitor)
     return places
@@ -37,7 +37,7 @@ def filled(places: Room, *visitors: Visitor) -> Room:
 class TestRoom:
     def test_a_newcomer_takes_the_place_of_the_idlest_stranger(self) -> None:
         known, answered, idle, later = Stranger(), Stranger(waits_since=None), Stranger(), Stranger()
-        places = filled(Room(4), known, answered, idle, later)
+        places = filled(ConnectionLimits(4), known, answered, idle, later)
         places.know(known)
         assert not places.has_place("10.0.0.2", now=0.5), "it came only half a second ago"
         assert places.has_place("10.0.0.2", now=2.0)
@@ -46,21 +46,21 @@ class TestRoom:
 
     def test_people_keep_their_places(self) -> None:
         visitors = [Stranger() for _ in range(3)]
-        places = filled(Room(3), *visitors)
+        places = filled(ConnectionLimits(3), *visitors)
         for each in visitors:
             places.know(each)
         assert not places.has_place("10.0.0.2", now=100.0)
 
     def test_one_address_takes_its_own_places_alone(self) -> None:
         others, mine = Stranger(), Stranger("10.0.0.2")
-        places = filled(Room(10, 1), others, mine)
+        places = filled(ConnectionLimits(10, 1), others, mine)
         assert places.has_place("10.0.0.2", now=2.0)
         assert (others.left, mine.left) == ("", "room")
         assert places.has_place("10.0.0.3", now=0.0)
 
     def test_a_place_is_free_once(self) -> None:
         visitor = Stranger()
-        places = filled(Room(1), visitor)
+        places = filled(ConnectionLimits(1), visitor)
         places.depart(visitor)
         places.depart(visitor)
         assert len(places) == 0

@@ -29,6 +29,8 @@ from shunter.errors import InvariantViolation
 from shunter.model.execution import (
     BoundsChanged,
     CommandTaken,
+    CopySeen,
+    CopySight,
     DirectionChanged,
     ElectionBegun,
     ExecutionClosed,
@@ -104,6 +106,7 @@ def _move_accepted(state: ExecutorState, entry: JournalEntry) -> None:
         led_by=record.led_by,
     )
     move.passed.add(frozenset(record.original))
+    move.log_dir_status = LogDirStatus(since_ms=entry.at_ms)
     before = state.moves.get(record.tp)
     former = state.former_moves.get(record.tp) if before is None else before
     if former is not None:
@@ -113,11 +116,15 @@ def _move_accepted(state: ExecutorState, entry: JournalEntry) -> None:
         # A copy between log dirs is not a step: the former order may have moved replicas between log dirs already.
         move.origins = tuple(sorted({**dict(record.origins), **dict(before.origins)}.items()))
         move.placed_before = before.placed_before.union(dict(before.log_dirs)).intersection(before.original)
+        move.asked_before = before.asked_for
+        move.asking, move.answered_at_ms, move.begun_within = before.asking, before.answered_at_ms, before.begun_within
+        move.log_dir_status = replace(move.log_dir_status, given_up=before.log_dir_status.given_up)
     if before is not None and before.open and before.steps:
         # A second plan for a partition in motion keeps the first original, and its running step.
         move.original, move.current = before.original, before.current
         move.step, move.steps, move.status = before.step, before.steps, before.status
         move.copied_bytes, move.began_at_ms = before.copied_bytes, before.began_at_ms
+        move.stepped_at_ms = before.stepped_at_ms
         move.relaxed, move.again = before.relaxed, before.again
         if move.led_by is not None and before.led_by is not None:
             move.led_by = before.led_by
@@ -187,11 +194,12 @@ def _step_finished(state: ExecutorState, entry: JournalEntry) -> None:
     if step.cancels and record.replicas != step.after and set(record.replicas) == set(step.after):
         move.order = step.after
     move.copied_bytes += record.copied_bytes
-    move.step = None
+    move.step, move.stepped_at_ms = None, entry.at_ms
     move.note(StepTrigger.FINISHED)
     _want_again(move)
     move.blocked_since_ms = None
-    move.log_dir_status = replace(move.log_dir_status, asked_at_ms=None)
+    asked = {broker: at_ms for broker, at_ms in move.log_dir_status.asked.items() if broker not in step.adding}
+    move.log_dir_status = replace(move.log_dir_status, asked=asked)
 
 
 def _step_dropped(state: ExecutorState, entry: JournalEntry) -> None:
@@ -213,11 +221,23 @@ def _election_begun(state: ExecutorState, entry: JournalEntry) -> None:
         move.began_at_ms = entry.at_ms
 
 
+def _copy_seen(state: ExecutorState, entry: JournalEntry) -> None:
+    record = entry.record
+    assert isinstance(record, CopySeen)
+    move, one = _move(state, record.tp, entry), frozenset({record.broker})
+    move.copies = move.copies | one if record.sight is CopySight.RUNS else move.copies - one
+    if record.sight is CopySight.CANCELLED:
+        move.cancelled |= one
+
+
 def _direction_changed(state: ExecutorState, entry: JournalEntry) -> None:
     record = entry.record
     assert isinstance(record, DirectionChanged)
     move = _move(state, record.tp, entry)
-    move.direction, move.paused, move.log_dir_status = record.direction, False, LogDirStatus()
+    move.asked_before = move.asked_for
+    move.direction, move.paused = record.direction, False
+    move.log_dir_status = LogDirStatus(since_ms=entry.at_ms, given_up=move.log_dir_status.given_up)
+    move.copies = move.cancelled = frozenset()
     move.election = ElectionStatus()
     _turn(move, entry)
 
@@ -318,6 +338,7 @@ _APPLIERS: dict[type, Callable[[ExecutorState, JournalEntry], None]] = {
     StepFinished: _step_finished,
     StepDropped: _step_dropped,
     ElectionBegun: _election_begun,
+    CopySeen: _copy_seen,
     DirectionChanged: _direction_changed,
     MovePaused: _move_paused,
     FloorRelaxed: _floor_relaxed,

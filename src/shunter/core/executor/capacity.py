@@ -10,33 +10,59 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from shunter.core.executor.state import ExecutorState, Move, ObservedCluster
+from shunter.core.executor.copies import within
+from shunter.core.executor.state import LATE_MS, ExecutorState, Move, ObservedCluster
 from shunter.core.executor.waits import Wait, WaitKind
-from shunter.core.wording import counted
-from shunter.model.execution import ExecutionOptions, Order
+from shunter.core.wording import counted, told_bytes
+from shunter.model.execution import Direction, ExecutionOptions, LogDirSpace, Order, ReplicaSize
+from shunter.model.inventory import Disk
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
+from shunter.model.room import free_bytes, next_log_dirs
+
+SEEN_MS = LATE_MS
+"""A copy begins only if the room on its broker was seen within this time. A broker that does not answer for as long
+leaves its room unknown."""
+
+ALIKE = 0.001
+"""Log dirs of one size whose usable bytes differ by a smaller share of it are taken for one volume: brokers don't say."""
 
 
 @dataclass(slots=True)
 class Capacity:
-    """The copies of running steps: in all (`total`), by receiver, and by sending leader."""
+    """The copies that run, of steps and between log dirs: in all (`total`), by receiver, and by sending leader."""
 
     options: ExecutionOptions
     cluster: ObservedCluster
+    now_ms: int
     total: int = 0
     incoming: Counter[BrokerId] = field(default_factory=Counter[BrokerId])
     outgoing: Counter[BrokerId] = field(default_factory=Counter[BrokerId])
     racks: Counter[str] = field(default_factory=Counter[str])
     log_dirs: Counter[tuple[BrokerId, str]] = field(default_factory=Counter[tuple[BrokerId, str]])
-    reserved: Counter[BrokerId] = field(default_factory=Counter[BrokerId])
-    """Bytes that running steps will still add to a broker's disks."""
+    coming: Counter[tuple[BrokerId, str]] = field(default_factory=Counter[tuple[BrokerId, str]])
+    """Bytes that running copies will still add to a log dir; "": to one that the broker will choose."""
+    log_dirs_of: dict[BrokerId, dict[str, LogDirSpace]] = field(default_factory=dict[BrokerId, dict[str, LogDirSpace]])
+    """Each broker's log dirs that work."""
+    _least: dict[BrokerId, dict[tuple[str | None, float], tuple[float, str]]] = field(
+        default_factory=dict[BrokerId, dict[tuple[str | None, float], tuple[float, str]]]
+    )
+    """The least room at each broker, by log dir and headroom, until another copy is counted there; and its log dir."""
+    unknown: set[BrokerId] = field(default_factory=set[BrokerId])
+    """Brokers that steps were let begin at although they did not say how much room they have."""
 
     @classmethod
-    def of(cls, state: ExecutorState) -> Capacity:
+    def of(cls, state: ExecutorState, now_ms: int) -> Capacity:
         """Count what the steps under way take."""
-        capacity = cls(state.options, state.cluster)
+        capacity = cls(state.options, state.cluster, now_ms)
+        for (broker, path), space in state.cluster.spaces.items():
+            capacity.log_dirs_of.setdefault(broker, {})[path] = space
+        for broker, landed in state.cluster.landed.items():
+            capacity.coming[broker, ""] += sum(added for _at_ms, added in landed)
         for move in state.stepping():
             capacity.take(move, move.copying)
+        for move in state.open_moves():
+            for broker, path in within(state, move) if move.names_log_dirs else ():
+                capacity.take_within(move, broker, path)
         return capacity
 
     def take(self, move: Move, adding: Replicas) -> None:
@@ -54,8 +80,26 @@ class Capacity:
             log_dir = _log_dir(move, broker)
             if log_dir is not None:
                 self.log_dirs[broker, log_dir] += 1
-            present = self.cluster.sizes.get((broker, move.tp))
-            self.reserved[broker] += max(0, self._bytes_of(move) - (0 if present is None else present.bytes))
+            self.expect(move, broker, log_dir)
+
+    def take_within(self, move: Move, broker: BrokerId, path: str) -> None:
+        """Count a copy from one log dir of a broker to another."""
+        self.total += 1
+        self.incoming[broker] += 1
+        self.log_dirs[broker, path] += 1
+        future = self.cluster.futures.get((broker, move.tp))
+        present = future.bytes if future is not None and future.log_dir == path else 0
+        self._add(broker, path, self._bytes_of(move) - present)
+
+    def _add(self, broker: BrokerId, path: str, more: int) -> None:
+        self.coming[broker, path] += max(0, more)
+        self._least.pop(broker, None)
+
+    def expect(self, move: Move, broker: BrokerId, named: str | None) -> None:
+        """Note what a copy of a step will still add to a log dir."""
+        seen = _arriving(self.cluster, move, broker)
+        present, path = (0, named or "") if seen is None else (seen.bytes, seen.log_dir)
+        self._add(broker, path, self._bytes_of(move) - present)
 
     @property
     def full(self) -> bool:
@@ -84,6 +128,12 @@ class Capacity:
                 return refused
         return None
 
+    def refusal_within(self, move: Move, broker: BrokerId) -> Wait | None:
+        """The reason why a broker may not begin to copy its replica to the log dir of the plan; None if it may."""
+        if _passes(self.total, 1, self.options.max_concurrent):
+            return _turn(counted(self.total, "copy runs", "copies run"), 1, self.options.max_concurrent)
+        return self._refusal_of(move, broker, ())
+
     def _refusal_of(self, move: Move, broker: BrokerId, adding: Replicas) -> Wait | None:
         options = self.options
         received = self.incoming[broker]
@@ -99,34 +149,129 @@ class Capacity:
             return _turn(
                 f"log dir {log_dir} of broker {broker} receives {_copies(received)}", 1, options.max_per_log_dir
             )
-        return self._disk_refusal(move, broker)
+        return self.room_refusal(move, broker)
 
-    def _disk_refusal(self, move: Move, broker: BrokerId) -> Wait | None:
+    def room_refusal(self, move: Move, broker: BrokerId) -> Wait | None:
+        """The reason why a copy has no room at its broker; None: it has, or nobody knows."""
         if self.options.disk_share >= 1.0:
             return None
-        total = used = 0
-        for (owner, _path), space in self.cluster.spaces.items():
-            if owner == broker and space.total > 0:
-                total += space.total
-                used += space.total - space.usable
-        if total == 0:
+        cluster = self.cluster
+        leader, room_seen = self._leader(move.tp), cluster.spaces_at_ms.get(broker, -SEEN_MS - 1)
+        sized = move.size_bytes > 0 or (leader, move.tp) in cluster.sizes
+        if not sized and self.now_ms - cluster.absent_at_ms.get((leader, move.tp), -SEEN_MS - 1) <= SEEN_MS:
+            self.unknown.add(broker)  # Its leader answered, and does not tell its size.
             return None
-        would = (used + self.reserved[broker] + self._bytes_of(move)) / total
-        if would <= self.options.disk_share:
+        if not sized or self.now_ms - room_seen > SEEN_MS:
+            since_ms = cluster.room_wanted_ms.setdefault(broker if sized else leader, self.now_ms)
+            if self.now_ms - since_ms <= SEEN_MS:
+                what = f"room the log dirs of broker {broker} have" if sized else "is to be copied"
+                return Wait(WaitKind.ROOM, f"looks how much {what}")
+            self.unknown.add(broker)
             return None
-        told = f"broker {broker} would be {would:.1%} full, {self.options.disk_share:.1%} may be used"
-        return Wait(WaitKind.DISK, f"waits for disk: with it {told}")
+        # A rollback brings back what was there. So it may use the headroom, and no more than there is.
+        headroom = 0.0 if move.direction is Direction.BACK else 1 - self.options.disk_share
+        needed, named, least = self._bytes_of(move), _log_dir(move, broker), self._least.setdefault(broker, {})
+        if (named, headroom) not in least:
+            rooms = self._rooms(broker, named, headroom)
+            known = [(room, path) for room, path in rooms if room is not None]
+            if len(known) < len(rooms) or not rooms:
+                self.unknown.add(broker)
+            least[named, headroom] = min(known, default=(float("inf"), ""))
+        room, path = least[named, headroom]
+        return None if needed <= room else self._told_room(broker, path, needed, headroom, chosen=named is None)
+
+    def _rooms(self, broker: BrokerId, named: str | None, headroom: float) -> list[tuple[float | None, str]]:
+        """What each log dir that a copy may go to can take, without what is on its way there; None: unknown."""
+        disks = [
+            Disk(
+                path,
+                max(0, space.total),
+                None if space.usable < 0 else space.usable - self._coming_to(broker, path),
+            )
+            for path, space in self.log_dirs_of.get(broker, {}).items()
+            if named in (None, path)
+        ]
+        return [(free_bytes(each, headroom), each.path) for each in next_log_dirs(disks)]
+
+    def _coming_to(self, broker: BrokerId, path: str) -> int:
+        """Bytes that will still be added to a log dir, to those on the same volume, or to one that is not known yet."""
+        log_dirs = self.log_dirs_of[broker]
+        there = log_dirs[path]
+        beside = [
+            each
+            for each, space in log_dirs.items()
+            if space.total == there.total and abs(space.usable - there.usable) <= ALIKE * there.total
+        ]
+        return self.coming[broker, ""] + sum(self.coming[broker, each] for each in beside)
+
+    def _told_room(self, broker: BrokerId, path: str, needed: int, headroom: float, *, chosen: bool) -> Wait:
+        space, coming = self.cluster.spaces[broker, path], self._coming_to(broker, path)
+        there = f"log dir {path} of broker {broker} has {told_bytes(space.usable)} usable"
+        told = [f"{told_bytes(needed)} needed"]
+        told += [f"{told_bytes(coming)} on their way"] if coming else []
+        told += [f"{told_bytes(headroom * space.total)} stay free"] if headroom else []
+        several = chosen and len(self.log_dirs_of[broker]) > 1
+        why = " (the broker may choose it: a plan that names log dirs decides)" if several else ""
+        out = "free some, or give the plan again with another log dir or --disk-share 1"
+        return Wait(
+            WaitKind.DISK, f"waits for disk: {there}: {', '.join(told)}{why}; {out}", f"waits for disk: {there}"
+        )
 
     def _bytes_of(self, move: Move) -> int:
         """Bytes of the partition: the leader's last report, or the size at acceptance if no report is newer."""
-        key = (self._leader(move.tp), move.tp)
-        if self.cluster.sizes_at_ms.get(key, -1) < move.accepted_at_ms:
+        leader = self._leader(move.tp)
+        whole_since_ms = (
+            move.accepted_at_ms if leader in move.original else max(move.accepted_at_ms, move.stepped_at_ms)
+        )
+        if self.cluster.sizes_at_ms.get((leader, move.tp), -1) < whole_since_ms:
             return move.size_bytes
-        return self.cluster.sizes[key].bytes
+        return self.cluster.sizes[leader, move.tp].bytes
 
     def _leader(self, tp: TopicPartition) -> BrokerId:
         seen = self.cluster.partition(tp)
         return -1 if seen is None else seen.leader
+
+
+def note_landed(state: ExecutorState, move: Move, now_ms: int) -> None:
+    """Note that the copies of a step have ended: the last look at their brokers' log dirs did not see all of them."""
+    assert move.step is not None
+    for broker in move.step.adding:
+        seen = _arriving(state.cluster, move, broker)
+        added = max(move.size_bytes, 0 if seen is None else seen.bytes) - (0 if seen is None else seen.bytes)
+        if added:
+            state.cluster.landed.setdefault(broker, []).append((now_ms, added))
+
+
+def _arriving(cluster: ObservedCluster, move: Move, broker: BrokerId) -> ReplicaSize | None:
+    """What a step's new replica had when it was seen last; None: it was not seen since the step began."""
+    key, step = (broker, move.tp), move.step
+    return cluster.sizes[key] if step is not None and cluster.sizes_at_ms.get(key, -1) > step.begun_at_ms else None
+
+
+def room_on_paper(
+    state: ExecutorState, moves: Iterable[Move]
+) -> tuple[dict[TopicPartition, str], tuple[BrokerId, ...]]:
+    """What moves would wait for on disks if all copied at once, and the brokers whose room is unknown.
+
+    Pre: the brokers were asked for their log dirs; one that did not answer has none in `state`.
+    """
+    cluster = state.cluster
+    cluster.spaces_at_ms = dict.fromkeys(cluster.brokers, 0)
+    capacity, waits = Capacity.of(state, 0), dict[TopicPartition, str]()
+    for move in moves:
+        for broker in move.goal:
+            comes = broker not in (*move.current, *move.copying) or broker in move.placing
+            if broker in cluster.brokers and comes:
+                refusal = capacity.room_refusal(move, broker)
+                if refusal is not None:
+                    waits.setdefault(move.tp, refusal.text)
+                capacity.expect(move, broker, _log_dir(move, broker))
+    return waits, tuple(sorted(capacity.unknown))
+
+
+def told_unknown(broker: BrokerId) -> str:
+    """Say that nobody knows how much room a broker has."""
+    return f"broker {broker} does not say how much room its log dirs have: copies to it are not held back for it"
 
 
 def _passes(count: int, more: int, bound: int) -> bool:

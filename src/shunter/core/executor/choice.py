@@ -72,7 +72,9 @@ def choose(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_i
         return Reached(seen.replicas)
     if isinstance(decided, Waiting):
         return Waits(describe_waiting(decided), decided.brokers, _missing(decided))
-    after = completable(move, folded(decided.replicas, move.goal), seen, live, min_isr)
+    after = folded(decided.replicas, move.goal)
+    if set(after) != set(seen.replicas):  # A change of the order alone needs no replica in sync.
+        after = completable(move, after, seen, live, min_isr)
     if after == seen.replicas:
         return _waits_for_health(seen, live)
     return Begin(seen.replicas, after, _reason(move, seen.replicas, after))
@@ -219,9 +221,14 @@ def relax(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_is
 
 
 def blockers(move: Move, seen: ObservedPartition) -> Replicas:
-    """Replicas that stay, are out of sync, and are not copied by this step. It can't end before they are in sync."""
+    """Replicas that stay, are out of sync, and are not copied by this step. It can't end before they are in sync.
+
+    A step that changes only the order needs none of them, unless it takes the place of a step that copies.
+    """
     step = move.step
     assert step is not None
+    if set(step.after) == set(step.before) and not step.redirected_from:
+        return ()
     return tuple(broker for broker in step.after if broker not in seen.isr and broker not in step.adding)
 
 

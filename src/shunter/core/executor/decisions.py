@@ -5,10 +5,11 @@ The soft state is each move's `StepStatus` and `waits`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from shunter.core.executor.capacity import Capacity, in_order
+from shunter.core.executor.capacity import Capacity, in_order, told_unknown
 from shunter.core.executor.choice import Begin, Reached, Waits, blockers, choose, relax, undo
+from shunter.core.executor.copies import is_settled, told_unsettled, unsettled
 from shunter.core.executor.elections import ElectionStanding, ElectionVerdict, judge_election
 from shunter.core.executor.judgement import (
     CONFIRM_MS,
@@ -138,7 +139,27 @@ def _gone(work: Pass, move: Move) -> bool:
     return True
 
 
+def _may_end(work: Pass, move: Move) -> bool:
+    """Whether a move may end before its goal now. Its copies between log dirs are given up first."""
+    if not move.names_log_dirs:
+        return True
+    if not move.log_dir_status.ends:
+        move.log_dir_status = replace(move.log_dir_status, ends=True, done=False)
+    if is_settled(work.state, move):
+        return True
+    move.waits = told_unsettled(unsettled(work.state, move))
+    return False
+
+
+def _goes_on_after_all(move: Move) -> None:
+    """A move that seemed to end before its goal does not, so it wants its log dirs again."""
+    if move.log_dir_status.ends:
+        move.log_dir_status = replace(move.log_dir_status, ends=False)
+
+
 def _close(work: Pass, move: Move, outcome: Outcome, reason: str, replicas: Replicas) -> None:
+    if outcome in (Outcome.SUPERSEDED, Outcome.REFUSED) and not _may_end(work, move):
+        return
     work.write(move, MoveClosed(move.tp, outcome, reason, replicas, move.copied_bytes))
     if outcome in (Outcome.SUPERSEDED, Outcome.GONE, Outcome.REFUSED):
         work.out.notices.append(Notice(f"move-{outcome.value}", str(move.tp), reason))
@@ -195,6 +216,8 @@ def _decide_stepping(work: Pass, move: Move, live: frozenset[BrokerId]) -> None:
 
 def _give_up(work: Pass, move: Move, step: CurrentStep) -> None:
     """End a move whose step the cluster has refused `PATIENCE` times with a final error."""
+    if not _may_end(work, move):
+        return
     seen = work.state.cluster.partition(move.tp)
     why = move.status.refused
     work.write(move, StepDropped(move.tp, step.number, why))
@@ -276,6 +299,7 @@ def _decide_turned(
 def _decide_running(work: Pass, move: Move, seen: ObservedPartition, live: frozenset[BrokerId]) -> None:
     step = move.step
     assert step is not None
+    _goes_on_after_all(move)
     if move.turned_at_ms is not None and _decide_turned(work, move, seen, live, running=True):
         return
     if step.cancels or (move.tp in work.unheld and _put_off(work, move, seen, live)):
@@ -352,7 +376,7 @@ def _held(work: Pass, brokers: Replicas, live: frozenset[BrokerId]) -> Wait:
 
 
 def _decide_idle(work: Pass, idle: list[Move], live: frozenset[BrokerId]) -> None:
-    capacity = Capacity.of(work.state)
+    capacity = Capacity.of(work.state, work.now_ms)
     for move in in_order(idle, work.state.options, work.state.cluster):
         if capacity.full and _copies_first(move):
             move.waits = Wait(WaitKind.TURN, "waits for its turn")
@@ -362,6 +386,9 @@ def _decide_idle(work: Pass, idle: list[Move], live: frozenset[BrokerId]) -> Non
                 _unexplained(work, move, seen)
             continue
         _decide_one_idle(work, move, live, capacity)
+    for broker in sorted(capacity.unknown - work.state.cluster.room_unknown):
+        work.out.notices.append(Notice("room-unknown", f"broker {broker}", told_unknown(broker)))
+    work.state.cluster.room_unknown |= capacity.unknown
 
 
 def _copies_first(move: Move) -> bool:
@@ -381,6 +408,7 @@ def _decide_one_idle(work: Pass, move: Move, live: frozenset[BrokerId], capacity
         return  # Another tool may have begun a reassignment since; the list is read again soon.
     if _unexplained(work, move, seen):
         return
+    _goes_on_after_all(move)
     if move.paused:
         move.waits = Wait(WaitKind.RESUME, "is paused")
         move.election = move.election._replace(since_ms=None, due=False)
@@ -403,8 +431,9 @@ def _decide_one_idle(work: Pass, move: Move, live: frozenset[BrokerId], capacity
 
 def _decide_reached(work: Pass, move: Move, seen: ObservedPartition, reached: Reached) -> None:
     """Close a move whose replicas are where they shall be, once the wanted one of them leads."""
-    if move.places and not move.log_dir_status.done:
-        move.waits = Wait(WaitKind.OURSELVES, "waits for its log dirs")
+    if move.names_log_dirs and not move.log_dir_status.done:
+        given_up = told_unsettled(unsettled(work.state, move))
+        move.waits = Wait(WaitKind.OURSELVES, "waits for its log dirs") if move.places else given_up
         return
     election = _decide_election(work, move, seen)
     if election is None:
@@ -414,6 +443,10 @@ def _decide_reached(work: Pass, move: Move, seen: ObservedPartition, reached: Re
     if move.places and refused:
         outcome = Outcome.REFUSED
         reason = f"{reason}, but broker {refused[0][0]} refuses its log dir: {refused[0][1]}"
+    cancelled = sorted(move.cancelled.intersection(move.goal))
+    if cancelled:
+        outcome = Outcome.SUPERSEDED
+        reason = f"{reason}, but somebody else cancelled its copy to another log dir of broker {cancelled[0]}"
     if election.standing is ElectionStanding.GIVEN_UP:
         outcome = Outcome.REFUSED if move.direction is Direction.FORWARD else outcome
         reason = f"{reason}, but {election.told}"
@@ -498,8 +531,17 @@ def _refusal(work: Pass, move: Move, adding: Replicas, capacity: Capacity) -> Wa
     refusal = capacity.refusal(move, adding)
     if refusal is not None:
         return refusal
+    first = [broker for broker, _path in move.places if broker in adding and not _asked_before(move, broker)]
+    if first:
+        return Wait(WaitKind.OURSELVES, f"tells broker {first[0]} its log dir first")
     unset = work.throttled.refusal([f"topic {move.tp.topic}", *_brokers_of(move)])
     return None if unset is None else Wait(WaitKind.OURSELVES, unset)
+
+
+def _asked_before(move: Move, broker: BrokerId) -> bool:
+    """Whether a broker knows the log dir of a replica that is to come, or refused it. Else it would choose one."""
+    status = move.log_dir_status
+    return broker in status.refused or (broker in status.asked and not move.asking)
 
 
 def _brokers_of(move: Move) -> list[str]:

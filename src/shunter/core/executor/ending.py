@@ -8,7 +8,15 @@ from math import sqrt
 from typing import NamedTuple
 
 from shunter.core.executor.debts import is_down, told_debts
-from shunter.core.executor.eta import MODEL_ERROR, NORMAL_80, Estimate, bytes_left, estimate
+from shunter.core.executor.eta import (
+    MODEL_ERROR,
+    NORMAL_80,
+    Estimate,
+    bytes_left,
+    estimate,
+    estimate_within,
+    placing_left,
+)
 from shunter.core.executor.rates import Meter
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.stuck import stuck, way_out
@@ -65,10 +73,25 @@ def when_it_ends(state: ExecutorState, meter: Meter, now_ms: int, others: Mappin
     if counts_bytes and (still_ms := _standing_still_ms(state, meter)) is not None:
         still = f"end unknown: nothing was copied for {still_ms // 1000} s"
         return Ending(None, "; ".join(told for told in (still, held) if told))
+    if any(sum(placing_left(state, move).values()) for move in going):
+        within = estimate_within(state, meter, going)
+        waits = found is None and any(sum(bytes_left(move, meter.present).values()) for move in going)
+        if within is None or waits:
+            return Ending(None, held)
+        return Ending(within if found is None else _together(found, within), held)
     if found is not None and found.left_ms < SOON_MS:
         late = "the end is overdue" if counts_bytes else "the last copies are about to be in sync"
         return Ending(None, "; ".join(told for told in (late, held) if told))
     return Ending(found, held)
+
+
+def _together(between: Estimate, within: Estimate) -> Estimate:
+    """The end of copies between brokers and of those within brokers, which go on beside one another."""
+    later = max(between, within, key=lambda each: each.left_ms)
+    return later._replace(
+        remaining_bytes=between.remaining_bytes + within.remaining_bytes,
+        bytes_per_s=between.bytes_per_s + within.bytes_per_s,
+    )
 
 
 def _standing_still_ms(state: ExecutorState, meter: Meter) -> int | None:

@@ -49,6 +49,8 @@ FEWEST_SAMPLES = 5
 """Fewer samples say nothing about how steadily bytes come in."""
 NORMAL_80 = 1.28
 """Two-sided 80 % of the normal distribution."""
+WITHIN_ERROR = 0.3
+"""How far the end of copies between log dirs may be off, as a share."""
 MODEL_ERROR = 0.05
 """How far the model itself may be off, as a share: partitions grow meanwhile, and the last step copies nothing."""
 
@@ -87,6 +89,25 @@ def placing_left(state: ExecutorState, move: Move) -> dict[BrokerId, int]:
         if not there and broker not in move.log_dir_status.refused:
             left[broker] = max(0, move.size_bytes - (0 if future is None else future.bytes))
     return left
+
+
+def estimate_within(state: ExecutorState, meter: Meter, moves: Iterable[Move]) -> Estimate | None:
+    """Estimate the end of copies between log dirs, each broker at its own pace; None: a pace is unknown, or none is left.
+
+    A broker that copied nothing yet has the others' mean pace, or that of the throttle.
+    """
+    left: dict[BrokerId, int] = {}
+    for move in moves:
+        for broker, missing in placing_left(state, move).items():
+            left[broker] = left.get(broker, 0) + missing
+    rates = meter.within_rates()
+    usual = sum(rates.values()) / len(rates) if rates else state.options.log_dir_throttle
+    remaining = sum(left.values())
+    if not remaining or not usual:
+        return None
+    seconds = max(missing / rates.get(broker, usual) for broker, missing in left.items())
+    low, high = (int(seconds * 1000 * (1 + sign * WITHIN_ERROR)) for sign in (-1, 1))
+    return Estimate(remaining, sum(rates.values()), int(seconds * 1000), low, high)
 
 
 def copies_left(move: Move, sizes: Mapping[tuple[BrokerId, TopicPartition], int], sender: BrokerId) -> Line | None:
@@ -299,28 +320,36 @@ GUESSED_BANDWIDTH = 50_000_000
 """Bytes per second of a broker if nothing is known; the forecast then says that it is a guess."""
 
 
-def forecast(moves: Iterable[Move], *, bandwidth: int, learnt: Mapping[BrokerId, list[int]]) -> Forecast:
+def forecast(
+    moves: Iterable[Move], *, bandwidth: int, learnt: Mapping[BrokerId, list[int]], within: int | None = None
+) -> Forecast:
     """The least time that a plan takes: the bytes of the broker that sends or receives most, over the bandwidth.
 
-    No single move takes longer: one broker sends all its copies.
+    No single move takes longer: one broker sends all its copies. Copies between log dirs cross no network, and go on
+    beside the others.
 
     Args:
         moves: As accepted; `size_bytes` of each.
         bandwidth: Bytes per second that each broker can carry; 0: the median of what was learnt, else a guess.
         learnt: Rates of earlier executions, by broker.
+        within: Bytes per second that each broker copies between its log dirs; None: as much as the bandwidth.
     """
     known = sorted(rate for rates in learnt.values() for rate in rates)
     guessed = bandwidth == 0 and not known
     speed = bandwidth or (known[len(known) // 2] if known else GUESSED_BANDWIDTH)
     incoming: dict[BrokerId, int] = {}
     outgoing: dict[BrokerId, int] = {}
+    placed: dict[BrokerId, int] = {}
     total = 0
     for move in moves:
+        for broker in move.placing:
+            placed[broker] = placed.get(broker, 0) + move.size_bytes
         new = [broker for broker in move.goal if broker not in move.current]
         for broker in new:
             incoming[broker] = incoming.get(broker, 0) + move.size_bytes
         source = move.current[0]
         outgoing[source] = outgoing.get(source, 0) + move.size_bytes * len(new)
         total += move.size_bytes * len(new)
-    busiest = max((*incoming.values(), *outgoing.values()), default=0)
-    return Forecast(total, busiest / speed, speed, guessed)
+    busiest = max((*incoming.values(), *outgoing.values()), default=0) / speed
+    longest = max(placed.values(), default=0) / (within or speed)
+    return Forecast(total + sum(placed.values()), max(busiest, longest), speed, guessed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
@@ -123,6 +123,8 @@ class LogDirsObserved:
         default_factory=dict[tuple[BrokerId, TopicPartition], ReplicaSize]
     )
     """Replicas that a broker is copying to another of its log dirs."""
+    asked: Mapping[BrokerId, Sequence[TopicPartition]] = field(default_factory=dict[BrokerId, Sequence[TopicPartition]])
+    """The partitions that brokers were asked about, whether they answered or not."""
 
 
 @dataclass(frozen=True, slots=True)

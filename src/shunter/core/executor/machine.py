@@ -8,16 +8,26 @@ from dataclasses import dataclass, field, replace
 
 from shunter.core.executor import events as ev
 from shunter.core.executor.apply import apply
+from shunter.core.executor.capacity import note_landed
 from shunter.core.executor.debts import told_debts, told_way_out, waited_until_ms
 from shunter.core.executor.decisions import Pass, decide_moves
 from shunter.core.executor.elections import send_elections, take_answer
 from shunter.core.executor.judgement import told_refusal
-from shunter.core.executor.log_dirs import decide_log_dirs, send_log_dirs
+from shunter.core.executor.log_dirs import decide_log_dirs, due_log_dirs, give_up_copies, note_asked
 from shunter.core.executor.orders import decide_command
 from shunter.core.executor.polling import Polls, poll
 from shunter.core.executor.pressure import Pressure, decide_limit, window_is_open
 from shunter.core.executor.rates import Meter, observe_rates
-from shunter.core.executor.ready import AlterReassignments, Collected, CommandReply, Finish, JournalBatch, Ready, Reply
+from shunter.core.executor.ready import (
+    AlterLogDirs,
+    AlterReassignments,
+    Collected,
+    CommandReply,
+    Finish,
+    JournalBatch,
+    Ready,
+    Reply,
+)
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.step_status import Standing, StepTrigger
 from shunter.core.executor.submission import SubmittedPlan, close_ended, judge_submission, outcomes
@@ -39,6 +49,7 @@ from shunter.model.execution import (
     JournalRecord,
     MoveAccepted,
     StepBegun,
+    StepFinished,
     ThrottleKey,
     ThrottleRestored,
 )
@@ -81,6 +92,10 @@ class Executor:
     pressure: Pressure = field(default_factory=Pressure)
     _requests: dict[int, tuple[TopicPartition, ...]] = field(default_factory=dict[int, tuple[TopicPartition, ...]])
     """Requests under way, and the partitions whose steps or elections each carries."""
+    _log_dirs: dict[int, tuple[tuple[BrokerId, TopicPartition, str], ...]] = field(
+        default_factory=dict[int, tuple[tuple[BrokerId, TopicPartition, str], ...]]
+    )
+    """Requests for log dirs under way."""
     _submissions: deque[SubmittedPlan] = field(default_factory=deque[SubmittedPlan])
     _commands: deque[ev.CommandReceived] = field(default_factory=deque[ev.CommandReceived])
     _outstanding: _Outstanding | None = None
@@ -171,6 +186,8 @@ class Executor:
             raise InvariantViolation("a journal batch is answered once", event=event, outstanding=done)
         self._outstanding = None
         for entry in done.batch.entries:
+            if isinstance(entry.record, StepFinished):
+                note_landed(self.state, self.state.moves[entry.record.tp], self._now_ms)
             apply(self.state, entry)
         for entry in done.batch.entries:
             self._note(entry)
@@ -260,11 +277,20 @@ class Executor:
         cluster.sizes.update(event.sizes)
         cluster.sizes_at_ms.update(dict.fromkeys(event.sizes, event.asked_at_ms))
         answered = set(event.brokers)
-        cluster.futures = {key: size for key, size in cluster.futures.items() if key[0] not in answered}
+        asked = {(broker, tp) for broker in event.brokers for tp in event.asked.get(broker, ())}
+        cluster.absent_at_ms.update(dict.fromkeys(asked - event.sizes.keys(), event.asked_at_ms))
+        for key in (asked | event.sizes.keys()) & cluster.futures.keys():
+            del cluster.futures[key]
         cluster.futures.update(event.futures)
         # A broker does not name log dirs that have failed.
         cluster.spaces = {key: space for key, space in cluster.spaces.items() if key[0] not in answered}
         cluster.spaces.update(event.spaces)
+        for broker in event.brokers:
+            cluster.spaces_at_ms[broker] = event.asked_at_ms
+            cluster.room_wanted_ms.pop(broker, None)
+            later = [each for each in cluster.landed.pop(broker, ()) if each[0] >= event.asked_at_ms]
+            if later:
+                cluster.landed[broker] = later
         self.polls.on_log_dirs(self._now_ms, event.cost_ms)
         if self._submissions and self._submissions[0].sizes_asked:
             self._submissions[0].sizes_known = True
@@ -313,16 +339,30 @@ class Executor:
         move.note(trigger, self._now_ms + wait_ms, why=refused)
 
     def _on_log_dirs_altered(self, event: ev.LogDirsAltered, out: Collected) -> None:
-        for (broker, tp), code in sorted(event.results.items()):
-            move = self.state.moves.get(tp)
+        for move, broker, path in self._asked_for_log_dirs(event.request_id):
+            code, status = event.results.get((broker, move.tp), ErrorCode.UNKNOWN_SERVER_ERROR), move.log_dir_status
             absent = code is ErrorCode.REPLICA_NOT_AVAILABLE
-            if move is None or move.log_dir_status.request_id != event.request_id:
+            if status.request_ids.get(broker) != event.request_id or (broker, path) not in move.places:
                 continue
             if code is ErrorCode.NONE or absent or code in _RETRIABLE:
                 continue  # The replica may not be there yet: the broker remembers its log dir until it comes.
-            out.notices.append(Notice("log-dir-refused", str(tp), f"broker {broker} refuses its log dir: {code.name}"))
-            status = move.log_dir_status
+            out.notices.append(
+                Notice("log-dir-refused", str(move.tp), f"broker {broker} refuses its log dir: {code.name}")
+            )
             move.log_dir_status = replace(status, refused={**status.refused, broker: code.name})
+
+    def _asked_for_log_dirs(self, request_id: int) -> list[tuple[Move, BrokerId, str]]:
+        """What a request asked for that is answered now, or given up; without moves that have ended since."""
+        found: list[tuple[Move, BrokerId, str]] = []
+        for broker, tp, path in self._log_dirs.pop(request_id, ()):
+            move = self.state.moves.get(tp)
+            if move is not None and move.open:
+                move.asking.discard(request_id)
+                move.answered_at_ms = self._now_ms
+                if move.begun_within.get(broker, ("", 0))[0] == path:
+                    move.begun_within[broker] = (path, self._now_ms)
+                found.append((move, broker, path))
+        return found
 
     def _on_elected(self, event: ev.LeadersElected) -> None:
         for move in self._electing(self._requests.pop(event.request_id), event.request_id):
@@ -347,6 +387,8 @@ class Executor:
                 self._retry_later(move)
             for move in self._electing(asked, event.request_id):
                 move.election = take_answer(move.election, None, "", self._now_ms)
+        elif event.request_id in self._log_dirs:
+            self._asked_for_log_dirs(event.request_id)
         elif event.request_id:
             self.book.on_alter_failed(self.state, event.request_id, self._now_ms)
         self.polls.on_failed(self._now_ms, event.what)
@@ -404,7 +446,8 @@ class Executor:
             records += observe_rates(self.state, self.meter, self._now_ms)
             throttled = gate(self.state, self.book, wanted, self._now_ms)
             work = Pass(self.state, self._now_ms, out, self._window_open(), throttled, records)
-            decide_log_dirs(self.state)
+            for move, seen in decide_log_dirs(self.state, out):
+                work.write(move, seen)
             decide_moves(work)
             look(self.book, throttled, self._now_ms, out)
             stale.update(work.stale_topics)
@@ -453,12 +496,20 @@ class Executor:
         return batch
 
     def _send_log_dirs(self, held: set[TopicPartition | None], wanted: dict[ThrottleKey, str], out: Collected) -> None:
-        if not self._window_open():
-            return
         limited = self.state.options.log_dir_throttle is not None
         rates = {key: value for key, value in wanted.items() if key.setting == LOG_DIR_RATE} if limited else {}
         throttled = gate(self.state, self.book, rates, self._now_ms)
-        send_log_dirs(self.state, held, throttled, self._now_ms, self._new_id, out)
+        due = give_up_copies(self.state, held)
+        if self._window_open():
+            # Steps that are being written count towards the same bounds, and the state does not have them yet.
+            entries = () if self._outstanding is None else self._outstanding.batch.entries
+            begins = any(isinstance(entry.record, StepBegun) for entry in entries)
+            due += due_log_dirs(self.state, held, throttled, self._now_ms, out, begins=not begins)
+        if due:
+            request = AlterLogDirs(self._new_id(), tuple(due))
+            self._log_dirs[request.request_id] = request.replicas
+            note_asked(self.state, request, self._now_ms)
+            out.requests.append(request)
         look(self.book, throttled, self._now_ms, out)
 
     def _window_open(self) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from shunter.core.executor.pausing import unheld
+from shunter.core.executor.copies import within
+from shunter.core.executor.pausing import paused_within, unheld
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.stuck import told_stuck
 from shunter.core.wording import counted, told_bytes, told_rate
@@ -107,7 +108,10 @@ def _forget(state: ExecutorState, command: Command) -> DecidedOrder:
 def _stop(state: ExecutorState, moves: list[Move]) -> DecidedOrder:
     turned: list[JournalRecord] = [DirectionChanged(move.tp, Direction.STOP) for move in moves]
     told = _and(told_stuck(state, moves, direction=Direction.STOP))
-    return DecidedOrder(True, f"{counted(len(moves), 'move')} told to stop: what is in sync stays{told}", turned)
+    copies = sum(1 for move in moves for _copy in within(state, move))
+    given_up = counted(copies, "copy between log dirs is", "copies between log dirs are")
+    stays = f"what is in sync stays{f', {given_up} given up' if copies else ''}"
+    return DecidedOrder(True, f"{counted(len(moves), 'move')} told to stop: {stays}{told}", turned)
 
 
 def _roll_back(state: ExecutorState, moves: list[Move]) -> DecidedOrder:
@@ -130,6 +134,10 @@ def _leave(state: ExecutorState, moves: list[Move]) -> DecidedOrder:
             reason += f"; its step to {list(move.step.after)} is the cluster's own business now"
         closed.append(MoveClosed(move.tp, Outcome.LEFT, reason, replicas, move.copied_bytes))
     told = f"; the cluster goes on with {counted(running, 'step')} by itself, without our throttle" if running else ""
+    copies = sum(1 for move in moves for _copy in within(state, move))
+    if copies:
+        goes_on = counted(copies, "copy between log dirs goes on", "copies between log dirs go on")
+        told += f"; {goes_on} without our throttle"
     return DecidedOrder(
         True, f"{counted(len(moves), 'move is left as it is', 'moves are left as they are')}{told}", closed
     )
@@ -147,7 +155,9 @@ each of `num.replica.fetchers`."""
 def _pause(state: ExecutorState, moves: list[Move]) -> DecidedOrder:
     paused: list[JournalRecord] = [MovePaused(move.tp, True) for move in moves if not move.paused]
     named = {move.tp for move in moves} | {move.tp for move in state.open_moves() if move.paused}
+    shared = paused_within(state, named)[1]
     gone = len(unheld(state, named))
+    gone += sum(len(shared & move.copies) for move in state.open_moves() if move.tp in named)
     told = (
         f"; {counted(gone, 'copy is', 'copies are')} cancelled and begun again later, for a throttle would hold others too"
         if gone
@@ -199,7 +209,7 @@ def rollback_bytes(move: Move) -> int:
 
 def _placed_again(move: Move) -> int:
     """The most replicas that a rollback copies, within their broker, back to the log dir that they were in."""
-    unasked = move.status.watched and move.log_dir_status.asked_at_ms is None and not move.log_dir_status.done
+    unasked = move.status.watched and not move.log_dir_status.asked and not move.log_dir_status.done
     known = dict(move.origins)
     placed = move.placed_before if unasked else move.placed
     return sum(broker in known and broker in move.held for broker in placed)

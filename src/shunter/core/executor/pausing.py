@@ -23,6 +23,31 @@ def _copies(move: Move) -> bool:
     return move.open and move.step is not None and not move.step.cancels and bool(move.step.adding)
 
 
+def paused_within(
+    state: ExecutorState, paused: Collection[TopicPartition] | None = None
+) -> tuple[frozenset[BrokerId], frozenset[BrokerId]]:
+    """Brokers whose copies between log dirs are all paused, and those of which only some are.
+
+    One broker's copies can only be slowed down together. So the paused ones of the latter are given up.
+
+    Args:
+        state: The executor's state.
+        paused: Partitions to be treated as paused; None: those whose moves are paused.
+    """
+    held: set[BrokerId] = set()
+    going: set[BrokerId] = set()
+    for move in state.open_moves():
+        if move.names_log_dirs and not move.log_dir_status.done:
+            waits = move.paused if paused is None else move.tp in paused
+            (held if waits else going).update(copying_within(move))
+    return frozenset(held - going), frozenset(held & going)
+
+
+def copying_within(move: Move) -> set[BrokerId]:
+    """Brokers that copy a replica of a move between their log dirs, or will."""
+    return {broker for broker, _path in move.places if broker in (*move.placing, *move.copies)}
+
+
 def held_brokers(state: ExecutorState) -> frozenset[BrokerId]:
     """Brokers that receive paused copies: as long as one runs, the rate of what they receive is very low."""
     return frozenset(broker for move in paused_copies(state) for broker in move.copying)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from shunter.core.executor.copies import holders, looked_ms
 from shunter.core.executor.ready import Collected, ListReassignments, ObserveLogDirs, ObserveTopics
-from shunter.core.executor.state import LATE_MS, ExecutorState
+from shunter.core.executor.state import LATE_MS, ExecutorState, Move
 from shunter.core.executor.submission import SURE_MS, SubmittedPlan, involved_brokers, replicas_to_size
 from shunter.core.executor.waits import WaitKind
 from shunter.core.wording import counted
@@ -187,7 +188,9 @@ def _poll_log_dirs(state: ExecutorState, polls: Polls, now_ms: int, out: Collect
     if now_ms < polls.log_dirs_due_ms:
         out.wake(polls.log_dirs_due_ms)
         return
-    asked: dict[BrokerId, list[TopicPartition]] = {}
+    asked: dict[BrokerId, list[TopicPartition]] = {
+        broker: [] for broker in state.cluster.room_wanted_ms if broker in state.cluster.brokers
+    }
     first: int | None = None
     for move in state.open_moves():
         step = move.step
@@ -198,13 +201,13 @@ def _poll_log_dirs(state: ExecutorState, polls: Polls, now_ms: int, out: Collect
                 first = begun if first is None else min(first, begun)
             else:
                 wanted = step.adding
-        elif move.waits.kind is WaitKind.DISK:
+        elif move.waits.kind in (WaitKind.DISK, WaitKind.ROOM):
             # Disks may get room, or the partition may shrink: its leader reports how much is to be copied now.
             seen = state.cluster.partition(move.tp)
             leader = () if seen is None or seen.leader < 0 else (seen.leader,)
             wanted = tuple(dict.fromkeys((*leader, *(broker for broker in move.goal if broker not in move.current))))
-        elif move.places and not move.log_dir_status.done and move.log_dir_status.asked_at_ms is not None:
-            wanted = tuple(broker for broker, _path in move.places)
+        if move.names_log_dirs and not move.log_dir_status.done:
+            wanted = tuple(dict.fromkeys((*wanted, *_looked_for(state, move))))
         for broker in wanted:
             if broker in state.cluster.brokers:
                 asked.setdefault(broker, []).append(move.tp)
@@ -214,6 +217,22 @@ def _poll_log_dirs(state: ExecutorState, polls: Polls, now_ms: int, out: Collect
         return
     polls.log_dirs_pending_ms = now_ms
     out.reads.append(_log_dirs(asked))
+
+
+def _looked_for(state: ExecutorState, move: Move) -> Iterator[BrokerId]:
+    """Brokers that may copy a replica of a move from one log dir to another, or that were not looked at yet."""
+    status = move.log_dir_status
+    for broker in sorted({broker for broker, _path in move.asked_for}):
+        key = (broker, move.tp)
+        unseen = state.cluster.sizes_at_ms.get(key, -1) <= looked_ms(move, broker)
+        going = (
+            key in state.cluster.futures
+            or broker in status.asked
+            or broker in move.copies
+            or broker not in dict(move.places)
+        )
+        if going or (unseen and broker in holders(state, move)):
+            yield broker
 
 
 def _log_dirs(asked: dict[BrokerId, list[TopicPartition]]) -> ObserveLogDirs:

@@ -19,6 +19,8 @@ SAMPLES = 120
 RECORD_EVERY_MS = 30_000
 LEARN_MS = 20_000
 """The time of two bursts of Kafka's quotas: a shorter measurement says little about how much of a throttle is used."""
+WITHIN_MS = 60_000
+"""Copies between log dirs are measured over this time."""
 STILL_MS = 10_000
 """A broker that received nothing for this long has received everything, or stands still."""
 
@@ -36,6 +38,13 @@ class Sample(NamedTuple):
     received: dict[BrokerId, int]
     work_ms: float
     worked_ms: dict[BrokerId, float]
+
+
+class Within(NamedTuple):
+    """Bytes that each broker was seen to copy between its log dirs, up to a moment."""
+
+    at_ms: int
+    copied: dict[BrokerId, int]
 
 
 class Point(NamedTuple):
@@ -72,6 +81,33 @@ class Meter:
     throttle_yield: float | None = None
     """The rate of copies under the throttle before the present one, as a share of that throttle; None: unknown yet."""
     recorded_at_ms: int = 0
+    within: deque[Within] = field(default_factory=lambda: deque[Within](maxlen=SAMPLES))
+    """Samples of what was copied from one log dir to another."""
+    futures: dict[tuple[BrokerId, TopicPartition], int] = field(
+        default_factory=dict[tuple[BrokerId, TopicPartition], int]
+    )
+    """Bytes that each copy between log dirs had when it was seen last."""
+
+    def _sample_within(self, state: ExecutorState, at_ms: int, seen: set[tuple[BrokerId, TopicPartition]]) -> None:
+        """Take in how far copies between log dirs have got; one that is gone has arrived, or was given up."""
+        copied = dict(self.within[-1].copied) if self.within else {}
+        for key in seen & (self.futures.keys() | state.cluster.futures.keys()):
+            before, future = self.futures.pop(key, 0), state.cluster.futures.get(key)
+            if future is not None:
+                self.futures[key] = future.bytes
+                copied[key[0]] = copied.get(key[0], 0) + max(0, future.bytes - before)
+        if self.futures or self.within:
+            self.within.append(Within(at_ms, copied))
+
+    def within_rates(self) -> dict[BrokerId, float]:
+        """Bytes per second that brokers copied between their log dirs lately, of those that copied some."""
+        if len(self.within) < 2:
+            return {}
+        last = self.within[-1]
+        first = next(each for each in self.within if last.at_ms - each.at_ms <= WITHIN_MS)
+        lasted_ms = last.at_ms - first.at_ms
+        grown = {broker: copied - first.copied.get(broker, 0) for broker, copied in last.copied.items()}
+        return {broker: more * 1000 / lasted_ms for broker, more in grown.items() if more > 0 and lasted_ms > 0}
 
     def sample(
         self,
@@ -81,6 +117,7 @@ class Meter:
         others: Mapping[ThrottleKey, int] | None = None,
     ) -> None:
         """Take in sizes that were just observed. `others`: other tools' rates that hold in place of this executor's."""
+        self._sample_within(state, at_ms, seen)
         copying, since_ms = self._take_in(state, seen)
         paused = frozenset(move.tp for move in paused_copies(state))
         if self.limit != state.limit or self.paused != paused:

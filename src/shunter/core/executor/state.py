@@ -7,7 +7,7 @@ is lost with the process, and a new process regains it by observing the cluster.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from uuid import UUID
 
@@ -100,19 +100,27 @@ class MoveEnd(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogDirStatus:
-    """How far a move's replicas have got into the log dirs that its plan names.
+    """How far a move's replicas have got into the log dirs that its plan names, and its copies out of those it does not.
 
     Attributes:
-        asked_at_ms: When brokers were last asked to put the replicas there; None: not since the last step ended.
-        request_id: The request that asked them last; answers to other requests are about a former plan's log dirs.
-        done: All replicas are in their log dirs, or their brokers refused.
+        since_ms: When the present order was given. A look at a replica that is older says nothing about its end.
+        asked: When each broker was last asked for a log dir, or answered; not those whose replica came since.
+        request_ids: The request that asked each broker last; answers to others are about a former plan's log dirs.
+        done: All replicas are in their log dirs, or their brokers refused, and no unwanted copy goes on.
         refused: Brokers that refused to put their replica into its log dir, and Kafka's name of the error.
+        missed: Since when a copy that the journal has is not there any more, and the replica is not where it should be.
+        given_up: Log dirs that were asked for only because the replica was there, which ends a copy.
+        ends: The move is about to end where it stands, so it wants no copy.
     """
 
-    asked_at_ms: int | None = None
-    request_id: int = 0
+    since_ms: int = 0
+    asked: Mapping[BrokerId, int] = field(default_factory=dict[BrokerId, int])
+    request_ids: Mapping[BrokerId, int] = field(default_factory=dict[BrokerId, int])
     done: bool = False
     refused: Mapping[BrokerId, str] = field(default_factory=dict[BrokerId, str])
+    missed: Mapping[BrokerId, int] = field(default_factory=dict[BrokerId, int])
+    given_up: frozenset[tuple[BrokerId, str]] = frozenset()
+    ends: bool = False
 
 
 class ElectionStatus(NamedTuple):
@@ -169,6 +177,8 @@ class Move:
     step: CurrentStep | None = None
     steps: int = 0
     copied_bytes: int = 0
+    stepped_at_ms: int = 0
+    """When its last step ended: a replica that the step copied was not whole before."""
     ended: MoveEnd | None = None
     began_at_ms: int | None = None
     placing: Replicas = ()
@@ -177,6 +187,12 @@ class Move:
     """The log dirs that the original replicas were in, as far as they are known."""
     placed_before: frozenset[BrokerId] = frozenset()
     """Brokers whose replicas a superseded order of this move put into a log dir."""
+    asked_before: frozenset[tuple[BrokerId, str]] = frozenset()
+    """The log dirs that superseded orders of this move may have asked for: their copies are this move's."""
+    copies: frozenset[BrokerId] = frozenset()
+    """Brokers that were seen copying to the log dir that the present order wants."""
+    cancelled: frozenset[BrokerId] = frozenset()
+    """Brokers whose copy another tool cancelled."""
     led_by: BrokerId | None = None
     """Who led at acceptance, if the plan wants the first replica of the target elected; None: it does not."""
     election: ElectionStatus = field(default_factory=ElectionStatus)
@@ -186,6 +202,12 @@ class Move:
     waits: Wait = NO_WAIT
     blocked_since_ms: int | None = None
     log_dir_status: LogDirStatus = field(default_factory=LogDirStatus)
+    begun_within: dict[BrokerId, tuple[str, int]] = field(default_factory=dict[BrokerId, tuple[str, int]])
+    """The last request that may have begun a copy within each broker: the log dir, and when it was sent or answered."""
+    asking: set[int] = field(default_factory=set[int])
+    """Requests for log dirs that are not answered yet."""
+    answered_at_ms: int = -1
+    """When the last of them was answered, or was given up."""
     heard_of_end_at_ms: int = 0
     """When its end was journalled; if another process journalled it, when this one read it: their clocks may differ."""
 
@@ -196,6 +218,8 @@ class Move:
         """
         if self.turned_at_ms is not None:
             self.turned_at_ms = min(self.turned_at_ms, now_ms)
+        self.stepped_at_ms = min(self.stepped_at_ms, now_ms)
+        self.log_dir_status = replace(self.log_dir_status, since_ms=min(self.log_dir_status.since_ms, now_ms))
         if self.step is not None:
             self.step.begun_at_ms = min(self.step.begun_at_ms, now_ms)
             self.step.read_at_ms = now_ms
@@ -249,12 +273,27 @@ class Move:
         An original that neither left its broker nor was to change its log dir is where it was, and is not named. A
         replica that is not an original is dropped by the rollback, so it has no log dir here either.
         """
+        return () if self.log_dir_status.ends else self._wanted_places
+
+    @property
+    def _wanted_places(self) -> tuple[tuple[BrokerId, str], ...]:
         if self.direction is Direction.STOP:
             return ()
         if self.direction is Direction.FORWARD:
-            return self.log_dirs
+            return tuple(each for each in self.log_dirs if each[0] not in self.cancelled)
         touched = self.again | self.placed_before | {broker for broker, _path in self.log_dirs}
-        return tuple(each for each in self.origins if each[0] in touched.intersection(self.original))
+        touched = touched.intersection(self.original) - self.cancelled
+        return tuple(each for each in self.origins if each[0] in touched)
+
+    @property
+    def names_log_dirs(self) -> bool:
+        """Whether one of its orders named a log dir. Most moves name none, and are passed over quickly."""
+        return bool(self.log_dirs or self.asked_before)
+
+    @property
+    def asked_for(self) -> frozenset[tuple[BrokerId, str]]:
+        """All log dirs that this move's orders may have asked for. A copy to one of them is its own."""
+        return self.asked_before.union(self.log_dirs, self._wanted_places)
 
     @property
     def placed(self) -> frozenset[BrokerId]:
@@ -354,8 +393,20 @@ class ObservedCluster:
     futures: dict[tuple[BrokerId, TopicPartition], ReplicaSize] = field(
         default_factory=dict[tuple[BrokerId, TopicPartition], ReplicaSize]
     )
+    absent_at_ms: dict[tuple[BrokerId, TopicPartition], int] = field(
+        default_factory=dict[tuple[BrokerId, TopicPartition], int]
+    )
+    """When a broker that was asked about a partition last had no replica of it that it can read."""
     spaces: dict[tuple[BrokerId, str], LogDirSpace] = field(default_factory=dict[tuple[BrokerId, str], LogDirSpace])
     """Log dirs that work, by each broker's last answer."""
+    spaces_at_ms: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
+    """When each broker's last answer about its log dirs was asked for."""
+    landed: dict[BrokerId, list[tuple[int, int]]] = field(default_factory=dict[BrokerId, list[tuple[int, int]]])
+    """Copies that ended at a broker since its log dirs were looked at: when, and the bytes that the look did not see."""
+    room_wanted_ms: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
+    """Since when copies wait for the room of a broker that did not tell it lately."""
+    room_unknown: set[BrokerId] = field(default_factory=set[BrokerId])
+    """Brokers that people were told of because their room is unknown."""
 
     def lost_log_dir(self, broker: BrokerId, tp: TopicPartition) -> str | None:
         """The log dir in which a replica was seen, if its broker offers other log dirs and not this one any more."""
@@ -371,7 +422,7 @@ class ObservedCluster:
 
     def forget_sizes(self, topic: str) -> None:
         """Forget the sizes and log dirs of a deleted topic's replicas."""
-        for known in (self.sizes, self.sizes_at_ms, self.futures):
+        for known in (self.sizes, self.sizes_at_ms, self.futures, self.absent_at_ms):
             for key in [key for key in known if key[1].topic == topic]:
                 del known[key]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from shunter.core.executor.choice import Waits, blockers, choose, undo
+from shunter.core.executor.copies import unsettled
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.model.execution import Direction, ObservedPartition
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
@@ -26,15 +27,26 @@ def stuck(state: ExecutorState, move: Move) -> str | None:
     live = frozenset(state.cluster.brokers)
     if not move.open or seen is None or not live:
         return None
-    if move.direction is Direction.FORWARD:
+    if move.direction is Direction.FORWARD and set(move.current) != set(move.goal):
+        # The controller ends a step that adds or drops a replica only when all replicas that stay are in sync.
         missing = _named(state, move.tp, move.goal)
         return f"it can't end without {missing} and part of its target" if missing else None
     waits = _what_it_waits_for(move, seen, live, state.cluster.min_isr(move.tp.topic))
     if waits is None:
-        return None
+        missing = _named(state, move.tp, _unplaced(move))
+        if missing:
+            return f"it can't end without {missing} and due to be in another log dir"
+        missing = _named(state, move.tp, unsettled(state, move))
+        return f"it can't end without {missing} and may still copy it to another log dir" if missing else None
     missing = _named(state, move.tp, waits.brokers)
     able = sum(broker in live and broker not in seen.offline for broker in waits.brokers)
     return f"it can't end without {missing}: {waits.reason}" if missing and able < waits.missing else None
+
+
+def _unplaced(move: Move) -> Replicas:
+    """Brokers whose replicas have to be seen in their log dirs before the move ends."""
+    refused, done = move.log_dir_status.refused, move.log_dir_status.done
+    return tuple(broker for broker, _path in move.places if not done and broker in move.goal and broker not in refused)
 
 
 def _named(state: ExecutorState, tp: TopicPartition, brokers: Replicas) -> str:

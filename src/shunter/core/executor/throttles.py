@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shunter.core.executor.events import SettingsAltered
-from shunter.core.executor.pausing import held_brokers, paused_copies
+from shunter.core.executor.pausing import held_brokers, paused_copies, paused_within
 from shunter.core.executor.ready import AlterSettings, Collected, ReadSettings
 from shunter.core.executor.state import LATE_MS, ExecutorState, Move, Throttle
 from shunter.core.throttles import (
@@ -191,9 +191,9 @@ def desired_settings(state: ExecutorState) -> dict[ThrottleKey, str]:
     moves = state.open_moves()
     live = state.cluster.brokers
     if state.options.log_dir_throttle is not None:
-        for broker in sorted({owner for move in moves for owner, _path in move.places} & live.keys()):
+        for broker in sorted({owner for move in moves for owner, _path in move.asked_for} & live.keys()):
             wanted[ThrottleKey("broker", str(broker), LOG_DIR_RATE)] = str(state.options.log_dir_throttle)
-    for broker in sorted(_paused_log_dirs(moves) & live.keys()):
+    for broker in sorted(paused_within(state)[0] & live.keys()):
         rate = min(state.options.pause_rate, state.options.log_dir_throttle or state.options.pause_rate)
         wanted[ThrottleKey("broker", str(broker), LOG_DIR_RATE)] = str(rate)
     limit = state.limit
@@ -208,13 +208,6 @@ def desired_settings(state: ExecutorState) -> dict[ThrottleKey, str]:
         wanted[ThrottleKey("broker", str(broker), FOLLOWER_RATE)] = str(rate)
     wanted.update(_paused_lists(state) if limit is None else _lists(state, {move.tp.topic for move in moves}))
     return wanted
-
-
-def _paused_log_dirs(moves: Sequence[Move]) -> set[BrokerId]:
-    """Brokers whose copies between log dirs are all paused: one broker's copies can only be slowed down together."""
-    copying = [move for move in moves if not move.log_dir_status.done]
-    going = {broker for move in copying if not move.paused for broker in move.placing}
-    return {broker for move in copying if move.paused for broker in move.placing} - going
 
 
 def _paused_lists(state: ExecutorState) -> dict[ThrottleKey, str]:

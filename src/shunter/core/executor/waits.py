@@ -21,6 +21,8 @@ class WaitKind(Enum):
     """Brokers have to come back, or replicas into sync."""
     DISK = "disk"
     """A broker's disks have to get room."""
+    ROOM = "room"
+    """The executor has to see how much room there is, and how much is to be copied."""
     WINDOW = "window"
     """The time window has to open."""
 

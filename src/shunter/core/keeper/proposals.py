@@ -192,8 +192,15 @@ def planned_for(asked: PlanRequest, sighting: Sighting, policy: KeeperPolicy) ->
             made = plan(load, request)
         except PlanRefused as error:
             return Made((), (str(error), *told))
+        elected = made.elections()
         changes = [
-            PlannedChange(each.topic, each.partition, tuple(each.replicas), tuple(each.original))
+            PlannedChange(
+                each.topic,
+                each.partition,
+                tuple(each.replicas),
+                tuple(each.original),
+                elect=(each.topic, each.partition) in elected,
+            )
             for each in made.assignments()
         ]
         staying = {at: why for at, each in enumerate(changes) if (why := _stays(each, scope, sighting, policy))}
@@ -203,7 +210,7 @@ def planned_for(asked: PlanRequest, sighting: Sighting, policy: KeeperPolicy) ->
         # The rest of the plan relied on these changes, so plan anew without their topics.
         topics = {changes[at].topic for at in staying}
         request = replace(request, excluded_topics=tuple(sorted({*request.excluded_topics, *topics})))
-    undone = [f"{each.what}: {each.why}" for each in made.undone]
+    undone = [*(f"{each.what}: {each.why}" for each in made.undone), *made.notes]
     done = tuple(each for at, each in enumerate(changes) if at not in staying)
     if scope is Scope.FILLING_DISKS:
         return Made(done, (*_full_even_so(done, sighting, policy), *told, *undone))

@@ -6,12 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-import numpy as np
-
 from shunter.core.keeper.runway import filling, load_ahead
-from shunter.core.keeper.sighting import KIB, Sighting, frozen_topics, held_bytes
+from shunter.core.keeper.sighting import Sighting, frozen_topics
 from shunter.core.keeper.sign import Sign
 from shunter.core.planning.cluster import ClusterLoad, Resource
+from shunter.core.planning.facts import barred
 from shunter.core.planning.request import EMPTYING, PlanRequest, Scope
 from shunter.model.keeper import Condition, KeeperPolicy
 from shunter.model.partition import BrokerId
@@ -53,15 +52,26 @@ BANDS: Mapping[Condition, Resource] = MappingProxyType(
 
 
 def kept_out(sighting: Sighting, policy: KeeperPolicy) -> tuple[BrokerId, ...]:
-    """Brokers that neither give nor take replicas.
+    """Brokers that take no part in a balance: those that the policy leaves out, and those that may receive nothing."""
+    out = {*_left_out(sighting, policy), *_barred(sighting)}
+    return tuple(broker for broker in sighting.load.brokers if broker in out)
 
-    These are frozen, drained, replaced, demoted and dead brokers, brokers with a failed log dir, and brokers that take
-    another broker's place, until they have done so.
+
+def _left_out(sighting: Sighting, policy: KeeperPolicy) -> tuple[BrokerId, ...]:
+    """Brokers that by the policy neither give nor take replicas.
+
+    These are frozen, drained, replaced and demoted brokers, and brokers that take another broker's place, until they
+    have done so. The planner itself knows the brokers that are dead or damaged.
     """
     intents = policy.intents
     named = {*policy.rails.frozen_brokers, *intents.drain, *intents.replace, *intents.demote}
-    named |= {*reserved(sighting, policy), *sighting.dead, *_damaged(sighting)}
+    named |= reserved(sighting, policy)
     return tuple(broker for broker in sighting.load.brokers if broker in named)
+
+
+def _barred(sighting: Sighting) -> set[BrokerId]:
+    """Brokers that may receive nothing, as the planner judges it: dead, fenced, cordoned, or with a failed log dir."""
+    return {sighting.load.brokers[at] for at in barred(sighting.load)}
 
 
 def reserved(sighting: Sighting, policy: KeeperPolicy) -> frozenset[BrokerId]:
@@ -77,14 +87,8 @@ def reserved(sighting: Sighting, policy: KeeperPolicy) -> frozenset[BrokerId]:
 def takes_over(sighting: Sighting, policy: KeeperPolicy, broker: BrokerId) -> BrokerId | None:
     """The broker that takes over a broker's replicas; None: there is none, or it is not up, not well, or frozen."""
     new = policy.intents.replace.get(broker)
-    able = {each.id for each in sighting.inventory.brokers} - {*policy.rails.frozen_brokers} - _damaged(sighting)
+    able = {each.id for each in sighting.inventory.brokers} - {*policy.rails.frozen_brokers} - _barred(sighting)
     return new if new in able else None
-
-
-def _damaged(sighting: Sighting) -> set[BrokerId]:
-    """Brokers with a failed log dir: a replica that came to such a broker might meet the next failure of its disks."""
-    told = {each.broker for each in sighting.check_up.brokers if any(log_dir.error for log_dir in each.log_dirs)}
-    return told | {broker for each in sighting.inventory.partitions for broker in each.offline}
 
 
 def balance_request(sighting: Sighting, policy: KeeperPolicy, band: float, aims: tuple[Resource, ...]) -> PlanRequest:
@@ -92,7 +96,7 @@ def balance_request(sighting: Sighting, policy: KeeperPolicy, band: float, aims:
     return PlanRequest(
         scope=Scope.REBALANCE,
         excluded_topics=tuple(sorted(frozen_topics(sighting, policy.rails))),
-        excluded_brokers=kept_out(sighting, policy),
+        excluded_brokers=_left_out(sighting, policy),
         band=band,
         aims=aims,
     )
@@ -108,7 +112,7 @@ def request_for(scope: Scope, signs: Sequence[Sign], sighting: Sighting, policy:
     brokers = tuple(sorted({broker for sign in signs for broker in sign.brokers}))
     if scope is Scope.OFFLINE:
         offline = tuple(sorted({replica for sign in signs for replica in sign.replicas}))
-        return replace(for_brokers(request, _leaving(sighting, policy)), offline=offline)
+        return replace(request, offline=offline)
     if scope in (Scope.DRAIN, Scope.DEMOTE):
         return for_brokers(request, brokers)
     if scope is Scope.REPLACE:
@@ -119,7 +123,8 @@ def request_for(scope: Scope, signs: Sequence[Sign], sighting: Sighting, policy:
     if scope is Scope.TOPICS:
         return replace(request, wishes=tuple(sorted(wish for sign in signs for wish in sign.wishes)))
     if scope is Scope.EMPTY_DISKS:
-        return _empty_disks(request, sighting, policy)
+        limit = policy.watches[Condition.DISK_FULL].end
+        return replace(request, disk_limit=limit, headroom=1 - limit)
     if scope is Scope.FILLING_DISKS:
         unknown = set(sighting.load.brokers) - filling(sighting).keys()
         excluded = {*request.excluded_brokers, *unknown}
@@ -147,49 +152,18 @@ def _aims(scope: Scope, policy: KeeperPolicy) -> tuple[Condition, ...]:
     return tuple(BANDS)
 
 
-def _leaving(sighting: Sighting, policy: KeeperPolicy) -> tuple[BrokerId, ...]:
-    """Dead brokers whose replicas leave them. A frozen dead broker is not among them: it stays excluded."""
-    return tuple(broker for broker in sighting.dead if broker not in policy.rails.frozen_brokers)
-
-
 def for_brokers(request: PlanRequest, brokers: tuple[BrokerId, ...]) -> PlanRequest:
     """The request for these brokers, which it then does not exclude."""
     rest = tuple(broker for broker in request.excluded_brokers if broker not in brokers)
     return replace(request, brokers=brokers, excluded_brokers=rest)
 
 
-def _empty_disks(request: PlanRequest, sighting: Sighting, policy: KeeperPolicy) -> PlanRequest:
-    limit = policy.watches[Condition.DISK_FULL].end
-    crowded = {broker for broker, room in replica_room(sighting, limit).items() if room <= 0}
-    excluded = tuple(broker for broker in sighting.load.brokers if broker in {*request.excluded_brokers, *crowded})
-    return replace(request, disk_limit=limit, headroom=1 - limit, excluded_brokers=excluded)
-
-
 def load_for(scope: Scope, sighting: Sighting, policy: KeeperPolicy) -> ClusterLoad:
-    """The planner's input. For disks that are too full, capacities are without the data that is there beside replicas.
-
-    For disks that will be too full, the input has the sizes and capacities of that day (`load_ahead`).
-    """
-    if scope is Scope.FILLING_DISKS:
-        days, most = policy.watches[Condition.DISK_RUNWAY].end, policy.watches[Condition.DISK_FULL].begin
-        return load_ahead(sighting, days, most)
-    if scope is not Scope.EMPTY_DISKS:
+    """The planner's input. For disks that will be too full, it has the sizes and capacities of that day (`load_ahead`)."""
+    if scope is not Scope.FILLING_DISKS:
         return sighting.load
-    limit = policy.watches[Condition.DISK_FULL].end
-    rooms = replica_room(sighting, limit)
-    capacity = [max(rooms.get(broker, np.inf), 1.0) / KIB / limit for broker in sighting.load.brokers]
-    return replace(sighting.load, disk_capacity=np.array(capacity, np.float64))
-
-
-def replica_room(sighting: Sighting, limit: float) -> dict[BrokerId, float]:
-    """Bytes of replicas that each broker may hold until its disks are at `limit`, a share; if it reports its disks."""
-    held = held_bytes(sighting)
-    return {
-        broker.id: limit * broker.disk_total_bytes
-        - max(0.0, broker.disk_total_bytes - broker.disk_usable_bytes - held[broker.id])
-        for broker in sighting.inventory.brokers
-        if broker.disk_total_bytes and broker.disk_usable_bytes is not None and broker.id in held
-    }
+    days, most = policy.watches[Condition.DISK_RUNWAY].end, policy.watches[Condition.DISK_FULL].begin
+    return load_ahead(sighting, days, most)
 
 
 def scopes_of(conditions: Collection[Condition]) -> tuple[Scope, ...]:

@@ -149,7 +149,9 @@ def load_ahead(sighting: Sighting, days: float, most: float) -> ClusterLoad:
         if held.get(broker, 0.0) <= by_then:
             room[broker] = max(min(by_then, most * each.total - beside), held.get(broker, 0.0))
     capacity = [max(room.get(broker, np.inf), 1.0) / KIB for broker in load.brokers]
-    return replace(later.load, disk_capacity=np.array(capacity, np.float64))
+    # These capacities stand for the room; today's is gone by then.
+    facts = tuple(each.without_room() for each in load.facts)
+    return replace(later.load, disk_capacity=np.array(capacity, np.float64), facts=facts)
 
 
 __all__ = ["DAY_MS", "DiskRunway", "Filling", "disk_runway", "filling", "gist_of", "load_ahead"]

@@ -11,7 +11,7 @@ import numpy as np
 
 from shunter.core.keeper.growth import DiskGrowth
 from shunter.core.keeper.log_dirs import LogDir, restacked
-from shunter.core.planning.cluster import ClusterLoad
+from shunter.core.planning.cluster import ABSENT, ClusterLoad
 from shunter.core.planning.moves import widened
 from shunter.model.check_up import CheckedBroker, CheckedJournal, CheckUp
 from shunter.model.execution import OngoingReassignment
@@ -19,6 +19,7 @@ from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartiti
 from shunter.model.keeper import GuardRails
 from shunter.model.load_model import ModelTold
 from shunter.model.partition import BrokerId, TopicPartition
+from shunter.model.room import open_log_dirs
 from shunter.model.service import PlannedChange
 
 KIB = 1024
@@ -103,6 +104,9 @@ def in_order(sighting: Sighting) -> Sighting:
             bytes_in=None if load.bytes_in is None else load.bytes_in[rows],
             bytes_out=None if load.bytes_out is None else load.bytes_out[rows],
             min_isr=None if load.min_isr is None else load.min_isr[rows],
+            isr=None if load.isr is None else load.isr[rows],
+            offline=None if load.offline is None else load.offline[rows],
+            leader=None if load.leader is None else load.leader[rows],
         ),
         past=None if sighting.past is None else tuple(sorted(sighting.past, key=lambda each: each.began_at_ms)),
     )
@@ -160,7 +164,7 @@ def after(sighting: Sighting, changes: Collection[PlannedChange]) -> Sighting:
         sighting,
         inventory=inventory,
         check_up=replace(sighting.check_up, brokers=checked),
-        load=_reassigned(sighting.load, by_partition),
+        load=_reassigned(sighting.load, by_partition, inventory),
     )
 
 
@@ -182,7 +186,18 @@ def _changed(
 def _refilled(broker: InventoryBroker, moved: Mapping[BrokerId, float]) -> InventoryBroker:
     if broker.disk_usable_bytes is None:
         return broker
-    return broker._replace(disk_usable_bytes=broker.disk_usable_bytes - round(moved.get(broker.id, 0.0)))
+    more, able = moved.get(broker.id, 0.0), open_log_dirs(broker.log_dirs or ())
+    # Nobody knows the log dirs that a broker will choose, so all get the same.
+    log_dirs = tuple(
+        each._replace(usable_bytes=each.usable_bytes - more / len(able))
+        if each in able and each.usable_bytes is not None
+        else each
+        for each in broker.log_dirs or ()
+    )
+    return broker._replace(
+        disk_usable_bytes=broker.disk_usable_bytes - round(more),
+        log_dirs=None if broker.log_dirs is None else log_dirs,
+    )
 
 
 def _restocked(broker: CheckedBroker, grown: Mapping[LogDir, int]) -> CheckedBroker:
@@ -194,12 +209,24 @@ def _restocked(broker: CheckedBroker, grown: Mapping[LogDir, int]) -> CheckedBro
     return replace(broker, log_dirs=log_dirs)
 
 
-def _reassigned(load: ClusterLoad, changes: Mapping[TopicPartition, PlannedChange]) -> ClusterLoad:
+def _reassigned(
+    load: ClusterLoad, changes: Mapping[TopicPartition, PlannedChange], inventory: Inventory
+) -> ClusterLoad:
+    """The planner's input after changes. `inventory` is the cluster as it is then."""
     index = {broker: at for at, broker in enumerate(load.brokers)}
-    replicas = widened(load.replicas, max(len(change.replicas) for change in changes.values())).copy()
-    for at, (topic, number) in enumerate(zip(load.topic_of.tolist(), load.numbers.tolist(), strict=True)):
-        change = changes.get(TopicPartition(load.topics[topic], number))
-        if change is not None:
-            row = [index[broker] for broker in change.replicas]
-            replicas[at] = row + [-1] * (replicas.shape[1] - len(row))
-    return replace(load, replicas=replicas)
+    width = max(load.replicas.shape[1], *(len(change.replicas) for change in changes.values()))
+    replicas = widened(load.replicas, width).copy()
+    isr, offline = (None if table is None else widened(table, width).copy() for table in (load.isr, load.offline))
+    leader = None if load.leader is None else load.leader.copy()
+    for at, partition in enumerate(inventory.partitions):
+        if TopicPartition(partition.topic, partition.partition) not in changes:
+            continue
+        for table, brokers in ((replicas, partition.replicas), (isr, partition.isr), (offline, partition.offline)):
+            if table is not None:
+                table[at] = ABSENT
+                table[at, : len(brokers)] = [index[broker] for broker in brokers]
+        if leader is not None:
+            leader[at] = index.get(partition.leader, ABSENT)
+    known = {broker.id: broker.facts.in_units(KIB) for broker in inventory.brokers}
+    facts = tuple(known.get(broker, each) for broker, each in zip(load.brokers, load.facts, strict=bool(load.facts)))
+    return replace(load, replicas=replicas, isr=isr, offline=offline, leader=leader, facts=facts)

@@ -58,7 +58,7 @@ def wished(
         changes=changes,
         moves=moves,
         bytes=size,
-        leader_changes=sum(each.replicas[0] != each.original[0] for each in changes),
+        leader_changes=sum(each.elect or each.replicas[0] != each.original[0] for each in changes),
         undone=undone,
         held_back=held_back(seen, scope, policy),
         least_bytes=planned.least_bytes,

@@ -17,8 +17,9 @@ from shunter.core.planning.cluster import (
     broker_loads,
     weights,
 )
+from shunter.core.planning.facts import barred, fitness_of, ill_ones, led_by_the_able, rooms, spare, without_data
 from shunter.core.planning.racks import RackRules
-from shunter.core.planning.request import EMPTYING, PlanRefused, PlanRequest, Scope
+from shunter.core.planning.request import EMPTYING, ORDER_ALONE, PlanRefused, PlanRequest, Scope
 from shunter.core.wording import counted
 
 _PRIORITY = 4.0
@@ -50,11 +51,19 @@ class Targets:
     weight: Floats
     """(K,) how much a violation counts; 0 if the resource is not an aim."""
     members: Flags
-    """(B,) brokers that take part: not drained, not excluded."""
+    """(B,) brokers that take part: not drained, not excluded, not barred."""
     receivers: Flags
     """(B,) brokers that may receive replicas; a subset of `members`."""
+    barred: dict[int, str]
+    """Brokers that may receive nothing, by index, and why."""
+    largest: Floats
+    """(B,) the largest replica that may come to a broker, as `hard` for disks; the log dir that it chooses limits it."""
     movable: Flags
-    """(P,) partitions whose topic is not excluded."""
+    """(P,) partitions whose topic is not excluded, and of which a live replica in sync has the data."""
+    lost: Flags
+    """(P,) partitions of which no live replica in sync has the data."""
+    ill: dict[tuple[int, int], int]
+    """The `Fitness` of each replica that can't lead now, by partition and broker."""
     group: Ints
     """(B,) the group in which a broker can trade bytes freely: its rack, if most replicas are bound to their rack."""
     rack_level: Floats
@@ -76,19 +85,27 @@ def targets(cluster: ClusterLoad, request: PlanRequest) -> Targets:
     Raises:
         PlanRefused: A broker or topic that the cluster doesn't have, or no broker is left to carry anything.
     """
-    members, receivers = _who(cluster, request)
+    shut = barred(cluster)
+    members, receivers = _who(cluster, request, shut)
     resources = cluster.resources()
     every, leading = weights(cluster, resources)
-    loads = broker_loads(cluster.replicas, len(cluster.brokers), every, leading)
-    excluded = np.isin(np.array(cluster.brokers), request.excluded_brokers)
-    scale = np.asarray(loads[~excluded].sum(axis=0) / members.sum())
+    fitness = fitness_of(cluster)
+    replicas, _ = led_by_the_able(cluster.replicas, fitness)
+    loads = broker_loads(replicas, len(cluster.brokers), every, leading)
+    # What stays on brokers that take no part is not shared out.
+    apart = ~members & ~np.isin(np.array(cluster.brokers), request.leaving)
+    if request.scope is Scope.OFFLINE:
+        apart[list(shut)] = False
+    apart |= np.isin(np.array(cluster.brokers), request.excluded_brokers)
+    scale = np.asarray(loads[~apart].sum(axis=0) / max(1, members.sum()))
     scale[scale <= 0] = 1.0
     rules = RackRules(cluster.rack_of, members, len(cluster.racks))
     rack_level, pinned = _rack_levels(cluster, rules)
     share = _shares(cluster, resources, members)
     low, high = _band(request, resources, share, scale, rack_level[cluster.rack_of])
     hard = _hard(cluster, request, resources, scale)
-    _limit_to_scope(cluster, request, resources, scale, low, high)
+    largest = _limit_to_room(cluster, request, hard[:, 0], loads[:, 0], float(scale[0]))
+    _limit_to_scope(cluster, request, resources, scale, loads, low, high)
     high = np.minimum(high, hard)
     low = np.minimum(low, high)
     aims = [resource for resource in request.aims if resource in resources]
@@ -96,6 +113,7 @@ def targets(cluster: ClusterLoad, request: PlanRequest) -> Targets:
     low[~members], high[~members] = 0.0, np.inf
     low[:, weight == 0], high[:, weight == 0] = 0.0, hard[:, weight == 0]
     excluded_topics = np.array([topic in set(request.excluded_topics) for topic in cluster.topics], dtype=np.bool_)
+    lost = without_data(cluster.replicas, fitness)
     return Targets(
         resources=resources,
         scale=scale,
@@ -108,14 +126,18 @@ def targets(cluster: ClusterLoad, request: PlanRequest) -> Targets:
         weight=weight,
         members=members,
         receivers=receivers,
-        movable=~excluded_topics[cluster.topic_of],
+        barred=shut,
+        largest=largest,
+        movable=~excluded_topics[cluster.topic_of] & ~lost,
+        lost=lost,
+        ill=ill_ones(cluster.replicas, fitness),
         group=cluster.rack_of.astype(np.int64) if pinned else np.zeros(len(cluster.brokers), dtype=np.int64),
         rack_level=rack_level,
         rules=rules,
     )
 
 
-def _who(cluster: ClusterLoad, request: PlanRequest) -> tuple[Flags, Flags]:
+def _who(cluster: ClusterLoad, request: PlanRequest, shut: dict[int, str]) -> tuple[Flags, Flags]:
     known = np.array(cluster.brokers)
     for asked, what in (
         (request.brokers, "brokers"),
@@ -133,11 +155,21 @@ def _who(cluster: ClusterLoad, request: PlanRequest) -> tuple[Flags, Flags]:
     )
     if unknown_topics:
         raise PlanRefused(f"topics: the cluster has no topic {unknown_topics[0]!r}")
+    wanted = request.brokers if request.scope is Scope.FILL else request.replacements
+    for broker in wanted:
+        why = shut.get(cluster.brokers.index(broker))
+        if why is not None:
+            raise PlanRefused(f"broker {broker} {why}: it may receive nothing; bring it back, or name another broker")
     members = ~np.isin(known, request.excluded_brokers)
+    # A broker that may receive nothing can still lead, unless it is down.
+    members[[at for at in shut if request.scope not in ORDER_ALONE or (cluster.facts and cluster.facts[at].down)]] = (
+        False
+    )
     if request.leaving:
         members &= ~np.isin(known, request.brokers)
     if not members.any():
-        raise PlanRefused("no broker is left to carry replicas: all are drained or excluded")
+        told = "".join(f"; broker {cluster.brokers[at]} {why}" for at, why in sorted(shut.items()))
+        raise PlanRefused(f"no broker is left to carry replicas: all are drained or excluded{told}")
     receivers = members.copy()
     if request.scope is Scope.FILL:
         receivers &= np.isin(known, request.brokers)
@@ -215,11 +247,24 @@ def _hard(cluster: ClusterLoad, request: PlanRequest, resources: tuple[Resource,
     return hard
 
 
+def _limit_to_room(cluster: ClusterLoad, request: PlanRequest, hard: Floats, load: Floats, scale: float) -> Floats:
+    """Lower the hard limits of disks to the room that there is; returns (B,) the largest replica that may come."""
+    largest = np.full(len(hard), np.inf)
+    for at, room in enumerate(rooms(cluster, request.headroom)):
+        if room is not None:
+            # If other data alone fill it too much, nothing comes, and nothing has to leave: that would not help.
+            left = load[at] + room.whole
+            hard[at] = min(hard[at], (left if left > 0 else load[at]) / scale)
+            largest[at] = room.largest / scale
+    return largest
+
+
 def _limit_to_scope(
     cluster: ClusterLoad,
     request: PlanRequest,
     resources: tuple[Resource, ...],
     scale: Floats,
+    loads: Floats,
     low: Floats,
     high: Floats,
 ) -> None:
@@ -233,6 +278,9 @@ def _limit_to_scope(
         low[:] = 0.0
         high[:] = np.inf
         high[:, disk] = np.where(np.isnan(whole), 1.0, whole) * request.disk_limit
+        # What is on a disk beside replicas fills it too. If that alone is too much, moving replicas does not help.
+        filled = (loads[:, disk] + spare(cluster, 1 - request.disk_limit)) / scale[disk]
+        high[:, disk] = np.fmin(high[:, disk], np.where(filled > 0, filled, np.inf))
     if request.scope is Scope.FILL:
         others = ~np.isin(np.array(cluster.brokers), request.brokers)
         high[others] = np.inf

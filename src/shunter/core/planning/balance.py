@@ -8,12 +8,13 @@ import numpy as np
 
 from shunter.core.planning.aims import Targets, targets
 from shunter.core.planning.board import Board, Budget
-from shunter.core.planning.cluster import ClusterLoad, Indexes, Resource, broker_loads
+from shunter.core.planning.cluster import ABSENT, UNKNOWN, ClusterLoad, Flags, Indexes, Ints, Resource, broker_loads
+from shunter.core.planning.facts import Fitness, fitness_of, led_by_the_able
 from shunter.core.planning.leaders import balance_leaders
 from shunter.core.planning.moves import BalancedPlan, Undone, difference, widened
-from shunter.core.planning.reached import what_is_left
+from shunter.core.planning.reached import what_is_left, what_is_unknown
 from shunter.core.planning.repair import crowded_topics, repair, spread_topics, take_back
-from shunter.core.planning.request import EMPTYING, PlanRequest, Scope
+from shunter.core.planning.request import EMPTYING, ORDER_ALONE, PlanRequest, Scope
 from shunter.core.planning.scopes import apply_scope, check, check_brokers
 from shunter.core.planning.transport import balance_bulk, balance_counts
 
@@ -21,6 +22,8 @@ _PASSES = 12
 """The most passes. Planning a plan's own result must change nothing, so a result is planned again until that is so."""
 _BALANCED = {Scope.REBALANCE, Scope.FILL}
 _MEASURED = _BALANCED | {Scope.LEADERS, *EMPTYING}
+_IN_PLACE = {Scope.DRAIN, Scope.REPLACE, Scope.OFFLINE}
+"""Scopes in which a new replica takes the place of the one that it stands in for, also the first place of a dead one."""
 _WORTH_A_PASS = 0.99
 """A pass counts if it leaves less than this part of the violations."""
 _LEAST_GAIN = 1e-9
@@ -39,17 +42,20 @@ def plan(cluster: ClusterLoad, request: PlanRequest) -> BalancedPlan:
     check(request)
     goal = targets(cluster, request)
     check_brokers(cluster, request, goal)
-    start = widened(cluster.replicas, _most_replicas(request))
+    width = max(cluster.replicas.shape[1], _most_replicas(request))
+    start, fitness = widened(cluster.replicas, width), widened(fitness_of(cluster), width, int(Fitness.UNKNOWN))
+    if request.scope not in _IN_PLACE:
+        start, fitness = led_by_the_able(start, fitness)
     total = float((cluster.sizes * cluster.replication).sum())
     size = np.inf if request.max_bytes_percent is None else total * request.max_bytes_percent / 100 * (1 + 1e-12)
     moves = np.inf if request.max_moves is None else float(request.max_moves)
     budget = Budget(size, moves)
-    board = Board(cluster, goal, start, budget)
+    board = Board(cluster, goal, start, fitness, budget)
     if request.scope in _MEASURED:
         board, undone = _passes(board, request)
     else:
         undone = _one_pass(board, request)
-    return _finished(cluster, request, goal, start, board, undone)
+    return _finished(request, start, led_by_the_able(start, fitness)[0], board, undone)
 
 
 def _most_replicas(request: PlanRequest) -> int:
@@ -89,7 +95,8 @@ def _measure(board: Board, request: PlanRequest) -> tuple[int, float, int]:
 
 
 def _next_board(board: Board) -> Board:
-    after = Board(board.cluster, board.targets, board.replicas, Budget(board.budget.size, board.budget.moves))
+    budget = Budget(board.budget.size, board.budget.moves)
+    after = Board(board.cluster, board.targets, board.replicas, board.fitness, budget)
     after.why, after.why_resource, after.why_order = board.why.copy(), board.why_resource.copy(), board.why_order.copy()
     if board.limited:
         after.incoming = np.maximum(after.incoming, board.incoming)
@@ -118,22 +125,52 @@ def _one_pass(board: Board, request: PlanRequest) -> list[Undone]:
     return undone
 
 
-def _finished(
-    cluster: ClusterLoad, request: PlanRequest, goal: Targets, start: Indexes, board: Board, undone: list[Undone]
-) -> BalancedPlan:
+def _finished(request: PlanRequest, start: Indexes, began: Indexes, board: Board, undone: list[Undone]) -> BalancedPlan:
+    """Sum up what is on the board. `began` is `start` with a replica first that can lead."""
+    cluster, goal = board.cluster, board.targets
     moves, dropped = difference(start, board.replicas, cluster.sizes, board.why, board.why_resource)
     brokers = len(cluster.brokers)
-    end = replace(cluster, replicas=board.replicas)
+    raw = widened(cluster.replicas, start.shape[1])
+    # A first replica that can't lead stays first only in partitions that do not change.
+    end, _ = led_by_the_able(board.replicas, board.fitness)
+    changes = (end != began).any(axis=1) | ((board.why_order >= 0) & (end != raw).any(axis=1))
+    first = np.where(changes, end[:, 0], np.where(end[:, 0] == raw[:, 0], raw[:, 0], ABSENT))
     made = BalancedPlan(
         cluster=cluster,
         request=request,
         targets=goal,
-        replicas=board.replicas,
-        changed=np.flatnonzero((board.replicas != start).any(axis=1)),
+        replicas=np.where(changes[:, None], end, raw),
+        changed=np.flatnonzero(changes),
+        elected=_elected(cluster, request, goal, changes, first),
         moves=moves,
         dropped=dropped,
-        before=broker_loads(start, brokers, goal.every, goal.leading) * goal.scale,
-        after=broker_loads(end.replicas, brokers, goal.every, goal.leading) * goal.scale,
+        before=broker_loads(began, brokers, goal.every, goal.leading) * goal.scale,
+        after=broker_loads(end, brokers, goal.every, goal.leading) * goal.scale,
         undone=tuple(undone),
     )
-    return replace(made, undone=made.undone + what_is_left(made, board.budget))
+    return replace(made, undone=made.undone + what_is_left(made, board.budget), notes=tuple(what_is_unknown(made)))
+
+
+def _elected(cluster: ClusterLoad, request: PlanRequest, goal: Targets, changes: Flags, first: Ints) -> Ints:
+    """The partitions of which the first replica is to be elected, because another one leads now or has to stop.
+
+    Only scopes that are about leaders elect. A partition whose first replica can't lead needs another order first.
+
+    Args:
+        cluster: The cluster.
+        request: The request.
+        goal: Its targets.
+        changes: (P,) whether the order changes.
+        first: (P,) the replica that is first at the end, or ABSENT if that one can't lead.
+    """
+    if request.scope not in ORDER_ALONE:
+        return np.zeros(0, np.int64)
+    leader = np.full(len(first), UNKNOWN) if cluster.leader is None else cluster.leader
+    wrong = np.where(leader == UNKNOWN, changes, leader != first)
+    ids = np.array(cluster.brokers)
+    if request.scope is Scope.DEMOTE:
+        wrong &= np.where(leader >= 0, np.isin(ids, request.brokers)[leader], changes)
+    else:
+        excluded = np.isin(ids, request.excluded_brokers)
+        wrong &= ~excluded[first] & ~(excluded[leader] & (leader >= 0))
+    return np.flatnonzero(wrong & goal.movable & (first != ABSENT))

@@ -21,6 +21,7 @@ from shunter.core.planning.cluster import (
     Resource,
     broker_loads,
 )
+from shunter.core.planning.facts import LEADS_FROM, Fitness
 
 _LEAN = 1e-3
 """The weight of a broker's distance from its share, beside the weight of being outside the band."""
@@ -66,19 +67,25 @@ class Board:
     except for disks: there it is the greatest load during the moves, with all replicas that come and all that leave.
     """
 
-    def __init__(self, cluster: ClusterLoad, targets: Targets, replicas: Indexes, budget: Budget) -> None:
+    def __init__(
+        self, cluster: ClusterLoad, targets: Targets, replicas: Indexes, fitness: Codes, budget: Budget
+    ) -> None:
         self.cluster = cluster
         self.targets = targets
         self.budget = budget
         self.replicas = replicas.copy()
         self.start = replicas
+        self.fitness = fitness.copy()
+        """(P, W) the `Fitness` of each replica; a replica that comes will be in sync."""
+        self.all_able = bool((fitness >= LEADS_FROM).all())
+        """Whether nothing is known against any replica's leading."""
         self.why: Codes = np.zeros(replicas.shape, dtype=np.int8)
         self.why_resource: Codes = np.full(replicas.shape, -1, dtype=np.int8)
         self.why_order: Codes = np.full(len(replicas), -1, dtype=np.int8)
         self.factors: list[int] = (replicas != ABSENT).sum(axis=1).tolist()
         self.movable: list[bool] = targets.movable.tolist()
         self.shut = np.where(targets.receivers, 0.0, -np.inf)
-        self.limited = bool(np.isfinite(targets.hard).any())
+        self.limited = bool(np.isfinite(targets.hard).any()) or bool(np.isfinite(targets.largest).any())
         self.kept = np.array([float(resource is Resource.DISK) for resource in targets.resources])
         self.smallest = float(cluster.sizes[targets.movable].min(initial=np.inf))
         self.topic_held = self._count_topics()
@@ -140,9 +147,33 @@ class Board:
         opened = rules.openings(others, self.factors[partition], current) + self.shut
         if here != ABSENT:
             opened[here] = -np.inf
-        for broker in others:
+        for broker in (*others, *self.ill_at(partition)):
             opened[broker] = -np.inf
+        if self.targets.barred and not np.isfinite(opened).any():
+            return self._open_beside_barred(partition, others, opened)
         return opened
+
+    def ill_at(self, partition: int) -> list[int]:
+        """Brokers whose replica of a partition can't lead now. To bring another replica there would mean to rely on it."""
+        if not self.targets.ill:
+            return []
+        row: list[int] = self.cluster.replicas[partition].tolist()
+        return [broker for broker in row if (partition, broker) in self.targets.ill]
+
+    def _open_beside_barred(self, partition: int, others: list[int], opened: Floats) -> Floats:
+        """Open the racks with the fewest of a partition's replicas, if one of them is on a broker that gets nothing.
+
+        The rack rule does not count such a broker, so it may find its rack full, or no rack at all.
+        """
+        row: list[int] = self.replicas[partition].tolist()
+        if not any(broker in self.targets.barred for broker in row):
+            return opened
+        rules = self.targets.rules
+        free = self.shut.copy()
+        free[[broker for broker in (*row, *self.ill_at(partition)) if broker != ABSENT]] = -np.inf
+        held = np.bincount(rules.rack_of[others], minlength=len(rules.sizes))[rules.rack_of]
+        least = held[np.isfinite(free)].min(initial=len(row))
+        return np.where(held == least, free, -np.inf)
 
     def gains(self, added: Floats, opened: Floats) -> Floats:
         """(B,) by how much a broker's violation falls if `added` arrives there; -inf if it may not."""
@@ -158,7 +189,25 @@ class Board:
 
     def too_much(self, added: Floats) -> Flags:
         """(B,) brokers where `added` would exceed a hard limit."""
-        return np.asarray(((self.incoming + added > self.targets.hard + 1e-12) & (added > 0)).any(axis=1))
+        over = ((self.incoming + added > self.targets.hard + 1e-12) & (added > 0)).any(axis=1)
+        disk = float(added[0])
+        return np.asarray(over | (self.targets.largest < disk - 1e-12)) if disk > 0 else np.asarray(over)
+
+    def may_lead(self, partition: int, slot: int) -> bool:
+        """Whether nothing is known against a replica's leading: its broker is up, and it is in sync."""
+        return self.all_able or bool(self.fitness[partition, slot] >= LEADS_FROM)
+
+    def fitness_at(self, partition: int, broker: int) -> int:
+        """The fitness that a replica has on a broker: a new one will be in sync, one that was there is as it is."""
+        return self.targets.ill.get((partition, broker), int(Fitness.IN_SYNC))
+
+    def reorder(self, partition: int, row: list[int]) -> None:
+        """Put a partition's replicas into another order; afterwards `rebuild` adds the loads up."""
+        now: list[int] = self.replicas[partition].tolist()
+        slots = [now.index(broker) for broker in row]
+        self.fitness[partition, : len(row)] = self.fitness[partition, slots]
+        self.replicas[partition, : len(row)] = row
+        self.why_order[partition] = int(Resource.LEADERS)
 
     def spent(self) -> bool:
         """Whether the caps no longer allow even the smallest replica."""
@@ -170,6 +219,8 @@ class Board:
         mine = np.arange(rows.shape[1])[None, :] == slots[:, None]
         others = (rows != ABSENT) & ~mine
         fits = ~((rows == to).any(axis=1)) & bool(np.isfinite(self.shut[to]))
+        if self.targets.ill:
+            fits &= np.array([(partition, to) not in self.targets.ill for partition in partitions.tolist()], np.bool_)
         rules = self.targets.rules
         simple = np.array([rules.ceiling(self.factors[p]) == 1 for p in partitions.tolist()], dtype=np.bool_)
         shared = ((rules.rack_of[rows] == rules.rack_of[to]) & others).any(axis=1)
@@ -217,6 +268,7 @@ class Board:
         self.replicas[partition, slot] = to
         self.why[partition, slot] = why
         self.why_resource[partition, slot] = -1 if resource is None else int(resource)
+        self.fitness[partition, slot] = self.fitness_at(partition, to)
         self._change(to, weight, arrives=True)
         topic = int(self.cluster.topic_of[partition])
         if self.topic_held is not None:
@@ -230,9 +282,9 @@ class Board:
         """Remove a follower from its partition; the followers behind it move up."""
         here = int(self.replicas[partition, slot])
         self._change(here, -self.weight_of(partition, slot), arrives=False)
-        row = self.replicas[partition]
-        row[slot:-1] = row[slot + 1 :].copy()
-        row[-1] = ABSENT
+        for row, padding in ((self.replicas[partition], ABSENT), (self.fitness[partition], int(Fitness.UNKNOWN))):
+            row[slot:-1] = row[slot + 1 :].copy()
+            row[-1] = padding
         self.factors[partition] -= 1
         if self.topic_held is not None:
             self.topic_held[int(self.cluster.topic_of[partition]), here] -= 1
@@ -247,7 +299,7 @@ class Board:
 
     def lead_unweighed(self, partition: int, slot: int, resource: Resource = Resource.LEADERS) -> None:
         """Do what `lead` does without updating the loads; after many calls, `rebuild` adds them up."""
-        for table in (self.replicas, self.why, self.why_resource):
+        for table in (self.replicas, self.fitness, self.why, self.why_resource):
             table[partition, 0], table[partition, slot] = int(table[partition, slot]), int(table[partition, 0])
         self.why_order[partition] = int(resource)
 

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from shunter.model.inventory import BrokerFacts
+
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
 Indexes: TypeAlias = npt.NDArray[np.int32]
@@ -17,10 +19,8 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 
 ABSENT = -1
 """The padding of a row of `ClusterLoad.replicas` behind its last replica."""
-
-
-GONE = "(gone)"
-"""The rack of dead brokers that a plan empties. No replica is placed there, so it does not count as a rack."""
+UNKNOWN = -2
+"""In `ClusterLoad.leader`, and first in a row of `isr`: not known. (ABSENT: none.)"""
 
 
 class Resource(IntEnum):
@@ -96,6 +96,14 @@ class ClusterLoad:
     """(P,) bytes per second that consumers read from the leader; the planner adds replication to the followers."""
     min_isr: Indexes | None = None
     """(P,) min.insync.replicas; a change of the replication factor stays at or above it."""
+    facts: tuple[BrokerFacts, ...] = ()
+    """(B,) what is known of each broker, log dirs in the unit of `sizes`; (): nothing is known of any."""
+    isr: Indexes | None = None
+    """(P, V) index into `brokers`, padded by ABSENT; a row that begins with UNKNOWN is not known. None: no row is."""
+    offline: Indexes | None = None
+    """(P, V) as `replicas`: replicas that are known to be offline."""
+    leader: Indexes | None = None
+    """(P,) index of the broker that leads now, ABSENT: nobody does, or UNKNOWN."""
     disk_capacity: Floats | None = None
     """(B,) in the unit of `sizes`."""
     bytes_in_capacity: Floats | None = None

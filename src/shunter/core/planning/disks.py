@@ -145,9 +145,10 @@ def disk_fill(found: BrokerDisks, excluded_topics: Collection[str] = ()) -> Disk
 
 
 def _ends(shelves: list[_Shelf]) -> tuple[_Shelf, _Shelf]:
-    """The fullest and the emptiest log dir."""
+    """The fullest log dir, and the emptiest one that may get replicas."""
     fullest = max(shelves, key=lambda shelf: (shelf.fill, shelf.disk.path))
-    return fullest, min(shelves, key=lambda shelf: (shelf.fill, shelf.disk.path))
+    able = [shelf for shelf in shelves if not shelf.disk.cordoned] or [fullest]
+    return fullest, min(able, key=lambda shelf: (shelf.fill, shelf.disk.path))
 
 
 def _shelves(found: BrokerDisks, headroom: float, excluded_topics: Collection[str]) -> list[_Shelf]:
@@ -175,7 +176,7 @@ def _shelves(found: BrokerDisks, headroom: float, excluded_topics: Collection[st
 
 def _empty(broker: BrokerId, shelves: list[_Shelf], paths: list[str], made: _Made) -> None:
     """Empty log dirs: the greatest replicas first, each to the log dir where it fits and which is then least full."""
-    others = [shelf for shelf in shelves if shelf.disk.path not in paths]
+    others = [shelf for shelf in shelves if shelf.disk.path not in paths and not shelf.disk.cordoned]
     for here in (shelf for shelf in shelves if shelf.disk.path in paths):
         for replica in list(here.replicas):
             fitting = [shelf for shelf in others if shelf.free >= replica.size_bytes]

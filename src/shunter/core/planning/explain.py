@@ -78,7 +78,6 @@ _REASONS = {
 
 def summarise(plan: BalancedPlan, bound: Bound | None, joint: Bound | None = None) -> Summary:
     """Sum a plan up; `bound` and `joint` are the least that any plan must copy, None if they were not asked for."""
-    total = max(plan.total_bytes, 1e-300)
     resources: list[ResourceChange] = []
     members = plan.targets.members
     for resource in plan.targets.resources:
@@ -94,17 +93,24 @@ def summarise(plan: BalancedPlan, bound: Bound | None, joint: Bound | None = Non
         moves=len(plan.moves),
         replicas=int(plan.cluster.replication.sum()),
         bytes_moved=plan.bytes_moved,
-        bytes_percent=100 * plan.bytes_moved / total,
+        bytes_percent=percent_of(plan.bytes_moved, plan.total_bytes),
         leader_changes=plan.leader_changes,
         order_only=plan.order_only,
         dropped=plan.dropped,
-        bound_percent=None if bound is None else 100 * bound.size / total,
+        bound_percent=None if bound is None else percent_of(bound.size, plan.total_bytes),
         bound_rests_on="" if bound is None else bound.rests_on,
         # The joint bound is a relaxation: it takes parts of replicas, while the simple bound counts whole replicas.
-        joint_percent=None if joint is None else 100 * max(joint.size, bound.size if bound else 0.0) / total,
+        joint_percent=None
+        if joint is None
+        else percent_of(max(joint.size, bound.size if bound else 0.0), plan.total_bytes),
         reasons=tuple((_reason(why, resource), count) for (why, resource), count in counted.most_common()),
         undone=tuple((left.what, left.why) for left in plan.undone),
     )
+
+
+def percent_of(size: float, total: float) -> float:
+    """A share of all bytes. Where no size is known, nothing is copied: 0."""
+    return 100 * size / total if total > 0 else 0.0
 
 
 def _reason(why: int, resource: int) -> str:

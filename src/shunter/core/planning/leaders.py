@@ -15,6 +15,7 @@ import numpy as np
 
 from shunter.core.planning.board import Board
 from shunter.core.planning.cluster import ABSENT, Ints, Resource
+from shunter.core.planning.facts import LEADS_FROM
 
 _ROUNDS = 6
 _TRIES = 400
@@ -120,7 +121,11 @@ class _LeaderCounts:
 
     def _to_neediest(self, partition: int, *, allowed: Callable[[int], bool]) -> None:
         row = self.rows[partition]
-        slots = [s for s in range(1, len(row)) if row[s] != ABSENT and self.members[row[s]] and allowed(row[s])]
+        slots = [
+            s
+            for s in range(1, len(row))
+            if row[s] != ABSENT and self.members[row[s]] and allowed(row[s]) and self.board.may_lead(partition, s)
+        ]
         if slots:
             self._shift(partition, min(slots, key=lambda s: (self._room(row[s]), s)))
 
@@ -163,7 +168,8 @@ class _LeaderCounts:
         edges = np.zeros(brokers * brokers, dtype=np.int64)
         for slot in range(1, board.replicas.shape[1]):
             follower = board.replicas[:, slot]
-            rows = np.flatnonzero((follower != ABSENT) & board.targets.movable & members[leader] & members[follower])
+            useful = (follower != ABSENT) & (board.fitness[:, slot] >= LEADS_FROM) & board.targets.movable
+            rows = np.flatnonzero(useful & members[leader] & members[follower])
             edges += np.bincount(leader[rows] * brokers + follower[rows], minlength=len(edges))
         return edges.reshape(brokers, brokers)
 
@@ -180,8 +186,9 @@ class _LeaderCounts:
                 self._shift(partition, self.rows[partition].index(follower))
 
     def _led_and_followed(self, leader: int, follower: int) -> list[int]:
-        replicas = self.board.replicas
-        both = (replicas[:, 0] == leader) & (replicas[:, 1:] == follower).any(axis=1) & self.board.targets.movable
+        replicas, able = self.board.replicas, self.board.fitness[:, 1:] >= LEADS_FROM
+        followed = ((replicas[:, 1:] == follower) & able).any(axis=1)
+        both = (replicas[:, 0] == leader) & followed & self.board.targets.movable
         found: list[int] = np.flatnonzero(both).tolist()
         return found
 
@@ -212,7 +219,9 @@ def _shift_one(board: Board, partition: int, broker: int, column: int, *, over: 
     targets = board.targets
     row: list[int] = board.replicas[partition].tolist()
     leader, weight = row[0], targets.leading[partition]
-    slots = [s for s in range(1, len(row)) if row[s] != ABSENT and targets.members[row[s]]]
+    slots = [
+        s for s in range(1, len(row)) if row[s] != ABSENT and targets.members[row[s]] and board.may_lead(partition, s)
+    ]
     if not over:
         slots = [s for s in slots if row[s] == broker]
     if not slots or not targets.members[leader]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from shunter.core.planning.aims import Targets
 from shunter.core.planning.cluster import ABSENT, ClusterLoad, Codes, Floats, Indexes, Ints, Resource, distinct
@@ -61,6 +62,8 @@ class BalancedPlan:
     """(P, W) as `ClusterLoad.replicas`, W grown if the replication factor did."""
     changed: Ints
     """Indexes of the partitions whose replicas or order change, ascending."""
+    elected: Ints
+    """Indexes of the partitions whose first replica is to be elected leader at the end, ascending."""
     moves: ReplicaCopies
     dropped: int
     """Replicas that are dropped without a new one in their place."""
@@ -68,6 +71,8 @@ class BalancedPlan:
     """(B, K) loads, K being `targets.resources`."""
     after: Floats
     undone: tuple[Undone, ...]
+    notes: tuple[str, ...] = ()
+    """What the plan had to do without knowing, a sentence each."""
 
     @property
     def total_bytes(self) -> float:
@@ -100,23 +105,33 @@ class BalancedPlan:
         return np.asarray(loads[:, column] / self.targets.scale[column])
 
     def assignments(self) -> list[Assigned]:
-        """The changed partitions, in the order of topic and partition."""
-        topics = [self.cluster.topics[topic] for topic in self.cluster.topic_of[self.changed].tolist()]
-        numbers: list[int] = self.cluster.numbers[self.changed].tolist()
-        targets, originals = self._broker_ids(self.replicas), self._broker_ids(self.cluster.replicas)
+        """The partitions that change or are only to have another leader, in the order of topic and partition."""
+        rows = distinct(np.concatenate([self.changed, self.elected]))
+        topics = [self.cluster.topics[topic] for topic in self.cluster.topic_of[rows].tolist()]
+        numbers: list[int] = self.cluster.numbers[rows].tolist()
+        targets, originals = self._broker_ids(self.replicas, rows), self._broker_ids(self.cluster.replicas, rows)
         return sorted(map(Assigned, topics, numbers, targets, originals))
 
-    def _broker_ids(self, replicas: Indexes) -> Iterator[list[int]]:
-        """The changed partitions' rows of a (P, W) table, as broker ids in order."""
+    def elections(self) -> frozenset[tuple[str, int]]:
+        """The partitions, by topic and number, whose first replica is to be elected leader at the end."""
+        topics = self.cluster.topic_of[self.elected].tolist()
+        numbers: list[int] = self.cluster.numbers[self.elected].tolist()
+        return frozenset(zip((self.cluster.topics[topic] for topic in topics), numbers, strict=True))
+
+    def _broker_ids(self, replicas: Indexes, partitions: Ints) -> Iterator[list[int]]:
+        """Some partitions' rows of a (P, W) table, as broker ids in order."""
         ids = self.cluster.brokers
-        rows: list[list[int]] = replicas[self.changed].tolist()
+        rows: list[list[int]] = replicas[partitions].tolist()
         return ([ids[broker] for broker in row if broker != ABSENT] for row in rows)
 
 
-def widened(replicas: Indexes, width: int) -> Indexes:
+Cell = TypeVar("Cell", bound=np.integer[Any])
+
+
+def widened(table: npt.NDArray[Cell], width: int, padding: int = ABSENT) -> npt.NDArray[Cell]:
     """Pad rows up to a width."""
-    missing = width - replicas.shape[1]
-    return replicas if missing <= 0 else np.pad(replicas, ((0, 0), (0, missing)), constant_values=ABSENT)
+    missing = width - table.shape[1]
+    return table if missing <= 0 else np.pad(table, ((0, 0), (0, missing)), constant_values=padding)
 
 
 def difference(old: Indexes, new: Indexes, sizes: Floats, why: Codes, resource: Codes) -> tuple[ReplicaCopies, int]:

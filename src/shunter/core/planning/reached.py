@@ -1,13 +1,16 @@
-"""Names the aims that a plan does not reach, and why."""
+"""Names the aims that a plan does not reach, and why, and what it was made without knowing."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 
 from shunter.core.planning.board import Budget
-from shunter.core.planning.cluster import ABSENT, Resource
+from shunter.core.planning.cluster import ABSENT, Resource, distinct
+from shunter.core.planning.facts import rooms
 from shunter.core.planning.moves import BalancedPlan, Undone
-from shunter.core.planning.request import EMPTYING, Scope
+from shunter.core.planning.request import EMPTYING, ORDER_ALONE, Scope
 from shunter.core.wording import counted
 
 _TOLD = 20
@@ -40,6 +43,30 @@ def what_is_left(plan: BalancedPlan, budget: Budget) -> tuple[Undone, ...]:
         if len(brokers) > _TOLD:
             found.append(Undone(f"{counted(len(brokers) - _TOLD, 'more broker')}: {resource.label}", "as above"))
     return tuple(found) + _forced_racks(plan)
+
+
+def what_is_unknown(plan: BalancedPlan) -> Iterator[str]:
+    """Say which brokers the plan had to leave out, and which of them it filled without knowing their room."""
+    goal, cluster = plan.targets, plan.cluster
+    for at, why in sorted(goal.barred.items()):
+        broker = cluster.brokers[at]
+        if broker not in (*plan.request.leaving, *plan.request.excluded_brokers):
+            what = "it is put first nowhere" if plan.request.scope in ORDER_ALONE else "nothing comes to it"
+            yield f"broker {broker} {why}: {what}"
+    lost = np.flatnonzero(goal.lost)
+    if len(lost):
+        name = cluster.partition_name(int(lost[0]))
+        yield f"{counted(len(lost), 'partition has', 'partitions have')} no live replica in sync, {name} for one: none of them changes"
+    if cluster.facts:
+        found = rooms(cluster, plan.request.headroom)
+        known = cluster.capacity(Resource.DISK)
+        blind = [
+            str(cluster.brokers[at])
+            for at in distinct(plan.moves.target).tolist()
+            if found[at] is None and (known is None or not np.isfinite(known[at]))
+        ]
+        if blind:
+            yield f"nothing is known of the room on the disks of {', '.join(blind)}: the plan does not bound what comes there"
 
 
 def _told_apart(load: float, edge: float) -> tuple[str, str]:

@@ -301,6 +301,7 @@ def _best_pair(
         if board.limited:
             worst = board.incoming[who] + np.where(board.kept > 0, arriving, net)
             gain[((worst > targets.hard[who] + 1e-12) & (worst > board.incoming[who])).any(axis=2)] = -np.inf
+            gain[np.broadcast_to(arriving[:, :, 0] > targets.largest[who] + 1e-12, gain.shape)] = -np.inf
     gain[mine[:, None] == other[None, :]] = -np.inf
     cost = sizes[mine][:, None] + sizes[other][None, :]
     gain[cost > board.budget.size] = -np.inf

@@ -38,7 +38,7 @@ class Scope(Enum):
     DEMOTE = "demote"
     """Only the order of replicas changes: `brokers` lead nothing, and stand behind all others."""
     OFFLINE = "offline"
-    """Every replica of `offline` goes to another broker; nothing else moves. `brokers` are dead."""
+    """Every replica of `offline` (none named: that is known to be offline) goes to another broker; nothing else moves."""
     TOPICS = "topics"
     """Topics change as `wishes` say: how many replicas, in which racks, on which brokers; nothing else moves."""
     DISKS = "disks"
@@ -87,4 +87,4 @@ class PlanRequest:
     @property
     def leaving(self) -> tuple[int, ...]:
         """Brokers that all replicas leave; they may be dead."""
-        return self.brokers if self.scope in {Scope.DRAIN, Scope.REPLACE, Scope.OFFLINE} else ()
+        return self.brokers if self.scope in {Scope.DRAIN, Scope.REPLACE} else ()

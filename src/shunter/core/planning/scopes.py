@@ -7,11 +7,13 @@ import numpy as np
 from shunter.core.planning.aims import Targets
 from shunter.core.planning.board import Board, Why
 from shunter.core.planning.cluster import ABSENT, ClusterLoad, Floats, Ints, Resource
+from shunter.core.planning.facts import Fitness, spare
 from shunter.core.planning.moves import Undone
-from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
+from shunter.core.planning.request import EMPTYING, PlanRefused, PlanRequest, Scope
 from shunter.core.planning.transport import place
-from shunter.core.planning.wishes import demote, grant_wishes
+from shunter.core.planning.wishes import demote, drop_worst, grant_wishes, no_place, why_fixed, why_not
 from shunter.core.wording import counted
+from shunter.model.inventory import OfflineReplica
 
 
 def apply_scope(board: Board, request: PlanRequest) -> list[Undone]:
@@ -30,6 +32,8 @@ def apply_scope(board: Board, request: PlanRequest) -> list[Undone]:
         return grant_wishes(board, request.wishes)
     if request.scope in {Scope.REBALANCE, Scope.FIX_RACKS}:
         return _fix_racks(board)
+    if request.scope in EMPTYING:
+        return _too_full(board, request)
     return []
 
 
@@ -72,9 +76,9 @@ def check_brokers(cluster: ClusterLoad, request: PlanRequest, goal: Targets) -> 
     """
     if request.scope not in {Scope.DRAIN, Scope.REPLACE}:
         return  # Offline replicas that find no broker are reported one by one.
-    leaving = ~goal.members & ~np.isin(np.array(cluster.brokers), request.excluded_brokers)
+    leaving = np.isin(np.array(cluster.brokers), request.brokers)
     concerned = (leaving[cluster.replicas] & (cluster.replicas != ABSENT)).any(axis=1) & goal.movable
-    staying = int(goal.members.sum()) + len(request.excluded_brokers)
+    staying = int((~leaving).sum())
     short = np.flatnonzero(concerned & (cluster.replication > staying))
     if len(short):
         name, replicas = cluster.partition_name(int(short[0])), int(cluster.replication[short[0]])
@@ -101,15 +105,12 @@ def _drain(board: Board, brokers: tuple[int, ...], why: Why) -> list[Undone]:
     undone: list[Undone] = []
     indexes = np.flatnonzero(np.isin(np.array(board.cluster.brokers), brokers))
     partitions, slots = np.nonzero(np.isin(board.replicas, indexes))
-    fixed = ~board.targets.movable[partitions]
-    if fixed.any():
-        name = board.cluster.partition_name(int(partitions[fixed][0]))
-        undone.append(
-            Undone(
-                f"{counted(int(fixed.sum()), 'replica stays', 'replicas stay')} on drained brokers",
-                f"excluded topics, such as {name}",
-            )
-        )
+    fixed, lost = ~board.targets.movable[partitions], board.targets.lost[partitions]
+    for stay, told in ((fixed & ~lost, "excluded topics, such as"), (lost, "no live replica in sync has the data of")):
+        if stay.any():
+            name = board.cluster.partition_name(int(partitions[stay][0]))
+            what = f"{counted(int(stay.sum()), 'replica stays', 'replicas stay')} on drained brokers"
+            undone.append(Undone(what, f"{told} {name}"))
     partitions, slots, unpaid = _affordable(board, partitions[~fixed], slots[~fixed])
     if unpaid:
         undone.append(
@@ -124,7 +125,11 @@ def _drain(board: Board, brokers: tuple[int, ...], why: Why) -> list[Undone]:
 
 
 def _leave_offline(board: Board, request: PlanRequest) -> list[Undone]:
-    """Give each offline replica another broker, unless all replicas of its partition are offline: none has its data."""
+    """Give each offline replica another broker, unless no replica of its partition has its data.
+
+    Raises:
+        PlanRefused: the request names no offline replicas, and the cluster's are not known.
+    """
     cluster, undone = board.cluster, list[Undone]()
     rows = {
         (cluster.topics[topic], number): at
@@ -132,14 +137,22 @@ def _leave_offline(board: Board, request: PlanRequest) -> list[Undone]:
     }
     index = {broker: at for at, broker in enumerate(cluster.brokers)}
     gone: dict[int, list[int]] = {}
-    for offline in request.offline:
+    lost: set[int] = set()
+    for offline in request.offline or _known_offline(board, request.excluded_brokers):
         at = rows.get((offline.topic, offline.partition))
-        if at is not None and offline.broker in index and board.movable[at]:
+        if at is None or index.get(offline.broker, ABSENT) not in board.replicas[at].tolist():
+            continue
+        if board.targets.lost[at]:
+            lost.add(at)
+        elif board.movable[at]:
             gone.setdefault(at, []).append(board.replicas[at].tolist().index(index[offline.broker]))
-    lost = {at for at, slots in gone.items() if len(slots) == board.factors[at]}
+    lost |= {at for at, slots in gone.items() if len(slots) == board.factors[at]}
     undone += [
         Undone(
-            f"{cluster.partition_name(at)} stays where it is", "all its replicas are offline: no broker has its data"
+            f"{cluster.partition_name(at)} stays where it is",
+            "none of its replicas can lead: no live broker has all its data"
+            if (board.fitness[at] == Fitness.BEHIND).any()
+            else "all its replicas are offline: no broker has its data",
         )
         for at in sorted(lost)
     ]
@@ -156,6 +169,34 @@ def _leave_offline(board: Board, request: PlanRequest) -> list[Undone]:
     ]
 
 
+def _known_offline(board: Board, excluded: tuple[int, ...]) -> list[OfflineReplica]:
+    cluster = board.cluster
+    if not cluster.facts and cluster.offline is None:
+        raise PlanRefused(
+            "scope offline needs to know which replicas are offline: plan a live cluster, or a file of one"
+        )
+    return [
+        OfflineReplica(
+            cluster.topics[int(cluster.topic_of[at])],
+            int(cluster.numbers[at]),
+            cluster.brokers[board.replicas[at, slot]],
+        )
+        for at, slot in np.argwhere(board.fitness == Fitness.OFFLINE).tolist()
+        if cluster.brokers[board.replicas[at, slot]] not in excluded
+    ]
+
+
+def _too_full(board: Board, request: PlanRequest) -> list[Undone]:
+    """Name the brokers that stay too full whatever moves: what is on their disks beside replicas is too much."""
+    cluster, goal = board.cluster, board.targets
+    left = spare(cluster, 1 - (request.disk_limit or 1.0)) / goal.scale[0] + board.loads[:, 0]
+    why = "what is on its disks beside replicas fills more than the limit"
+    return [
+        Undone(f"broker {cluster.brokers[at]} stays too full", why)
+        for at in np.flatnonzero((left <= 0) & goal.members).tolist()
+    ]
+
+
 def _homeless(board: Board, partition: int, broker: int) -> Undone:
     name = board.cluster.partition_name(partition)
     what = f"{name} stays on broker {board.cluster.brokers[broker]}" if broker != ABSENT else f"{name} gets no replica"
@@ -165,7 +206,7 @@ def _homeless(board: Board, partition: int, broker: int) -> Undone:
             what,
             f"its {counted(int(board.factors[partition]), 'replica needs', 'replicas need')} as many brokers, and {members} may receive",
         )
-    return Undone(what, "no other broker may take it: racks, capacities with headroom and max replicas leave none")
+    return Undone(what, no_place(board, partition))
 
 
 def _replace(board: Board, request: PlanRequest) -> list[Undone]:
@@ -176,8 +217,7 @@ def _replace(board: Board, request: PlanRequest) -> list[Undone]:
         partitions, slots = board.held_by(index[old])
         for partition, slot in zip(partitions.tolist(), slots.tolist(), strict=True):
             weight = board.weight_of(partition, slot)
-            over = (board.incoming[index[new]] + weight > board.targets.hard[index[new]] + 1e-12) & (weight > 0)
-            if board.openings(partition, slot)[index[new]] != 0 or bool(over.any()):
+            if board.openings(partition, slot)[index[new]] != 0 or bool(board.too_much(weight)[index[new]]):
                 elsewhere += 1
             elif board.budget.allows(float(board.cluster.sizes[partition])):
                 board.move(partition, slot, index[new], Why.REPLACED)
@@ -194,7 +234,7 @@ def _fix_racks(board: Board) -> list[Undone]:
         name = board.cluster.partition_name(partition)
         what = f"{name} keeps replicas in shared racks"
         if not board.movable[partition]:
-            undone.append(Undone(what, "its topic is excluded"))
+            undone.append(Undone(what, why_fixed(board, partition)))
             continue
         for _ in range(board.factors[partition]):
             if not rules.uneven(board.replicas[partition : partition + 1])[0]:
@@ -230,38 +270,36 @@ def _fix_one(board: Board, partition: int) -> bool:
 def _change_replication(board: Board, request: PlanRequest) -> list[Undone]:
     undone: list[Undone] = []
     cluster, wanted = board.cluster, request.replication
-    usable = int(board.targets.receivers.sum())
+    usable = int(board.targets.receivers.sum()) + len(board.targets.barred)
     if wanted > usable:
         raise PlanRefused(
-            f"replication factor {wanted} needs {counted(wanted, 'broker')}, and {usable} may receive replicas"
+            f"replication factor {wanted} needs {counted(wanted, 'broker')}, and {usable} may hold replicas"
         )
     chosen = np.isin(np.array(cluster.topics), request.topics or cluster.topics)[cluster.topic_of]
-    for partition in np.flatnonzero(chosen & board.targets.movable).tolist():
+    for partition in np.flatnonzero(chosen & (board.targets.movable | board.targets.lost)).tolist():
         least = 1 if cluster.min_isr is None else int(cluster.min_isr[partition])
         name = cluster.partition_name(partition)
+        if not board.movable[partition]:
+            if board.factors[partition] != wanted:
+                undone.append(Undone(f"{name} keeps its replicas", why_fixed(board, partition)))
+            continue
         if wanted < least:
             rule = f"min.insync.replicas is {least}: writers would be refused; lower it first"
             undone.append(Undone(f"{name} keeps its replication factor", rule))
             continue
         while board.factors[partition] > wanted:
-            _drop_one(board, partition)
+            drop_worst(board, partition)
         while board.factors[partition] < wanted:
             if not _add_one(board, partition):
                 undone.append(
                     Undone(
                         f"{name} stays at {counted(int(board.factors[partition]), 'replica')}",
-                        _why_not(board, partition),
+                        why_not(board, partition),
                     )
                 )
                 break
     board.rebuild()
     return undone
-
-
-def _why_not(board: Board, partition: int) -> str:
-    if not board.budget.allows(float(board.cluster.sizes[partition])):
-        return "the cap on bytes or moves is spent"
-    return "no other broker may take one: racks, capacities with headroom and max replicas leave none"
 
 
 def _add_one(board: Board, partition: int) -> bool:
@@ -276,13 +314,3 @@ def _add_one(board: Board, partition: int) -> bool:
         return False
     board.move(partition, slot, best, Why.REPLICATION)
     return True
-
-
-def _drop_one(board: Board, partition: int) -> None:
-    """Drop a follower: one in the rack with most of this partition's replicas, else on the fullest broker."""
-    rack_of, row = board.targets.rules.rack_of, board.replicas[partition].tolist()
-    slots = [slot for slot in range(len(row)) if row[slot] != ABSENT]
-    held = np.bincount([int(rack_of[row[slot]]) for slot in slots], minlength=len(board.cluster.racks))
-    disk = board.targets.column(Resource.DISK) or 0
-    dropped = max(slots[1:], key=lambda s: (int(held[rack_of[row[s]]]), float(board.loads[row[s], disk]), s))
-    board.drop(partition, dropped)

@@ -336,6 +336,7 @@ def _put(
     partition, slot = what
     here = int(board.replicas[partition, slot])
     board.replicas[partition, slot] = to
+    board.fitness[partition, slot] = board.fitness_at(partition, to)
     board.why[partition, slot] = reason[0]
     board.why_resource[partition, slot] = int(reason[1])
     board.budget.spend(float(board.cluster.sizes[partition]))

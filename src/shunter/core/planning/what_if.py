@@ -26,8 +26,10 @@ from shunter.core.planning.cluster import (
     broker_loads,
     weights,
 )
+from shunter.core.planning.facts import spare
 from shunter.core.planning.moves import BalancedPlan, Undone, difference, widened
 from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
+from shunter.model.inventory import NOTHING_KNOWN
 
 MOST_BROKERS = 1_000
 """More new brokers than this are not tried."""
@@ -229,11 +231,25 @@ def changed(cluster: ClusterLoad, change: ClusterChange) -> ClusterLoad:
         brokers=(*cluster.brokers, *range(last + 1, last + 1 + change.added)),
         racks=tuple(racks),
         rack_of=np.array([racks.index(rack) for rack in placed], dtype=np.int32),
-        disk_capacity=_grown(cluster.disk_capacity, len(cluster.brokers), change.added, change.disk),
+        disk_capacity=_grown(_for_replicas(cluster), len(cluster.brokers), change.added, change.disk),
         bytes_in_capacity=_grown(cluster.bytes_in_capacity, len(cluster.brokers), change.added, change.network),
         bytes_out_capacity=_grown(cluster.bytes_out_capacity, len(cluster.brokers), change.added, change.network),
         processor_capacity=_grown(cluster.processor_capacity, len(cluster.brokers), change.added, None),
+        # Who is dead stays dead. Replicas that are late today are taken for caught up by then.
+        facts=tuple(each.without_room() for each in cluster.facts)
+        + (NOTHING_KNOWN,) * (change.added if cluster.facts else 0),
+        isr=None,
+        offline=None,
+        leader=None,
     )
+
+
+def _for_replicas(cluster: ClusterLoad) -> Floats | None:
+    """(B,) the capacity of disks without what is there beside replicas, as far as brokers tell it."""
+    held = broker_loads(cluster.replicas, len(cluster.brokers), *weights(cluster, (Resource.DISK,)))[:, 0]
+    found = held + spare(cluster, 0.0)
+    known = cluster.disk_capacity
+    return known if known is None or np.isnan(found).all() else np.fmin(known, found)
 
 
 def _rack_of_next(placed: list[str], change: ClusterChange, number: int) -> str:
@@ -310,6 +326,7 @@ def _from_start(start: ClusterLoad, end: ClusterLoad, last: BalancedPlan) -> Bal
         cluster=wide,
         replicas=end.replicas,
         changed=np.flatnonzero((end.replicas != wide.replicas).any(axis=1)),
+        elected=np.zeros(0, np.int64),
         moves=moves,
         dropped=dropped,
         before=broker_loads(wide.replicas, brokers, *weights(wide, resources)),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from shunter.core.planning.board import Board, Why
-from shunter.core.planning.cluster import ABSENT, Flags, Resource
+from shunter.core.planning.cluster import ABSENT, UNKNOWN, Flags, Resource
+from shunter.core.planning.facts import Fitness
 from shunter.core.planning.moves import Undone
 from shunter.core.planning.request import PlanRefused
 from shunter.core.wording import counted
@@ -14,26 +15,59 @@ from shunter.model.inventory import TopicWish
 
 def demote(board: Board, brokers: tuple[int, ...]) -> list[Undone]:
     """Put brokers at the end of each partition that they lead; the follower with the fewest leaders comes first."""
-    known = np.array(board.cluster.brokers)
+    cluster = board.cluster
+    known = np.array(cluster.brokers)
     demoted: Flags = np.isin(known, brokers)
     leads = np.bincount(board.replicas[:, 0], minlength=len(known))
+    # Who would lead after a restart, whoever comes first on paper, and who leads now.
+    concerned = demoted[board.replicas[:, 0]] | demoted[cluster.replicas[:, 0]]
+    if cluster.leader is not None:
+        concerned |= (cluster.leader >= 0) & demoted[cluster.leader]
     undone: list[Undone] = []
-    for partition in np.flatnonzero(demoted[board.replicas[:, 0]]).tolist():
-        row: list[int] = [broker for broker in board.replicas[partition].tolist() if broker != ABSENT]
+    for partition in np.flatnonzero(concerned).tolist():
+        row: list[int] = [broker for broker in cluster.replicas[partition].tolist() if broker != ABSENT]
         others = [broker for broker in row if not demoted[broker]]
-        if not board.movable[partition] or not others:
-            why = "its topic is excluded" if others else "all its replicas are on brokers that shall lead nothing"
-            led = f"{board.cluster.partition_name(partition)} is still led by broker {known[row[0]]}"
-            undone.append(Undone(led, why))
+        able = [each for each in others if board.may_lead(partition, board.replicas[partition].tolist().index(each))]
+        if not board.movable[partition] or not able:
+            undone.append(_still_led(board, partition, demoted, others))
             continue
-        first = min(others, key=lambda broker: (int(leads[broker]), others.index(broker)))
-        leads[row[0]] -= 1
+        here = int(board.replicas[partition, 0])
+        first = here if not demoted[here] else min(able, key=lambda each: (int(leads[each]), others.index(each)))
+        leads[here] -= 1
         leads[first] += 1
         behind = [broker for broker in others if broker != first] + [broker for broker in row if demoted[broker]]
-        board.replicas[partition, : len(row)] = [first, *behind]
-        board.why_order[partition] = int(Resource.LEADERS)
+        board.reorder(partition, [first, *behind])
     board.rebuild()
     return undone
+
+
+def _still_led(board: Board, partition: int, demoted: Flags, others: list[int]) -> Undone:
+    cluster = board.cluster
+    leader = UNKNOWN if cluster.leader is None else int(cluster.leader[partition])
+    here = int(board.replicas[partition, 0])
+    if board.targets.lost[partition]:
+        here = int(cluster.replicas[partition, 0])
+        return Undone(
+            f"{cluster.partition_name(partition)} keeps broker {cluster.brokers[here]} first"
+            if demoted[here]
+            else f"{cluster.partition_name(partition)} stays as it is",
+            why_fixed(board, partition),
+        )
+    led_by = leader if leader >= 0 and demoted[leader] else here
+    what = f"{cluster.partition_name(partition)} is still led by broker {cluster.brokers[led_by]}"
+    if not board.movable[partition]:
+        return Undone(what, why_fixed(board, partition))
+    if not others:
+        return Undone(what, "all its replicas are on brokers that shall lead nothing")
+    names = ", ".join(str(cluster.brokers[each]) for each in others)
+    return Undone(what, f"no other replica can lead now: those on {names} are offline or out of sync")
+
+
+def why_fixed(board: Board, partition: int) -> str:
+    """Why nothing of a partition may change. Pre: it is not movable."""
+    if board.targets.lost[partition]:
+        return "no live replica in sync has its data"
+    return "its topic is excluded"
 
 
 def grant_wishes(board: Board, wishes: tuple[TopicWish, ...]) -> list[Undone]:
@@ -44,37 +78,42 @@ def grant_wishes(board: Board, wishes: tuple[TopicWish, ...]) -> list[Undone]:
     """
     undone: list[Undone] = []
     for wish in wishes:
-        allowed = _allowed(board, wish)
+        wanted, allowed = _allowed(board, wish)
         topic = board.cluster.topics.index(wish.topic)
         for partition in np.flatnonzero(board.cluster.topic_of == topic).tolist():
             if not board.movable[partition]:
-                undone.append(Undone(f"{board.cluster.partition_name(partition)} stays", "its topic is excluded"))
+                held = board.replicas[partition][: board.factors[partition]]
+                if not wanted[held].all() or board.factors[partition] != (wish.replication or len(held)):
+                    what = f"{board.cluster.partition_name(partition)} stays"
+                    undone.append(Undone(what, why_fixed(board, partition)))
                 continue
-            undone += _grant(board, wish, partition, allowed)
+            undone += _grant(board, wish, partition, wanted, allowed)
     board.rebuild()
     return undone
 
 
-def _allowed(board: Board, wish: TopicWish) -> Flags:
+def _allowed(board: Board, wish: TopicWish) -> tuple[Flags, Flags]:
+    """(B,) brokers on which the topic's replicas may stay, and those of them that may receive more."""
     cluster = board.cluster
     unknown = sorted(set(wish.racks) - set(cluster.racks))
     if unknown:
         raise PlanRefused(
             f"topic {wish.topic}: no broker is in rack {unknown[0]!r}; racks are {', '.join(cluster.racks)}"
         )
-    allowed = board.targets.receivers.copy()
+    wanted = board.targets.receivers.copy()
+    wanted[list(board.targets.barred)] = True
     if wish.racks:
-        allowed &= np.isin(np.array(cluster.racks)[cluster.rack_of], wish.racks)
+        wanted &= np.isin(np.array(cluster.racks)[cluster.rack_of], wish.racks)
     if wish.brokers:
-        allowed &= np.isin(np.array(cluster.brokers), wish.brokers)
-    if wish.replication > int(allowed.sum()):
+        wanted &= np.isin(np.array(cluster.brokers), wish.brokers)
+    if wish.replication > int(wanted.sum()):
         raise PlanRefused(
-            f"topic {wish.topic}: {counted(wish.replication, 'replica needs', 'replicas need')} as many brokers, and {int(allowed.sum())} may hold them"
+            f"topic {wish.topic}: {counted(wish.replication, 'replica needs', 'replicas need')} as many brokers, and {int(wanted.sum())} may hold them"
         )
-    return allowed
+    return wanted, wanted & board.targets.receivers
 
 
-def _grant(board: Board, wish: TopicWish, partition: int, allowed: Flags) -> list[Undone]:
+def _grant(board: Board, wish: TopicWish, partition: int, places: Flags, allowed: Flags) -> list[Undone]:
     """Change one partition: drop surplus replicas, then move those that are in a wrong place, then add missing ones."""
     cluster, name = board.cluster, board.cluster.partition_name(partition)
     wanted = wish.replication or board.factors[partition]
@@ -82,12 +121,12 @@ def _grant(board: Board, wish: TopicWish, partition: int, allowed: Flags) -> lis
     if wanted < min(least, board.factors[partition]):
         return [Undone(f"{name} keeps its replicas", f"min.insync.replicas is {least}: writers would be refused")]
     while board.factors[partition] > wanted:
-        _drop_worst(board, partition, allowed)
+        drop_worst(board, partition, places)
     undone: list[Undone] = []
     for slot in range(board.factors[partition]):
         here = int(board.replicas[partition, slot])
-        if not allowed[here] and not _settle(board, partition, slot, allowed):
-            undone.append(Undone(f"{name} stays on broker {cluster.brokers[here]}", _why_not(board, partition)))
+        if not places[here] and not _settle(board, partition, slot, allowed):
+            undone.append(Undone(f"{name} stays on broker {cluster.brokers[here]}", why_not(board, partition)))
     while board.factors[partition] < wanted:
         slot = board.factors[partition]
         board.factors[partition] += 1
@@ -95,7 +134,7 @@ def _grant(board: Board, wish: TopicWish, partition: int, allowed: Flags) -> lis
             board.factors[partition] -= 1
             undone.append(
                 Undone(
-                    f"{name} stays at {counted(int(board.factors[partition]), 'replica')}", _why_not(board, partition)
+                    f"{name} stays at {counted(int(board.factors[partition]), 'replica')}", why_not(board, partition)
                 )
             )
             break
@@ -111,7 +150,7 @@ def _settle(board: Board, partition: int, slot: int, allowed: Flags) -> bool:
         # Fewer racks are wanted than the spread needs. Then replicas share the wanted racks.
         taken = [broker for broker in board.replicas[partition].tolist() if broker != ABSENT]
         opened = np.where(allowed, board.shut, -np.inf)
-        opened[taken] = -np.inf
+        opened[[*taken, *board.ill_at(partition)]] = -np.inf
     gain = board.gains(board.weight_of(partition, slot), opened)
     best = int(gain.argmax())
     if not np.isfinite(gain[best]):
@@ -120,20 +159,47 @@ def _settle(board: Board, partition: int, slot: int, allowed: Flags) -> bool:
     return True
 
 
-def _drop_worst(board: Board, partition: int, allowed: Flags) -> None:
-    """Drop a follower: one in a wrong place, else one in the rack with most replicas, else on the fullest broker."""
+def drop_worst(board: Board, partition: int, places: Flags | None = None) -> None:
+    """Drop a follower.
+
+    The first choice is one that is offline, then one that is out of sync. Among the rest it is one in a wrong place, else
+    one in the rack with most of this partition's replicas, else on the fullest broker. So as many stay in sync as can.
+    The replica that is first can lead, and stays.
+    """
     rack_of, row = board.targets.rules.rack_of, board.replicas[partition].tolist()
     slots = [slot for slot in range(len(row)) if row[slot] != ABSENT]
     held = np.bincount([int(rack_of[row[slot]]) for slot in slots], minlength=len(board.cluster.racks))
     disk = board.targets.column(Resource.DISK) or 0
     worst = max(
         slots[1:],
-        key=lambda s: (not allowed[row[s]], int(held[rack_of[row[s]]]), float(board.loads[row[s], disk]), s),
+        key=lambda s: (
+            -min(int(board.fitness[partition, s]), int(Fitness.UNKNOWN)),
+            places is not None and not places[row[s]],
+            int(held[rack_of[row[s]]]),
+            float(board.loads[row[s], disk]),
+            s,
+        ),
     )
     board.drop(partition, worst)
 
 
-def _why_not(board: Board, partition: int) -> str:
+def why_not(board: Board, partition: int) -> str:
+    """Why no broker gets another replica of a partition."""
     if not board.budget.allows(float(board.cluster.sizes[partition])):
         return "the cap on bytes or moves is spent"
-    return "no broker that is wanted may take it: racks, capacities with headroom and max replicas leave none"
+    return no_place(board, partition)
+
+
+def no_place(board: Board, partition: int) -> str:
+    """Why no broker may take a replica of a partition, with the room of the roomiest one if that is too little."""
+    told = "no other broker may take it: racks, capacities with headroom and max replicas leave none"
+    goal, size = board.targets, float(board.targets.every[partition, 0])
+    able = goal.receivers.copy()
+    able[[broker for broker in board.replicas[partition].tolist() if broker != ABSENT]] = False
+    if not able.any() or size <= 0:
+        return told
+    room = np.where(able, np.minimum(goal.hard[:, 0] - board.incoming[:, 0], goal.largest), -np.inf)
+    best = int(room.argmax())
+    if room[best] >= size:
+        return told
+    return f"{told}; the roomiest, broker {board.cluster.brokers[best]}, has room for {max(0.0, room[best] / size):.0%} of it"

@@ -15,9 +15,10 @@ from shunter.drivers.admin.client import connected
 from shunter.drivers.admin.cluster import AGAIN_S, UNSENT_FOR_S
 from shunter.drivers.admin.log_dirs import describe_log_dirs
 from shunter.drivers.admin.metadata import live_brokers
-from shunter.drivers.admin.settings import min_insync
+from shunter.drivers.admin.settings import MIN_INSYNC, effective
 from shunter.model.inventory import BrokerDisks, Disk, DiskReplica, Inventory, InventoryBroker, InventoryPartition
 
+_CLEANUP = "cleanup.policy"
 _EARLIEST, _LATEST = -2, -1
 _UNTOLD = (kafka_errors.IncompatibleBrokerVersion, kafka_errors.UnsupportedVersionError)
 _AT_ONCE = 5_000
@@ -64,7 +65,7 @@ def _take(client: Any) -> Inventory:
         for topic in topics
         for part in topic["partitions"]
     }
-    sizes, spaces, disks, unanswered = _log_dirs(client, up, assigned)
+    sizes, spaces, disks, unanswered, log_dirs = _log_dirs(client, up, assigned)
     up = _holders(up, spaces, {node for nodes in assigned.values() for node in nodes})
     led = [
         TopicPartition(str(topic["name"]), int(partition["partition_index"]))
@@ -73,26 +74,29 @@ def _take(client: Any) -> Inventory:
         if int(partition["leader_id"]) >= 0
     ]
     starts, ends = _offsets(client, led, _EARLIEST), _offsets(client, led, _LATEST)
-    min_isr = min_insync(client, [str(topic["name"]) for topic in topics])
-    brokers = tuple(
+    settings = effective(client, [str(topic["name"]) for topic in topics], (MIN_INSYNC, _CLEANUP))
+    registered = [
         InventoryBroker(
             int(broker["broker_id"]),
             str(broker["host"]),
             broker.get("rack") or None,
             *spaces.get(int(broker["broker_id"]), (None, None, 0))[:2],
+            fenced=broker.get("is_fenced"),
+            log_dirs=log_dirs.get(int(broker["broker_id"])),
         )
         for broker in sorted(described["brokers"], key=lambda broker: int(broker["broker_id"]))
-        if int(broker["broker_id"]) in up
-    )
+    ]
+    brokers = tuple(broker for broker in registered if broker.id in up)
+    fenced = tuple(broker for broker in registered if broker.fenced)
     partitions = tuple(
-        _partition(topic, found, sizes, starts, ends, min_isr)._replace(
+        _partition(topic, found, sizes, starts, ends, settings)._replace(
             adding=adding.get((str(topic["name"]), int(found["partition_index"])), ())
         )
         for topic in sorted(topics, key=lambda topic: str(topic["name"]))
         for found in sorted(topic["partitions"], key=lambda found: int(found["partition_index"]))
     )
     taken_at_ms = int((began + time.time()) / 2 * 1000)
-    return Inventory(str(described["cluster_id"]), taken_at_ms, brokers, partitions, unanswered, disks)
+    return Inventory(str(described["cluster_id"]), taken_at_ms, brokers, partitions, unanswered, disks, fenced)
 
 
 def _adding_around(client: Any, read: Callable[[], Answer]) -> tuple[Answer, dict[tuple[str, int], tuple[int, ...]]]:
@@ -136,7 +140,7 @@ def _partition(
     sizes: Sizes,
     starts: Mapping[tuple[str, int], int],
     ends: Mapping[tuple[str, int], int],
-    min_isr: Mapping[str, int],
+    settings: Mapping[str, Mapping[str, str | None]],
 ) -> InventoryPartition:
     name, number = str(topic["name"]), int(found["partition_index"])
     identity = topic.get("topic_id")
@@ -150,16 +154,18 @@ def _partition(
         leader=int(found["leader_id"]),
         start_offset=starts.get((name, number)),
         end_offset=ends.get((name, number)),
-        min_insync=min_isr.get(name, 1),
+        min_insync=int(settings[name][MIN_INSYNC] or 1),
         sizes=tuple(sorted(sizes.get((name, number), ()))),
         offline=tuple(found.get("offline_replicas") or ()),
+        cleanup_policy=settings[name][_CLEANUP],
     )
 
 
 def _log_dirs(
     client: Any, brokers: Sequence[int], assigned: Assigned
-) -> tuple[Sizes, Spaces, tuple[BrokerDisks, ...], tuple[tuple[int, str], ...]]:
+) -> tuple[Sizes, Spaces, tuple[BrokerDisks, ...], tuple[tuple[int, str], ...], dict[int, tuple[Disk, ...]]]:
     sizes: Sizes = {}
+    log_dirs: dict[int, tuple[Disk, ...]] = {}
     spaces: Spaces = {}
     disks: list[BrokerDisks] = []
     unanswered: list[tuple[int, str]] = []
@@ -171,22 +177,20 @@ def _log_dirs(
         except kafka_errors.KafkaError as error:
             unanswered.append((broker, str(error)))
             continue
-        failed = [str(log_dir["log_dir"]) for log_dir in found if log_dir["error_code"] != 0]
+        log_dirs[broker] = tuple(map(_disk, found))
+        failed = [each.path for each in log_dirs[broker] if each.failed]
         if failed:
             unanswered.append((broker, f"log dir {', '.join(failed)} failed"))
         elif len(found) > 1:
             disks.append(_disks(broker, found, assigned))
-        total = [int(log_dir.get("total_bytes", -1)) for log_dir in found]
-        usable = [int(log_dir.get("usable_bytes", -1)) for log_dir in found]
-        known = not failed and min(total, default=-1) >= 0
-        spaces[broker] = (sum(total), sum(usable), len(found)) if known else (None, None, len(found))
+        spaces[broker] = (*_space(log_dirs[broker]), len(found))
         for log_dir in found:
             for topic in log_dir["topics"]:
                 for partition in topic["partitions"]:
                     if not partition["is_future_key"]:
                         key = str(topic["name"]), int(partition["partition_index"])
                         sizes.setdefault(key, []).append((broker, int(partition["partition_size"])))
-    return sizes, spaces, tuple(disks), tuple(unanswered)
+    return sizes, spaces, tuple(disks), tuple(unanswered), log_dirs
 
 
 def _disks(broker: int, found: Sequence[Mapping[str, Any]], assigned: Assigned) -> BrokerDisks:
@@ -206,11 +210,29 @@ def _disks(broker: int, found: Sequence[Mapping[str, Any]], assigned: Assigned) 
                     places[key] = replica
                 else:
                     places.setdefault(key, replica)
-    totals = [
-        (str(each["log_dir"]), int(each.get("total_bytes", -1)), int(each.get("usable_bytes", -1))) for each in found
-    ]
-    shown = tuple(Disk(path, *((total, usable) if total >= 0 else (None, None))) for path, total, usable in totals)
-    return BrokerDisks(broker, shown, tuple(places.values()), coming)
+    return BrokerDisks(broker, tuple(map(_disk, found)), tuple(places.values()), coming)
+
+
+def _disk(log_dir: Mapping[str, Any]) -> Disk:
+    """A log dir as its broker describes it. Replicas on their way to it count: Kafka counts them when it chooses."""
+    total, usable = int(log_dir.get("total_bytes", -1)), int(log_dir.get("usable_bytes", -1))
+    known = total >= 0 and usable >= 0
+    return Disk(
+        str(log_dir["log_dir"]),
+        total if known else None,
+        usable if known else None,
+        failed=log_dir["error_code"] != 0,
+        cordoned=log_dir.get("is_cordoned"),
+        replicas=sum(len(topic["partitions"]) for topic in log_dir["topics"]),
+    )
+
+
+def _space(log_dirs: Sequence[Disk]) -> tuple[int | None, int | None]:
+    """Total and usable bytes of all log dirs together; None if one of them failed or does not say."""
+    known = [(each.total_bytes, each.usable_bytes) for each in log_dirs if not each.failed]
+    if not log_dirs or len(known) < len(log_dirs) or any(None in each for each in known):
+        return None, None
+    return sum(int(total or 0) for total, _ in known), sum(int(usable or 0) for _, usable in known)
 
 
 def _offsets(client: Any, partitions: Sequence[TopicPartition], which: int) -> dict[tuple[str, int], int]:

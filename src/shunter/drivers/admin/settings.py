@@ -24,6 +24,7 @@ from shunter.model.partition import BrokerId
 WITHIN_S = 10.0
 AGREE_WITHIN_S = 3.0
 EVERY_S = 0.1
+MIN_INSYNC = "min.insync.replicas"
 PER_REQUEST = 500
 """Resources per request: keeps every answer well under a broker's frame limit."""
 
@@ -71,10 +72,17 @@ def settings_told_by(client: Any, broker: BrokerId, keys: Sequence[ThrottleKey])
 
 def min_insync(client: Any, topics: Sequence[str]) -> dict[str, int]:
     """Read the effective `min.insync.replicas` of topics. Blocks."""
-    resources = [ConfigResource(ConfigResourceType.TOPIC, name, ["min.insync.replicas"]) for name in topics]
+    found = effective(client, topics, (MIN_INSYNC,))
+    return {name: int(values[MIN_INSYNC] or 1) for name, values in found.items()}
+
+
+def effective(client: Any, topics: Sequence[str], settings: Sequence[str]) -> dict[str, dict[str, str | None]]:
+    """Read the effective values of some settings of topics; None: the broker does not say. Blocks."""
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name, list(settings)) for name in topics]
     answered = _described(client, resources).get("topic", {})
-    values = {name: answered.get(name, {}).get("min.insync.replicas", {}).get("value") for name in topics}
-    return {name: int(value) if value else 1 for name, value in values.items()}
+    return {
+        name: {setting: answered.get(name, {}).get(setting, {}).get("value") for setting in settings} for name in topics
+    }
 
 
 def topic_settings(client: Any, topics: Sequence[str]) -> dict[str, dict[str, str]]:

@@ -8,7 +8,8 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from shunter.pipeline.schemas import BROKER_SAMPLES
-from shunter.pipeline.sources.prometheus import OF_BROKERS, increases_of, series_of
+from shunter.pipeline.sources.prometheus_points import increases_of
+from shunter.pipeline.sources.prometheus_series import OF_BROKERS, series_of
 
 _RATES = {
     "bytes_in_rate": "total_bytes_in",
@@ -21,7 +22,12 @@ _LEFT_TO_THE_BATCH = ("schema_version", "date", "ingest_id")
 
 
 def prometheus_brokers(
-    spark: SparkSession, paths: Sequence[str], *, cluster: str | None = None, brokers: Mapping[str, int] | None = None
+    spark: SparkSession,
+    paths: Sequence[str],
+    *,
+    cluster: str | None = None,
+    brokers: Mapping[str, int] | None = None,
+    cluster_label: str | None = None,
 ) -> DataFrame:
     """Read range-query answers.
 
@@ -30,10 +36,15 @@ def prometheus_brokers(
 
     Args:
         brokers: `instance` label to broker id, of the JMX exporter and of the machine's (`kafka1:7071` and `kafka1:9100`).
+        cluster_label: The label that names Kafka's cluster; None: one of the usual ones.
     """
     # Every exporter reports its own process. Kafka's exporter is the one that also has Kafka's metrics.
     of_kafka = F.max(F.col("name").startswith("kafka_")).over(Window.partitionBy("instance"))
-    series = series_of(spark, paths, cluster, brokers or {}).where("of_broker").withColumn("of_kafka", of_kafka)
+    series = (
+        series_of(spark, paths, cluster, brokers or {}, cluster_label)
+        .where("of_broker")
+        .withColumn("of_kafka", of_kafka)
+    )
     series = series.where((F.col("measure") != "busy_seconds") | F.col("of_kafka"))
     rate = F.col("increase") / F.col("seconds")
     told = increases_of(series).groupBy("cluster_id", "broker_id", "at").agg(

@@ -19,15 +19,16 @@ from shunter.formats.inventory_files import VERSION
 from shunter.pipeline.identity import id_of_name
 from shunter.pipeline.schemas import BROKERS, FOLLOWER, LEADER, REPLICAS, SNAPSHOTS
 from shunter.pipeline.sources.tables import no_object
-from shunter.pipeline.validation import NO_NAME, RAW, Limits, as_raw
+from shunter.pipeline.validation import NO_NAME, Limits, as_raw
 
 _LINE = """
     kind string, version int, cluster_id string, taken_at_ms bigint,
-    brokers array<struct<id: int, host: string, rack: string, disk_total_bytes: bigint, disk_usable_bytes: bigint>>,
-    topic string, topic_id string, partition int, replicas array<int>, isr array<int>, leader int, start_offset bigint,
+    brokers array<struct<id: int, host: string, rack: string, disk_total_bytes: bigint, disk_usable_bytes: bigint, facts: string>>,
+    offline array<int>, topic string, topic_id string, partition int, replicas array<int>, isr array<int>, leader int, start_offset bigint,
     end_offset bigint, min_insync int, sizes array<struct<broker: int, bytes: bigint>>, partitions bigint,
-    _corrupt_record string
+    cleanup_policy string, _corrupt_record string
 """
+_COMPARED = ("taken_at", "size_bytes", "start_offset", "end_offset", "cleanup_policy")
 _CORRUPT, _NAMED = "_corrupt_record", "columnNameOfCorruptRecord"
 _WORDS = {"int": "a whole number of 32 bits", "bigint": "a whole number", "string": "text"}
 
@@ -139,7 +140,7 @@ def brokers_of(lines: DataFrame) -> DataFrame:
     )
     return each.select(
         "cluster_id", "taken_at", F.col("broker.id").alias("broker_id"), "broker.rack", "broker.host",
-        "broker.disk_total_bytes", "broker.disk_usable_bytes", F.to_date("taken_at").alias("date"),
+        "broker.disk_total_bytes", "broker.disk_usable_bytes", "broker.facts", F.to_date("taken_at").alias("date"),
     ).select(*(name for name in BROKERS.columns if name != "ingest_id")).dropDuplicates(list(BROKERS.key))  # fmt: skip
 
 
@@ -159,8 +160,9 @@ def replicas_of(lines: DataFrame) -> DataFrame:
         "topic", "partition", "broker_id", "position",
         (F.col("leader") == F.col("broker_id")).alias("is_leader"),
         F.array_contains("isr", F.col("broker_id")).alias("in_sync"),
+        F.array_contains("offline", F.col("broker_id")).alias("offline"),
         sizes[F.col("broker_id")].alias("size_bytes"),
-        "start_offset", "end_offset", "min_insync", F.to_date("taken_at").alias("date"),
+        "start_offset", "end_offset", "min_insync", "cleanup_policy", F.to_date("taken_at").alias("date"),
     ).select(*(name for name in REPLICAS.columns if name != "ingest_id")).dropDuplicates(list(REPLICAS.key))  # fmt: skip
 
 
@@ -200,9 +202,51 @@ def samples_of(replicas: DataFrame) -> DataFrame:
         replicas: Columns of `replicas`; `file` where there is one; `known` where some snapshots came with an earlier batch.
             Snapshots of one cluster may come in any order.
     """
+    paired = _pairs(replicas)
+    messages = _messages()
+    columns = {
+        "cluster_id": F.col("cluster_id"), "topic_id": F.col("topic_id"), "topic": F.col("topic"),
+        "partition": F.col("partition"), "broker_id": F.col("broker_id"),
+        "role": F.when(F.col("is_leader"), F.lit(LEADER)).otherwise(F.lit(FOLLOWER)),
+        "window_start": F.col("taken_at_before"),
+        "window_seconds": F.greatest(F.lit(1), F.round(F.unix_millis("taken_at") / 1000 - F.unix_millis("taken_at_before") / 1000).cast("int")),
+        "bytes_in": _bytes_in(messages),
+        "messages_in": F.when(messages >= 0, messages),
+        "size_bytes": F.col("size_bytes"),
+        "source": F.lit(SNAPSHOTS),
+        "file": F.col("file") if "file" in replicas.columns else F.lit(None).cast("string"),
+    }  # fmt: skip
+    return as_raw(paired, columns)
+
+
+def logs_left_out(replicas: DataFrame) -> DataFrame:
+    """What is said of logs that got messages whose bytes their growth does not tell.
+
+    Grain: one row per cluster and reason with such logs; columns of `validation.RAW`, with a reader_rule.
+
+    Args:
+        replicas: As for `samples_of`.
+    """
+    rule = F.when(~_is_known(), F.lit("unknown_policy")).when(_is_compacted(), F.lit("compacted"))
+    left_out = _pairs(replicas).where(_messages() > 0).withColumn("rule", rule).where(F.col("rule").isNotNull())
+    by_rule = left_out.groupBy("cluster_id", "rule").agg(
+        F.count_distinct("topic").alias("topics"), F.min("topic").alias("topic"), F.max("taken_at_before").alias("at")
+    )
+    words = F.when(
+        F.col("rule") == "compacted", "compacted logs keep less than what is written, so their growth tells no bytes in"
+    ).otherwise("the snapshot has no cleanup.policy, so it is not known whether the log's growth tells its bytes in")
+    given = {
+        "cluster_id": F.col("cluster_id"), "window_start": F.col("at"), "source": F.lit(SNAPSHOTS), "reader_rule": F.col("rule"),
+        "reader_detail": F.concat(F.lit("topics: "), "topics", F.lit(", such as "), "topic", F.lit(": "), words),
+    }  # fmt: skip
+    return as_raw(by_rule, given)
+
+
+def _pairs(replicas: DataFrame) -> DataFrame:
+    """Each replica in a snapshot, with what the snapshot before showed of it (`…_before`)."""
     replica = ("cluster_id", "topic_id", "partition", "broker_id")
     each, whole = Window.partitionBy(*replica).orderBy("taken_at"), Window.partitionBy(*replica)
-    before = {name: F.lag(name).over(each) for name in ("taken_at", "size_bytes", "start_offset", "end_offset")}
+    before = {name: F.lag(name).over(each) for name in _COMPARED}
     paired = replicas.withColumns({f"{name}_before": column for name, column in before.items()})
     counted = F.lit(False)
     if "known" in replicas.columns:
@@ -211,23 +255,19 @@ def samples_of(replicas: DataFrame) -> DataFrame:
             {"known_from": F.min(known_at).over(whole), "known_until": F.max(known_at).over(whole)}
         )
         counted = (F.col("known_from") <= F.col("taken_at_before")) & (F.col("known_until") >= F.col("taken_at"))
-    paired = paired.where(F.col("taken_at_before").isNotNull() & ~F.coalesce(counted, F.lit(False)))
-    messages = F.col("end_offset") - F.col("end_offset_before")
-    columns = {
-        "cluster_id": F.col("cluster_id"), "topic_id": F.col("topic_id"), "topic": F.col("topic"),
-        "partition": F.col("partition"), "broker_id": F.col("broker_id"),
-        "role": F.when(F.col("is_leader"), F.lit(LEADER)).otherwise(F.lit(FOLLOWER)),
-        "window_start": F.col("taken_at_before"),
-        "window_seconds": F.greatest(F.lit(1), F.round(F.unix_millis("taken_at") / 1000 - F.unix_millis("taken_at_before") / 1000).cast("int")),
-        "bytes_in": _bytes_in(messages),
-        "bytes_out": F.lit(None).cast("bigint"),
-        "messages_in": F.when(messages >= 0, messages),
-        "size_bytes": F.col("size_bytes"),
-        "source": F.lit(SNAPSHOTS),
-        "file": F.col("file") if "file" in replicas.columns else F.lit(None).cast("string"),
-        "reader_rule": F.lit(None).cast("string"), "reader_detail": F.lit(None).cast("string"),
-    }  # fmt: skip
-    return paired.select(*(columns[name].alias(name) for name in RAW))
+    return paired.where(F.col("taken_at_before").isNotNull() & ~F.coalesce(counted, F.lit(False)))
+
+
+def _messages() -> Column:
+    return F.col("end_offset") - F.col("end_offset_before")
+
+
+def _is_known() -> Column:
+    return F.col("cleanup_policy").isNotNull() & F.col("cleanup_policy_before").isNotNull()
+
+
+def _is_compacted() -> Column:
+    return F.col("cleanup_policy").contains("compact") | F.col("cleanup_policy_before").contains("compact")
 
 
 def _bytes_in(messages: Column) -> Column:
@@ -238,6 +278,8 @@ def _bytes_in(messages: Column) -> Column:
     by_mean = F.round(messages.cast("double") * F.col("size_bytes") / F.when(kept > 0, kept)).try_cast("bigint")
     return (
         F.when(messages == 0, F.lit(0).cast("bigint"))
+        # Growth without what compaction removed is no traffic. If the policy is not known, nor are the bytes.
+        .when(~_is_known() | _is_compacted(), F.lit(None).cast("bigint"))
         .when((messages > 0) & nothing_taken & (grown >= 0), grown)
         .when(messages > 0, by_mean)
     )

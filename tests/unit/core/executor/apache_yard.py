@@ -88,6 +88,7 @@ class Yard:
         self.min_isr: dict[str, int] = {}
         self.wanted_dirs: dict[tuple[int, TopicPartition], str] = {}
         self.log_dirs: dict[tuple[int, TopicPartition], str] = {}
+        self.spaces = {"/d": LogDirSpace(100 * SIZE, 50 * SIZE)}
         self.paths = ("/d", "/d1", "/fast", "/nowhere")
         """The log dirs of every broker. A move to `/nowhere` is refused, as to a log dir that fails."""
 
@@ -352,11 +353,12 @@ class Rig:
                     if tp in yard.partitions
                 }
                 spaces = {
-                    (broker, path): LogDirSpace(100 * SIZE, 50 * SIZE) if path == "/d" else LogDirSpace(-1, -1)
+                    (broker, path): yard.spaces.get(path, LogDirSpace(-1, -1))
                     for broker, _tps in work.partitions
                     for path in yard.paths
                 }
-                return ev.LogDirsObserved(sizes, spaces, tuple(broker for broker, _ in work.partitions), self.now_ms)
+                brokers = tuple(broker for broker, _ in work.partitions)
+                return ev.LogDirsObserved(sizes, spaces, brokers, self.now_ms, asked=dict(work.partitions))
             case ReadSettings():
                 own = {key: yard.settings.get(key) for key in work.keys}
                 return ev.SettingsRead(own, own)

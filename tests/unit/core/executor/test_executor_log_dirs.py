@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from apache_yard import SIZE, Rig, Yard
 
 from shunter.core.executor import events as ev
+from shunter.core.executor.ending import Ending, when_it_ends
+from shunter.core.executor.eta import forecast
 from shunter.core.executor.history import executions, reverse
 from shunter.core.executor.log_dirs import decide_log_dirs
 from shunter.core.executor.orders import rollback_cost
-from shunter.core.executor.ready import AlterLogDirs, PlanReply, Read, Request
-from shunter.core.executor.state import LogDirStatus
+from shunter.core.executor.rates import Meter
+from shunter.core.executor.ready import AlterLogDirs, Collected, CommandReply, ObserveLogDirs, PlanReply, Read, Request
+from shunter.core.executor.state import ExecutorState, Move
 from shunter.errors import ErrorCode
 from shunter.model.execution import (
     CommandKind,
     Direction,
     ExecutionOptions,
     JournalRecord,
+    LogDirSpace,
     MoveAccepted,
     MoveOrder,
+    ObservedPartition,
+    ObservedTopic,
     Outcome,
     ReplicaSize,
     ThrottleKey,
 )
 from shunter.model.partition import Replicas, TopicPartition
+from shunter.model.reassignment import Strategy
 from shunter.views.execution import view_execution
 
 T0 = TopicPartition("t", 0)
@@ -31,27 +41,48 @@ MINUTE_MS = 60_000
 
 
 class DirRig(Rig):
-    """Brokers put replicas into the log dirs that they are asked for, unless they refuse. Requests are kept."""
+    """Brokers put replicas into the log dirs that they are asked for, unless they refuse. Requests are kept.
+
+    Slow brokers copy for as long as they are slow. A broker that is asked for the log dir where its replica is gives its
+    copy up.
+    """
 
     def __init__(self, yard: Yard, refusing: Replicas = ()) -> None:
         self.dirs_asked: list[tuple[int, str]] = []
         self.refusing = refusing
         self.slow: Replicas = ()
+        self.futures: dict[tuple[int, TopicPartition], str] = {}
         super().__init__(yard)
 
     def _carry_out(self, work: Request | Read) -> ev.Event:
+        for key in [key for key, path in self.futures.items() if key[0] not in self.slow]:
+            self.yard.log_dirs[key] = self.futures.pop(key)
+        if isinstance(work, ObserveLogDirs):
+            seen = super()._carry_out(work)
+            assert isinstance(seen, ev.LogDirsObserved)
+            known = {key: ReplicaSize(SIZE // 4, path, True) for key, path in self.futures.items() if key in seen.sizes}
+            return replace(seen, futures=known)
         if not isinstance(work, AlterLogDirs):
             return super()._carry_out(work)
         results: dict[tuple[int, TopicPartition], ErrorCode] = {}
         for broker, tp, path in work.replicas:
             self.dirs_asked.append((broker, path))
             results[broker, tp] = ErrorCode.KAFKA_STORAGE_ERROR if broker in self.refusing else ErrorCode.NONE
-            if broker not in (*self.refusing, *self.slow):
-                self.yard.log_dirs[broker, tp] = path
+            if broker not in self.refusing:
+                self.put(broker, tp, path)
         return ev.LogDirsAltered(work.request_id, results)
 
-    def order(self, target: Replicas, *log_dirs: tuple[int, str], options: ExecutionOptions) -> None:
-        self.tell(ev.PlanSubmitted("p", (MoveOrder(T0, target, None, log_dirs),), options, 1))
+    def put(self, broker: int, tp: TopicPartition, path: str) -> None:
+        """Ask a broker for a log dir, as any tool does."""
+        self.futures.pop((broker, tp), None)
+        if broker in self.slow and self.yard.log_dirs.get((broker, tp), "/d") != path:
+            self.futures[broker, tp] = path
+        elif broker not in self.slow:
+            self.yard.log_dirs[broker, tp] = path
+
+    def order(self, target: Replicas, *log_dirs: tuple[int, str], options: ExecutionOptions | None = None) -> None:
+        order = MoveOrder(T0, target, None, log_dirs)
+        self.tell(ev.PlanSubmitted("p", (order,), options or ExecutionOptions(), 1))
 
 
 def test_a_copy_between_log_dirs_begins_when_its_throttle_is_in_force() -> None:
@@ -80,7 +111,7 @@ def test_a_log_dir_that_one_broker_refuses_is_waited_for_at_the_other() -> None:
     rig.settle(rounds=80)
     assert [notice.kind for notice in rig.notices if notice.kind == "log-dir-refused"] == ["log-dir-refused"]
     assert rig.outcomes() == {T0: None}
-    rig.yard.log_dirs[2, T0] = "/fast"
+    rig.slow = ()
     rig.settle()
     assert rig.outcomes() == {T0: Outcome.REFUSED}
 
@@ -123,7 +154,7 @@ def test_a_paused_move_asks_for_no_log_dir() -> None:
     rig = DirRig(Yard({"t": [(1, 2)]}))
     rig.slow = (1,)
     rig.order((1, 2), (1, "/fast"), options=ExecutionOptions())
-    rig.settle(rounds=4)
+    rig.settle(rounds=20)
     rig.command(CommandKind.PAUSE)
     asked = len(rig.dirs_asked)
     rig.settle(rounds=80)
@@ -142,9 +173,16 @@ def test_a_paused_copy_between_log_dirs_is_slowed_down_and_given_back_its_rate()
     rig.tell(ev.PlanSubmitted("p", moves, ExecutionOptions(), 1))
     rig.settle(rounds=20)
     assert RATE not in rig.yard.settings
-    rig.command(CommandKind.PAUSE, TopicPartition("u", 0))
+    u0 = TopicPartition("u", 0)
+    assert len(rig.futures) == 2
+    rig.command(CommandKind.PAUSE, u0)
     rig.settle(rounds=20)
     assert RATE not in rig.yard.settings, "the other one, which goes on, would be slowed down too"
+    assert list(rig.futures) == [(1, T0)], "so it is given up"
+    assert [notice.about for notice in rig.notices if notice.kind == "copy-put-off"] == ["u-0"]
+    rig.start()
+    rig.settle(rounds=60)
+    assert not rig.core.state.moves[u0].cancelled, "nobody else cancelled it"
     rig.command(CommandKind.PAUSE)
     rig.settle(rounds=20)
     assert rig.yard.settings[RATE] == "1024"
@@ -161,8 +199,11 @@ def test_a_replica_that_lies_there_already_is_looked_for_before_its_move_is_done
     rig = DirRig(Yard({"t": [(1, 2)]}))
     rig.yard.log_dirs[1, T0] = "/fast"
     rig.order((1, 2), (1, "/fast"), options=ExecutionOptions())
+    rig.tell(ev.LogDirsObserved({}, {}, (), rig.now_ms))
+    rig.settle(rounds=2)
+    assert rig.outcomes() == {T0: None}, "it was not looked at since"
     rig.settle()
-    assert rig.dirs_asked == [(1, "/fast")]
+    assert rig.dirs_asked == [], "it is there"
     assert rig.outcomes() == {T0: Outcome.DONE}
 
 
@@ -171,8 +212,11 @@ def test_no_log_dir_is_asked_for_in_the_moment_in_which_an_order_becomes_durable
     rig = DirRig(Yard({"t": [(1, 2)]}))
     rig.slow = (1,)
     rig.order((1, 2), (1, "/fast"), options=ExecutionOptions())
-    rig.settle(rounds=4)
-    assert not rig.pending
+    rig.settle(rounds=20)
+    assert rig.dirs_asked == [(1, "/fast")]
+    while rig.pending:
+        rig.deliver()
+    rig.futures.clear()
     rig.now_ms += 20_000  # The log dir is due again.
     rig.command(CommandKind.PAUSE)
     assert not [work for work in rig.pending if isinstance(work, AlterLogDirs)]
@@ -195,8 +239,8 @@ def test_a_move_between_log_dirs_counts_its_bytes() -> None:
     rig.tell(ev.PlanSubmitted("p", (MoveOrder(T0, (1, 2), log_dirs=((1, "/fast"), (2, "/d"))),), ExecutionOptions(), 1))
     rig.settle(rounds=20)
     view = view_execution(rig.core.state, rig.core.meter, None, rig.now_ms)
-    assert (view.total_bytes, view.copied_bytes) == (SIZE, 0), "broker 2 has it there already"
-    rig.yard.log_dirs[1, T0] = "/fast"
+    assert (view.total_bytes, view.copied_bytes) == (SIZE, SIZE // 4), "broker 2 has it there already"
+    rig.slow = ()
     rig.settle()
     view = view_execution(rig.core.state, rig.core.meter, None, rig.now_ms)
     assert (view.total_bytes, view.copied_bytes) == (SIZE, SIZE)
@@ -225,15 +269,13 @@ def test_a_replica_that_was_there_and_is_seen_elsewhere_is_asked_for_again() -> 
     rig.order((1, 2), (1, "/fast"), options=ExecutionOptions())
     rig.settle(rounds=4)
     (move,) = rig.core.state.moves.values()
-    asked_at_ms = move.log_dir_status.asked_at_ms
-    assert asked_at_ms is not None
-    move.log_dir_status = LogDirStatus(asked_at_ms=asked_at_ms, done=True)
+    move.log_dir_status = replace(move.log_dir_status, done=True)
     rig.core.state.cluster.sizes[1, T0] = ReplicaSize(SIZE, "/fast")
-    rig.core.state.cluster.sizes_at_ms[1, T0] = asked_at_ms + 1
-    decide_log_dirs(rig.core.state)
+    rig.core.state.cluster.sizes_at_ms[1, T0] = rig.now_ms
+    decide_log_dirs(rig.core.state, Collected())
     assert move.log_dir_status.done
     rig.core.state.cluster.sizes[1, T0] = ReplicaSize(SIZE, "/slow")
-    decide_log_dirs(rig.core.state)
+    decide_log_dirs(rig.core.state, Collected())
     assert not move.log_dir_status.done
     rig.slow = ()
     rig.settle()
@@ -365,7 +407,7 @@ class TestTheWayBack:
         (move,) = rig.core.state.moves.values()
         assert rollback_cost(move) == 2 * SIZE, "at most: broker 2 has not copied all yet"
 
-    def test_a_journal_of_an_earlier_version_leaves_log_dirs_as_they_are(self) -> None:
+    def test_where_the_former_log_dirs_are_not_known_they_stay_and_no_copy_goes_on(self) -> None:
         rig = self.under_way((1, "/fast"), (2, "/d"))
         older = [each._replace(record=_without_origins(each.record)) for each in rig.journal]
         rig.journal[:] = older
@@ -373,7 +415,8 @@ class TestTheWayBack:
         rig.dirs_asked.clear()
         rig.command(CommandKind.ROLL_BACK)
         rig.settle()
-        assert (rig.outcomes(), rig.dirs_asked) == ({T0: Outcome.ROLLED_BACK}, [])
+        assert (rig.outcomes(), rig.dirs_asked) == ({T0: Outcome.ROLLED_BACK}, [(2, "/fast")])
+        assert rig.yard.log_dirs[2, T0] == "/fast", "the copy that had not arrived is given up all the same"
 
     def test_what_was_done_is_taken_back_with_its_log_dirs(self) -> None:
         rig = self.under_way((1, "/fast"), (2, "/d"))
@@ -388,3 +431,286 @@ class TestTheWayBack:
 
 def _without_origins(record: JournalRecord) -> JournalRecord:
     return record._replace(origins=()) if isinstance(record, MoveAccepted) else record
+
+
+class TestUnwantedCopies:
+    """No copy between log dirs goes on for a move that does not want it; another tool's copy and cancel are left."""
+
+    def copying(self, *log_dirs: tuple[int, str], target: Replicas = (1, 2)) -> DirRig:
+        """A rig in which brokers 1 and 2 copy as slowly as the plan allows; their replicas are in /d1 and /d."""
+        rig = DirRig(Yard({"t": [(1, 2)]}))
+        rig.yard.log_dirs[1, T0], rig.yard.log_dirs[2, T0] = "/d1", "/d"
+        rig.slow = (1, 2, 3)
+        rig.order(target, *(log_dirs or ((1, "/fast"), (2, "/fast"))))
+        rig.settle(catching_up=False, rounds=20)
+        assert rig.futures
+        rig.dirs_asked.clear()
+        return rig
+
+    def test_a_stop_gives_them_up(self) -> None:
+        rig = self.copying()
+        rig.command(CommandKind.STOP)
+        rig.settle()
+        assert sorted(rig.dirs_asked) == [(1, "/d1"), (2, "/d")]
+        assert rig.futures == {}
+        assert rig.outcomes() == {T0: Outcome.STOPPED}
+
+    def test_a_stop_gives_them_up_after_a_restart(self) -> None:
+        rig = self.copying()
+        rig.command(CommandKind.STOP)
+        rig.start()
+        rig.settle()
+        assert rig.futures == {}
+        assert rig.outcomes() == {T0: Outcome.STOPPED}
+
+    def test_a_stop_looks_again_and_gives_up_what_its_own_request_began(self) -> None:
+        """The copy arrives before the request that shall end it, which then begins one back."""
+        rig = self.copying((1, "/fast"))
+        rig.command(CommandKind.STOP)
+        while not any(isinstance(work, AlterLogDirs) for work in rig.pending):
+            rig.deliver()
+        rig.yard.log_dirs[1, T0] = "/fast"
+        rig.futures.clear()
+        rig.settle()
+        assert rig.dirs_asked == [(1, "/d1"), (1, "/fast")]
+        assert (rig.futures, rig.yard.log_dirs[1, T0]) == ({}, "/fast")
+        assert rig.outcomes() == {T0: Outcome.STOPPED}
+
+    def test_a_stop_waits_for_the_answer_to_the_request_that_began_them(self) -> None:
+        rig = DirRig(Yard({"t": [(1, 2)]}))
+        rig.slow = (1, 2)
+        rig.order((1, 2), (1, "/fast"))
+        while not any(isinstance(work, AlterLogDirs) for work in rig.pending):
+            rig.deliver() if rig.pending else rig.pass_time(250)
+        (late,) = [work for work in rig.pending if isinstance(work, AlterLogDirs)]
+        rig.pending.remove(late)
+        rig.command(CommandKind.STOP)
+        rig.settle(rounds=40)
+        assert rig.outcomes() == {T0: None}
+        rig.tell(rig._carry_out(late))
+        rig.settle()
+        assert rig.futures == {}
+        assert rig.outcomes() == {T0: Outcome.STOPPED}
+
+    @pytest.mark.parametrize("kind", [CommandKind.STOP, CommandKind.ROLL_BACK])
+    def test_no_time_window_delays_that(self, kind: CommandKind) -> None:
+        rig = DirRig(Yard({"t": [(1, 2)]}))
+        rig.yard.log_dirs[1, T0] = "/d1"
+        rig.slow = (1,)
+        minute = rig.now_ms // MINUTE_MS % 1440
+        rig.order((1, 2), (1, "/fast"), options=ExecutionOptions(window=(minute, minute + 5)))
+        rig.settle(rounds=20)
+        assert rig.futures
+        rig.now_ms += 6 * MINUTE_MS
+        rig.command(kind)
+        rig.settle()
+        assert rig.futures == {}
+        assert set(rig.outcomes().values()) <= {Outcome.STOPPED, Outcome.ROLLED_BACK}
+
+    def test_the_throttle_stays_until_they_are_gone(self) -> None:
+        rig = DirRig(Yard({"t": [(1, 2)]}))
+        rig.slow = (1,)
+        rig.order((1, 2), (1, "/fast"), options=ExecutionOptions(log_dir_throttle=700))
+        rig.settle(rounds=60)
+        rig.command(CommandKind.STOP)
+        while rig.futures:
+            assert rig.yard.settings[RATE] == "700"
+            rig.deliver() if rig.pending else rig.pass_time(250)
+        rig.settle()
+        assert (rig.outcomes(), rig.yard.settings) == ({T0: Outcome.STOPPED}, {})
+
+    def test_another_tools_copy_is_left_alone(self) -> None:
+        rig = self.copying((1, "/fast"))
+        rig.put(2, T0, "/fast")
+        rig.command(CommandKind.STOP)
+        rig.settle()
+        assert rig.dirs_asked == [(1, "/d1")]
+        assert rig.futures == {(2, T0): "/fast"}
+
+    def test_a_plan_that_names_the_log_dir_no_more_gives_the_copy_up(self) -> None:
+        rig = self.copying()
+        rig.order((1, 2), (2, "/fast"))
+        rig.settle(rounds=20)
+        assert rig.dirs_asked == [(1, "/d1")]
+        assert rig.futures == {(2, T0): "/fast"}, "what both plans want goes on"
+        rig.slow = ()
+        rig.settle()
+        assert (rig.outcomes(), rig.yard.log_dirs[1, T0]) == ({T0: Outcome.DONE}, "/d1")
+
+    def test_a_plan_that_names_another_log_dir_gives_the_copy_up_first(self) -> None:
+        rig = self.copying((1, "/fast"))
+        rig.order((1, 2), (1, "/d"))
+        rig.settle(rounds=40)
+        assert rig.dirs_asked == [(1, "/d1"), (1, "/d")]
+        rig.slow = ()
+        rig.settle()
+        assert (rig.outcomes(), rig.yard.log_dirs[1, T0]) == ({T0: Outcome.DONE}, "/d")
+
+    def test_a_move_that_another_tool_changes_gives_them_up_before_it_ends(self) -> None:
+        """Found by simulation: a copy went on that belonged to a move which had ended long before."""
+        rig = self.copying((1, "/fast"), target=(1, 3))
+        rig.yard.alter(T0, None)
+        rig.yard.alter(T0, (1, 2, 4))
+        rig.settle(catching_up=False, rounds=400)
+        assert rig.outcomes() == {T0: Outcome.SUPERSEDED}
+        assert (rig.dirs_asked, rig.futures) == ([(1, "/d1")], {})
+
+    def test_leaving_a_move_leaves_its_copies_and_says_so(self) -> None:
+        rig = self.copying((1, "/fast"))
+        token = rig.command(CommandKind.LEAVE)
+        rig.settle()
+        reply = rig.replies[token]
+        assert isinstance(reply, CommandReply)
+        assert "1 copy between log dirs goes on without our throttle" in reply.text
+        assert (rig.outcomes(), rig.futures) == ({T0: Outcome.LEFT}, {(1, T0): "/fast"})
+
+    @pytest.mark.parametrize("restart", [False, True])
+    def test_another_tools_cancel_holds(self, *, restart: bool) -> None:
+        rig = self.copying()
+        if restart:
+            rig.start()
+        rig.put(1, T0, "/d1")
+        rig.settle(rounds=60)
+        assert [notice.kind for notice in rig.notices if notice.kind.startswith("copy")] == ["copy-cancelled"]
+        rig.start()
+        rig.settle(rounds=60)
+        rig.slow = ()
+        rig.settle()
+        assert rig.dirs_asked == []
+        assert rig.outcomes() == {T0: Outcome.SUPERSEDED}
+        (move,) = rig.core.state.moves.values()
+        assert move.reason == (
+            "the target is reached, but somebody else cancelled its copy to another log dir of broker 1"
+        )
+        assert (rig.yard.log_dirs[1, T0], rig.yard.log_dirs[2, T0]) == ("/d1", "/fast")
+
+    def test_a_look_between_copy_and_replica_is_no_cancel(self) -> None:
+        rig = self.copying((1, "/fast"))
+        kept = rig.futures.pop((1, T0))
+        while not any(isinstance(work, ObserveLogDirs) for work in rig.pending):
+            rig.deliver() if rig.pending else rig.pass_time(250)
+        while rig.pending:
+            rig.deliver()
+        rig.yard.log_dirs[1, T0] = kept
+        rig.settle()
+        assert rig.outcomes() == {T0: Outcome.DONE}
+
+    def test_a_copy_that_went_with_its_log_dir_was_not_cancelled(self) -> None:
+        rig = self.copying((1, "/fast"))
+        rig.futures.clear()
+        rig.yard.paths = ("/d", "/d1")
+        rig.settle(rounds=40)
+        rig.yard.paths = ("/d", "/d1", "/fast")
+        rig.slow = ()
+        rig.settle()
+        assert (1, "/fast") in rig.dirs_asked, "it is asked for again"
+        assert rig.outcomes() == {T0: Outcome.DONE}
+
+    def test_a_dead_broker_that_may_still_copy_is_named_and_leaving_is_the_way_out(self) -> None:
+        rig = self.copying((2, "/fast"))
+        rig.yard.kill(2)
+        rig.settle(rounds=30)
+        rig.command(CommandKind.STOP)
+        rig.settle(rounds=30)
+        (row,) = view_execution(rig.core.state, rig.core.meter, None, rig.now_ms).moves
+        told = "it can't end without broker 2, which is down and may still copy it to another log dir"
+        assert row.stuck == f"{told}; `shunter stop --leave` ends it as it is"
+        rig.command(CommandKind.LEAVE)
+        rig.settle(rounds=400)
+        assert rig.outcomes() == {T0: Outcome.LEFT}
+
+
+def test_a_replica_that_was_in_its_log_dir_and_comes_again_is_not_there() -> None:
+    """Found by simulation: its step waited for ever for a log dir that nobody asked for."""
+    state = ExecutorState(running=True)
+    move = Move(T0, None, (1, 2), (1, 3), Strategy.INCREMENTAL, 1, ((3, "/fast"),), False, 0, current=(1, 2))
+    state.moves[T0], state.cluster.brokers = move, {1: None, 2: None, 3: None}
+    state.cluster.sizes[3, T0], state.cluster.sizes_at_ms[3, T0] = ReplicaSize(1, "/fast"), 5
+    decide_log_dirs(state, Collected())
+    assert not move.log_dir_status.done
+    move.current = (1, 3)
+    decide_log_dirs(state, Collected())
+    assert move.log_dir_status.done
+
+
+class TestBounds:
+    """Copies between log dirs count like those between brokers, and begin only where they have room."""
+
+    def orders(self, rig: DirRig, options: ExecutionOptions, *orders: MoveOrder) -> None:
+        rig.tell(ev.PlanSubmitted("p", orders, options, 1))
+        rig.settle(catching_up=False, rounds=40)
+
+    @pytest.mark.parametrize("bound", ["max_in", "max_concurrent", "max_per_log_dir"])
+    def test_bounds_count_them(self, bound: str) -> None:
+        rig = DirRig(Yard({"t": [(1, 2)], "u": [(1, 2)]}))
+        rig.slow = (1, 2)
+        u0 = TopicPartition("u", 0)
+        moves = (MoveOrder(T0, (1, 2), None, ((1, "/fast"),)), MoveOrder(u0, (1, 2), None, ((1, "/fast"),)))
+        self.orders(rig, ExecutionOptions(**{bound: 1}), *moves)
+        assert list(rig.futures) == [(1, T0)]
+        assert "waits for its turn" in rig.core.state.moves[u0].waits.text
+        rig.start()
+        rig.settle(rounds=40)
+        assert list(rig.futures) == [(1, T0)], "also after a restart"
+        rig.slow = ()
+        rig.settle()
+        assert set(rig.outcomes().values()) == {Outcome.DONE}
+
+    def test_a_step_waits_for_one_and_one_for_a_step(self) -> None:
+        rig = DirRig(Yard({"t": [(1, 2)], "u": [(1, 2)]}))
+        rig.slow = (1, 2)
+        moves = (MoveOrder(T0, (1, 2), None, ((1, "/fast"),)), MoveOrder(TopicPartition("u", 0), (3, 2)))
+        self.orders(rig, ExecutionOptions(max_concurrent=1), *moves)
+        assert len(rig.futures) + len(rig.asked) == 1
+        rig.slow = ()
+        rig.settle()
+        assert set(rig.outcomes().values()) == {Outcome.DONE}
+
+    def test_one_without_room_waits_and_says_so(self) -> None:
+        rig = DirRig(Yard({"t": [(1, 2)]}))
+        rig.yard.spaces["/fast"] = LogDirSpace(100 * SIZE, SIZE // 2)
+        self.orders(rig, ExecutionOptions(), MoveOrder(T0, (1, 2), None, ((1, "/fast"),)))
+        assert rig.dirs_asked == []
+        assert "log dir /fast of broker 1 has 500 B usable: 1.0 kB needed" in rig.core.state.moves[T0].waits.text
+        rig.yard.spaces["/fast"] = LogDirSpace(100 * SIZE, 50 * SIZE)
+        rig.settle()
+        assert rig.outcomes() == {T0: Outcome.DONE}
+
+
+class TestTheirBytes:
+    """Progress, the estimated end and the forecast count copies between log dirs."""
+
+    def test_the_end_is_unknown_until_bytes_came_and_then_by_the_slowest_broker(self) -> None:
+        state, meter = ExecutorState(running=True), Meter()
+        state.cluster.brokers = {1: None, 2: None}
+        state.cluster.topics["t"] = ObservedTopic(None, {0: ObservedPartition((1, 2), (1, 2), 1)})
+        places = ((1, "/fast"), (2, "/fast"))
+        move = Move(T0, None, (1, 2), (1, 2), Strategy.INCREMENTAL, 100_000, places, False, 0, current=(1, 2))
+        move.placing, move.began_at_ms = (1, 2), 0
+        state.moves[T0] = move
+        keys = {(broker, T0) for broker in (1, 2)}
+        state.cluster.sizes = {key: ReplicaSize(100_000, "/d") for key in keys}
+        assert when_it_ends(state, meter, 0, {}) == Ending(None, "")
+        for second in range(0, 42, 2):
+            state.cluster.futures = {(b, T0): ReplicaSize(second * 1_000 * b, "/fast", True) for b in (1, 2)}
+            meter.sample(state, second * 1000, keys)
+        found = when_it_ends(state, meter, 40_000, {}).estimate
+        assert found is not None
+        assert found.remaining_bytes == 60_000 + 20_000
+        assert found.bytes_per_s == pytest.approx(3_000)
+        assert found.left_ms == pytest.approx(60_000)
+        assert found.low_ms < found.left_ms < found.high_ms
+
+    def test_a_throttle_gives_the_pace_before_a_byte_came(self) -> None:
+        rig = DirRig(Yard({"t": [(1, 2)]}))
+        rig.slow = (1,)
+        rig.order((1, 2), (1, "/fast"), options=ExecutionOptions(log_dir_throttle=100))
+        rig.settle(rounds=3)
+        found = when_it_ends(rig.core.state, Meter(), rig.now_ms, {}).estimate
+        assert found is not None
+        assert found.left_ms == SIZE * 10
+
+    def test_the_forecast_counts_them_beside_the_others(self) -> None:
+        move = Move(T0, None, (1, 2), (1, 3), Strategy.INCREMENTAL, 1_000, (), False, 0, current=(1, 2), placing=(1,))
+        assert forecast([move], bandwidth=100, learnt={}) == (2_000, 10.0, 100, False)
+        assert forecast([move], bandwidth=100, learnt={}, within=20) == (2_000, 50.0, 100, False)

@@ -216,7 +216,7 @@ def test_a_move_whose_log_dir_is_refused_is_not_done() -> None:
 def test_what_brokers_received_is_written_down_and_learnt() -> None:
     rig = Rig(Yard({"t": [(1, 2)]}))
     rig.yard.partitions[T0].copied[1] = 900_000
-    rig.submit(("t", 0, (4, 2)))
+    rig.submit(("t", 0, (4, 2)), options=ExecutionOptions(disk_share=1.0))
     for received in range(0, 60_000, 1_000):
         rig.yard.partitions[T0].copied[4] = received
         rig.settle(catching_up=False, rounds=4)

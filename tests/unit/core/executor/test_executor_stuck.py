@@ -148,3 +148,54 @@ def test_a_rollback_can_end_if_enough_of_the_originals_are_live(live: set[int], 
     why = stuck(state, move)
     assert (why or "").startswith(told_dead or "")
     assert (why is None) is (told_dead is None), "one of 2 and 3 is enough"
+
+
+@pytest.mark.parametrize("strategy", list(Strategy))
+@pytest.mark.parametrize("relaxed", [False, True])
+def test_a_change_of_the_order_needs_no_dead_follower(strategy: Strategy, *, relaxed: bool) -> None:
+    """An outsider's find: "stuck, rollback or stop ends it", and it was done a second later."""
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.yard.kill(3)
+    rig.submit(("t", 0, (2, 1, 3)), options=ExecutionOptions(strategy=strategy))
+    seen: set[str] = set()
+    for turn in range(400):
+        if rig.finish is not None:
+            break
+        if T0 in rig.core.state.moves:
+            if relaxed and turn % 50 == 0 and rig.core.state.moves[T0].open:
+                rig.command(CommandKind.RELAX)
+            seen.add(stuck_row(rig) + rig.core.state.moves[T0].waits.text)
+        rig.deliver() if rig.pending else rig.pass_time(250)
+    assert rig.outcomes() == {T0: Outcome.DONE}
+    assert not any("down" in text for text in seen)
+    assert [target for _tp, target in rig.asked] == [(2, 1, 3)], "a relaxed floor drops nobody for an order"
+
+
+def test_a_rollback_that_only_restores_the_order_needs_no_dead_follower() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (2, 1, 4)))
+    rig.settle(catching_up=False, rounds=40)
+    rig.yard.kill(3)
+    assert "can't end" not in told(rig, rig.command(CommandKind.ROLL_BACK))
+    seen: set[str] = set()
+    for _turn in range(400):
+        if rig.finish is not None:
+            break
+        seen.add(stuck_row(rig) + rig.core.state.moves[T0].waits.text.replace("broker 4 catches up", ""))
+        rig.deliver() if rig.pending else rig.pass_time(250)
+    assert rig.outcomes() == {T0: Outcome.ROLLED_BACK}
+    assert rig.asked[-1] == (T0, (1, 2, 3)), "the cancel left another order"
+    assert not any("down" in text for text in seen)
+
+
+@pytest.mark.parametrize("direction", [Direction.FORWARD, Direction.BACK])
+def test_a_move_between_log_dirs_needs_the_brokers_of_these_log_dirs_alone(direction: Direction) -> None:
+    state = ExecutorState(running=True)
+    state.cluster.brokers = {1: None, 2: None}
+    state.cluster.topics["t"] = ObservedTopic(None, {0: ObservedPartition((1, 2, 3), (1, 2), 1)})
+    move = Move(T0, None, (1, 2, 3), (1, 2, 3), Strategy.INCREMENTAL, 1, ((2, "/b"),), False, 0, current=(1, 2, 3))
+    move.origins, move.direction = ((2, "/a"), (3, "/a")), direction
+    state.moves[T0] = move
+    assert stuck(state, move) is None
+    del state.cluster.brokers[2]
+    assert stuck(state, move) == "it can't end without broker 2, which is down and due to be in another log dir"

@@ -84,6 +84,7 @@ def cluster(
             (racks or {}).get(broker),
             total if used and broker in used else None,
             round(total * (1 - used[broker])) if used and broker in used else None,
+            log_dirs=(Disk("/broken", None, None, failed=True),) if any(broker == at for _, _, at in failed) else None,
         )
         for broker in brokers
     )

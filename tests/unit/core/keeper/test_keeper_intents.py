@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from keeper_clusters import AT_ONCE, carried_out, cluster, look, only, ready
 
+from shunter.app.keeper_sighting import sighting_of
 from shunter.core.keeper.docket import after_look
 from shunter.core.keeper.intents import contradiction, with_intents
 from shunter.core.keeper.judgement import Judgement
@@ -172,3 +173,28 @@ def test_intents_of_the_file_and_those_given_since_stand_together() -> None:
     both = with_intents(HELD, given)
     assert both.intents.replace == {3: 4, 6: 8}
     assert both.intents.add == (5, 9)
+
+
+def test_demote_beside_a_dead_broker_puts_first_who_can_lead() -> None:
+    seen = cluster({"t": [[3, 1, 2]] * 4}, brokers=(2, 3, 4))
+    proposal = ready(look(seen, only(Condition.DEMOTE, intents=Intents(demote=(3,)))))
+    assert proposal is not None
+    assert [(each.replicas, each.elect) for each in proposal.changes] == [((2, 1, 3), True)] * 4
+    assert proposal.leader_changes == 4
+    assert any("broker 1 is dead" in each for each in proposal.undone)
+    assert rows(carried_out(seen, proposal)) == [(2, 1, 3)] * 4
+
+
+def test_who_leads_now_is_elected_away_though_the_order_is_right() -> None:
+    """The condition of the policy asks; a plan that only elects has a change for each partition."""
+    seen = cluster({"t": [[3, 2], [2, 3]]})
+    led = seen.inventory.partitions[1]._replace(leader=3)
+    seen = sighting_of(
+        seen.inventory._replace(partitions=(seen.inventory.partitions[0], led)), seen.check_up, seen.journal, ()
+    )
+    proposal = ready(look(seen, only(Condition.DEMOTE, intents=Intents(demote=(3,)))))
+    assert proposal is not None
+    assert [(each.partition, each.replicas, each.elect) for each in proposal.changes] == [
+        (0, (2, 3), True),
+        (1, (2, 3), True),
+    ]

@@ -118,4 +118,7 @@ def _with_rows_mixed(load: ClusterLoad, shuffled: random.Random) -> ClusterLoad:
         bytes_in=None if load.bytes_in is None else load.bytes_in[rows],
         bytes_out=None if load.bytes_out is None else load.bytes_out[rows],
         min_isr=None if load.min_isr is None else load.min_isr[rows],
+        isr=None if load.isr is None else load.isr[rows],
+        offline=None if load.offline is None else load.offline[rows],
+        leader=None if load.leader is None else load.leader[rows],
     )

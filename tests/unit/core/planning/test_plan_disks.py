@@ -43,6 +43,15 @@ def test_the_fullest_gives_to_the_emptiest() -> None:
     assert plan.undone == ()
 
 
+@pytest.mark.parametrize("emptied", [(), ((1, "/d0"),)])
+def test_nothing_goes_to_a_cordoned_log_dir(emptied: tuple[tuple[int, str], ...]) -> None:
+    yard = broker(1, [40, 30, 20, 10], [], [20])
+    yard = yard._replace(disks=(yard.disks[0], yard.disks[1]._replace(cordoned=True), yard.disks[2]))
+    plan = plan_disks([yard], band=BAND, emptied=emptied)
+    assert plan.moves
+    assert {move.target for move in plan.moves} == {"/d2"}
+
+
 def test_log_dirs_of_other_sizes_are_filled_alike() -> None:
     yard = BrokerDisks(
         1,

@@ -10,7 +10,7 @@ from planning_clusters import cluster_of, held_by, rack_spread
 
 from shunter.core.planning.aims import targets
 from shunter.core.planning.balance import plan
-from shunter.core.planning.bounds import byte_bound, joint_bound
+from shunter.core.planning.bounds import Bound, byte_bound, joint_bound
 from shunter.core.planning.cluster import ABSENT, Resource
 from shunter.core.planning.explain import summarise, within_bands
 from shunter.core.planning.moves import difference
@@ -131,6 +131,12 @@ def test_replicas_that_share_a_rack_are_parted() -> None:
     assert max(rack_spread(cluster, made.replicas[0].tolist())) == 1
     assert made.replicas[0, 0] == 0, "the leader stays"
     assert summarise(made, None).reasons[0] == ("its partition shared a rack without need", 1)
+
+
+def test_where_no_size_is_known_no_plan_has_to_copy_a_percentage() -> None:
+    made = plan(cluster_of(THREE_RACKS, [("t", [0], 0.0)]), PlanRequest())
+    told = summarise(made, Bound(0.9, "disk"), Bound(0.9, "disk"))
+    assert (told.bytes_percent, told.bound_percent, told.joint_percent) == (0.0, 0.0, 0.0)
 
 
 def test_four_replicas_in_three_racks_use_all_three() -> None:

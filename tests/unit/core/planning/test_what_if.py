@@ -13,6 +13,7 @@ from planning_clusters import cluster_of, clusters
 from shunter.core.planning.cluster import ABSENT, ClusterLoad
 from shunter.core.planning.request import PlanRefused, PlanRequest
 from shunter.core.planning.what_if import ChangeAnswer, ClusterChange, answer, changed, fewest_brokers
+from shunter.model.inventory import BrokerFacts, Disk
 
 FEW = max(1, settings().max_examples // 5)
 """The number of examples if each one plans several times."""
@@ -43,6 +44,17 @@ def test_brokers_that_do_not_exist_yet_take_their_part() -> None:
     assert not answer(yard(), ClusterChange(), PlanRequest(headroom=0.3)).fits
     # 320 - 4 x 53.3 come to the new brokers. Each of these receives half, at 10 a second.
     assert found.least_seconds(10.0) == pytest.approx(disks(found)[4][1] * 10, abs=1.0)
+
+
+def test_what_others_use_of_a_disk_is_not_there_for_replicas_and_who_is_dead_gets_none() -> None:
+    facts = tuple(BrokerFacts(True, log_dirs=(Disk("/a", 100.0, usable),)) for usable in (20.0, 20.0, 5.0))
+    cluster = replace(yard(), facts=(*facts, BrokerFacts(live=False)))
+    assert cluster.disk_capacity is not None
+    larger = changed(cluster, ClusterChange(added=1, disk=200.0))
+    assert larger.disk_capacity is not None
+    assert larger.disk_capacity.tolist() == [100.0, 100.0, 85.0, 100.0, 200.0]
+    found = answer(cluster, ClusterChange(added=2), PlanRequest(headroom=0.1)).plan
+    assert 3 not in found.moves.target.tolist()
 
 
 def test_new_brokers_in_racks_of_their_own() -> None:

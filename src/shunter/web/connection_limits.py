@@ -1,4 +1,4 @@
-"""Room for connections, of everybody and of one address. A newcomer takes the place of the idlest stranger.
+"""ConnectionLimits for connections, of everybody and of one address. A newcomer takes the place of the idlest stranger.
 
 A stranger is a connection whose requests have shown no valid token so far. Strangers can therefore never keep people
 out for longer than a moment, and a connection of a person is never closed for another one.
@@ -38,7 +38,7 @@ class Visitor(Protocol):
         ...
 
 
-class Room:
+class ConnectionLimits:
     """Counts connections, and what was refused, by reason."""
 
     def __init__(self, most: int | None = None, most_of_address: int = MOST_OF_ADDRESS) -> None:

@@ -1,0 +1,121 @@
+"""What is known of the world when a plan is made: who may receive replicas, who can lead, which replicas are in sync.
+
+Every scope reads these and nothing else. A fact that is not known speaks neither for a broker nor against it.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+from shunter.core.planning.cluster import ABSENT, UNKNOWN, ClusterLoad, Codes, Flags, Floats, Indexes
+from shunter.model.room import Room, free_bytes, room_of
+
+
+class Fitness(IntEnum):
+    """How a replica stands. A cut drops the lowest first; from UNKNOWN on a replica may be put first."""
+
+    OFFLINE = 0
+    """Its broker is dead or fenced, or its log dir failed."""
+    BEHIND = 1
+    """It is out of sync."""
+    UNKNOWN = 2
+    IN_SYNC = 3
+
+
+LEADS_FROM = int(Fitness.UNKNOWN)
+
+
+def fitness_of(cluster: ClusterLoad) -> Codes:
+    """(P, W) the `Fitness` of each replica; UNKNOWN where there is none."""
+    replicas = cluster.replicas
+    found: Codes = np.full(replicas.shape, Fitness.UNKNOWN, np.int8)
+    if cluster.isr is not None:
+        told = (cluster.isr[:, 0] != UNKNOWN)[:, None] & (replicas != ABSENT)
+        found[told] = Fitness.BEHIND
+        found[told & _among(replicas, cluster.isr)] = Fitness.IN_SYNC
+    if cluster.offline is not None:
+        found[_among(replicas, cluster.offline)] = Fitness.OFFLINE
+    down = np.array([bool(each.down) for each in cluster.facts], np.bool_)
+    if down.any():
+        found[down[replicas] & (replicas != ABSENT)] = Fitness.OFFLINE
+    return found
+
+
+def _among(replicas: Indexes, others: Indexes) -> Flags:
+    """(P, W) whether a replica is among the brokers in its row of another table."""
+    found = np.zeros(replicas.shape, np.bool_)
+    for slot in range(others.shape[1]):
+        found |= replicas == others[:, slot : slot + 1]
+    return np.asarray(found & (replicas != ABSENT))
+
+
+def barred(cluster: ClusterLoad) -> dict[int, str]:
+    """Brokers that may receive no replica, by index, and why: dead, fenced, cordoned, or with a failed log dir."""
+    found = {at: each.barred for at, each in enumerate(cluster.facts) if each.barred}
+    if cluster.offline is not None:
+        lost = np.where(_among(cluster.replicas, cluster.offline), cluster.replicas, ABSENT)
+        for at in np.flatnonzero(np.bincount(lost.ravel() + 1, minlength=len(cluster.brokers) + 1)[1:]).tolist():
+            found.setdefault(at, "has offline replicas: a log dir of it failed")
+    return found
+
+
+def rooms(cluster: ClusterLoad, headroom: float) -> list[Room | None]:
+    """(B,) the room on each broker's disks, in the unit of sizes; None: unknown. A scope's arrivals have to fit in."""
+    replicas = float(cluster.replication.sum())
+    mean = float((cluster.sizes * cluster.replication).sum()) / replicas if replicas else 0.0
+    found = [None if each.log_dirs is None else room_of(each.log_dirs, headroom, mean) for each in cluster.facts]
+    return found or [None] * len(cluster.brokers)
+
+
+def spare(cluster: ClusterLoad, headroom: float) -> Floats:
+    """(B,) what all disks of a broker can take together while `headroom` stays free; NaN: unknown."""
+    found = np.full(len(cluster.brokers), np.nan)
+    for at, each in enumerate(cluster.facts):
+        free = [free_bytes(log_dir, headroom) for log_dir in each.log_dirs or ()]
+        if free and None not in free:
+            found[at] = sum(room for room in free if room is not None)
+    return found
+
+
+def led_by_the_able(replicas: Indexes, fitness: Codes) -> tuple[Indexes, Codes]:
+    """Put the replica first that would lead after a restart: the first one that can, in the order that there is.
+
+    The order behind it stays. Rows in which no replica can lead stay as they are.
+    """
+    wrong = np.flatnonzero((fitness[:, 0] < LEADS_FROM) & ((fitness >= LEADS_FROM) & (replicas != ABSENT)).any(axis=1))
+    if not len(wrong):
+        return replicas, fitness
+    replicas, fitness = replicas.copy(), fitness.copy()
+    able = (fitness[wrong] >= LEADS_FROM) & (replicas[wrong] != ABSENT)
+    first = able.argmax(axis=1)
+    for row, slot in zip(wrong.tolist(), first.tolist(), strict=True):
+        for table in (replicas, fitness):
+            table[row, : slot + 1] = np.roll(table[row, : slot + 1], 1)
+    return replicas, fitness
+
+
+def ill_ones(replicas: Indexes, fitness: Codes) -> dict[tuple[int, int], int]:
+    """The fitness of each replica that can't lead, by partition and broker."""
+    rows, slots = np.nonzero((fitness < LEADS_FROM) & (replicas != ABSENT))
+    keys = zip(rows.tolist(), replicas[rows, slots].tolist(), strict=True)
+    return dict(zip(keys, fitness[rows, slots].tolist(), strict=True))
+
+
+def without_data(replicas: Indexes, fitness: Codes) -> Flags:
+    """(P,) whether no live replica in sync has a partition's data: then nothing of it can be copied or led."""
+    return np.asarray(~((fitness >= LEADS_FROM) & (replicas != ABSENT)).any(axis=1))
+
+
+__all__ = [
+    "LEADS_FROM",
+    "Fitness",
+    "barred",
+    "fitness_of",
+    "ill_ones",
+    "led_by_the_able",
+    "rooms",
+    "spare",
+    "without_data",
+]

@@ -1,0 +1,71 @@
+"""A dry run says with figures which moves would wait for disks, and of which brokers the room is unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import pytest
+
+from shunter.app.dry_run import dry_run
+from shunter.core.executor.state import ExecutorState
+from shunter.drivers.admin.answers import TopicsSeen
+from shunter.drivers.admin.log_dirs import LogDirsSeen
+from shunter.model.execution import (
+    ExecutionOptions,
+    LogDirSpace,
+    MoveOrder,
+    ObservedPartition,
+    ObservedTopic,
+    ReplicaSize,
+)
+from shunter.model.partition import TopicPartition
+from shunter.model.reassignment import Strategy
+
+GB = 10**9
+TPS = tuple(TopicPartition("t", number) for number in range(2))
+
+
+class Cluster:
+    """Two partitions of 10 GB each on broker 1; broker 3 has a large log dir and a small one, broker 4 doesn't say."""
+
+    async def list_reassignments(self) -> dict[TopicPartition, Any]:
+        return {}
+
+    async def observe_topics(self, _names: Sequence[str]) -> TopicsSeen:
+        seen = {tp.partition: ObservedPartition((1,), (1,), 1) for tp in TPS}
+        return TopicsSeen({"t": ObservedTopic(None, seen, 1)}, dict.fromkeys((1, 3, 4)), 1)
+
+    async def observe_log_dirs(self, asked: Mapping[int, Sequence[TopicPartition]]) -> LogDirsSeen:
+        sizes = {(1, tp): ReplicaSize(10 * GB, "/a") for tp in TPS}
+        spaces = {(3, "/a"): LogDirSpace(1_000 * GB, 900 * GB), (3, "/b"): LogDirSpace(100 * GB, 16 * GB)}
+        spaces |= {(broker, "/a"): LogDirSpace(-1, -1) for broker in (4,) if broker in asked}
+        return LogDirsSeen(sizes, {}, {key: room for key, room in spaces.items() if key[0] in asked}, tuple(asked))
+
+
+async def problems(*orders: MoveOrder, share: float | None = None) -> tuple[list[str | None], tuple[int, ...]]:
+    options = ExecutionOptions() if share is None else ExecutionOptions(disk_share=share)
+    found = await dry_run(cast("Any", Cluster()), ExecutorState(), orders, options)
+    return [move.problem for move in found.moves], found.unknown_room
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_each_move_that_would_wait_for_disk_says_so(strategy: Strategy) -> None:
+    told, unknown = await problems(*(MoveOrder(tp, (3,), strategy) for tp in TPS))
+    assert told[0] is None
+    assert told[1] is not None
+    assert (
+        "log dir /b of broker 3 has 16.0 GB usable: 10.0 GB needed, 10.0 GB on their way, 5.0 GB stay free" in told[1]
+    )
+    assert "a plan that names log dirs decides" in told[1]
+    assert unknown == ()
+
+
+async def test_a_plan_that_names_the_large_log_dir_or_looks_at_no_room_has_no_problem() -> None:
+    named = [MoveOrder(tp, (3,), None, ((3, "/a"),)) for tp in TPS]
+    assert await problems(*named) == ([None, None], ())
+    assert await problems(*(MoveOrder(tp, (3,)) for tp in TPS), share=1.0) == ([None, None], ())
+
+
+async def test_unknown_room_is_unknown() -> None:
+    assert await problems(MoveOrder(TPS[0], (4,))) == ([None], (4,))

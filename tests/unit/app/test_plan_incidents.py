@@ -1,0 +1,269 @@
+"""Every scope in every incident: what a plan may do, and that verb, file, service and pipeline plan alike."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from incidents import MB, Facts, as_rows, assert_sound, questions, worlds
+
+from shunter.app.keeper_sighting import sighting_of
+from shunter.app.plan import PlanOptions, cluster_from, plan_raw, request_from
+from shunter.core.planning.balance import plan
+from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
+from shunter.formats.plan_files import read_plan_input, write_reassignment
+from shunter.formats.plan_inventory import encode_plan_input
+from shunter.model.check_up import CheckedJournal, CheckUp
+from shunter.model.inventory import Disk, Inventory, InventoryBroker, InventoryPartition, TopicWish
+from shunter.pipeline.fleet_worker import plan_cluster
+
+NO_CHECK_UP = CheckUp("yard", 1, "Apache (KRaft)", (), (), {}, ())
+
+
+def by_file(seen: Inventory, asked: PlanOptions) -> bytes | str:
+    try:
+        return plan_raw(encode_plan_input(seen), "yard", asked).reassignment
+    except PlanRefused as refused:
+        return str(refused)
+
+
+def by_service(seen: Inventory, asked: PlanOptions) -> list[dict[str, Any]] | str:
+    load = sighting_of(seen, NO_CHECK_UP, CheckedJournal("j"), ()).load
+    try:
+        made = plan(load, request_from(asked))
+    except PlanRefused as refused:
+        return str(refused)
+    elected = made.elections()
+    return [
+        {"topic": topic, "partition": number, "replicas": replicas, "original_replicas": original}
+        | ({"elect": True} if (topic, number) in elected else {})
+        for topic, number, replicas, original in made.assignments()
+    ]
+
+
+def by_pipeline(seen: Inventory, asked: PlanOptions) -> list[dict[str, Any]] | str:
+    try:
+        rows = plan_cluster("yard", as_rows(seen._replace(fenced=())), request_from(asked))["assignments"]
+    except PlanRefused as refused:
+        return str(refused)
+    return [{key: value for key, value in row.items() if key != "elect" or value} for row in rows]
+
+
+@given(st.data())
+def test_a_plan_does_nothing_that_the_incident_forbids_and_is_the_same_everywhere(data: st.DataObject) -> None:
+    seen = data.draw(worlds())
+    asked = data.draw(questions(seen))
+    made = by_file(seen, asked)
+    if isinstance(made, bytes):
+        assert_sound(made, asked, seen)
+        rows = json.loads(made)["partitions"]
+    else:
+        rows = made
+    assert by_service(seen, asked) == rows
+    if seen.fenced and not asked.ignore_racks:
+        seen = seen._replace(fenced=())  # Snapshots of a lake do not tell the racks of fenced brokers.
+        found = by_file(seen, asked)
+        rows = json.loads(found)["partitions"] if isinstance(found, bytes) else found
+    assert by_pipeline(seen, asked) == rows
+
+
+@given(worlds(), st.integers(0, 4), st.sets(st.integers(1, 5), max_size=3))
+def test_topics_are_changed_as_the_incident_allows(seen: Inventory, replication: int, wanted: set[int]) -> None:
+    rackless = not any(broker.rack for broker in seen.brokers)
+    load = cluster_from(read_plan_input(encode_plan_input(seen), "yard", ignore_racks=rackless))
+    brokers = tuple(sorted(wanted & set(load.brokers)))
+    wishes = tuple(TopicWish(topic, replication, brokers=brokers) for topic in load.topics)
+    try:
+        made = plan(load, PlanRequest(Scope.TOPICS, wishes=wishes))
+    except PlanRefused:
+        return
+    assert_sound(write_reassignment(made.assignments()), PlanOptions(scope="topics"), seen)
+    if made.undone:
+        return
+    rows = {(row.topic, row.partition): row.replicas for row in made.assignments()}
+    for at in seen.partitions:
+        after = rows.get((at.topic, at.partition), list(at.replicas))
+        assert not brokers or set(after) <= set(brokers)
+        assert not replication or len(after) == replication
+
+
+@given(st.data())
+def test_what_a_plan_leaves_undone_it_says(data: st.DataObject) -> None:
+    seen = data.draw(worlds())
+    asked = data.draw(
+        questions(seen).filter(lambda each: each.scope in {"drain", "offline", "demote", "change-replication"})
+    )
+    try:
+        made = plan_raw(encode_plan_input(seen), "yard", asked)
+    except PlanRefused:
+        return
+    if made.summary.undone:
+        return
+    rows = {(row["topic"], row["partition"]): row for row in json.loads(made.reassignment)["partitions"]}
+    facts = Facts(seen)
+    for at in seen.partitions:
+        row = rows.get((at.topic, at.partition))
+        after = list(at.replicas) if row is None else row["replicas"]
+        if asked.scope == "drain":
+            assert not set(after) & set(asked.brokers)
+        if asked.scope == "offline":
+            excluded = set(asked.excluded_brokers)
+            assert not set(after) & set(at.offline) - excluded
+        if asked.scope == "change-replication":
+            assert len(after) == asked.replication
+        if asked.scope == "demote":
+            leads = after[0] if row is not None and row.get("elect") else at.leader
+            comes = next((b for b in after if b in facts.able(at)), after[0])
+            assert not {leads, comes, after[0]} & set(asked.brokers)
+
+
+def partition(topic: str, replicas: tuple[int, ...], least: int, size: int, isr: tuple[int, ...]) -> InventoryPartition:
+    sizes = tuple((broker, size) for broker in isr)
+    offline = tuple(broker for broker in replicas if broker not in isr)
+    return InventoryPartition(topic, None, 0, replicas, isr, isr[0], 0, 10, least, sizes, offline)
+
+
+def rows_of(seen: Inventory, **asked: Any) -> dict[str, list[int]]:
+    made = by_file(seen, PlanOptions(ignore_racks=True, **asked))
+    assert isinstance(made, bytes), made
+    return {row["topic"]: row["replicas"] for row in json.loads(made)["partitions"]}
+
+
+def bare(*ids: int) -> tuple[InventoryBroker, ...]:
+    return tuple(InventoryBroker(broker, "host", None, None, None) for broker in ids)
+
+
+FAILED_LOG_DIR = Inventory(
+    "yard", 0, bare(1, 2, 3),
+    (
+        partition("dem", (3, 2, 1), 1, MB, (3, 1)), partition("heavy", (3, 1), 1, 30 * MB, (3, 1)),
+        partition("rf", (1, 2, 3), 2, MB, (1, 3)), partition("rg", (2, 1, 3), 1, MB, (1, 3)),
+    ),
+    ((2, "log dir /data/b failed"),),
+)  # fmt: skip
+
+
+def test_a_cut_drops_what_is_offline_first() -> None:
+    assert rows_of(FAILED_LOG_DIR, scope="change-replication", topics=("rf",), replication=2) == {"rf": [1, 3]}
+    assert rows_of(FAILED_LOG_DIR, scope="change-replication", topics=("rg",), replication=1)["rg"] in ([1], [3])
+
+
+def test_nothing_comes_to_a_broker_because_its_failed_log_dir_looks_empty() -> None:
+    found = rows_of(FAILED_LOG_DIR, scope="rebalance")
+    assert all(2 not in set(replicas) - {2} for topic, replicas in found.items() if topic == "heavy")
+
+
+def test_nobody_is_put_first_who_can_not_lead() -> None:
+    assert rows_of(FAILED_LOG_DIR, scope="demote", brokers=(3,)) == {"dem": [1, 2, 3], "heavy": [1, 3]}
+
+
+@pytest.mark.parametrize(
+    "asked", [{"scope": "rebalance"}, {"scope": "fill", "brokers": (3,)}, {"scope": "drain", "brokers": (1,)}]
+)
+def test_room_is_what_is_free_whoever_uses_the_rest(asked: dict[str, Any]) -> None:
+    gb = 10**9
+    partitions = tuple(
+        InventoryPartition("t", None, at, (1, 2), (1, 2), 1, 0, 10, 1, ((1, 5 * gb), (2, 5 * gb))) for at in range(10)
+    )
+    brokers = tuple(
+        InventoryBroker(b, "host", None, 100 * gb, usable * gb) for b, usable in ((1, 50), (2, 50), (3, 26))
+    )
+    made = by_file(Inventory("yard", 0, brokers, partitions), PlanOptions(ignore_racks=True, **asked))
+    assert isinstance(made, bytes)
+    assert sum(3 in row["replicas"] for row in json.loads(made)["partitions"]) == 1, "6 GB are free beside the headroom"
+
+
+def test_the_log_dir_that_the_broker_chooses_limits_what_comes() -> None:
+    gb = 10**9
+    small, large = Disk("/small", 20 * gb, 8 * gb, replicas=0), Disk("/large", 1_000 * gb, 900 * gb, replicas=90)
+    brokers = (*bare(1, 2), InventoryBroker(3, "host", None, 1_020 * gb, 908 * gb, log_dirs=(small, large)))
+    partitions = tuple(
+        InventoryPartition("t", None, at, (1, 2), (1, 2), 1, 0, 10, 1, ((1, 5 * gb),)) for at in range(10)
+    )
+    made = by_file(
+        Inventory("yard", 0, brokers, partitions), PlanOptions(ignore_racks=True, scope="fill", brokers=(3,))
+    )
+    assert isinstance(made, bytes)
+    told = "the small one has the fewest replicas, and no room for 5 GB with headroom"
+    assert all(3 not in row["replicas"] for row in json.loads(made)["partitions"]), told
+
+
+def dead_beside(replicas: tuple[int, ...], leader: int) -> Inventory:
+    isr = tuple(broker for broker in replicas if broker != 1)
+    rows = (InventoryPartition("dem", None, 0, replicas, isr, leader, 0, 1, 1, (), (1,)),)
+    return Inventory("yard", 0, bare(2, 3, 4), rows)
+
+
+def test_demote_beside_a_dead_broker() -> None:
+    seen = dead_beside((3, 1, 2), 3)
+    made = by_file(seen, PlanOptions(scope="demote", brokers=(3,), ignore_racks=True))
+    assert isinstance(made, bytes)
+    (row,) = json.loads(made)["partitions"]
+    assert row["replicas"] == [2, 1, 3]
+    assert row["elect"]
+
+
+def test_demote_is_about_who_leads_now_and_who_would_after_a_restart() -> None:
+    rows = (InventoryPartition("t", None, 0, (1, 3, 2), (1, 2, 3), 3, 0, 1, 1, ()),)
+    seen = Inventory("yard", 0, bare(1, 2, 3), rows)
+    made = by_file(seen, PlanOptions(scope="demote", brokers=(3,), ignore_racks=True))
+    assert isinstance(made, bytes)
+    (row,) = json.loads(made)["partitions"]
+    assert row["replicas"] == [1, 2, 3]
+    assert row["elect"]
+    behind = seen._replace(partitions=(rows[0]._replace(replicas=(1, 2, 3)),))
+    again = by_file(behind, PlanOptions(scope="demote", brokers=(3,), ignore_racks=True))
+    assert isinstance(again, bytes)
+    (row,) = json.loads(again)["partitions"]
+    assert row["replicas"] == row["original_replicas"] == [1, 2, 3], "the election is all"
+    assert row["elect"]
+    done = behind._replace(partitions=(behind.partitions[0]._replace(leader=1),))
+    assert rows_of(done, scope="demote", brokers=(3,)) == {}
+
+
+def test_leaders_elects_the_first_where_another_one_leads() -> None:
+    rows = tuple(
+        InventoryPartition("t", None, at, pair, pair, 1, 0, 1, 1, ()) for at, pair in enumerate([(1, 2), (2, 1)])
+    )
+    made = by_file(Inventory("yard", 0, bare(1, 2), rows), PlanOptions(scope="leaders", ignore_racks=True))
+    assert isinstance(made, bytes)
+    (row,) = json.loads(made)["partitions"]
+    assert (row["partition"], row["replicas"], row.get("elect")) == (1, [2, 1], True)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"scope": "fill", "brokers": (1,)}, "broker 1 is dead: it may receive nothing"),
+        ({"scope": "replace", "brokers": (2,), "replacements": (1,)}, "broker 1 is dead: it may receive nothing"),
+    ],
+)
+def test_what_really_needs_the_dead_broker_is_refused_by_name(asked: dict[str, Any], told: str) -> None:
+    found = by_file(dead_beside((3, 1, 2), 3), PlanOptions(ignore_racks=True, **asked))
+    assert isinstance(found, str)
+    assert told in found
+
+
+def test_a_file_of_a_cluster_knows_what_is_offline() -> None:
+    assert rows_of(dead_beside((3, 1, 2), 3), scope="offline") == {"dem": [3, 4, 2]}
+    older = json.dumps(
+        {"brokers": {"1": "a"}, "partitions": [{"topic": "t", "partition": 0, "replicas": [1], "size": 1}]}
+    )
+    with pytest.raises(PlanRefused, match="needs to know which replicas are offline"):
+        plan_raw(older.encode(), "x", PlanOptions(scope="offline"))
+
+
+def test_room_that_is_too_little_is_told_with_a_figure() -> None:
+    partitions = (InventoryPartition("t", None, 0, (1,), (1,), 1, 0, 10, 1, ((1, 50 * MB),)),)
+    brokers = (*bare(1), InventoryBroker(2, "host", None, 100 * MB, 30 * MB))
+    made = plan_raw(
+        encode_plan_input(Inventory("yard", 0, brokers, partitions)),
+        "yard",
+        PlanOptions(ignore_racks=True, scope="drain", brokers=(1,)),
+    )
+    ((what, why),) = made.summary.undone
+    assert what == "t-0 stays on broker 1"
+    assert why.endswith("the roomiest, broker 2, has room for 20% of it")
