@@ -116,7 +116,9 @@ class Yard:
             lost = tuple(b for b in replicas if b not in isr)
             leader = isr[0] if isr else -1
             adding = self.others[at].adding if at in self.others else ()
-            partitions.append(InventoryPartition("t", None, at, replicas, isr, leader, 0, 1, 1, sizes, lost, adding))
+            partitions.append(
+                InventoryPartition("t", None, at, replicas, isr, leader, 0, 1, 1, sizes, lost, adding=adding)
+            )
         ongoing = {TopicPartition("t", at): each for at, each in self.others.items()}
         opened = tuple(
             OpenMove(

@@ -20,7 +20,7 @@ from cryptography.x509.oid import NameOID
 from web_yard import Yard
 
 from shunter.errors import DriverError, SettingsError
-from shunter.web import accepting, room
+from shunter.web import accepting, connection_limits
 from shunter.web.guards import HSTS
 from shunter.web.listening import listen_at
 from shunter.web.server import WebOptions, serving
@@ -120,7 +120,7 @@ class TestTlsFiles:
         self, files: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(accepting, "HANDSHAKE_SECONDS", 0.1)
-        monkeypatch.setattr(room, "MOST_CONNECTIONS", 1)
+        monkeypatch.setattr(connection_limits, "MOST_CONNECTIONS", 1)
         options = WebOptions(port=0, certificate=files / "certificate.pem", key=files / "key.pem")
         async with serving(Yard().front, options) as address:
             port = int(address.rstrip("/").rpartition(":")[2])
@@ -138,8 +138,8 @@ class TestTlsFiles:
     async def test_an_idle_handshake_gives_its_place_to_a_newcomer(
         self, files: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(room, "IDLE_S", 0.2)
-        monkeypatch.setattr(room, "MOST_CONNECTIONS", 1)
+        monkeypatch.setattr(connection_limits, "IDLE_S", 0.2)
+        monkeypatch.setattr(connection_limits, "MOST_CONNECTIONS", 1)
         options = WebOptions(port=0, certificate=files / "certificate.pem", key=files / "key.pem")
         async with serving(Yard().front, options) as address, asyncio.timeout(20):
             reader, writer = await asyncio.open_connection("127.0.0.1", int(address.rstrip("/").rpartition(":")[2]))

@@ -11,7 +11,7 @@ import pytest
 from web_flood import head
 from web_yard import Yard
 
-from shunter.web import accepting, connection, room
+from shunter.web import accepting, connection, connection_limits
 from shunter.web.connection import HttpConnection
 from shunter.web.connection_limits import ConnectionLimits, Visitor, network_of
 from shunter.web.server import WebOptions, serving
@@ -172,7 +172,7 @@ class TestConnections:
         assert answer.startswith(b"HTTP/1.1 200")
 
     async def test_a_connection_without_a_place_is_closed_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(room, "MOST_CONNECTIONS", 2)
+        monkeypatch.setattr(connection_limits, "MOST_CONNECTIONS", 2)
         async with served() as port, AsyncExitStack() as stack:
             for _ in range(2):
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -182,8 +182,8 @@ class TestConnections:
             assert await said(port, head("GET", "/health")) == b""
 
     async def test_who_holds_a_body_back_loses_its_place(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(room, "MOST_CONNECTIONS", 1)
-        monkeypatch.setattr(room, "IDLE_S", 0.2)
+        monkeypatch.setattr(connection_limits, "MOST_CONNECTIONS", 1)
+        monkeypatch.setattr(connection_limits, "IDLE_S", 0.2)
         async with served() as port, asyncio.timeout(20):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(head("POST", "/api/v1/session", "Content-Length: 10", "Content-Type: application/json"))
