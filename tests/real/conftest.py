@@ -108,5 +108,4 @@ def service(tmp_path):
 
     made = Service(tmp_path)
     yield made
-    if made.process is not None and made.process.process.poll() is None:
-        made.process.kill()
+    made.close()

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import subprocess
+import tomllib
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from executor_process import SHUNTER, Running, Shunter
+from kafka import KafkaAdminClient
 
 from lab.testbed.waiting import wait_until
 from shunter.drivers.journal_sqlite import SqliteJournal
+from shunter.drivers.words_topic import TOPIC
 from shunter.model.execution import MovePaused
 
 SERVED = """
@@ -49,8 +52,10 @@ OPEN = ("waiting", "approved", "starting", "running", "carried-out")
 class Service:
     """`shunter serve FILE` with its state beside the file."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, host: Path | None = None) -> None:
+        """Describe it. Another state folder of Shunter's stands for another host."""
         self.folder = folder
+        self._host = [] if host is None else ["/usr/bin/env", f"SHUNTER_STATE={host}"]
         self.process: Running | None = None
         self.more: list[str] = []
         """More flags."""
@@ -61,6 +66,22 @@ class Service:
         self.process.wait_for(
             lambda: self.ask("status").returncode in (0, 1, 3) and self.rows("status"), about="it serves"
         )
+
+    def close(self) -> None:
+        """End the process, and delete the words that it left in its cluster."""
+        if self.process is not None and self.process.process.poll() is None:
+            self.process.kill()
+        policy = self.folder / "keeper.toml"
+        if self.process is None or not policy.exists():
+            return
+        bootstrap = tomllib.loads(policy.read_text())["cluster"]["yard"]["bootstrap-server"]
+        admin = KafkaAdminClient(bootstrap_servers=bootstrap.split(","))
+        try:
+            if TOPIC in admin.list_topics():
+                admin.delete_topics([TOPIC])
+                wait_until(lambda: TOPIC not in admin.list_topics(), what="the words are deleted", timeout_s=60)
+        finally:
+            admin.close()
 
     def kill_and_restart(self) -> None:
         assert self.process is not None

@@ -18,6 +18,7 @@ from shunter.core.executor.machine import Executor
 from shunter.core.executor.state import Move
 from shunter.core.executor.throttles import Gate, ThrottleBook
 from shunter.drivers import journal_sqlite, order_taker
+from shunter.drivers.compacted_topic import CompactedTopic
 from shunter.drivers.execution import ExecutionDriver
 from shunter.drivers.journal_sqlite import SqliteJournal
 from shunter.drivers.journal_topic import TopicJournal
@@ -75,10 +76,10 @@ async def fenced_and_goes_on(original, self, *, written):
     return
 
 
-@mutant(TopicJournal, "_fence", within=100)
+@mutant(CompactedTopic, "fence", within=100)
 def topic_not_fenced(original, self):
     """A process that takes the lease does not fence the former producer."""
-    self._producer = self._clients.producer(transactional_id="as before")
+    self._producer = self.clients.producer(transactional_id="as before")
     self._producer._epoch = self._producer.topic.epoch
 
 

@@ -19,7 +19,8 @@ from kafka import TopicPartition as KafkaTopicPartition
 from kafka import errors as kafka_errors
 
 from lab.simulation.scheduler import SECOND, Scheduler
-from shunter.drivers.journal_topic import LEASE_KEY, Clients, TopicJournal
+from shunter.drivers.compacted_topic import Clients
+from shunter.drivers.journal_topic import LEASE_KEY, TopicJournal
 from shunter.drivers.journals import Presence
 from shunter.formats.journal import VERSION, JournalRow, decode_line
 from shunter.model.execution import JournalEntry
@@ -66,9 +67,12 @@ class JournalTopic:
 
     def journal(self, owner: str, presence: Presence) -> TopicJournal:
         """Open the topic."""
+        return TopicJournal({}, PLACE, owner, presence=presence, clients=self.clients(owner))
+
+    def clients(self, owner: str) -> Clients:
+        """The clients of a process."""
         consumer, producer = _bound(_Consumer, self, owner), _bound(_Producer, self, owner)
-        clients = Clients(lambda _configuration: _Admin(), consumer, producer)
-        return TopicJournal({}, PLACE, owner, presence=presence, clients=clients)
+        return Clients(lambda _configuration: _Admin(), consumer, producer)
 
     # ---- for clients
 

@@ -34,7 +34,7 @@ from shunter.model.keeper import (
     Watch,
 )
 from shunter.model.limits import bound_trouble, floor_trouble, rate_trouble
-from shunter.model.service import NOTIFIED, IntentKind, KeptIntent, Notifier, NotifierKind
+from shunter.model.service import NOTIFIED, TOKEN, USER, IntentKind, KeptIntent, Notifier, NotifierKind
 
 _MOST_NUMBER = 2**31 - 1
 """Kafka's own bound of ids; as minutes it is 4,000 years."""
@@ -131,7 +131,7 @@ def read_service_file(path: Path) -> ServiceFile:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         told = error.strerror if isinstance(error, OSError) else error
         raise FormatError(str(path), f"can't be read: {told}") from error
-    _refuse_unknown(f"{path}: ", document, ("cluster", "service", "notify"))
+    _refuse_unknown(f"{path}: ", document, ("cluster", "service", "people", "notify"))
     clusters = _table(f"{path}: cluster", document.get("cluster", {}))
     if not clusters:
         raise SettingsError(f"{path} names no cluster: write [cluster.NAME], and bootstrap-server or profile below it")
@@ -140,8 +140,9 @@ def read_service_file(path: Path) -> ServiceFile:
     _refuse_unknown(where, table, _SERVICE)
     folder = _text(f"{where}snapshots", table["snapshots"]) if "snapshots" in table else None
     model = _model(path, where, table)
+    people = _people(f"{path}: [people] ", _table(f"{path}: people", document.get("people", {})))
     kept = tuple(
-        replace(_cluster(path, name, _table(f"{path}: [cluster.{name}]", each)), model=model)
+        replace(_cluster(path, name, _table(f"{path}: [cluster.{name}]", each), people), model=model)
         for name, each in clusters.items()
     )
     _refuse_shared_journals(path, kept)
@@ -212,7 +213,22 @@ def _is_url(url: str) -> bool:
         return False
 
 
-def _cluster(path: Path, name: str, table: dict[str, Any]) -> KeptCluster:
+def _people(where: str, table: dict[str, Any]) -> dict[str, str]:
+    """Read whose each token and each UNIX user is, by `token NAME` or `user NAME`."""
+    found: dict[str, str] = {}
+    for person, accounts in table.items():
+        names = _table(f"{where}{person}", accounts)
+        _refuse_unknown(f"{where}{person}.", names, ("tokens", "users"))
+        for kind, key in ((TOKEN, "tokens"), (USER, "users")):
+            for name in _list(f"{where}{person}.{key}", names.get(key, [])):
+                account = f"{kind} {_text(f'{where}{person}.{key}', name)}"
+                first = found.setdefault(account, person)
+                if first != person:
+                    raise SettingsError(f"{where}{person}.{key}: {account} is {first} already: leave one of them out")
+    return found
+
+
+def _cluster(path: Path, name: str, table: dict[str, Any], people: Mapping[str, str]) -> KeptCluster:
     where = f"{path}: [cluster.{name}]"
     if not re.fullmatch(r"[A-Za-z0-9._-]+", name):
         raise SettingsError(
@@ -221,6 +237,7 @@ def _cluster(path: Path, name: str, table: dict[str, Any]) -> KeptCluster:
     _refuse_unknown(f"{where} ", table, _CLUSTER)
     intents = _intents(f"{where} intents.", _table(f"{where} intents", table.get("intents", {})))
     rails = _rails(f"{where} limits.", _table(f"{where} limits", table.get("limits", {})))
+    rails = replace(rails, people=people)
     for kind, brokers in (("drain", intents.drain), ("demote", intents.demote)):
         for broker in sorted({*brokers} & {*rails.frozen_brokers}):
             rule = f"broker {broker} is in limits.frozen-brokers, too, and nothing of a frozen broker changes"

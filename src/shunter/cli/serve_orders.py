@@ -402,6 +402,9 @@ def _is_for_all(partitions: Sequence[str], *, everything: bool) -> bool:
 def stop(place: Place, cluster: str, partitions: tuple[str, ...], signed: _Signed, *, yes: bool) -> None:
     """Stop moves where they are; without PARTITIONS, all open moves.
 
+    A stopped plan is not begun again by itself: the order takes back the intent that asked for it, or holds its scope
+    back until `unhold`.
+
     \b
     Example:
       shunter serve stop orders-3 --cluster prod
@@ -415,6 +418,9 @@ def stop(place: Place, cluster: str, partitions: tuple[str, ...], signed: _Signe
 @order_options
 def rollback(place: Place, cluster: str, partitions: tuple[str, ...], signed: _Signed, *, yes: bool) -> None:
     """Roll moves back to their original replicas; without PARTITIONS, all open moves. It first says what that copies.
+
+    A rolled back plan is not begun again by itself: the order takes back the intent that asked for it, or holds its
+    scope back until `unhold`.
 
     \b
     Example:
@@ -453,35 +459,48 @@ def limit(place: Place, cluster: str, rate: int, signed: _Signed) -> None:
 # ---- intents
 
 
-def _about_a_broker(kind: OrderKind, told: str, example: str) -> click.Command:
-    """A command whose order is about one broker; `told` is its help."""
+def _about_one(kind: OrderKind, told: str, example: str, what: str = "broker") -> click.Command:
+    """A command whose order is about one broker, or one scope; `told` is its help."""
 
     @order_options
-    def give(place: Place, cluster: str, broker: int, signed: _Signed) -> None:
-        _order(place, kind, cluster, signed, str(broker))
+    def give(place: Place, cluster: str, about: int | str, signed: _Signed) -> None:
+        _order(place, kind, cluster, signed, str(about))
 
     words = f"{told}\n\n\b\nExample:\n  shunter serve {kind.value} {example} --cluster prod"
-    return click.command(kind.value, help=words)(click.argument("broker", type=click.IntRange(0))(give))
+    wanted = click.IntRange(0) if what == "broker" else click.STRING
+    return click.command(kind.value, help=words)(click.argument("about", metavar=what.upper(), type=wanted)(give))
 
 
-BROKER_COMMANDS = (
-    _about_a_broker(
+ABOUT_ONE = (
+    _about_one(
         OrderKind.DRAIN, "Let a broker hold no replica from now on; the service says when it is safe to remove.", "3"
     ),
-    _about_a_broker(
+    _about_one(
         OrderKind.UNDRAIN,
         "Take `drain` back; replicas that have left the broker stay where they are until a rebalance.",
         "3",
     ),
-    _about_a_broker(OrderKind.DEMOTE, "Let a broker lead no partition from now on.", "3"),
-    _about_a_broker(OrderKind.PROMOTE, "Take `demote` back.", "3"),
-    _about_a_broker(OrderKind.UNREPLACE, "Take `replace` back; replicas that have moved stay where they are.", "3"),
-    _about_a_broker(
+    _about_one(OrderKind.DEMOTE, "Let a broker lead no partition from now on.", "3"),
+    _about_one(OrderKind.PROMOTE, "Take `demote` back.", "3"),
+    _about_one(OrderKind.UNREPLACE, "Take `replace` back; replicas that have moved stay where they are.", "3"),
+    _about_one(
         OrderKind.ADD,
         "Give a broker its share of bytes and replicas once it is up; it need not have joined yet.",
         "7",
     ),
-    _about_a_broker(OrderKind.UNADD, "Take `add` back; replicas that the broker has got stay there.", "7"),
+    _about_one(OrderKind.UNADD, "Take `add` back; replicas that the broker has got stay there.", "7"),
+    _about_one(
+        OrderKind.HOLD,
+        "Let nothing of a scope begin by itself from now on, as after a rollback. Plans that people ask for may begin.",
+        "rebalance",
+        "scope",
+    ),
+    _about_one(
+        OrderKind.UNHOLD,
+        "Lift a hold, also one that followed from a stop, a rollback or a declined proposal.",
+        "rebalance",
+        "scope",
+    ),
 )
 
 
@@ -574,5 +593,5 @@ def clear_throttles(place: Place, cluster: str, signed: _Signed) -> None:
 
 COMMANDS = (
     status, proposals, events, propose, approve, decline, pause, resume, stop, rollback, limit,
-    *BROKER_COMMANDS, replace_broker, freeze, unfreeze, set_replication, clear_throttles,
+    *ABOUT_ONE, replace_broker, freeze, unfreeze, set_replication, clear_throttles,
 )  # fmt: skip

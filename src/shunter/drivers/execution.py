@@ -272,6 +272,11 @@ class ExecutionDriver:
             return refused(error)
         return None
 
+    async def granted(self) -> None:
+        """Wait until this executor has the cluster's claim; raises `DriverError` if another one has it."""
+        if self._claim is not None:
+            await self._claim.granted()
+
     async def _still_ours(self, *, known: bool = False) -> None:
         """Check that this executor has the lease now; also between the requests of a change of settings, which is slow.
 
@@ -280,8 +285,7 @@ class ExecutionDriver:
         Raises:
             JournalFenced: another executor drives the journal.
         """
-        if self._claim is not None:
-            await self._claim.granted()
+        await self.granted()
         if not known:
             await self._hold(self._journal.check)
         enough_ms = HELD_MS

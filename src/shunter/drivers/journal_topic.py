@@ -2,9 +2,8 @@
 
 Keys: `entry-N` (an entry, with its checksum), `lease` (the executor that drives it), `order-ID` (orders of other
 shells) and `answer-N`. The executor deletes an order when it answers it, and an answer when no shell waits for it any
-more. The topic has one partition, so its records have one order. Every batch is a transaction under
-one transactional id: an executor that takes the lease fences the former executor's producer, whose transaction then
-fails as a whole. Readers see only committed transactions.
+more. The topic has one partition, so its records have one order. An executor that takes the lease fences the former
+executor's producer (`compacted_topic`).
 """
 
 from __future__ import annotations
@@ -14,14 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import orjson
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka import errors as kafka_errors
-from kafka.admin import NewTopic
 
-from shunter.drivers.admin.client import connected
+from shunter.drivers.compacted_topic import ANSWERED_WITHIN_S, Clients, CompactedTopic, TopicFenced
 from shunter.drivers.journals import (
     ANSWER_WITHIN_S,
     JournalDamaged,
@@ -39,31 +36,10 @@ from shunter.model.execution import JournalEntry, LeaseHolder
 Answer = TypeVar("Answer")
 
 LEASE_KEY = "lease"
-REPLICAS = 3
-ANSWERED_WITHIN_S = 20.0
-POLL_MS = 500
-ATTEMPTS = 60
-"""Polls in a row without a record after which reading fails."""
-
 ANSWERS_KEPT_MS = 4 * int(ANSWER_WITHIN_S * 1000)
 """An answer is deleted after so long: four times as long as a shell waits, because the shell's clock may be slower."""
 DELETED_AT_ONCE = 500
 """Answers that one transaction deletes at most: an older version deleted none."""
-
-_FENCED = (
-    kafka_errors.ProducerFencedError,
-    kafka_errors.InvalidProducerEpochError,
-    kafka_errors.OutOfOrderSequenceNumberError,
-    kafka_errors.InvalidTxnStateError,
-)
-
-
-class Clients(NamedTuple):
-    """Makers of the clients, so that tests can replace them; consumer and producer are the library's classes."""
-
-    admin: Any = connected
-    consumer: Any = KafkaConsumer
-    producer: Any = KafkaProducer
 
 
 @dataclass(slots=True)
@@ -80,11 +56,7 @@ class _Seen:
 
 def topic_exists(configuration: Mapping[str, Any], topic: str) -> bool:
     """Whether a topic exists."""
-    admin = connected(configuration)
-    try:
-        return topic in admin.list_topics()
-    finally:
-        admin.close()
+    return CompactedTopic(configuration, topic, "").exists()
 
 
 class TopicJournal:
@@ -113,76 +85,36 @@ class TopicJournal:
         """
         self.topic = topic
         self.owner = owner
-        self._configuration = dict(configuration)
         self._presence = this_process() if presence is None else presence
-        self._clients = clients or Clients()
-        self._producer: Any = None
+        self._topic = CompactedTopic(configuration, topic, f"shunter-executor-{topic}", clients)
         self._orders_producer: Any = None
-        self._partition = TopicPartition(topic, 0)
         self._seen = _Seen()
         self._answered_ms: dict[int, int] = {}
         """When this executor first saw each answer: the clocks of other hosts may differ."""
-        self._place = f"topic {topic}"
-        self._guarded("opening", self._make)
-        self._consumer: Any = self._guarded("opening", self._open_consumer)
-
-    def _make(self) -> None:
-        admin = self._clients.admin(self._configuration)
-        try:
-            if self.topic in admin.list_topics():
-                return
-            replicas = min(REPLICAS, len(admin.describe_cluster()["brokers"]))
-            configs = {"cleanup.policy": "compact", "min.insync.replicas": str(max(1, replicas - 1))}
-            with suppress(kafka_errors.TopicAlreadyExistsError):
-                admin.create_topics([NewTopic(self.topic, 1, replicas, topic_configs=configs)])
-            admin.wait_for_topics([self.topic], timeout_ms=30_000)
-        finally:
-            admin.close()
-
-    def _open_consumer(self) -> Any:
-        consumer = self._clients.consumer(
-            **_known(self._clients.consumer, self._configuration),
-            enable_auto_commit=False,
-            isolation_level="read_committed",
-            group_id=None,
-        )
-        consumer.assign([self._partition])
-        consumer.seek_to_beginning(self._partition)
-        return consumer
+        self._place = self._topic.place
+        self._topic.make()
+        self._topic.open()
 
     def _guarded(self, what: str, work: Callable[[], Answer]) -> Answer:
         try:
-            return work()
-        except DriverError:
-            raise
-        except _FENCED as error:
+            return self._topic.guarded(what, work)
+        except TopicFenced as error:
             raise self._taken_over(error) from error
-        except kafka_errors.AuthorizationError as error:
-            told = f"{what} {self._place} is not allowed: needs Read and Write on Topic {self.topic} and on its"
-            raise DriverError(f"{told} TransactionalId ({type(error).__name__})", retriable=False) from error
-        except kafka_errors.KafkaError as error:
-            raise DriverError(f"{what} {self._place}: {type(error).__name__}: {error}", retriable=True) from error
 
-    def _taken_over(self, error: Exception) -> JournalFenced:
+    def _taken_over(self, error: TopicFenced) -> JournalFenced:
         """Make the error that another producer fenced this one; the topic says whether it still drives, if it can."""
         with suppress(DriverError, kafka_errors.KafkaError):
             self._catch_up()
             fenced = self._fenced()
             if isinstance(fenced, JournalForsaken):
                 return fenced
-        return JournalFenced(f"{self._place}: another executor took it over ({type(error).__name__})", retriable=False)
+        told = f"{self._place}: another executor took it over ({type(error.__cause__).__name__})"
+        return JournalFenced(told, retriable=False)
 
     def _catch_up(self) -> None:
         """Read the records that were committed since the last call."""
-        end = int(self._consumer.end_offsets([self._partition])[self._partition])
-        idle = 0
-        while int(self._consumer.position(self._partition)) < end:
-            polled = self._consumer.poll(timeout_ms=POLL_MS)
-            idle = 0 if polled else idle + 1
-            if idle > ATTEMPTS:
-                raise DriverError(f"{self._place}: can't be read to its end", retriable=True)
-            for record in polled.get(self._partition, ()):
-                self._take(record.key.decode(), record.value, int(record.offset), int(record.timestamp))
+        for record in self._topic.news():
+            self._take(record.key.decode(), record.value, int(record.offset), int(record.timestamp))
 
     def _take(self, key: str, value: bytes | None, offset: int, at_ms: int) -> None:
         seen = self._seen
@@ -241,19 +173,9 @@ class TopicJournal:
         return LEASE_KEY, orjson.dumps(self._presence.lease(self.owner, now_ms)._asdict())
 
     def _write(self, values: Sequence[tuple[str, bytes | None]]) -> None:
-        if self._producer is None:
+        if not self._topic.taken:
             raise JournalFenced(f"{self._place}: the lease is not ours", retriable=False)
-        self._producer.begin_transaction()
-        try:
-            sent = [self._producer.send(self.topic, key=key.encode(), value=value) for key, value in values]
-            self._producer.flush(ANSWERED_WITHIN_S)
-            for answer in sent:
-                answer.get(ANSWERED_WITHIN_S)
-            self._producer.commit_transaction()
-        except kafka_errors.KafkaError:
-            with suppress(kafka_errors.KafkaError):
-                self._producer.abort_transaction()
-            raise
+        self._topic.write(values)
 
     def acquire(self, now_ms: int) -> None:
         """Take the lease, and fence the executor that had it.
@@ -264,17 +186,8 @@ class TopicJournal:
         holder = self.holder(now_ms)
         if holder is not None and holder.owner != self.owner:
             raise JournalHeld(self._place, holder)
-        self._guarded("taking", self._fence)
+        self._guarded("taking", self._topic.fence)
         self._guarded("taking", lambda: self._write([self._lease(now_ms)]))
-
-    def _fence(self) -> None:
-        self._producer = self._clients.producer(
-            **_known(self._clients.producer, self._configuration),
-            acks="all",
-            enable_idempotence=True,
-            transactional_id=f"shunter-executor-{self.topic}",
-        )
-        self._producer.init_transactions()
 
     def renew(self, now_ms: int) -> None:
         """Renew the lease.
@@ -321,7 +234,7 @@ class TopicJournal:
 
     def release(self) -> None:
         """Give the lease back, if this executor has it."""
-        if self._producer is not None:
+        if self._topic.taken:
             with suppress(JournalFenced):
                 self._guarded("releasing", lambda: self._write([(LEASE_KEY, None)]))
 
@@ -343,8 +256,8 @@ class TopicJournal:
 
     def _send_order(self, key: str, value: bytes | None) -> int:
         if self._orders_producer is None:
-            producer = self._clients.producer
-            self._orders_producer = producer(**_known(producer, self._configuration), acks="all")
+            producer = self._topic.clients.producer
+            self._orders_producer = producer(**self._topic.known(producer), acks="all")
         sent = self._orders_producer.send(self.topic, key=key.encode(), value=value)
         return int(sent.get(ANSWERED_WITHIN_S).offset)
 
@@ -382,12 +295,6 @@ class TopicJournal:
 
     def close(self) -> None:
         """Close all connections; the lease stays as it is."""
-        for client in (self._producer, self._orders_producer):
-            if client is not None:
-                client.close(timeout=5)
-        self._consumer.close()
-
-
-def _known(client: Any, configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of an Admin client's configuration that this client knows."""
-    return {name: value for name, value in configuration.items() if name in client.DEFAULT_CONFIG}
+        if self._orders_producer is not None:
+            self._orders_producer.close(timeout=5)
+        self._topic.close()

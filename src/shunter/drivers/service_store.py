@@ -39,8 +39,8 @@ from shunter.model.service import (
     KillSwitch,
     LookGist,
     OrderDone,
-    ProposalState,
     StoreBatch,
+    Words,
 )
 
 _SCHEMA = """
@@ -55,7 +55,8 @@ CREATE INDEX IF NOT EXISTS events_by_time ON events (at_ms);
 CREATE TABLE IF NOT EXISTS intents (cluster TEXT NOT NULL, kind TEXT NOT NULL, about TEXT NOT NULL,
     value INTEGER NOT NULL, who TEXT NOT NULL, at_ms INTEGER NOT NULL, comment TEXT NOT NULL, PRIMARY KEY (cluster, kind, about));
 CREATE TABLE IF NOT EXISTS switches (cluster TEXT PRIMARY KEY, who TEXT NOT NULL,
-    at_ms INTEGER NOT NULL, comment TEXT NOT NULL, kept TEXT NOT NULL, lifted INTEGER NOT NULL);
+    at_ms INTEGER NOT NULL, comment TEXT NOT NULL, kept TEXT NOT NULL, lifted INTEGER NOT NULL,
+    fleet INTEGER NOT NULL, unsent INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS memories (cluster TEXT PRIMARY KEY, body BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS looks (cluster TEXT NOT NULL, at_ms INTEGER NOT NULL, body TEXT NOT NULL,
     PRIMARY KEY (cluster, at_ms));
@@ -182,27 +183,15 @@ class ServiceStore:
         with self._guarded(), whole_batch(self._connection):
             run = self._connection.execute
             for proposal in batch.proposals:
-                row = (proposal.id, proposal.cluster, proposal.state.value, proposal.made_at_ms)
-                run(
-                    "INSERT OR REPLACE INTO proposals VALUES (?, ?, ?, ?, ?, ?)",
-                    (*row, proposal.changed_at_ms, encode_proposal(proposal)),
-                )
-                if proposal.changes:
-                    # A plan never changes, and may be long: it is written once.
-                    run("INSERT OR IGNORE INTO plans VALUES (?, ?)", (proposal.id, encode_changes(proposal)))
-                if proposal.state not in OPEN:
-                    self._let_go(proposal.cluster, proposal.changed_at_ms)
+                self._write_proposal(proposal)
             for event in batch.events:
                 self._write_event(event)
             for cluster, intent in batch.intents:
-                kept = (cluster, intent.kind.value, intent.about, intent.value, intent.who, intent.at_ms)
-                run("INSERT OR REPLACE INTO intents VALUES (?, ?, ?, ?, ?, ?, ?)", (*kept, intent.comment))
+                self._write_intent(cluster, intent)
             for cluster, kind, about in batch.intents_gone:
                 run("DELETE FROM intents WHERE cluster = ? AND kind = ? AND about = ?", (cluster, kind.value, about))
             for switch in batch.switches:
-                paused = (switch.cluster, switch.who, switch.at_ms, switch.comment)
-                kept_paused = orjson.dumps(switch.kept).decode()
-                run("INSERT OR REPLACE INTO switches VALUES (?, ?, ?, ?, ?, ?)", (*paused, kept_paused, switch.lifted))
+                self._write_switch(switch)
             for cluster in batch.switches_gone:
                 run("DELETE FROM switches WHERE cluster = ?", (cluster,))
             self._write_look(batch)
@@ -210,6 +199,52 @@ class ServiceStore:
                 run("DELETE FROM answers WHERE key = ?", (batch.answer_gone,))
             if batch.answer is not None:
                 self._write_answer(batch.answer)
+
+    def replace_words(self, cluster: str, words: Words) -> None:
+        """Let the words of a cluster be these, as the cluster itself has them; proposals that are over stay.
+
+        Raises:
+            StoreFailed, StoreDamaged: as for `write`.
+        """
+        with self._guarded():
+            self._stay_in_place()
+        with self._guarded(), whole_batch(self._connection):
+            run = self._connection.execute
+            run("DELETE FROM intents WHERE cluster = ?", (cluster,))
+            run("DELETE FROM switches WHERE cluster = ?", (cluster,))
+            known = orjson.dumps([each.id for each in words.proposals]).decode()
+            run(
+                f"DELETE FROM proposals WHERE cluster = ? AND NOT ({_IS_OVER}) "  # noqa: S608 - no value in it
+                "AND id NOT IN (SELECT value FROM json_each(?))",
+                (cluster, _OPEN, known),
+            )
+            run("DELETE FROM plans WHERE id NOT IN (SELECT id FROM proposals)")
+            for intent in words.intents:
+                self._write_intent(cluster, intent)
+            if words.switch is not None:
+                self._write_switch(words.switch)
+            for proposal in words.proposals:
+                self._write_proposal(proposal)
+            for answer in words.answers:
+                self._write_answer(answer)
+
+    def _write_intent(self, cluster: str, intent: KeptIntent) -> None:
+        kept = (cluster, intent.kind.value, intent.about, intent.value, intent.who, intent.at_ms, intent.comment)
+        self._connection.execute("INSERT OR REPLACE INTO intents VALUES (?, ?, ?, ?, ?, ?, ?)", kept)
+
+    def _write_switch(self, switch: KillSwitch) -> None:
+        row = (*switch[:4], orjson.dumps(switch.kept).decode(), *switch[5:])
+        self._connection.execute("INSERT OR REPLACE INTO switches VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+
+    def _write_proposal(self, proposal: KeptProposal) -> None:
+        run = self._connection.execute
+        row = (proposal.id, proposal.cluster, proposal.state.value, proposal.made_at_ms, proposal.changed_at_ms)
+        run("INSERT OR REPLACE INTO proposals VALUES (?, ?, ?, ?, ?, ?)", (*row, encode_proposal(proposal)))
+        if proposal.changes:
+            # A plan never changes, and may be long: it is written once.
+            run("INSERT OR IGNORE INTO plans VALUES (?, ?)", (proposal.id, encode_changes(proposal)))
+        if proposal.state not in OPEN:
+            self._let_go(proposal.cluster, proposal.changed_at_ms)
 
     def _stay_in_place(self) -> None:
         """Check that the open file still has its name. A file that was removed is written again from the open one.
@@ -313,15 +348,6 @@ class ServiceStore:
             ).fetchall()
         return tuple(decode_proposal(str(body), str(self.path), changes or "[]") for body, changes in rows)
 
-    def declined(self, cluster: str, since_ms: int) -> tuple[KeptProposal, ...]:
-        """Return the proposals that were declined since then, without their partitions."""
-        with self._guarded():
-            rows = self._connection.execute(
-                "SELECT body FROM proposals WHERE cluster = ? AND state = ? AND changed_at_ms >= ? ORDER BY id",
-                (cluster, ProposalState.DECLINED.value, since_ms),
-            ).fetchall()
-        return tuple(decode_proposal(str(body), str(self.path)) for (body,) in rows)
-
     def events(self, cluster: str, since_ms: int, until_ms: int | None, most: int) -> tuple[HistoryEvent, ...]:
         """Return the latest `most` events of [since_ms, until_ms), the oldest first; cluster "": of all clusters."""
         with self._guarded():
@@ -344,12 +370,12 @@ class ServiceStore:
         return found
 
     def switches(self) -> dict[str, KillSwitch]:
-        """Return the kill switches by cluster; "": the fleet's."""
+        """Return the kill switches by cluster."""
         with self._guarded():
             rows = self._connection.execute("SELECT * FROM switches").fetchall()
         return {
-            cluster: KillSwitch(cluster, who, at_ms, comment, tuple(orjson.loads(kept)), bool(lifted))
-            for cluster, who, at_ms, comment, kept, lifted in rows
+            cluster: KillSwitch(cluster, who, at_ms, comment, tuple(orjson.loads(kept)), *map(bool, marks))
+            for cluster, who, at_ms, comment, kept, *marks in rows
         }
 
     def told_empty(self, cluster: str) -> tuple[int, ...]:

@@ -128,6 +128,15 @@ DEFAULTS: Mapping[Condition, Watch] = MappingProxyType(
 )
 
 
+class Hold(NamedTuple):
+    """A person's word against a scope of plans: nothing of the scope begins until `until_ms` (None: until it is lifted)."""
+
+    scope: str
+    told: str
+    """Who said it and when, and how to lift it."""
+    until_ms: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class GuardRails:
     """Bounds that no proposal may exceed, and what none may touch. None: no bound. `moves`: replicas to be copied."""
@@ -154,6 +163,10 @@ class GuardRails:
     """How long after a balance took a replica from a broker no balance brings it back there."""
     gap_minutes: int = 15
     """Looks further apart say nothing about the time between: a condition's time then counts from the later look."""
+    people: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The person of an account, by `token NAME` or `user NAME`: approvals of one person count once."""
+    holds: tuple[Hold, ...] = ()
+    """Given by orders, never by the policy file."""
 
 
 @dataclass(frozen=True, slots=True)

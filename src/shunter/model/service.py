@@ -46,6 +46,10 @@ class OrderKind(Enum):
     UNFREEZE_TOPIC = "unfreeze-topic"
     FREEZE_BROKER = "freeze-broker"
     UNFREEZE_BROKER = "unfreeze-broker"
+    HOLD = "hold"
+    """Nothing of a scope begins by itself from now on. `about`: the scope, as `drain` or `rebalance`."""
+    UNHOLD = "unhold"
+    """Lift a hold, also one that followed from a rollback, a stop or a declined proposal."""
     SET_REPLICATION = "set-replication"
     """A topic has exactly `value` replicas from now on; None: as the policy file says. `about`: its name."""
     CLEAR_THROTTLES = "clear-throttles"
@@ -64,8 +68,12 @@ class ServiceOrder(NamedTuple):
     value: int | None = None
 
 
+TOKEN, USER = "token", "user"
+"""The kinds of accounts by which people give orders: a token of the HTTP API, or a UNIX user at the socket."""
+
+
 class Signature(NamedTuple):
-    """The person who gives an order, and why.
+    """The person who gives an order, and why. `by`: the kind of account that `who` names.
 
     `key`: an order with the same key is carried out once, and answered alike; "": no key.
     """
@@ -73,6 +81,7 @@ class Signature(NamedTuple):
     who: str
     comment: str = ""
     key: str = ""
+    by: str = TOKEN
 
 
 class Refusal(Enum):
@@ -172,12 +181,13 @@ class PlannedChange(NamedTuple):
 
 
 class Vote(NamedTuple):
-    """One person's approval or refusal of a proposal."""
+    """One person's approval or refusal of a proposal. `by`: the kind of account that `who` names."""
 
     who: str
     at_ms: int
     approves: bool
     comment: str = ""
+    by: str = TOKEN
 
 
 class BrokerEffect(NamedTuple):
@@ -223,6 +233,8 @@ class KeptProposal:
     """How many partitions it changes. `changes` has them, unless this is the gist of a proposal."""
     least_bytes: int | None = None
     """The lower bound of bytes: no plan that fulfils every wish copies less; None: no bound is known."""
+    turned: str = ""
+    """The word of the person who stopped it or rolled it back, once its consequence is kept; "": there was none."""
 
     @property
     def gist(self) -> KeptProposal:
@@ -240,12 +252,15 @@ class IntentKind(Enum):
     FREEZE_TOPIC = "freeze-topic"
     FREEZE_BROKER = "freeze-broker"
     REPLICATION = "replication"
+    HOLD = "hold"
+    """Nothing of a scope begins by itself, because of a person's word against it."""
 
 
 class KeptIntent(NamedTuple):
-    """An intent beside those of the policy file. `about`: a broker's id or a topic.
+    """An intent beside those of the policy file. `about`: a broker's id, a topic or a scope.
 
-    `value`: a replication factor; for `replace` the broker that takes over; for other kinds 0.
+    `value`: a replication factor; for `replace` the broker that takes over; for `hold` the minutes after which it ends,
+    or 0; for other kinds 0.
     """
 
     kind: IntentKind
@@ -266,6 +281,10 @@ class KillSwitch(NamedTuple):
     kept: tuple[str, ...] = ()
     lifted: bool = False
     """The kill switch is lifted, but its moves are still to be resumed."""
+    fleet: bool = False
+    """It was thrown for the whole fleet."""
+    unsent: bool = False
+    """It is kept on this host, and the cluster does not have it yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +332,7 @@ NOTIFIED = (
     "policy-refused",
     "token-expires",
     "pause-all",
+    "pause-not-sent",
     "resume-all",
 )
 """Kinds of events that a receiver is notified of, unless the policy file says otherwise."""
@@ -353,6 +373,17 @@ class KeyedAnswer(NamedTuple):
     order: str
     at_ms: int
     done: OrderDone | None
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """All that people said about one cluster."""
+
+    intents: tuple[KeptIntent, ...] = ()
+    switch: KillSwitch | None = None
+    proposals: tuple[KeptProposal, ...] = ()
+    """Open ones with the partitions that they change, and some of those that are over."""
+    answers: tuple[KeyedAnswer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -267,6 +267,10 @@ class KeptProposalView:
     wanted_votes: int
     least_ms: int | None = None
     """The least time that its copies take, at the throttle of the policy; None: the policy has no throttle."""
+    given_votes: int = 0
+    """How many different people have approved it."""
+    unsure: str = ""
+    """Which approvals count for nobody else, because it is not known whose they are; "": all are known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,6 +127,10 @@ VERBS = (
     ),
     Verb(OrderKind.FREEZE_BROKER, AccessRole.ADMINISTER, "Move no replica to or from a broker; `about`: its id"),
     Verb(OrderKind.UNFREEZE_BROKER, AccessRole.ADMINISTER, "A frozen broker may change again; `about`: its id"),
+    Verb(OrderKind.HOLD, AccessRole.OPERATE, "Let nothing of a scope begin by itself; `about`: the scope"),
+    Verb(
+        OrderKind.UNHOLD, AccessRole.OPERATE, "Lift a hold, also one that followed from a rollback; `about`: the scope"
+    ),
     Verb(
         OrderKind.SET_REPLICATION, AccessRole.ADMINISTER, "A topic has `value` replicas from now on; `about`: its name"
     ),

@@ -13,11 +13,12 @@ from shunter.app.executor import Target
 from shunter.app.keeper_policy import KeptCluster
 from shunter.app.keeper_sighting import sighting_of
 from shunter.app.order_costs import Again
-from shunter.app.service.driving import Driving, JournalledOrder, PlanFate
+from shunter.app.service.driving import Driving, JournalledOrder, PlanFate, Seat
 from shunter.app.service.keeping import ClusterKeeper, KeeperParts
 from shunter.app.service.orders import OrderDesk
 from shunter.app.service.published import Published
 from shunter.app.service.records import Records
+from shunter.app.service.shared_words import SharedWords
 from shunter.app.service.thinking import LookQuestion, Thought, Wish, sketch, think
 from shunter.core.executor.ready import CommandReply, MoveResult, PlanReply
 from shunter.core.keeper.sighting import PastExecution, Sighting
@@ -36,6 +37,7 @@ from shunter.model.service import HistoryEvent, KeptProposal, ProposalState, Sto
 from shunter.views.execution import ExecutionView, MoveRow
 
 MIB = 1024 * 1024
+TURNING = (CommandKind.STOP, CommandKind.ROLL_BACK)
 LOPSIDED: tuple[tuple[int, ...], ...] = ((1, 2),) * 6
 
 
@@ -114,7 +116,9 @@ class Yard:
             lost = tuple(b for b in replicas if b not in isr)
             leader = isr[0] if isr else -1
             adding = self.others[at].adding if at in self.others else ()
-            partitions.append(InventoryPartition("t", None, at, replicas, isr, leader, 0, 1, 1, sizes, lost, adding))
+            partitions.append(
+                InventoryPartition("t", None, at, replicas, isr, leader, 0, 1, 1, sizes, lost, adding=adding)
+            )
         ongoing = {TopicPartition("t", at): each for at, each in self.others.items()}
         opened = tuple(
             OpenMove(
@@ -168,9 +172,14 @@ class YardDriving:
     yard: Yard
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 
+    async def granted(self) -> None:
+        await asyncio.sleep(0)
+
     async def fates(self) -> Mapping[str, PlanFate]:
         return {
-            plan: fate_of([self.yard.moves[at] for at in rows if self.yard.moves[at].plan == plan])
+            plan: fate_of([self.yard.moves[at] for at in rows if self.yard.moves[at].plan == plan])._replace(
+                turned=next((e for e in reversed(self.yard.orders) if e.kind in TURNING), None)
+            )
             for plan, rows in self.yard.plans.items()
         }
 
@@ -301,7 +310,16 @@ def policy(mode: Mode = Mode.PROPOSE, **rails: object) -> KeeperPolicy:
 class Life:
     """One life of a service over a yard: from its start to its death."""
 
-    def __init__(self, yard: Yard, store: ServiceStore, wanted: KeeperPolicy | None = None) -> None:
+    def __init__(
+        self,
+        yard: Yard,
+        store: ServiceStore,
+        wanted: KeeperPolicy | None = None,
+        *,
+        shared: SharedWords | None = None,
+        seat: Seat | None = None,
+        look: Callable[[], Sighting] | None = None,
+    ) -> None:
         self.yard = yard
         self.store = store
         self.published = Published(["yard"])
@@ -309,8 +327,8 @@ class Life:
         self.events: list[HistoryEvent] = []
         self.cleared = 0
 
-        async def look() -> Sighting:
-            return yard.sight()
+        async def looks() -> Sighting:
+            return (look or yard.sight)()
 
         async def thinks(question: LookQuestion) -> Thought:
             return think(question)
@@ -322,12 +340,13 @@ class Life:
             records=self.records,
             published=self.published,
             clock=yard.clock,
-            look=look,
+            look=looks,
             think=thinks,
             sketch=sketches,
-            seat=yard.seat,
+            seat=seat or yard.seat,
             tell=self.events.append,
             clear_throttles=self.clear,
+            shared=shared,
             drive_again_s=0.001,
         )
         self.keeper = ClusterKeeper(KeptCluster("yard", Target("here:1"), wanted or policy()), parts)
@@ -340,7 +359,6 @@ class Life:
 
     async def __aenter__(self) -> Self:
         await self.keeper.load()
-        self.desk.fleet_switch = (await self.records.read(lambda store: store.switches())).get("")
         self.driving = asyncio.create_task(self.keeper.drive_forever())
         return self
 
@@ -349,7 +367,6 @@ class Life:
         self.driving.cancel()
         await asyncio.gather(self.driving, return_exceptions=True)
         await self.records.close()
-        self.yard.listeners.clear()
         self.yard.held_by = "" if self.yard.held_by == "the service" else self.yard.held_by
 
     async def until(self, condition: Callable[[], bool]) -> None:

@@ -46,6 +46,7 @@ def test_the_example_of_the_page_is_a_policy(tmp_path: Path) -> None:
         frozen_topics=("payments", "audit-*"),
         frozen_brokers=(7,),
         gap_minutes=15,
+        people={"token anna-ci": "anna", "user anna": "anna", "user root": "anna"},
     )
     assert found.policy.intents == Intents((3,), (4,), {"orders": 3}, 2, {5: 8}, (9,))
 

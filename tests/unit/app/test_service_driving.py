@@ -60,3 +60,7 @@ def test_how_a_plan_ended_is_told_in_words() -> None:
     records += [MoveClosed(tp, outcome, "", (3, 2), 0) for tp, outcome in zip(tps, outcomes, strict=True)]
     entries = [JournalEntry(at, at, "test", record) for at, record in enumerate(records, 1)]
     assert fates_in(entries) == {"p": PlanFate(ProposalState.TURNED, "2 done, 1 rolled back")}
+    by_anna = Command(CommandKind.ROLL_BACK, given_by="anna")
+    ordered = [*records[:4], CommandTaken(by_anna), *records[4:]]
+    entries = [JournalEntry(at, at, "test", record) for at, record in enumerate(ordered, 1)]
+    assert fates_in(entries)["p"].turned == by_anna

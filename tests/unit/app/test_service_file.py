@@ -42,6 +42,12 @@ def test_copies_between_log_dirs_have_a_throttle_of_their_own(tmp_path: Path) ->
     assert found.clusters[0].options == ExecutionOptions(log_dir_throttle=20_000_000)
 
 
+def test_whose_a_token_and_a_user_are(tmp_path: Path) -> None:
+    found = read(tmp_path, HEAD + '[people]\nanna = { tokens = ["anna-ci"], users = ["anna", "root"] }\nben = {}\n')
+    people = found.clusters[0].policy.rails.people
+    assert people == {"token anna-ci": "anna", "user anna": "anna", "user root": "anna"}
+
+
 def test_what_is_left_out(tmp_path: Path) -> None:
     found = read(tmp_path, HEAD)
     assert (found.look_every_s, found.snapshots, found.notify) == (60, None, ())
@@ -67,6 +73,12 @@ def test_what_is_left_out(tmp_path: Path) -> None:
         (
             '[cluster.a.execution]\nthrottle-floor = "1M"\n',
             "there is no throttle; name a throttle that is at least its floor",
+        ),
+        ('[people]\nanna = { token = ["a"] }\n', "[people] anna.token is not a key of a policy; did you mean tokens?"),
+        ('[people]\nanna = ["a"]\n', "[people] anna = ['a']: a table is wanted"),
+        (
+            '[people]\nanna = { users = ["root"] }\nben = { users = ["root"] }\n',
+            "[people] ben.users: user root is anna already: leave one of them out",
         ),
         ("[cluster.a.limits]\napprovals = 0\n", "limits.approvals = 0: a whole number from 1 on is wanted"),
         ("[cluster.a.limits]\nmoves = 99999999999\n", "moves = 99999999999: at most 2,147,483,647 is allowed"),

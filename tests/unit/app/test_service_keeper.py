@@ -610,7 +610,7 @@ def test_the_kill_switch_does_not_wait_for_a_slow_disk(tmp_path: Path) -> None:
             free.set()
             await pausing
             await blocked
-            assert store.switches().keys() == {"", "yard"}
+            assert store.switches()["yard"].fleet
 
     asyncio.run(scenario())
 
@@ -632,7 +632,7 @@ def test_a_switch_that_is_thrown_while_the_last_one_is_lifted_holds(tmp_path: Pa
                 await life.records.read(lambda _store: None)
             assert life.keeper.switch is not None
             assert not life.keeper.switch.lifted
-            assert store.switches().keys() == {"", "yard"}
+            assert store.switches()["yard"].fleet
             await life.until(lambda: all(yard.moves[at].paused for at in yard.open))
 
     asyncio.run(scenario())
@@ -674,13 +674,13 @@ def test_what_was_declined_is_forgotten_when_it_may_be_proposed_again(tmp_path: 
             (waiting,) = life.keeper.proposals.values()
             assert waiting.changes
             await life.desk.carry_out(order(OrderKind.DECLINE, waiting.id), ANNA)
-            (declined,) = life.keeper.proposals.values()
-            assert (declined.changes, declined.partitions) == ((), len(waiting.changes))
+            (hold,) = life.keeper.intents
+            assert (hold.about, hold.value, hold.comment) == (waiting.scope, 10, "declined")
             await life.look()
-            scopes = [each.scope for each in life.keeper.proposals.values()]
-            assert scopes.count(waiting.scope) == 1, "nothing of its scope is proposed"
+            assert waiting.scope not in [each.scope for each in life.keeper.proposals.values()]
             yard.clock.ms += 11 * 60_000
             await life.look()
-            assert waiting.id not in life.keeper.proposals
+            assert life.keeper.intents == ()
+            assert waiting.scope in [each.scope for each in life.keeper.proposals.values()]
 
     asyncio.run(scenario())

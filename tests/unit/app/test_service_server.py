@@ -12,7 +12,7 @@ from shunter.app.keeper_policy import read_service_file
 from shunter.app.service.local import ServiceServer, ask_service, order_service
 from shunter.app.service.service import open_service
 from shunter.errors import DriverError, FormatError, SettingsError
-from shunter.model.service import OrderKind, OrderRefused, Refusal, ServiceOrder
+from shunter.model.service import OrderKind, OrderRefused, Refusal, ServiceOrder, Signature
 from shunter.web.server import WebOptions, serving
 
 DRAIN = ServiceOrder(OrderKind.DRAIN, "away", ("3",))
@@ -27,6 +27,9 @@ def test_what_is_asked_over_http(tmp_path: Path) -> None:
         )
         options = WebOptions(port=0, tokens=tmp_path / "tokens.json")
         async with open_service(file, tmp_path) as (service, front), serving(front, options) as address:
+            with pytest.raises(OrderRefused, match="are not read yet"):
+                await front.order(DRAIN, Signature("anna"))
+            service.keepers["away"].shared = None
             with pytest.raises(DriverError, match="token"):
                 await ask_service(ServiceServer(address), "fleet")
             with pytest.raises(FormatError, match="can't be read"):

@@ -29,7 +29,7 @@ from shunter.model.execution import (
     PlanAccepted,
 )
 from shunter.model.notice import Notice
-from shunter.model.service import ProposalState
+from shunter.model.service import KeptProposal, ProposalState
 from shunter.views.execution import ExecutionView
 
 
@@ -54,6 +54,8 @@ class PlanFate(NamedTuple):
 
     state: ProposalState
     told: str
+    turned: Command | None = None
+    """The last order that stopped it or rolled it back, in part or as a whole."""
 
 
 class JournalledOrder(NamedTuple):
@@ -69,6 +71,10 @@ class JournalledOrder(NamedTuple):
 
 class Driving(Protocol):
     """An executor at work in this process."""
+
+    async def granted(self) -> None:
+        """Wait until this process has the cluster's claim, or raise `DriverError`."""
+        ...
 
     async def fates(self) -> Mapping[str, PlanFate]:
         """The state of every plan in the journal, by plan id."""
@@ -112,6 +118,10 @@ class JournalledDriving:
     """`Driving` over a session of the executor."""
 
     session: Session
+
+    async def granted(self) -> None:
+        """Wait until this process has the cluster's claim, or raise `DriverError`."""
+        await self.session.driver.granted()
 
     async def fates(self) -> Mapping[str, PlanFate]:
         """The state of every plan in the journal, by plan id."""
@@ -179,7 +189,7 @@ def fates_in(entries: Iterable[JournalEntry]) -> dict[str, PlanFate]:
             fate = PlanFate(ProposalState.RUNNING, "")
         else:
             told = ", ".join(f"{outcomes[each]} {each.told}" for each in Outcome if outcomes[each])
-            fate = PlanFate(_ended(outcomes), told)
+            fate = PlanFate(_ended(outcomes), told, next(reversed(execution.turned), None))
         found.update(dict.fromkeys(execution.plans, fate))
     return found
 
@@ -202,3 +212,22 @@ def _ended(outcomes: Mapping[Outcome | None, int]) -> ProposalState:
     if set(outcomes) & {Outcome.STOPPED, Outcome.ROLLED_BACK, Outcome.LEFT}:
         return ProposalState.TURNED
     return ProposalState.PARTLY
+
+
+def taken(reply: PlanReply) -> tuple[ProposalState, str]:
+    """The state of a proposal after the executor's answer to its plan, and a sentence about it."""
+    if reply.error is not None:
+        return ProposalState.REFUSED, reply.error
+    refused = [f"{move.tp}: {move.refused}" for move in reply.moves if move.refused is not None]
+    return ProposalState.RUNNING, f"not taken on: {'; '.join(refused)}" if refused else ""
+
+
+def fate_of(proposal: KeptProposal, fates: Mapping[str, PlanFate]) -> tuple[ProposalState, str]:
+    """The state of a begun proposal by the journal, and its outcome in words."""
+    fate = fates.get(proposal.id)
+    if fate is not None:
+        seen_first = fate.state is ProposalState.DONE and proposal.conditions
+        return ProposalState.CARRIED_OUT if seen_first else fate.state, fate.told or proposal.outcome
+    if proposal.state is ProposalState.STARTING:
+        return ProposalState.APPROVED, ""  # Its plan never reached the journal, so none of its moves was begun.
+    return ProposalState.PARTLY, "the journal no longer has it: its outcome is unknown"

@@ -15,20 +15,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from shunter.app.keeper_policy import KeptCluster
-from shunter.app.service.driving import Driving, PlanFate, Seat, not_driven
+from shunter.app.service.driving import Driving, Seat, fate_of, not_driven, taken
 from shunter.app.service.known import LOOK_S, STALE_LOOKS, Known, ShellGate
 from shunter.app.service.published import Published
 from shunter.app.service.records import Records
+from shunter.app.service.shared_words import SharedWords
 from shunter.app.service.thinking import LookQuestion, Thought, Wish
-from shunter.core.executor.ready import PlanReply
-from shunter.core.keeper.docket import next_to_begin, quiet_scopes
+from shunter.app.service.words import Clocked, ClusterWords, Turned, turned_in
+from shunter.core.keeper.docket import next_to_begin
 from shunter.core.keeper.growth import UNKNOWN, growth_of
-from shunter.core.keeper.intents import quieted, with_intents
 from shunter.core.keeper.proposals import order_of
 from shunter.core.keeper.sighting import Sighting
 from shunter.core.keeper.situation import ClusterFacts, situation, why_unobserved
@@ -36,20 +35,18 @@ from shunter.core.wording import counted, told_bytes
 from shunter.drivers.service_store import StoreFailed
 from shunter.errors import ShunterError
 from shunter.model.execution import Command, CommandKind
-from shunter.model.keeper import KeeperPolicy, Memory
+from shunter.model.keeper import Memory
 from shunter.model.notice import Notice
 from shunter.model.partition import TopicPartition
 from shunter.model.service import (
-    OPEN,
     HistoryEvent,
-    KeptIntent,
     KeptProposal,
     KillSwitch,
     OrderRefused,
     ProposalState,
     StoreBatch,
 )
-from shunter.views.execution import ExecutionView
+from shunter.views.execution import OPEN_STATES, ExecutionView
 from shunter.views.keeper_picture import Surrounding, dressed, view_moves
 
 LOG = logging.getLogger(__name__)
@@ -58,14 +55,6 @@ DRIVE_AGAIN_S = 5.0
 GIST_EVERY_MS = 3_600_000
 GROWTH_MS = 14 * 24 * 3_600_000
 """The time over which growth is computed."""
-
-
-class Clocked(Protocol):
-    """A source of the time."""
-
-    def now_ms(self) -> int:
-        """Milliseconds since 1970 UTC."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,24 +72,21 @@ class KeeperParts:
     """Called with every event, for notifications; must not block."""
     clear_throttles: Callable[[], Awaitable[str]]
     """Removes throttles that no journal knows; returns a sentence with their number."""
+    shared: SharedWords | None = None
+    """The words that live with the cluster; None: they live on this host."""
     snapshot: Callable[[Sighting], Awaitable[None]] | None = None
     """Keeps a snapshot of a look for the pipeline, if one is due."""
     look_every_s: float = 60.0
     drive_again_s: float = DRIVE_AGAIN_S
 
 
-class ClusterKeeper:
+class ClusterKeeper(ClusterWords):
     """The keeper of one cluster. It runs on one event loop; its durable state is in the store and in the journal."""
 
     def __init__(self, cluster: KeptCluster, parts: KeeperParts) -> None:
         """Begin without any state; `load` reads the store."""
-        self.cluster = cluster
-        self.name = cluster.name
+        super().__init__(cluster, parts.records, parts.shared)
         self.parts = parts
-        self.proposals: dict[str, KeptProposal] = {}
-        """Open proposals, and those that were declined within `declined-minutes`."""
-        self.intents: tuple[KeptIntent, ...] = ()
-        self.switch: KillSwitch | None = None
         self.driving: Driving | None = None
         self.known = Known(cluster.name, int((STALE_LOOKS * parts.look_every_s + LOOK_S) * 1000))
         self._memory: Memory | None = None
@@ -125,15 +111,9 @@ class ClusterKeeper:
 
     # ---- state
 
-    @property
-    def policy(self) -> KeeperPolicy:
-        """The file's policy, with the intents that were given by orders."""
-        return with_intents(self.cluster.policy, self.intents)
-
     def facts(self) -> ClusterFacts:
         """All that is known about the cluster now."""
-        now_ms, proposals = self.parts.clock.now_ms(), self.proposals.values()
-        return self.known.facts(now_ms, self.driving, self.switch, proposals, self.parts.records)
+        return self.known.facts(self.parts.clock.now_ms(), self.driving, self)
 
     def _around(self) -> Surrounding:
         return Surrounding(self.facts(), self.intents, self.known.execution)
@@ -144,15 +124,9 @@ class ClusterKeeper:
         Raises:
             StoreFailed: the store can't be read.
         """
-        name, now_ms = self.name, self.parts.clock.now_ms()
-        read = self.parts.records.read
-        quiet_ms = self.cluster.policy.rails.declined_minutes * 60_000
-        found = await read(lambda store: (*store.declined(name, now_ms - quiet_ms), *store.opened(name)))
-        self.proposals = {each.id: each for each in found}
-        self.intents = (await read(lambda store: store.intents())).get(name, ())
-        self.switch = (await read(lambda store: store.switches())).get(name)
-        self._memory = await read(lambda store: store.memory(name))
-        self._safe = await read(lambda store: store.told_empty(name))
+        await super().load()
+        self._memory = await self.records.read(lambda store: store.memory(self.name))
+        self._safe = await self.records.read(lambda store: store.told_empty(self.name))
 
     def hurry(self) -> None:
         """Look again at once."""
@@ -177,22 +151,12 @@ class ClusterKeeper:
         Raises:
             StoreFailed: the batch is not durable, and nothing changed.
         """
-        await self.parts.records.write(batch)
-        self._take_over(batch)
+        await self.keep(batch, self.parts.clock.now_ms())
+        self.take_over(batch)
 
-    def _take_over(self, batch: StoreBatch) -> None:
-        for proposal in batch.proposals:
-            self.proposals.pop(proposal.id, None)
-            if proposal.state in OPEN:
-                self.proposals[proposal.id] = proposal
-            elif proposal.state is ProposalState.DECLINED:
-                self.proposals[proposal.id] = proposal.gist
-        gone = {(kind, about) for _cluster, kind, about in batch.intents_gone}
-        gone |= {(intent.kind, intent.about) for _cluster, intent in batch.intents}
-        kept = tuple(each for each in self.intents if (each.kind, each.about) not in gone)
-        self.intents = (*kept, *(intent for _cluster, intent in batch.intents))
-        for switch in batch.switches:
-            self.switch = switch
+    def take_over(self, batch: StoreBatch) -> None:
+        """Apply a batch that is durable, and publish it."""
+        super().take_over(batch)
         for event in batch.events:
             self.parts.tell(event)
         self.parts.published.tell(self.name)
@@ -205,13 +169,23 @@ class ClusterKeeper:
         now_ms = self.parts.clock.now_ms()
         return HistoryEvent(0, self.name, now_ms, kind, text, subject, who, cause, facts=facts)
 
+    def _told(self, kind: str, text: str) -> tuple[HistoryEvent, ...]:
+        return (self.event(kind, text),) if text else ()
+
     async def note(self, *events: HistoryEvent) -> None:
         """Keep events; if the store refuses them, notifications are sent all the same."""
+        if not events:
+            return
         try:
             await self.write(StoreBatch(events=events))
         except StoreFailed:
             for event in events:
                 self.parts.tell(event)
+
+    def turning(self, partitions: Sequence[str]) -> tuple[KeptProposal | None, bool]:
+        """The proposal that an order about these partitions turns (none named: all), and whether it turns all of it."""
+        rows = () if self.known.execution is None else self.known.execution.moves
+        return self.under_way({row.partition for row in rows if row.state in OPEN_STATES}, partitions)
 
     # ---- looking
 
@@ -247,7 +221,7 @@ class ClusterKeeper:
                 await self.parts.snapshot(sighting)
             except ShunterError as error:
                 await self.note(self.event("snapshot-failed", f"no snapshot was kept for the pipeline: {error}"))
-        if self.known.held_by:
+        if self.known.held_by or not self.words_known:
             return  # The process that drives the cluster makes proposals and keeps the memory.
         async with self.lock:
             await self._remember(question, thought, events)
@@ -257,7 +231,7 @@ class ClusterKeeper:
         """Read kept looks and compute growth, in threads, because a great cluster has thousands of topics."""
         since_ms = self.parts.clock.now_ms() - GROWTH_MS
         try:
-            looks = await self.parts.records.read(lambda store: store.looks(self.name, since_ms))
+            looks = await self.records.read(lambda store: store.looks(self.name, since_ms))
         except StoreFailed:
             return  # The growth that was computed before stays in use.
         self._growth = await asyncio.to_thread(growth_of, looks)
@@ -266,13 +240,9 @@ class ClusterKeeper:
 
     def _question(self, sighting: Sighting) -> LookQuestion:
         policy, sighting = self.policy, replace(sighting, growth=self._growth)
-        quiet_ms = policy.rails.declined_minutes * 60_000
-        for each in [*self.proposals.values()]:
-            if each.state is ProposalState.DECLINED and sighting.at_ms - each.changed_at_ms > quiet_ms:
-                del self.proposals[each.id]
-        quiet = quieted(policy, quiet_scopes(tuple(self.proposals.values()), sighting.at_ms, quiet_ms))
-        kept = tuple(each for each in self.proposals.values() if each.state in OPEN)
-        return LookQuestion(self.name, sighting, policy, quiet, self._memory, kept, self.cluster.table)
+        return LookQuestion(
+            self.name, sighting, policy, self._memory, tuple(self.proposals.values()), self.cluster.table
+        )
 
     async def _not_seen(self, why: str) -> None:
         if self.known.not_observed(why, self.parts.clock.now_ms()):
@@ -302,8 +272,10 @@ class ClusterKeeper:
         gist = None
         if self._gist_at_ms is None or abs(thought.at_ms - self._gist_at_ms) >= GIST_EVERY_MS:
             gist = (self.name, thought.gist)
+        gone = self.ended_holds(thought.at_ms)
+        memory = (self.name, thought.memory)
         try:
-            await self.write(StoreBatch(changed, tuple(events), memory=(self.name, thought.memory), look=gist))
+            await self.write(StoreBatch(changed, tuple(events), intents_gone=gone, memory=memory, look=gist))
         except StoreFailed:
             self._memory = thought.memory  # This process still knows since when each condition holds.
             self.show()
@@ -362,7 +334,7 @@ class ClusterKeeper:
 
     def _may_begin(self) -> bool:
         driven = self.driving is not None and self.reconciled and not self.driving.view().running
-        return driven and self.switch is None and not self.parts.records.trouble
+        return driven and self.words_known and self.switch is None and not self.records.trouble
 
     async def _begin(self, proposal: KeptProposal) -> None:
         driving = self.driving
@@ -402,22 +374,24 @@ class ClusterKeeper:
             await self.note(self.event("begin-unknown", f"{proposal.id}: {error}", proposal.id))
             return
         async with self.lock:
-            await self._settle(proposal, *_taken(reply))
+            await self._settle(proposal, *taken(reply))
         self.known.execution = driving.view()
         self.show_moves()
         if self.switch is not None:
             await self.pause_what_moves(self.switch)
 
-    async def _settle(self, proposal: KeptProposal, state: ProposalState, told: str) -> None:
+    async def _settle(
+        self, proposal: KeptProposal, state: ProposalState, told: str, said: Turned | None = None
+    ) -> None:
         """Keep the state of a proposal by the journal. If the store refuses, a restart reads the journal again."""
-        now_ms = self.parts.clock.now_ms()
-        settled = replace(proposal, state=state, changed_at_ms=now_ms, outcome=told)
-        event = self._told_proposal(proposal, settled)
-        batch = StoreBatch((settled,), () if event is None else (event,))
+        now = replace(proposal, changed_at_ms=self.parts.clock.now_ms())
+        batch = self.settled(now, state, told, said)
+        event = self._told_proposal(proposal, batch.proposals[0])
+        batch = replace(batch, events=() if event is None else (event,))
         try:
             await self.write(batch)
         except StoreFailed:
-            self._take_over(batch)
+            self.take_over(batch)
 
     async def reconcile(self) -> None:
         """Read from the journal the states of proposals that were begun, by this process or an earlier one.
@@ -433,16 +407,23 @@ class ClusterKeeper:
             return
         fates = await driving.fates()
         for proposal in begun:
-            state, told = _fate(proposal, fates)
+            state, told = fate_of(proposal, fates)
             if state is not proposal.state:
-                await self._settle(proposal, state, told)
+                now_ms = self.parts.clock.now_ms()
+                said = None if proposal.turned else turned_in(fates.get(proposal.id), now_ms)
+                await self._settle(proposal, state, told, said)
         self.reconciled = True
 
     async def drive_forever(self) -> None:
         """Drive the cluster's journal while no other executor does; after any end try again."""
         while True:
             try:
+                await self.follow()
+                self.show()
                 async with self.parts.seat(self._noticed) as driving:
+                    await driving.granted()
+                    await self.take_words(self.parts.clock.now_ms())
+                    await self.note(*self._told("journal-elsewhere", self.journal_elsewhere()))
                     why = await self._drive(driving)
             except ShunterError as error:
                 await self._left(*not_driven(error))
@@ -469,18 +450,37 @@ class ClusterKeeper:
         finally:
             self.driving = self.known.execution = None
             self.reconciled = False
+            if self.shared is not None:
+                self.shared.let_go()
             tasks = [task for task in (running, self._following, self._handing) if task is not None]
             self._following = self._handing = None
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def _words_again(self, driving: Driving) -> None:
+        """Take the words again after a write of which it is not known whether it reached the cluster."""
+        try:
+            await driving.granted()
+            async with self.lock:
+                await self.take_words(self.parts.clock.now_ms())
+                self.reconciled = False
+                await self.reconcile()
+        except ShunterError:
+            self.show()
+            await asyncio.sleep(self.parts.drive_again_s)
+            return
+        if self.switch is not None and not self.switch.lifted:
+            await self.pause_what_moves(self.switch)
+        self.hurry()
+
     async def _left(self, holder: str, why: str) -> None:
         """Note that this service does not drive the cluster: another process does (`holder`), or why none does."""
         new = why and self.known.idle_why != why
         self.known.held_by, self.known.idle_why = holder, why
-        if new:
-            await self.note(self.event("not-driven", f"nothing can be carried out in {self.name}: {why}"))
+        lost = await self.drop_unsent() if holder else ""
+        undriven = f"nothing can be carried out in {self.name}: {why}" if new else ""
+        await self.note(*self._told("pause-not-sent", lost), *self._told("not-driven", undriven))
         self.show_moves()
 
     def _noticed(self, notice: Notice) -> None:
@@ -509,8 +509,11 @@ class ClusterKeeper:
 
     async def _follow(self, view: ExecutionView) -> None:
         """Enforce the kill switch, and notice the end of the running proposal."""
-        switch = self.switch
         try:
+            if self.shared is not None and self.shared.to_be_taken and self.driving is not None:
+                await self._words_again(self.driving)
+            await self.send_switch(self.parts.clock.now_ms())
+            switch = self.switch
             if switch is not None and switch.lifted:
                 await self.resume_what_was_paused(switch)
             elif switch is not None and any(row.state in ("pending", "moving") for row in view.moves):
@@ -555,10 +558,10 @@ class ClusterKeeper:
         # order of requests, so a switch that is thrown while this one is being forgotten is written after it.
         if self.switch is not switch:
             return
-        await self.parts.records.write(StoreBatch(switches_gone=(self.name,)))
+        await self.keep(StoreBatch(switches_gone=(self.name,)), self.parts.clock.now_ms())
         if self.switch is not switch:
             return
-        self.switch = None
+        self.turn(None)
         async with self.lock:
             await self.reconcile()
         self.hurry()
@@ -569,22 +572,3 @@ def partition_of(name: str) -> TopicPartition:
     """A partition by its name, `orders-3`."""
     topic, _, number = name.rpartition("-")
     return TopicPartition(topic, int(number))
-
-
-def _taken(reply: PlanReply) -> tuple[ProposalState, str]:
-    """The state of a proposal after the executor's answer to its plan, and a sentence about it."""
-    if reply.error is not None:
-        return ProposalState.REFUSED, reply.error
-    refused = [f"{move.tp}: {move.refused}" for move in reply.moves if move.refused is not None]
-    return ProposalState.RUNNING, f"not taken on: {'; '.join(refused)}" if refused else ""
-
-
-def _fate(proposal: KeptProposal, fates: Mapping[str, PlanFate]) -> tuple[ProposalState, str]:
-    """The state of a begun proposal by the journal, and its outcome in words."""
-    fate = fates.get(proposal.id)
-    if fate is not None:
-        seen_first = fate.state is ProposalState.DONE and proposal.conditions
-        return ProposalState.CARRIED_OUT if seen_first else fate.state, fate.told or proposal.outcome
-    if proposal.state is ProposalState.STARTING:
-        return ProposalState.APPROVED, ""  # Its plan never reached the journal, so none of its moves was begun.
-    return ProposalState.PARTLY, "the journal no longer has it: its outcome is unknown"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from shunter.app.service.driving import Driving
-from shunter.app.service.records import Records
+from shunter.app.service.words import ClusterWords
 from shunter.core.keeper.situation import LIFTS_IT, ClusterFacts, ClusterObservation, Reach, ServiceRole, why_refused
 from shunter.model.execution import Command, CommandKind
-from shunter.model.service import OPEN, KeptProposal, KillSwitch, OrderKind
+from shunter.model.service import OPEN, OrderKind
 from shunter.views.execution import ExecutionView
 from shunter.views.keeper_picture import facts_of_execution
 from shunter.views.service import MoveView
@@ -71,15 +71,9 @@ class Known:
         self.observation, self.moves = observation, moves
         return silent
 
-    def facts(
-        self,
-        now_ms: int,
-        driving: Driving | None,
-        switch: KillSwitch | None,
-        proposals: Iterable[KeptProposal],
-        records: Records,
-    ) -> ClusterFacts:
+    def facts(self, now_ms: int, driving: Driving | None, words: ClusterWords) -> ClusterFacts:
         """Everything that a situation is worked out from."""
+        records = words.records
         view = None if driving is None else self.execution or driving.view()
         role = ServiceRole.DRIVES if driving is not None else ServiceRole.STANDBY if self.held_by else ServiceRole.IDLE
         return ClusterFacts(
@@ -93,9 +87,11 @@ class Known:
             driver=self.held_by,
             idle_why=records.trouble if records.lost else self.idle_why,
             execution=None if view is None else facts_of_execution(view),
-            switch=switch,
+            switch=words.switch,
             fleet_paused=self.fleet_paused(),
-            proposals=tuple(each for each in proposals if each.state in OPEN),
+            proposals=tuple(each for each in words.proposals.values() if each.state in OPEN),
             store_trouble=records.trouble,
             store_lost=records.lost,
+            words=words.words_place,
+            words_why="" if words.shared is None else words.shared.why,
         )

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 from shunter.drivers.local_door import Answering, ask_at_door
 from shunter.drivers.service_api import ServiceServer, call_service
 from shunter.errors import DriverError
-from shunter.model.service import OrderDone, OrderKind, OrderRefused, Refusal, ServiceOrder, Signature
+from shunter.model.service import USER, OrderDone, OrderKind, OrderRefused, Refusal, ServiceOrder, Signature
 from shunter.views.service import service_json
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ async def _answer(front: Front, audit: AuditLog, request: dict[str, Any], user: 
             return await front.sketch(cluster, tuple(request["about"]), request["value"], user)
         case "order":
             order = ServiceOrder(OrderKind(request["kind"]), cluster, tuple(request["about"]), request["value"])
-            signature = Signature(user, str(request["comment"]), str(request["key"]))
+            signature = Signature(user, str(request["comment"]), str(request["key"]), USER)
             return await audit.order(front.order, order, signature, by="socket", peer="this host")
         case other:
             raise ValueError(other)

@@ -9,6 +9,7 @@ up there.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from fnmatch import fnmatchcase
 from shunter.app.service.keeping import ClusterKeeper
 from shunter.app.service.previews import (
     driven,
+    kept_here,
     preview_of_switch,
     preview_of_turn,
     see_taken,
@@ -26,10 +28,13 @@ from shunter.app.service.previews import (
     told_theirs,
 )
 from shunter.app.service.records import Records
+from shunter.app.service.words import AGAINST
 from shunter.core.executor.ready import CommandReply
 from shunter.core.keeper.docket import voted
 from shunter.core.keeper.intents import contradiction
+from shunter.core.keeper.people import approvals, unsure
 from shunter.core.keeper.situation import ServiceRole
+from shunter.core.keeper.words import DECLINED, Said, held, lifted_by
 from shunter.core.wording import counted, told_bytes
 from shunter.drivers.service_store import StoreFailed
 from shunter.errors import DriverError, ShunterError
@@ -59,6 +64,8 @@ from shunter.views.service import OrderPreview
 
 ANSWER_WITHIN_S = 10.0
 """How long the caller of an order waits for a cluster's executor."""
+KEPT_WITHIN_S = 3.0
+"""How long the answer to the kill switch waits until it is written down; writing goes on after that."""
 SWITCH_WITHIN_S = 0.8
 """How long the answer to the kill switch waits for executors; pausing goes on after that."""
 
@@ -75,6 +82,7 @@ GIVEN = {
     OrderKind.ADD: IntentKind.ADD,
     OrderKind.FREEZE_TOPIC: IntentKind.FREEZE_TOPIC,
     OrderKind.FREEZE_BROKER: IntentKind.FREEZE_BROKER,
+    OrderKind.HOLD: IntentKind.HOLD,
     OrderKind.SET_REPLICATION: IntentKind.REPLICATION,
 }
 """Orders that give an intent."""
@@ -85,6 +93,7 @@ TAKEN_BACK = {
     OrderKind.UNADD: IntentKind.ADD,
     OrderKind.UNFREEZE_TOPIC: IntentKind.FREEZE_TOPIC,
     OrderKind.UNFREEZE_BROKER: IntentKind.FREEZE_BROKER,
+    OrderKind.UNHOLD: IntentKind.HOLD,
 }
 """Orders that take an intent back; `set-replication` without a value does so too."""
 _BROKERS = (IntentKind.DRAIN, IntentKind.DEMOTE, IntentKind.REPLACE, IntentKind.ADD, IntentKind.FREEZE_BROKER)
@@ -99,12 +108,20 @@ class OrderDesk:
         self._records = records
         for keeper in keepers.values():
             keeper.known.fleet_paused = self._is_fleet_paused
-        self.fleet_switch: KillSwitch | None = None
-        """The kill switch of all clusters."""
+        self._keeping: set[asyncio.Task[str]] = set()
+        """Kill switches that are being written down."""
         self._under_way: dict[str, asyncio.Task[OrderDone]] = {}
 
+    @property
+    def fleet_switch(self) -> KillSwitch | None:
+        """The kill switch of all clusters: each of them has it, apart from those that other processes drive."""
+        mine = [each.switch for each in self._keepers.values() if each.driving or not each.known.held_by]
+        first = next(iter(mine), None)
+        everywhere = all(each is not None and each.fleet and not each.lifted for each in mine)
+        return first._replace(cluster="") if first is not None and everywhere else None
+
     def _is_fleet_paused(self) -> bool:
-        return self.fleet_switch is not None
+        return len(self._keepers) > 1 and self.fleet_switch is not None
 
     def fleet_orders(self) -> tuple[tuple[OrderKind, ...], str]:
         """Orders to the whole fleet that would be carried out now and change something, and why none would be."""
@@ -112,7 +129,7 @@ class OrderDesk:
         if not mine:
             return (), "; ".join(told_theirs([*self._keepers.values()]))
         pause = [] if self.fleet_switch is not None else [OrderKind.PAUSE_ALL]
-        paused = self.fleet_switch is not None or any(each.paused for each in mine)
+        paused = any(each.paused for each in mine)
         resume = [OrderKind.RESUME_ALL] if paused and not self._records.trouble else []
         return (*pause, *resume), ""
 
@@ -203,19 +220,23 @@ class OrderDesk:
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S), keeper.lock:
                 proposal = keeper.proposals.get(name) or await self._ended(keeper, name)
-                wanted = keeper.policy.rails.approvals
-                vote = Vote(signature.who, event.at_ms, approves, signature.comment)
-                decided = voted(proposal, vote, wanted)
-                given = len({each.who for each in decided.votes if each.approves})
+                rails = keeper.policy.rails
+                vote = Vote(signature.who, event.at_ms, approves, signature.comment, signature.by)
+                decided = voted(proposal, vote, rails)
+                given, why = approvals(decided.votes, rails.people), unsure(decided.votes, rails.people)
                 told = f"{name} is {decided.state.value}"
-                if approves and given < wanted:
-                    told = f"{name} has {given} of {wanted} approvals, and waits for another person's approval"
+                if approves and given < rails.approvals:
+                    told = f"{name} has {given} of {rails.approvals} approvals, and waits for another person's approval"
+                    told += f"; {why}" if why else ""
                 elif approves and decided.held_back:
                     told = f"{told}; it begins once nothing holds it back: {'; '.join(decided.held_back)}"
                 done = OrderDone(told, name)
                 told_event = replace(event, text=f"{signature.who}: {told}")
-                batch = StoreBatch((decided,), (told_event,), answer=_answer(order, signature, event, done))
-                await self._write(keeper, batch)
+                minutes = 0 if approves else rails.declined_minutes
+                said = Said(DECLINED, signature.who, event.at_ms, signature.comment)
+                holds = ((keeper.name, held(proposal.scope, said, minutes)),) if minutes else ()
+                answer = _answer(order, signature, event, done)
+                await self._write(keeper, StoreBatch((decided,), (told_event,), holds, answer=answer))
         except TimeoutError as error:
             told = f"{keeper.name} is about to begin a proposal, and its cluster answers slowly: ask again"
             raise OrderRefused(Refusal.UNREACHABLE, told) from error
@@ -250,7 +271,7 @@ class OrderDesk:
     # ---- intents
 
     async def _intend(self, keeper: ClusterKeeper, order: ServiceOrder, signature: Signature) -> OrderDone:
-        about = self._one(order, "a broker or a topic")
+        about = self._one(order, "a broker, a topic or a scope")
         takes_back = order.kind in TAKEN_BACK or (order.kind is OrderKind.SET_REPLICATION and order.value is None)
         kind = TAKEN_BACK.get(order.kind) or GIVEN[order.kind]
         if kind in _BROKERS and not about.isdecimal():
@@ -300,6 +321,7 @@ class OrderDesk:
             + (": the next look plans it" if intent.about in {str(each) for each in up} else ", once it is up"),
             IntentKind.FREEZE_TOPIC: f"nothing of topic {intent.about} changes from the next plan on",
             IntentKind.FREEZE_BROKER: f"nothing comes to broker {intent.about} or leaves it from the next plan on",
+            IntentKind.HOLD: f"nothing of scope {intent.about} begins by itself until {lifted_by(intent.about)}",
             IntentKind.REPLICATION: f"topic {intent.about} is to have {counted(intent.value or 0, 'replica')}: "
             + ("once it is no longer frozen" if _is_frozen(keeper, intent.about) else "the next look plans it"),
         }
@@ -319,6 +341,7 @@ class OrderDesk:
             IntentKind.FREEZE_TOPIC: rails.frozen_topics,
             IntentKind.FREEZE_BROKER: tuple(map(str, rails.frozen_brokers)),
             IntentKind.REPLICATION: tuple(intents.replication),
+            IntentKind.HOLD: (),
         }
         if about in in_file[kind]:
             told = f"{kind.value} of {about} is in the policy file: remove it there"
@@ -348,6 +371,8 @@ class OrderDesk:
         if not reply.accepted:
             await self._write_after(keeper, StoreBatch(answer_gone=signature.key))
             raise OrderRefused(Refusal.NOT_ALLOWED, reply.text)
+        if order.kind in AGAINST:
+            return await self._turned(keeper, order, signature, event, reply.text)
         done = OrderDone(reply.text)
         event = replace(event, text=f"{signature.who}: {order.kind.value} {about}: {done.text}")
         batch = StoreBatch(events=(event,), answer=_answer(order, signature, event, done))
@@ -355,6 +380,32 @@ class OrderDesk:
             named = order.about or tuple(row.partition for row in driving.view().moves if row.state in OPEN_STATES)
             batch = replace(batch, switches=(keeper.switch._replace(kept=(*keeper.switch.kept, *named)),))
         await self._write_after(keeper, batch)
+        return done
+
+    async def _turned(
+        self, keeper: ClusterKeeper, order: ServiceOrder, signature: Signature, event: HistoryEvent, told: str
+    ) -> OrderDone:
+        """Keep a word against the plan under way: it is not begun again by itself.
+
+        If the plan has just ended, or the store refuses, the journal has the word: `reconcile` keeps it.
+        """
+        said = Said(AGAINST[order.kind], signature.who, event.at_ms, signature.comment)
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN_S), keeper.lock:
+                proposal, whole = keeper.turning(order.about)
+                batch = StoreBatch()
+                if proposal is not None:
+                    follows = keeper.against(proposal, said, whole=whole).told
+                    told = f"{told}; {follows}" if follows else told
+                    batch = keeper.turned(proposal, said, whole=whole)
+                done = OrderDone(told)
+                about = ", ".join(order.about) or "all moves"
+                event = replace(event, text=f"{signature.who}: {order.kind.value} {about}: {told}")
+                answer = _answer(order, signature, event, done)
+                await self._write_after(keeper, replace(batch, events=(event,), answer=answer))
+        except TimeoutError:
+            done = OrderDone(told)
+        keeper.hurry()
         return done
 
     async def _clear_throttles(self, keeper: ClusterKeeper, order: ServiceOrder, signature: Signature) -> OrderDone:
@@ -389,29 +440,37 @@ class OrderDesk:
         now_ms = keepers[0].parts.clock.now_ms()
         thrown: list[tuple[ClusterKeeper, KillSwitch]] = []
         # Clusters that another process drives are paused too, should this service take them over.
-        for keeper in (*keepers, *theirs):
+        for keeper in (*keepers, *kept_here(theirs)):
             before = keeper.switch
             kept = before.kept if before is not None else _paused_by_name(keeper)
-            thrown.append((keeper, KillSwitch(keeper.name, signature.who, now_ms, signature.comment, kept)))
-        fleet = KillSwitch("", signature.who, now_ms, signature.comment)
-        switches = tuple(switch for _keeper, switch in thrown) + (() if order.cluster else (fleet,))
+            fleet = not order.cluster
+            switch = KillSwitch(keeper.name, signature.who, now_ms, signature.comment, kept, fleet=fleet, unsent=True)
+            thrown.append((keeper, switch))
         told = told_paused(order.cluster, keepers, theirs)
         event = HistoryEvent(
             0, order.cluster, now_ms, "pause-all", f"{signature.who}: {told}", "", signature.who, signature.comment
         )
         # The switch is in force in this process before anything is awaited.
-        for keeper, switch in thrown:
-            keeper.switch = switch
-        self.fleet_switch = self.fleet_switch if order.cluster else fleet
+        turns = [keeper.turn(switch) for keeper, switch in thrown]
         moving = [(keeper, switch) for keeper, switch in thrown if keeper.driving is not None]
         pausing = [asyncio.create_task(_pause(keeper, switch)) for keeper, switch in moving]
         done = OrderDone(told)
-        trouble = ""
+        batch = StoreBatch(events=(event,), answer=_answer(order, signature, event, done))
+        keeping = [
+            asyncio.create_task(keeper.keep_switch(switch, turn, now_ms))
+            for (keeper, switch), turn in zip(thrown, turns, strict=True)
+        ]
+        for task in keeping:
+            self._keeping.add(task)
+            task.add_done_callback(self._keeping.discard)
+        await asyncio.wait(keeping, timeout=KEPT_WITHIN_S)
+        late = "the pause is in force, and still being written down"
+        troubles = [task.result() if task.done() else late for task in keeping]
         try:
-            batch = StoreBatch(switches=switches, events=(event,), answer=_answer(order, signature, event, done))
             await self._records.write(batch)
         except StoreFailed as error:
-            trouble = f". The pause is not durable, so give it again after a restart of the service: {error}"
+            troubles = troubles if any(troubles) else [f"the order is not in the history: {error}"]
+        trouble = "".join(f". {each[0].upper()}{each[1:]}" for each in troubles if each)
         if pausing:
             await asyncio.wait(pausing, timeout=SWITCH_WITHIN_S)
             said = [task.result() if task.done() else "being paused" for task in pausing]
@@ -424,40 +483,27 @@ class OrderDesk:
 
     async def _resume_all(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         keepers, theirs = taken_for(order, self._keepers)
-        every = (*keepers, *theirs)
+        every = (*keepers, *kept_here(theirs))
         held = [(keeper, keeper.switch) for keeper in every if keeper.switch is not None and not keeper.switch.lifted]
-        if not held and self.fleet_switch is None:
-            raise OrderRefused(Refusal.ALREADY_DECIDED, "the fleet is not paused")
-        lifted = tuple((keeper, switch._replace(lifted=True, who=signature.who)) for keeper, switch in held)
+        if not held:
+            raise OrderRefused(Refusal.ALREADY_DECIDED, f"{order.cluster or 'the fleet'} is not paused")
+        lifted = [(keeper, switch._replace(lifted=True, unsent=False, who=signature.who)) for keeper, switch in held]
         told = told_resumed(order.cluster, [keeper for keeper in keepers if keeper.switch is not None], theirs)
+        now_ms = keepers[0].parts.clock.now_ms()
         event = HistoryEvent(
-            0,
-            order.cluster,
-            keepers[0].parts.clock.now_ms(),
-            "resume-all",
-            f"{signature.who}: {told}",
-            "",
-            signature.who,
-            signature.comment,
+            0, order.cluster, now_ms, "resume-all", f"{signature.who}: {told}", "", signature.who, signature.comment
         )
-        done = OrderDone(told)
-        batch = StoreBatch(
-            switches=tuple(switch for _keeper, switch in lifted),
-            switches_gone=() if order.cluster else ("",),
-            events=(event,),
-            answer=_answer(order, signature, event, done),
-        )
-        try:
-            await self._records.write(batch)
-        except StoreFailed as error:
-            raise OrderRefused(Refusal.STORE, f"{error}: the pause stays in force") from error
-        self.fleet_switch = self.fleet_switch if order.cluster else None
-        keepers[0].parts.tell(event)
-        for keeper, switch in lifted:
-            keeper.switch = switch
-            keeper.lift()
-            keeper.show()
+        written = await asyncio.gather(*(_lift(keeper, switch, now_ms) for keeper, switch in lifted))
         keepers[0].parts.published.tell(order.cluster)
+        failed = "; ".join(f"{each}: the pause stays in force there" for each in written if each)
+        if all(written):
+            raise OrderRefused(Refusal.STORE, failed)
+        done = OrderDone(f"{told}. But {failed}" if failed else told)
+        event = replace(event, text=f"{signature.who}: {done.text}")
+        batch = StoreBatch(events=(event,), answer=_answer(order, signature, event, done))
+        with contextlib.suppress(StoreFailed):
+            await self._records.write(batch)
+        keepers[0].parts.tell(event)
         return done
 
     # ---- writing
@@ -513,6 +559,20 @@ def _answer(order: ServiceOrder, signature: Signature, event: HistoryEvent, done
 def _paused_by_name(keeper: ClusterKeeper) -> tuple[str, ...]:
     driving = keeper.driving
     return () if driving is None else tuple(row.partition for row in driving.view().moves if row.state == "paused")
+
+
+async def _lift(keeper: ClusterKeeper, lifted: KillSwitch, now_ms: int) -> str:
+    """Lift a cluster's switch once that is durable; returns why it is not."""
+    turn = keeper.turns
+    try:
+        await keeper.keep(StoreBatch(switches=(lifted,)), now_ms)
+    except StoreFailed as error:
+        return f"{keeper.name}: {error}"
+    if keeper.turns == turn:  # Else it was thrown again meanwhile, and that is written after this.
+        keeper.turn(lifted)
+    keeper.lift()
+    keeper.show()
+    return ""
 
 
 async def _pause(keeper: ClusterKeeper, switch: KillSwitch) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from shunter.app.order_costs import Again
 from shunter.app.service.driving import Driving
 from shunter.app.service.keeping import ClusterKeeper
+from shunter.app.service.words import AGAINST
 from shunter.core.keeper.situation import STARTS, ServiceRole, why_refused
+from shunter.core.keeper.words import Said
 from shunter.core.wording import counted, told_bytes
 from shunter.model.execution import Command, CommandKind
 from shunter.model.service import OrderKind, OrderRefused, Refusal, ServiceOrder
@@ -44,7 +47,17 @@ def preview_of_turn(kind: OrderKind, keeper: ClusterKeeper, command: Command) ->
     view = keeper.known.execution or driven(keeper).view()
     rows = [row for row in view.moves if row.state in OPEN_STATES and (not named or row.partition in named)]
     told = _PREVIEWS[kind].format(counted(len(rows), "open move"))
-    return _preview(told, len(rows), [driven(keeper).price(command)], kept=kind is OrderKind.PAUSE)
+    found = _preview(told, len(rows), [driven(keeper).price(command)], kept=kind is OrderKind.PAUSE)
+    follows = told_after(kind, keeper, tuple(map(str, command.partitions)))
+    return replace(found, text=f"{found.text}. {follows[0].upper()}{follows[1:]}") if follows else found
+
+
+def told_after(kind: OrderKind, keeper: ClusterKeeper, partitions: Sequence[str]) -> str:
+    """What an order about these partitions (none named: all) would mean for later plans; "": nothing."""
+    proposal, whole = keeper.turning(partitions)
+    if proposal is None or kind not in AGAINST:
+        return ""
+    return keeper.against(proposal, Said(AGAINST[kind], "", 0), whole=whole).told
 
 
 def taken_for(
@@ -75,6 +88,11 @@ def see_taken(kind: OrderKind, keeper: ClusterKeeper) -> None:
     refused = why_refused(kind, keeper.facts())
     if refused is not None:
         raise OrderRefused(*refused)
+
+
+def kept_here(theirs: Sequence[ClusterKeeper]) -> list[ClusterKeeper]:
+    """Clusters that others drive, and whose words live on this host alone: this service may keep words about them."""
+    return [each for each in theirs if each.words_known]
 
 
 def told_theirs(theirs: Sequence[ClusterKeeper]) -> list[str]:

@@ -13,17 +13,20 @@ from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, Th
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from shunter.app.client_configuration import configuration_of
+from shunter.app.journals import TOPIC_PREFIX
 from shunter.app.keeper_policy import KeptCluster, ServiceFile
 from shunter.app.keeper_sighting import Looker
 from shunter.app.service.controllers import Controllers
 from shunter.app.service.driving import seat_of
 from shunter.app.service.front import Front
-from shunter.app.service.keeping import Clocked, ClusterKeeper, KeeperParts
+from shunter.app.service.keeping import ClusterKeeper, KeeperParts
 from shunter.app.service.notifying import Notifications
 from shunter.app.service.orders import OrderDesk
 from shunter.app.service.published import Published
 from shunter.app.service.records import Records
 from shunter.app.service.reports import Reports
+from shunter.app.service.shared_words import SharedWords
 from shunter.app.service.snapshots import snapshots_into
 from shunter.app.service.stories import Stories, journal_of
 from shunter.app.service.thinking import (
@@ -37,13 +40,18 @@ from shunter.app.service.thinking import (
     packed,
     worked,
 )
+from shunter.app.service.words import Clocked
+from shunter.app.state_folder import state_folder
 from shunter.app.throttles import clear_loose_throttles
+from shunter.core.keeper.people import approvals, unsure
 from shunter.core.keeper.sighting import Sighting
 from shunter.drivers.clock import SystemClock
 from shunter.drivers.controller_status import ControllersPlace
 from shunter.drivers.service_store import ServiceSeat, ServiceStore, ServiceTaken, StoreDamaged, StoreFailed
 from shunter.drivers.together import run_together
+from shunter.drivers.words_topic import WordsTopic
 from shunter.errors import DriverError, ShunterError
+from shunter.formats.word_records import WordsDriver
 from shunter.model.service import (
     HistoryEvent,
     KeptProposal,
@@ -101,7 +109,6 @@ class ClusterService:
         try:
             for keeper in self.keepers.values():
                 await keeper.load()
-            self.desk.fleet_switch = (await self.records.read(lambda store: store.switches())).get("")
         except StoreFailed as error:
             self.records.lose(f"{error}. {NOTHING_KNOWN}")
 
@@ -157,8 +164,7 @@ class ClusterService:
             found = await self.records.read(lambda store: store.proposals(cluster, ended=ended))
         except StoreFailed as error:
             raise OrderRefused(Refusal.STORE, str(error)) from error
-        wanted = keeper.policy.rails.approvals
-        return tuple(KeptProposalView(each, wanted, _least_ms(each, keeper.cluster)) for each in found)
+        return tuple(_viewed(each, keeper) for each in found)
 
     async def proposal(self, cluster: str, proposal: str) -> KeptProposalView | None:
         """One proposal with the partitions that it changes."""
@@ -169,7 +175,7 @@ class ClusterService:
             raise OrderRefused(Refusal.STORE, str(error)) from error
         if found is None:
             return None
-        return KeptProposalView(found, keeper.policy.rails.approvals, _least_ms(found, keeper.cluster))
+        return _viewed(found, keeper)
 
     async def timeline(self, cluster: str, since_ms: int, until_ms: int | None, most: int) -> TimelineView:
         """Events of a cluster; "": of all clusters."""
@@ -187,7 +193,7 @@ class ClusterService:
         """Plan as a person asks; no proposal is kept."""
         keeper = self.keepers[cluster]
         made = await keeper.sketch(about, replicas, who)
-        return KeptProposalView(made, keeper.policy.rails.approvals, _least_ms(made, keeper.cluster))
+        return _viewed(made, keeper)
 
     def preview(self, order: ServiceOrder, who: str) -> OrderPreview:
         """What an order to moves would do now."""
@@ -205,6 +211,12 @@ class ClusterService:
             await self.records.write(StoreBatch(events=(event,)))
         keeper.parts.tell(event)
         self.published.tell()
+
+
+def _viewed(proposal: KeptProposal, keeper: ClusterKeeper) -> KeptProposalView:
+    rails, least_ms = keeper.policy.rails, _least_ms(proposal, keeper.cluster)
+    given, why = approvals(proposal.votes, rails.people), unsure(proposal.votes, rails.people)
+    return KeptProposalView(proposal, rails.approvals, least_ms, given, why)
 
 
 def _least_ms(proposal: KeptProposal, cluster: KeptCluster) -> int | None:
@@ -323,6 +335,7 @@ async def open_service(file: ServiceFile, folder: Path) -> AsyncIterator[tuple[C
                 sketch=thinkers.sketch,
                 seat=seat_of(cluster.target),
                 tell=notifications.tell,
+                shared=shared_words(cluster, clock),
                 clear_throttles=functools.partial(clear_loose_throttles, cluster.target),
                 snapshot=snapshots_into(file.snapshots, file.snapshot_every_s, clock),
                 look_every_s=file.look_every_s,
@@ -340,7 +353,22 @@ async def open_service(file: ServiceFile, folder: Path) -> AsyncIterator[tuple[C
         await asyncio.gather(sending, return_exceptions=True)
         thinkers.close()
         readers.shutdown(wait=False, cancel_futures=True)
+        await asyncio.gather(*(each.shared.close() for each in keepers.values() if each.shared is not None))
         await records.close()
+
+
+def shared_words(cluster: KeptCluster, clock: Clocked) -> SharedWords:
+    """The words that live with a cluster."""
+    target = cluster.target
+    host = socket.gethostname()
+    file = f"{host}:{target.journal.resolve() if target.journal is not None else state_folder()}"
+    named = f"{TOPIC_PREFIX}{target.journal_topic}" if target.journal_topic is not None else file
+    mine = WordsDriver(host, os.getpid(), clock.now_ms(), named)
+
+    def topic() -> WordsTopic:
+        return WordsTopic(configuration_of(target.bootstrap, target.properties), cluster.name)
+
+    return SharedWords(topic, mine)
 
 
 def open_store(path: Path) -> tuple[ServiceStore | None, str]:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from shunter.app.collection import keep_snapshot
-from shunter.app.service.keeping import Clocked
+from shunter.app.service.words import Clocked
 from shunter.core.keeper.sighting import Sighting
 
 

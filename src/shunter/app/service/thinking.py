@@ -33,8 +33,6 @@ class LookQuestion:
     sighting: Sighting
     policy: KeeperPolicy
     """The policy with all intents."""
-    quiet: KeeperPolicy
-    """The same policy without scopes that were declined lately; proposals are made by it."""
     memory: Memory | None
     kept: tuple[KeptProposal, ...]
     """Proposals that are open."""
@@ -82,7 +80,7 @@ def sketch(wish: Wish) -> KeptProposal:
 def think(question: LookQuestion) -> Thought:
     """Judge a look, review proposals, and make the page."""
     sighting = question.sighting
-    judgement = judge(sighting, question.quiet, question.memory)
+    judgement = judge(sighting, question.policy, question.memory)
     conditions = tuple(each.sign.subject.condition.value for each in judgement.holding)
     seen = SeenCluster(sighting, judgement, question.policy, disk_runway(sighting))
     return Thought(

@@ -16,12 +16,14 @@ import numpy as np
 from shunter.core.keeper.guards import held_back, not_now, remaining
 from shunter.core.keeper.judgement import Judgement
 from shunter.core.keeper.log_dirs import elsewhere
+from shunter.core.keeper.people import account_of, approvals, approved_before
 from shunter.core.keeper.proposals import Proposal, sizes_of, undone_next
 from shunter.core.keeper.requests import MENDS, kept_out
 from shunter.core.keeper.sighting import Sighting, after, frozen_topics, held_bytes, in_order
+from shunter.core.keeper.words import held_by_word
 from shunter.core.planning.request import ORDER_ALONE, Scope
 from shunter.core.wording import counted, told_bytes
-from shunter.model.keeper import Condition, KeeperPolicy, Mode
+from shunter.model.keeper import Condition, GuardRails, KeeperPolicy, Mode
 from shunter.model.partition import BrokerId, TopicPartition
 from shunter.model.service import (
     UNBEGUN,
@@ -148,7 +150,9 @@ def review(proposal: KeptProposal, seen: Sighting, judgement: Judgement, policy:
         stale = next(iter(undone_next(proposal.changes, seen, policy, subjects)), "")
     if stale:
         return Stand(stale)
-    return Stand("", (*back, *_too_much(proposal, seen, policy)))
+    # A plan that a person asked for is a later word than the one that holds its scope back.
+    words = held_by_word(scope, policy.rails, seen.at_ms) if proposal.conditions else ()
+    return Stand("", (*words, *back, *_too_much(proposal, seen, policy)))
 
 
 def _was_tried(proposal: KeptProposal, judgement: Judgement, policy: KeeperPolicy) -> bool:
@@ -280,8 +284,8 @@ def _figures(seen: Sighting) -> dict[BrokerId, tuple[int, int, int]]:
     }
 
 
-def voted(proposal: KeptProposal, vote: Vote, wanted: int) -> KeptProposal:
-    """A proposal after a person approved or declined it. With `wanted` different people's approval it is approved.
+def voted(proposal: KeptProposal, vote: Vote, rails: GuardRails) -> KeptProposal:
+    """A proposal after a person approved or declined it. It is approved once so many people did as the rails want.
 
     Raises:
         OrderRefused: the proposal is stale or decided already, or this person has approved it before.
@@ -293,14 +297,18 @@ def voted(proposal: KeptProposal, vote: Vote, wanted: int) -> KeptProposal:
         told = f"{proposal.id} is {state.value} already"
         way_out = "; `stop` and `rollback` turn what is under way" if state in _BEGUN else ""
         raise OrderRefused(Refusal.ALREADY_DECIDED, told + way_out)
-    if vote.approves and any(each.who == vote.who and each.approves for each in proposal.votes):
-        told = f"{vote.who} has approved {proposal.id} already, and {wanted} different people have to"
+    before = approved_before(proposal.votes, vote, rails.people) if vote.approves else None
+    if before is not None:
+        as_other = "" if before.who == vote.who else f" as {account_of(before)}"
+        told = (
+            f"{vote.who} has approved {proposal.id} already{as_other}, and {rails.approvals} different people have to"
+        )
         raise OrderRefused(Refusal.ALREADY_DECIDED, told)
     votes = (*proposal.votes, vote)
     if not vote.approves:
         outcome = f"declined by {vote.who}" + (f": {vote.comment}" if vote.comment else "")
         return replace(proposal, votes=votes, state=ProposalState.DECLINED, changed_at_ms=vote.at_ms, outcome=outcome)
-    if len({each.who for each in votes if each.approves}) < wanted:
+    if approvals(votes, rails.people) < rails.approvals:
         return replace(proposal, votes=votes)
     return replace(proposal, votes=votes, state=ProposalState.APPROVED, changed_at_ms=vote.at_ms)
 
@@ -312,16 +320,3 @@ def next_to_begin(kept: Sequence[KeptProposal]) -> KeptProposal | None:
     places = {scope.value: at for at, scope in enumerate(MENDS)}
     able = [each for each in kept if each.state is ProposalState.APPROVED and not each.held_back]
     return min(able, key=lambda each: (places.get(each.scope, len(places)), each.made_at_ms), default=None)
-
-
-def quiet_scopes(kept: Sequence[KeptProposal], now_ms: int, quiet_ms: int) -> tuple[str, ...]:
-    """Scopes of which a proposal was declined a short while ago: they are not proposed again so soon."""
-    return tuple(
-        sorted(
-            {
-                each.scope
-                for each in kept
-                if each.state is ProposalState.DECLINED and 0 <= now_ms - each.changed_at_ms < quiet_ms
-            }
-        )
-    )

@@ -7,9 +7,9 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from shunter.core.keeper.requests import MENDS
-from shunter.core.planning.request import Scope
+from shunter.core.keeper.words import hold_of
 from shunter.core.wording import counted
-from shunter.model.keeper import KeeperPolicy, Mode
+from shunter.model.keeper import KeeperPolicy
 from shunter.model.service import IntentKind, KeptIntent
 
 
@@ -31,6 +31,7 @@ def with_intents(policy: KeeperPolicy, kept: Iterable[KeptIntent]) -> KeeperPoli
             rails,
             frozen_topics=tuple(sorted(topics)),
             frozen_brokers=brokers(IntentKind.FREEZE_BROKER, rails.frozen_brokers),
+            holds=tuple(map(hold_of, by_kind[IntentKind.HOLD])),
         ),
         intents=replace(
             intents,
@@ -64,6 +65,9 @@ def contradiction(policy: KeeperPolicy, wanted: KeptIntent) -> str:
     if wanted.kind is IntentKind.REPLICATION:
         told = f"topic {wanted.about}: {counted(wanted.value or 0, 'replica')}: at least 1 is wanted"
         return told if wanted.value < 1 else ""
+    if wanted.kind is IntentKind.HOLD:
+        scopes = [scope.value for scope in MENDS]
+        return "" if wanted.about in scopes else f"{wanted.about!r} is no scope: {', '.join(scopes)} are"
     if wanted.kind not in _AGAINST:
         return ""
     broker = int(wanted.about)
@@ -90,15 +94,3 @@ def _against(policy: KeeperPolicy, broker: int, roles: Sequence[str]) -> str:
     if role == "frozen":
         return f"broker {broker} is frozen, and nothing of a frozen broker changes: unfreeze it first"
     return f"broker {broker} is {role}: take that back first" if role else ""
-
-
-def quieted(policy: KeeperPolicy, scopes: Iterable[str]) -> KeeperPolicy:
-    """The policy while these scopes are not proposed: their conditions are only reported, others may be planned for."""
-    quiet = {condition for scope in scopes for condition in MENDS.get(Scope(scope), ())}
-    if not quiet:
-        return policy
-    watches = {
-        condition: replace(watch, mode=Mode.NOTIFY) if condition in quiet and policy.proposes(condition) else watch
-        for condition, watch in policy.watches.items()
-    }
-    return replace(policy, watches=watches)

@@ -14,6 +14,7 @@ from shunter.core.keeper.runway import filling
 from shunter.core.keeper.sighting import KIB, Sighting, after
 from shunter.core.keeper.sign import Sign
 from shunter.core.keeper.signs import signs
+from shunter.core.keeper.words import held_by_word
 from shunter.core.planning.balance import plan
 from shunter.core.planning.bounds import byte_bound
 from shunter.core.planning.cluster import ClusterLoad
@@ -99,7 +100,11 @@ def _proposal(scope: Scope, sighting: Sighting, policy: KeeperPolicy, holding: S
         bytes=size,
         leader_changes=sum(each.elect or each.replicas[0] != each.original[0] for each in made.changes),
         undone=made.undone,
-        held_back=(*(() if lasted else (_too_short(holding),)), *held_back(sighting, scope, policy)),
+        held_back=(
+            *held_by_word(scope, policy.rails, sighting.at_ms),
+            *(() if lasted else (_too_short(holding),)),
+            *held_back(sighting, scope, policy),
+        ),
         least_bytes=made.least_bytes,
     )
 
@@ -267,6 +272,8 @@ def undone_next(
     later = after(sighting, changes)
     found = [each for each in signs(later, policy, subjects) if policy.proposes(each.subject.condition)]
     for scope in scopes_of([sign.subject.condition for sign in found]):
+        if held_by_word(scope, policy.rails, later.at_ms):
+            continue
         # A plan within brokers moves no replica to another broker, and only another such plan can undo it.
         if (scope is Scope.DISKS) is not any(each.log_dirs for each in changes):
             continue

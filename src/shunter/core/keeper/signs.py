@@ -12,8 +12,10 @@ from shunter.core.keeper.requests import BANDS, balance_request, kept_out, takes
 from shunter.core.keeper.runway import filling
 from shunter.core.keeper.sighting import Sighting, external, frozen_topics
 from shunter.core.keeper.sign import Sign
+from shunter.core.keeper.words import held_by_word
 from shunter.core.planning.aims import Targets, targets
 from shunter.core.planning.cluster import ROUNDING, Floats, Resource, broker_loads
+from shunter.core.planning.request import Scope
 from shunter.core.wording import counted, named
 from shunter.model.inventory import InventoryPartition, OfflineReplica, TopicWish
 from shunter.model.keeper import DEFAULTS, Condition, KeeperPolicy, Mode, Subject
@@ -68,13 +70,14 @@ def _of_replicas(sighting: Sighting, policy: KeeperPolicy, holding: Collection[S
 
 
 def _dead(sighting: Sighting, policy: KeeperPolicy) -> Iterator[Sign]:
+    replacing = policy.proposes(Condition.REPLACE) and not held_by_word(Scope.REPLACE, policy.rails, sighting.at_ms)
     for broker in sighting.dead:
         held = [each for each in sighting.inventory.partitions if broker in each.replicas]
         if not held:
             continue
         rest = ", which stay there: it is frozen" if broker in policy.rails.frozen_brokers else ""
         # If a replacement is up and may be planned, it takes the dead broker's replicas.
-        new = takes_over(sighting, policy, broker) if policy.proposes(Condition.REPLACE) else None
+        new = takes_over(sighting, policy, broker) if replacing else None
         if new is not None and not rest:
             rest = f", which go to broker {new}"
         replicas = () if rest else tuple(OfflineReplica(each.topic, each.partition, broker) for each in held)

@@ -53,6 +53,24 @@ class Age(Enum):
     UNKNOWN = "unknown"
 
 
+class WordsPlace(Enum):
+    """What a service knows of people's words about a cluster (intents, kill switch, proposals, votes)."""
+
+    UNREAD = "unread"
+    """They may be in the cluster and were not read yet: nothing is begun, and no order is taken."""
+    READ = "read"
+    """They are in the cluster, and another service writes them."""
+    TAKEN = "taken"
+    """They are in the cluster, and this service alone writes them."""
+    ALONE = "alone"
+    """They are on this host."""
+
+    @property
+    def known(self) -> bool:
+        """Whether this service knows all words, and may write."""
+        return self in (WordsPlace.TAKEN, WordsPlace.ALONE)
+
+
 STATES = ("starting", "ok", "standby", "not-driven", "unreachable")
 """`ClusterSituation.state`. `ok`: this service observes and drives the cluster."""
 
@@ -121,13 +139,17 @@ class ClusterFacts:
     store_trouble: str = ""
     store_lost: bool = False
     """The store can't be used at all, so no order is taken."""
+    words: WordsPlace = WordsPlace.ALONE
+    words_why: str = ""
+    """Why people's words can't be read, or why they live on this host alone."""
 
     @property
     def paused(self) -> KillSwitch | None:
-        """The kill switch, while it is in force; it is in force nowhere that another process drives."""
-        if self.switch is None or self.switch.lifted or self.role is ServiceRole.STANDBY:
+        """The kill switch, while it is in force: that of this service, or of the process that drives."""
+        if self.switch is None or self.switch.lifted:
             return None
-        return self.switch
+        theirs = self.words is WordsPlace.READ and not self.switch.unsent
+        return self.switch if theirs or self.role is not ServiceRole.STANDBY else None
 
     @property
     def age(self) -> Age:
@@ -236,6 +258,8 @@ def _unserved(facts: ClusterFacts) -> str:
         return "the last observation is old"
     if facts.role is ServiceRole.IDLE:
         return f"not driven: {facts.idle_why or STARTS}"
+    if facts.role is ServiceRole.DRIVES and not facts.words.known:
+        return f"people's words are not known: {facts.words_why or AGAIN}"
     return ""
 
 
@@ -244,6 +268,7 @@ def _unserved(facts: ClusterFacts) -> str:
 _RANK = {severity: at for at, severity in enumerate(ClusterSeverity)}
 LIFTS_IT = "`shunter serve resume --all` lifts the pause"
 STARTS = "its executor is being started"
+AGAIN = "ask again in a moment"
 _CRITICAL = (Condition.BROKER_DEAD, Condition.LOG_DIR_FAILED, Condition.UNDER_MIN_ISR)
 _WISHES = (
     Condition.DRAIN,
@@ -321,6 +346,8 @@ def _seen(seen: ClusterObservation, when: str) -> Iterator[tuple[ClusterSeverity
 def _of_the_service(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
     if facts.role is ServiceRole.IDLE and facts.idle_why and facts.reach is not Reach.SILENT:
         yield ClusterSeverity.WARNING, f"not driven by this service: {facts.idle_why}"
+    if facts.words_why and facts.reach is not Reach.SILENT:
+        yield _of_words(facts)
     paused = facts.paused
     if paused is not None:
         told = f"paused by {paused.who} since {told_time(paused.at_ms)}"
@@ -335,6 +362,16 @@ def _of_the_service(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]
     elif facts.switch is not None and facts.role is not ServiceRole.STANDBY:
         when = "" if facts.role is ServiceRole.DRIVES else " once this service drives the cluster"
         yield ClusterSeverity.NOTE, f"{facts.switch.who} lifted the pause: the moves that it paused are resumed{when}"
+
+
+def _of_words(facts: ClusterFacts) -> tuple[ClusterSeverity, str]:
+    words = "intents, kill switch, proposals and votes"
+    if facts.words.known:
+        # This may be so for ever, and then nothing is wrong with the cluster.
+        told = f"{words} live on this host alone, and no other service has them: {facts.words_why}"
+        return ClusterSeverity.NOTE, told
+    told = f"{words} are not known, so this service only observes and begins nothing: {facts.words_why}"
+    return ClusterSeverity.WARNING, told
 
 
 def _of_moves(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
@@ -417,7 +454,8 @@ def doing_about(held: Held, facts: ClusterFacts) -> str:
                 ProposalState.WAITING: "waits for approval",
                 ProposalState.APPROVED: "is approved and begins once nothing holds it back",
             }.get(each.state, "is being begun")
-            return f"{each.id} {told}"
+            held_back = f": {'; '.join(each.held_back)}" if each.held_back and each.state in UNBEGUN else ""
+            return f"{each.id} {told}{held_back}"
     if execution is not None and execution.open:
         return f"a plan for this has to wait for the end of {counted(execution.open, 'open move')}"
     return "; ".join(held.why_no_plan) or "a plan is proposed after the next observation"
@@ -436,6 +474,8 @@ def why_refused(kind: OrderKind, facts: ClusterFacts) -> tuple[Refusal, str] | N
         return Refusal.STANDBY, told
     if facts.store_lost and kind is not OrderKind.PAUSE_ALL:
         return Refusal.STORE, facts.store_trouble
+    if not facts.words.known and kind not in (*_TURNS, OrderKind.PAUSE_ALL, OrderKind.CLEAR_THROTTLES):
+        return Refusal.STORE, f"people's words about {name} are not read yet: {facts.words_why or AGAIN}"
     if kind is OrderKind.RESUME_ALL:
         return _not_resumed(facts)
     if kind in _TURNS and facts.role is ServiceRole.IDLE:
@@ -472,10 +512,10 @@ def _not_resumed(facts: ClusterFacts) -> tuple[Refusal, str] | None:
 
 
 def _changes(kind: OrderKind, facts: ClusterFacts) -> bool:
-    """Whether an order that is not refused would change anything. If the store has a trouble, it may be refused."""
+    """Whether an order that is not refused would change anything. If it can't be kept durably, it may be refused."""
     if kind is OrderKind.PAUSE_ALL:
         return facts.paused is None
-    if facts.store_trouble:
+    if facts.store_trouble or not facts.words.known:
         return False
     execution = facts.execution
     opened, paused = (0, 0) if execution is None else (execution.open, execution.paused)

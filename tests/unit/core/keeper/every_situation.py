@@ -6,7 +6,15 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
-from shunter.core.keeper.situation import ClusterFacts, ClusterObservation, Held, OpenExecution, Reach, ServiceRole
+from shunter.core.keeper.situation import (
+    ClusterFacts,
+    ClusterObservation,
+    Held,
+    OpenExecution,
+    Reach,
+    ServiceRole,
+    WordsPlace,
+)
 from shunter.model.keeper import Condition
 from shunter.model.service import KeptProposal, KillSwitch, ProposalState
 
@@ -43,6 +51,14 @@ THROWN = KillSwitch("lab", "anna", NOW_MS - 60_000, "incident 12")
 SWITCHES = ((None, False), (THROWN, False), (THROWN, True), (THROWN._replace(lifted=True), False))
 STORES = (("", False), ("the disk is full", False), ("the store is damaged", True))
 
+WORDS = (
+    (WordsPlace.TAKEN, ""),
+    (WordsPlace.ALONE, "the topic may not be made"),
+    (WordsPlace.READ, ""),
+    (WordsPlace.UNREAD, ""),
+    (WordsPlace.UNREAD, "the topic has no leader"),
+)
+
 
 def proposal(state: ProposalState, *conditions: str, held_back: tuple[str, ...] = ()) -> KeptProposal:
     """A proposal in a state."""
@@ -65,13 +81,17 @@ PROPOSALS = (
 def every() -> Iterator[ClusterFacts]:
     """All combinations that can be: only what was observed answers, and only what is reached is current."""
     reached = ((Reach.UNSEEN, ""), (Reach.ANSWERS, ""), (Reach.SILENT, WHY_SILENT))
-    parts = itertools.product(reached, OBSERVATIONS, DRIVERS, SWITCHES, PROPOSALS, STORES)
-    for at, ((reach, why), seen, driver, (switch, fleet), proposals, (trouble, lost)) in enumerate(parts):
+    parts = itertools.product(reached, OBSERVATIONS, DRIVERS, SWITCHES, PROPOSALS, STORES, WORDS)
+    for at, ((reach, why), seen, driver, (switch, fleet), proposals, (trouble, lost), words) in enumerate(parts):
         if (seen is None) == (reach is Reach.ANSWERS) or (reach is Reach.UNSEEN and seen is not None):
             continue
         role, them, idle_why, execution = driver
         if lost and role is not ServiceRole.IDLE:
             continue  # Without its store a service drives nothing.
+        if (words[0] is WordsPlace.TAKEN) > (role is ServiceRole.DRIVES):
+            continue
+        if role is ServiceRole.DRIVES and words in ((WordsPlace.READ, ""), (WordsPlace.UNREAD, "")):
+            continue  # Whoever drives has taken the words, or knows why they have to be read again.
         yield ClusterFacts(
             name=f"lab{at}",
             now_ms=NOW_MS,
@@ -87,4 +107,6 @@ def every() -> Iterator[ClusterFacts]:
             proposals=proposals,
             store_trouble=trouble,
             store_lost=lost,
+            words=words[0],
+            words_why=words[1],
         )

@@ -73,7 +73,7 @@ def cluster(
             adding = () if move is None else move.adding
             partitions.append(
                 InventoryPartition(
-                    topic, None, number, tuple(replicas), held, leader, 0, 1, min_isr, sizes, lost, adding
+                    topic, None, number, tuple(replicas), held, leader, 0, 1, min_isr, sizes, lost, adding=adding
                 )
             )
     total = 100 * MIB

@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 from keeper_clusters import AT_ONCE, MIB, MINUTE_MS, NOON_MS, cluster, later, look, only, ready
 
-from shunter.core.keeper.docket import after_look, next_to_begin, quiet_scopes, voted
-from shunter.core.keeper.intents import contradiction, quieted, with_intents
+from shunter.core.keeper.docket import after_look, next_to_begin, voted
+from shunter.core.keeper.intents import contradiction, with_intents
+from shunter.core.keeper.people import approvals, unsure
 from shunter.core.keeper.sighting import PastExecution, Sighting, after, in_order
 from shunter.model.keeper import Condition, GuardRails, Intents, KeeperPolicy, Mode
 from shunter.model.partition import TopicPartition
 from shunter.model.service import (
+    USER,
     IntentKind,
     KeptIntent,
     KeptProposal,
@@ -24,6 +26,7 @@ from shunter.model.service import (
 
 LOPSIDED = {"t": [[1, 2]] * 6}
 BALANCE = only(Condition.DISK_BAND)
+TWO = GuardRails(approvals=2)
 
 
 def kept(sighting: Sighting, policy: KeeperPolicy = BALANCE, *before: KeptProposal) -> tuple[KeptProposal, ...]:
@@ -167,7 +170,7 @@ def test_a_window_holds_back_what_can_be_approved_meanwhile() -> None:
     policy = replace(BALANCE, rails=GuardRails(windows=((22 * 60, 6 * 60),)))
     (made,) = kept(cluster(LOPSIDED), policy)
     assert "windows = 22:00-06:00" in made.held_back[0]
-    approved = voted(made, Vote("anna", NOON_MS, approves=True), 1)
+    approved = voted(made, Vote("anna", NOON_MS, approves=True), GuardRails())
     assert next_to_begin([approved]) is None
     (due,) = kept(cluster(LOPSIDED, at_ms=NOON_MS + 11 * 3_600_000), policy, approved)
     assert next_to_begin([due]) == due
@@ -185,7 +188,7 @@ def test_a_condition_that_may_act_needs_nobody_and_loses_that_again() -> None:
     assert (waits.state, waits.acts) == (ProposalState.WAITING, False)
     (again,) = kept(cluster(LOPSIDED), acting(), waits)
     assert again.state is ProposalState.APPROVED
-    by_hand = voted(waits, Vote("anna", NOON_MS, approves=True), 1)
+    by_hand = voted(waits, Vote("anna", NOON_MS, approves=True), GuardRails())
     assert kept(cluster(LOPSIDED), BALANCE, by_hand) == (), "what a person approved stays approved"
 
 
@@ -207,23 +210,60 @@ def test_the_most_urgent_one_begins_first() -> None:
 def test_votes() -> None:
     (made,) = kept(cluster(LOPSIDED))
     anna = Vote("anna", NOON_MS, approves=True)
-    first = voted(made, anna, 2)
+    first = voted(made, anna, TWO)
     assert first.state is ProposalState.WAITING
-    assert voted(first, anna._replace(who="ben"), 2).state is ProposalState.APPROVED
+    assert voted(first, anna._replace(who="ben"), TWO).state is ProposalState.APPROVED
     for proposal, vote, refusal in (
         (first, anna, Refusal.ALREADY_DECIDED),
         (replace(made, state=ProposalState.RUNNING), anna._replace(approves=False), Refusal.ALREADY_DECIDED),
         (replace(made, state=ProposalState.STALE, outcome="t is gone"), anna, Refusal.STALE),
     ):
         with pytest.raises(OrderRefused) as refused:
-            voted(proposal, vote, 2)
+            voted(proposal, vote, TWO)
         assert refused.value.refusal is refusal
-    taken_back = voted(voted(made, anna, 1), anna._replace(approves=False, comment="no"), 1)
+    taken_back = voted(voted(made, anna, GuardRails()), anna._replace(approves=False, comment="no"), GuardRails())
     assert (taken_back.state, taken_back.outcome) == (ProposalState.DECLINED, "declined by anna: no")
-    assert quiet_scopes([taken_back], NOON_MS + MINUTE_MS, 2 * MINUTE_MS) == ("rebalance",)
-    assert quiet_scopes([taken_back], NOON_MS + 2 * MINUTE_MS, 2 * MINUTE_MS) == ()
-    assert ready(look(cluster(LOPSIDED), quieted(BALANCE, ["rebalance"]))) is None
-    assert quieted(AT_ONCE, []) is AT_ONCE
+
+
+PEOPLE = {"token anna-ci": "anna", "user anna": "anna", "user root": "ben", "token bot": "carl", "user x": "carl"}
+
+
+@pytest.mark.parametrize(
+    ("accounts", "many", "told"),
+    [
+        (["token anna", "token ben"], 2, ""),
+        (["token anna", "token anna-ci"], 1, ""),
+        (["token anna", "user anna"], 1, ""),
+        (["token anna", "user root"], 2, ""),
+        (["user anna", "user root"], 2, ""),
+        (["token bot", "user x"], 1, ""),
+        (["user kafka"], 1, ""),
+        (["token anna", "user kafka"], 1, "it is not known whether user kafka is another person than token anna"),
+        (["user kafka", "user y"], 1, "it is not known whether user kafka is another person than user y"),
+        (["user kafka", "token anna", "token ben"], 2, "another person than token anna, token ben: say whose it is"),
+        ([], 0, ""),
+    ],
+)
+def test_one_person_counts_once_and_an_account_of_nobody_known_counts_for_nobody_else(
+    accounts: list[str], many: int, told: str
+) -> None:
+    pairs = [each.partition(" ") for each in accounts]
+    votes = [Vote(who, NOON_MS, approves=True, by=by) for by, _, who in pairs]
+    votes.append(Vote("dora", NOON_MS, approves=False))
+    assert approvals(votes, PEOPLE) == many
+    assert told in unsure(votes, PEOPLE)
+    assert bool(told) == bool(unsure(votes, PEOPLE))
+
+
+def test_a_person_who_approved_by_one_account_is_refused_by_another_one() -> None:
+    (made,) = kept(cluster(LOPSIDED))
+    rails = GuardRails(approvals=2, people=PEOPLE)
+    once = voted(made, Vote("anna-ci", NOON_MS, approves=True), rails)
+    with pytest.raises(OrderRefused, match=r"anna has approved .* already as token anna-ci, and 2 different people"):
+        voted(once, Vote("anna", NOON_MS, approves=True, by=USER), rails)
+    unknown = voted(once, Vote("kafka", NOON_MS, approves=True, by=USER), rails)
+    assert unknown.state is ProposalState.WAITING
+    assert voted(unknown, Vote("root", NOON_MS, approves=True, by=USER), rails).state is ProposalState.APPROVED
 
 
 def test_intents_beside_those_of_the_file() -> None:

@@ -9,9 +9,10 @@ from keeper_clusters import AT_ONCE, carried_out, cluster, look, only, ready
 
 from shunter.app.keeper_sighting import sighting_of
 from shunter.core.keeper.docket import after_look
-from shunter.core.keeper.intents import contradiction, quieted, with_intents
+from shunter.core.keeper.intents import contradiction, with_intents
 from shunter.core.keeper.judgement import Judgement
 from shunter.core.keeper.sighting import Sighting
+from shunter.core.keeper.words import Said, held
 from shunter.model.keeper import Condition, GuardRails, Intents, KeeperPolicy
 from shunter.model.service import IntentKind, KeptIntent, ProposalState
 
@@ -57,7 +58,7 @@ def test_a_replacement_takes_over_place_by_place_and_nothing_else() -> None:
 
 
 def test_until_it_has_taken_over_no_other_plan_touches_either_of_both() -> None:
-    policy = quieted(REPLACED, ["replace"])
+    policy = with_intents(REPLACED, [held("replace", Said("declined", "anna", 1))])
     seen = cluster({"t": [[1, 3]] * 6}, brokers=(1, 2, 3, 4))
     after, scopes = settled(seen, policy)
     assert scopes, "broker 2 is empty, and is filled"

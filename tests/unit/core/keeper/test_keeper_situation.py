@@ -28,6 +28,7 @@ from shunter.core.keeper.situation import (
     OpenExecution,
     Reach,
     ServiceRole,
+    WordsPlace,
     doing_about,
     severity_of,
     situation,
@@ -96,7 +97,8 @@ class TestEveryCombination:
                 assert THEM in stands.doing
                 assert stands.doing.startswith(f"this service stands by: {THEM} drives the cluster")
                 assert (stands.orders, stands.why_not) == ((), why_refused(OrderKind.PAUSE_ALL, facts)[1])  # type: ignore[index]
-                assert "paused by" not in told(stands), "its switch is in force nowhere yet"
+                theirs = facts.words is WordsPlace.READ
+                assert theirs or "paused by" not in told(stands), "its own switch is in force nowhere yet"
                 if facts.observation is not None and facts.observation.journal_open:
                     assert "106 moves of the journal" in stands.doing, "never: nothing moves"
             assert stands.state in STATES
@@ -116,10 +118,22 @@ class TestEveryCombination:
                 assert OrderKind.PAUSE_ALL not in stands.orders
             if facts.execution is None or not facts.execution.open:
                 assert not {OrderKind.STOP, OrderKind.ROLL_BACK, OrderKind.LIMIT, OrderKind.PAUSE} & {*stands.orders}
-            if facts.store_trouble:
-                assert set(stands.orders) <= {OrderKind.PAUSE_ALL}
+            if facts.store_trouble or not facts.words.known:
+                assert set(stands.orders) <= {OrderKind.PAUSE_ALL}, "no other one can be kept"
             if OrderKind.APPROVE in stands.orders:
                 assert any(each.state is ProposalState.WAITING for each in facts.proposals)
+
+    def test_where_words_live_is_told_and_nothing_is_taken_before_they_are_known(self) -> None:
+        for facts, stands in ALL:
+            said = facts.words_why != "" and facts.reach is not Reach.SILENT
+            assert ("votes live on this host alone" in told(stands)) == (said and facts.words.known), facts
+            assert ("votes are not known" in told(stands)) == (said and not facts.words.known), facts
+            if said and not facts.words.known:
+                assert RANK.index(stands.severity) <= RANK.index(ClusterSeverity.WARNING), facts
+                assert stands.unserved or facts.role is ServiceRole.STANDBY
+            if not facts.words.known:
+                for kind in (OrderKind.DRAIN, OrderKind.APPROVE, OrderKind.HOLD, OrderKind.UNHOLD):
+                    assert why_refused(kind, facts) is not None
 
     def test_no_advice_names_a_flag(self) -> None:
         for _facts, stands in ALL:

@@ -89,7 +89,7 @@ function Replication({ name, topics, situation, who }) {
     <label class="field">Replicas <input type="number" min="1" max="99" step="1" required value=${replicas} onInput=${(event) => setReplicas(event.target.value)} /></label></${Order}>`;
 }
 
-const BACK = { drain: "undrain", demote: "promote", replace: "unreplace", add: "unadd", "freeze-topic": "unfreeze-topic", "freeze-broker": "unfreeze-broker", replication: "set-replication" };
+const BACK = { drain: "undrain", demote: "promote", replace: "unreplace", add: "unadd", "freeze-topic": "unfreeze-topic", "freeze-broker": "unfreeze-broker", hold: "unhold", replication: "set-replication" };
 const TOLD = {
   drain: (about) => `Broker ${about} is to hold nothing`,
   demote: (about) => `Broker ${about} is to lead nothing`,
@@ -97,6 +97,7 @@ const TOLD = {
   add: (about) => `Broker ${about} is to get its share`,
   "freeze-topic": (about) => `Nothing of topic ${about} may change`,
   "freeze-broker": (about) => `Nothing may come to broker ${about} or leave it`,
+  hold: (about, value) => `Nothing of scope ${about} begins by itself ${value ? `for ${count(value, "minute")}` : "until somebody lifts this"}`,
   replication: (about, value) => `Topic ${about} is to have ${count(value, "replica")}`,
 };
 const told = (each) => TOLD[each.kind]?.(each.about, each.value) ?? `${words(each.kind)} ${each.about}`;
@@ -113,7 +114,7 @@ function inFile(policy) {
 export function Intents({ view, name, who }) {
   const file = inFile(view.policy);
   const { situation } = view.row;
-  const undo = (each) => html`<${Order} label="Take back" title="Take back: ${told(each)}" ...${taken(BACK[each.kind], situation, who, "administer")} comment=${true} confirm="Take it back"
+  const undo = (each) => html`<${Order} label="Take back" title="Take back: ${told(each)}" ...${taken(BACK[each.kind], situation, who, each.kind === "hold" ? "operate" : "administer")} comment=${true} confirm="Take it back"
     give=${(comment) => order(name, BACK[each.kind], { about: [each.about], comment })}>Plans no longer follow this intent. Replicas that were moved for it stay where they are.</${Order}>`;
   return html`<section class="panel intents" aria-label="Intents"><div class="head"><h2>Intents <small>every plan follows them until they are taken back</small></h2><span class="spring"></span>
       <${AddBroker} name=${name} situation=${situation} who=${who} /><${FreezeTopic} name=${name} situation=${situation} who=${who} /><${Replication} name=${name} topics=${view.topics} situation=${situation} who=${who} /></div>

@@ -44,23 +44,21 @@ const besideTheBound = (each) => each.least_bytes === null || !each.bytes ? ""
 
 export function Cost({ view }) {
   const { proposal: each } = view;
-  const yes = each.votes.filter((vote) => vote.approves);
   return html`<dl class="figures small"><${Figure} label="To copy" value=${bytes(each.bytes)}>${count(each.moves, "replica")}${besideTheBound(each)}</${Figure}><${Figure} label="Least time" value=${view.least_ms === null ? "not known" : duration(view.least_ms)}>${view.least_ms === null ? "the policy has no throttle" : "at the policy's throttle"}</${Figure}>
       <${Figure} label="Leaders that change" value=${number(each.leader_changes)} /><${Figure} label="A rollback copies" value=${bytes(each.rollback_bytes)}>at most</${Figure}>
-      ${view.wanted_votes > 1 && html`<${Figure} label="Approved by" value="${yes.length} of ${view.wanted_votes}" />`}</dl>`;
+      ${view.wanted_votes > 1 && html`<${Figure} label="Approved by" value="${view.given_votes} of ${view.wanted_votes}" />`}</dl>`;
 }
 
 function Proposal({ name, view, situation, who, opened, meant }) {
   const { proposal: each } = view;
   const box = useRef(null);
   useEffect(() => { if (meant) box.current.scrollIntoView({ block: "start" }); }, [meant]);
-  const yes = each.votes.filter((vote) => vote.approves);
   const decides = (verb) => ({ ...taken(verb, situation, who), comment: true });
   return html`<article class="panel proposal" id=${each.id} ref=${box}><div class="head"><h2>${words(each.scope)} <small>${each.id}</small></h2><${Chip} kind=${STATES[each.state]}>${each.state}</${Chip}>
       <span class="dim"><${Moment} at=${each.made_at_ms} /></span><span class="spring"></span>
       ${CARRIED_OUT.has(each.state) && html`<${Link} to="/clusters/${encodeURIComponent(name)}/moves?plan=${encodeURIComponent(each.id)}">Its moves</${Link}>`}
       ${each.state === "waiting" && html`<${Order} label="Approve" kind="primary" title="Approve ${words(each.scope)}" ...${decides("approve")} give=${(comment) => order(name, "approve", { about: [each.id], comment })}>
-          ${count(each.moves, "replica")}, ${bytes(each.bytes)}, are copied. The plan can be paused, stopped and rolled back at any moment.${view.wanted_votes > 1 ? ` ${view.wanted_votes} people have to approve it; ${yes.length} did.` : ""}</${Order}>
+          ${count(each.moves, "replica")}, ${bytes(each.bytes)}, are copied. The plan can be paused, stopped and rolled back at any moment.${view.wanted_votes > 1 ? ` ${view.wanted_votes} people have to approve it; ${view.given_votes} did.${view.unsure ? ` ${view.unsure.replace(/^./, (first) => first.toUpperCase())}.` : ""}` : ""}</${Order}>
         <${Order} label="Decline" title="Decline ${words(each.scope)}" ...${decides("decline")} give=${(comment) => order(name, "decline", { about: [each.id], comment })}>Nothing is moved, and nothing of this kind is proposed for a while.</${Order}>`}</div>
     <ul class="reasons">${each.reasons.map((why) => html`<li>${why}</li>`)}</ul>
     ${each.outcome && html`<p class="banner ${STATES[each.state]}">${each.outcome}</p>`}

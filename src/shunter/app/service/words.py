@@ -1,0 +1,296 @@
+"""People's words about one cluster: proposals with their votes, intents, and the kill switch."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import NamedTuple, Protocol
+
+from shunter.app.keeper_policy import KeptCluster
+from shunter.app.service.driving import PlanFate
+from shunter.app.service.records import Records
+from shunter.app.service.shared_words import SharedWords
+from shunter.core.keeper.intents import with_intents
+from shunter.core.keeper.situation import WordsPlace
+from shunter.core.keeper.words import ROLLED_BACK, STOPPED, AfterWord, Said, consequence, hold_of
+from shunter.drivers.service_store import StoreFailed
+from shunter.model.execution import CommandKind
+from shunter.model.keeper import KeeperPolicy
+from shunter.model.service import (
+    OPEN,
+    IntentKind,
+    KeptIntent,
+    KeptProposal,
+    KillSwitch,
+    OrderKind,
+    ProposalState,
+    StoreBatch,
+    Words,
+)
+
+AGAINST = {OrderKind.STOP: STOPPED, OrderKind.ROLL_BACK: ROLLED_BACK}
+"""Orders that are words against the plan that they end."""
+
+
+class Clocked(Protocol):
+    """A source of the time."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970 UTC."""
+        ...
+
+
+class ClusterWords:
+    """The words about one cluster, as this process knows them; all of them are durable in the store."""
+
+    def __init__(self, cluster: KeptCluster, records: Records, shared: SharedWords | None) -> None:
+        """Begin without any; `load` reads the store. `shared` None: the words live on this host alone."""
+        self.cluster = cluster
+        self.name = cluster.name
+        self.records = records
+        self.proposals: dict[str, KeptProposal] = {}
+        """Open proposals."""
+        self.intents: tuple[KeptIntent, ...] = ()
+        self.switch: KillSwitch | None = None
+        self.turns = 0
+        """How often a kill switch was thrown, lifted or replaced: what waits to be written is of one of these turns."""
+        self.shared = shared
+        self._writing = asyncio.Lock()
+        """Words reach the cluster and the store in one order."""
+        self._followed: Words | None = None
+        """The words of another service, as they were read last."""
+
+    @property
+    def words_known(self) -> bool:
+        """Whether this service knows all words, and may write; else it only observes."""
+        return self.words_place.known
+
+    @property
+    def words_place(self) -> WordsPlace:
+        """What this service knows of the words."""
+        return WordsPlace.ALONE if self.shared is None else self.shared.place
+
+    @property
+    def policy(self) -> KeeperPolicy:
+        """The file's policy, with the intents that were given by orders."""
+        return with_intents(self.cluster.policy, self.intents)
+
+    async def load(self) -> None:
+        """Read the words from the store.
+
+        Raises:
+            StoreFailed: the store can't be read.
+        """
+        name, read = self.name, self.records.read
+        self.proposals = {each.id: each for each in await read(lambda store: store.opened(name))}
+        self.intents = (await read(lambda store: store.intents())).get(name, ())
+        self.switch = (await read(lambda store: store.switches())).get(name)
+
+    def turn(self, switch: KillSwitch | None) -> int:
+        """Let a kill switch be in force in this process; returns the number of this turn."""
+        self.switch = switch
+        self.turns += 1
+        return self.turns
+
+    async def keep(self, batch: StoreBatch, now_ms: int, turn: int | None = None) -> bool:
+        """Make a batch durable; its words in the cluster first, if they live there. Returns whether it was written.
+
+        Args:
+            batch: What is to be kept.
+            now_ms: The time.
+            turn: Of the kill switch in it. If that was thrown again or lifted meanwhile, nothing is written.
+
+        Raises:
+            StoreFailed: the batch is not durable.
+        """
+        async with self._writing:
+            if turn is not None and self.turns != turn:
+                return False
+            if self.shared is None or not has_words(batch):
+                await self.records.write(batch)
+                return True
+            await self.shared.write(batch, now_ms)
+            try:
+                await self.records.write(batch)
+            except StoreFailed:
+                # What the cluster has is durable; the copy is made again when this service takes the topic again.
+                if self.shared.place is WordsPlace.ALONE:
+                    raise
+        return True
+
+    async def follow(self) -> None:
+        """Make the topic if it is missing, and read the words of the service that drives."""
+        if self.shared is None:
+            return
+        async with self._writing:
+            words = await self.shared.follow()
+            if words is not None and words != self._followed:
+                self._followed = words
+                await self._adopt(words)
+
+    async def take_words(self, now_ms: int) -> None:
+        """Become the only writer of the words, and know them all. Pre: this service has the claim.
+
+        Raises:
+            DriverError, FormatError: they may be in the cluster, and can't be read: this service has to go on observing.
+        """
+        if self.shared is None:
+            return
+        async with self._writing:
+            words = await self.shared.take(Words(self.intents, self.switch, tuple(self.proposals.values())))
+            self._followed = None
+            if words is not None:
+                await self._adopt(words)
+        await self.send_switch(now_ms)
+
+    def journal_elsewhere(self) -> str:
+        """Say that executions of the service before this one are in another journal; "": they are not."""
+        former = None if self.shared is None else self.shared.former
+        if former is None or self.shared is None or former.journal == self.shared.mine.journal:
+            return ""
+        told = f"the service before this one ({former.host}, process {former.process}) kept its journal at {former.journal}"
+        return f"{told}; its throttles and rollbacks are known there alone: give both services one journal-topic"
+
+    async def keep_switch(self, switch: KillSwitch, turn: int, now_ms: int) -> str:
+        """Make a kill switch durable that is in force already, unsent; returns why it is not ("": it is).
+
+        If only the cluster does not take it, this host keeps it, and `send_switch` brings it there later.
+        """
+        sent = switch._replace(unsent=False)
+        replaced = f"the pause of {self.name} was lifted or replaced before it was written down: look again"
+        try:
+            if not await self.keep(StoreBatch(switches=(sent,)), now_ms, turn):
+                return replaced
+        except StoreFailed as error:
+            if self.shared is None or self.shared.place is WordsPlace.ALONE:
+                return (
+                    f"the pause of {self.name} is not durable, so give it again after a restart of the service: {error}"
+                )
+            if self.turns != turn:
+                return replaced
+            try:
+                await self.records.write(StoreBatch(switches=(switch,)))
+            except StoreFailed as trouble:
+                return f"the pause of {self.name} is not durable, so give it again after a restart of the service: {trouble}"
+            return f"the pause of {self.name} is kept on this host until the cluster takes it: {error}"
+        if self.turns == turn:
+            self.switch = sent
+        return ""
+
+    async def send_switch(self, now_ms: int) -> None:
+        """Bring a kill switch into the cluster that was kept on this host, if that is possible now."""
+        switch = self.switch
+        if switch is None or not switch.unsent or not self.words_known:
+            return
+        await self.keep_switch(switch, self.turns, now_ms)
+
+    async def _adopt(self, words: Words) -> None:
+        """Let the words be those of the cluster, but for a later kill switch that it does not have yet."""
+        mine = self.switch if self.switch is not None and self.switch.unsent else None
+        if mine is not None and (words.switch is None or words.switch.at_ms <= mine.at_ms):
+            words = replace(words, switch=mine)
+        self.proposals = {each.id: each for each in words.proposals if each.state in OPEN}
+        self.intents = words.intents
+        if words.switch is not mine or mine is None:
+            self.turn(words.switch)
+        try:
+            await self.records.read(lambda store: store.replace_words(self.name, words))
+        except StoreFailed:
+            return  # `records.trouble` says it, and nothing begins until the store can be written.
+
+    async def drop_unsent(self) -> str:
+        """Forget a kill switch that the cluster never had, because another service drives; returns a sentence about it."""
+        lost = self.switch
+        if lost is None or not lost.unsent:
+            return ""
+        self.turn(None if self._followed is None else self._followed.switch)
+        gone = () if self.switch is not None else (self.name,)
+        with contextlib.suppress(StoreFailed):
+            now = () if self.switch is None else (self.switch,)
+            await self.records.write(StoreBatch(switches=now, switches_gone=gone))
+        return f"the pause of {lost.who} never reached the cluster, and another service drives it: give it there"
+
+    def take_over(self, batch: StoreBatch) -> None:
+        """Apply a batch that is durable."""
+        for proposal in batch.proposals:
+            self.proposals.pop(proposal.id, None)
+            if proposal.state in OPEN:
+                self.proposals[proposal.id] = proposal
+        gone = {(kind, about) for _cluster, kind, about in batch.intents_gone}
+        gone |= {(intent.kind, intent.about) for _cluster, intent in batch.intents}
+        kept = tuple(each for each in self.intents if (each.kind, each.about) not in gone)
+        self.intents = (*kept, *(intent for _cluster, intent in batch.intents))
+        for switch in batch.switches:
+            self.turn(switch)
+
+    # ---- words against a plan
+
+    def under_way(self, opened: Collection[str], partitions: Sequence[str] = ()) -> tuple[KeptProposal | None, bool]:
+        """The proposal that is begun and that an order turns, and whether the order turns all that is open of it.
+
+        Args:
+            opened: The partitions with open moves.
+            partitions: The partitions that the order names; none: all.
+        """
+        for proposal in self.proposals.values():
+            if proposal.state in (ProposalState.STARTING, ProposalState.RUNNING):
+                names = {f"{each.topic}-{each.partition}" for each in proposal.changes}
+                if not partitions or names & {*partitions}:
+                    return proposal, not partitions or names & {*opened} <= {*partitions}
+        return None, False
+
+    def against(self, proposal: KeptProposal, said: Said, *, whole: bool) -> AfterWord:
+        """What follows from a person's word against a proposal that is begun."""
+        return consequence(proposal, said, self.intents, self.cluster.policy.intents, whole=whole)
+
+    def turned(self, proposal: KeptProposal, said: Said, *, whole: bool) -> StoreBatch:
+        """The records of what follows."""
+        follows = self.against(proposal, said, whole=whole)
+        return StoreBatch(
+            (replace(proposal, turned=str(said)),),
+            intents=() if follows.hold is None else ((self.name, follows.hold),),
+            intents_gone=tuple((self.name, each.kind, each.about) for each in follows.gone),
+        )
+
+    def settled(self, proposal: KeptProposal, state: ProposalState, told: str, turned: Turned | None) -> StoreBatch:
+        """The records of a proposal whose state the journal says; `turned`: a word that only the journal has."""
+        if turned is None:
+            return StoreBatch((replace(proposal, state=state, outcome=told),))
+        said, whole = turned
+        batch = self.turned(proposal, said, whole=whole)
+        follows = self.against(proposal, said, whole=whole).told
+        ended = replace(
+            batch.proposals[0], state=state, outcome=f"{told}; {said}" + (f"; {follows}" if follows else "")
+        )
+        return replace(batch, proposals=(ended,))
+
+    def ended_holds(self, now_ms: int) -> tuple[tuple[str, IntentKind, str], ...]:
+        """The holds whose time is over."""
+        holds = [each for each in self.intents if each.kind is IntentKind.HOLD]
+        ends = [(each, hold_of(each).until_ms) for each in holds]
+        return tuple((self.name, each.kind, each.about) for each, end in ends if end is not None and end <= now_ms)
+
+
+def has_words(batch: StoreBatch) -> bool:
+    """Whether a batch has anything that lives with the cluster."""
+    words = (batch.proposals, batch.intents, batch.intents_gone, batch.switches, batch.switches_gone)
+    return any(words) or batch.answer is not None or bool(batch.answer_gone)
+
+
+class Turned(NamedTuple):
+    """A person's word that the journal has. `whole`: it is against all of a plan."""
+
+    said: Said
+    whole: bool
+
+
+def turned_in(fate: PlanFate | None, now_ms: int) -> Turned | None:
+    """The word by which a plan ended, if it ended by one."""
+    if fate is None or fate.state is not ProposalState.TURNED:
+        return None
+    turned = fate.turned
+    word = ROLLED_BACK if turned is not None and turned.kind is CommandKind.ROLL_BACK else STOPPED
+    who = turned.given_by if turned is not None and turned.given_by else "somebody"
+    return Turned(Said(word, who, now_ms), whole=turned is not None and not turned.partitions)

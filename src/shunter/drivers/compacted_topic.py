@@ -1,0 +1,194 @@
+"""A compacted topic of one partition whose records one process at a time writes, in transactions.
+
+Every batch is a transaction under one transactional id: a process that takes the topic fences the producer of the
+process that had it, whose transaction then fails as a whole. Readers see only committed transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import errors as kafka_errors
+from kafka.admin import NewTopic
+
+from shunter.drivers.admin.client import connected
+from shunter.errors import DriverError
+
+Answer = TypeVar("Answer")
+
+REPLICAS = 3
+ANSWERED_WITHIN_S = 20.0
+POLL_MS = 500
+ATTEMPTS = 60
+"""Polls in a row without a record after which reading fails."""
+
+_FENCED = (
+    kafka_errors.ProducerFencedError,
+    kafka_errors.InvalidProducerEpochError,
+    kafka_errors.OutOfOrderSequenceNumberError,
+    kafka_errors.InvalidTxnStateError,
+)
+
+
+class Clients(NamedTuple):
+    """Makers of the clients, so that tests can replace them; consumer and producer are the library's classes."""
+
+    admin: Any = connected
+    consumer: Any = KafkaConsumer
+    producer: Any = KafkaProducer
+
+
+class TopicFenced(DriverError):
+    """Another process has taken the topic from this one."""
+
+
+class TopicDenied(DriverError):
+    """A right is missing."""
+
+
+class CompactedTopic:
+    """One topic. Use it in one thread at a time."""
+
+    def __init__(
+        self, configuration: Mapping[str, Any], topic: str, transactional_id: str, clients: Clients | None = None
+    ) -> None:
+        """Prepare; nothing is connected yet.
+
+        Args:
+            configuration: kafka-python's names, as for the Admin client.
+            topic: The topic's name.
+            transactional_id: The same for all processes that may write.
+            clients: Replace kafka-python's.
+        """
+        self.name = topic
+        self.place = f"topic {topic}"
+        self.clients = clients or Clients()
+        self._configuration = dict(configuration)
+        self._transactional_id = transactional_id
+        self._partition = TopicPartition(topic, 0)
+        self._consumer: Any = None
+        self._producer: Any = None
+
+    def exists(self) -> bool:
+        """Whether the topic exists, as far as this user may see it."""
+        return self.guarded("looking for", self._exists)
+
+    def _exists(self) -> bool:
+        admin = self.clients.admin(self._configuration)
+        try:
+            return self.name in admin.list_topics()
+        finally:
+            admin.close()
+
+    def make(self) -> None:
+        """Create the topic if it does not exist.
+
+        Raises:
+            TopicDenied, DriverError: it can't be created.
+        """
+        self.guarded("making", self._make)
+
+    def _make(self) -> None:
+        admin = self.clients.admin(self._configuration)
+        try:
+            if self.name in admin.list_topics():
+                return
+            replicas = min(REPLICAS, len(admin.describe_cluster()["brokers"]))
+            configs = {"cleanup.policy": "compact", "min.insync.replicas": str(max(1, replicas - 1))}
+            with suppress(kafka_errors.TopicAlreadyExistsError):
+                admin.create_topics([NewTopic(self.name, 1, replicas, topic_configs=configs)])
+            admin.wait_for_topics([self.name], timeout_ms=30_000)
+        finally:
+            admin.close()
+
+    def guarded(self, what: str, work: Callable[[], Answer]) -> Answer:
+        """Do some work; convert the library's errors.
+
+        Raises:
+            TopicFenced, TopicDenied, DriverError: as their names say.
+        """
+        try:
+            return work()
+        except DriverError:
+            raise
+        except _FENCED as error:
+            told = f"{self.place}: another process took it over ({type(error).__name__})"
+            raise TopicFenced(told, retriable=False) from error
+        except kafka_errors.AuthorizationError as error:
+            told = f"{what} {self.place} is not allowed: needs Read and Write on Topic {self.name} and on its"
+            raise TopicDenied(f"{told} TransactionalId ({type(error).__name__})", retriable=False) from error
+        except kafka_errors.KafkaError as error:
+            raise DriverError(f"{what} {self.place}: {type(error).__name__}: {error}", retriable=True) from error
+
+    def open(self) -> None:
+        """Connect the reader; it begins at the first record."""
+        if self._consumer is None:
+            self._consumer = self.guarded("opening", self._open)
+
+    def _open(self) -> Any:
+        consumer = self.clients.consumer(
+            **self.known(self.clients.consumer),
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+            group_id=None,
+        )
+        consumer.assign([self._partition])
+        consumer.seek_to_beginning(self._partition)
+        return consumer
+
+    def news(self) -> Iterator[Any]:
+        """The records that were committed since the last call, in order. The library's errors are not converted."""
+        end = int(self._consumer.end_offsets([self._partition])[self._partition])
+        idle = 0
+        while int(self._consumer.position(self._partition)) < end:
+            polled = self._consumer.poll(timeout_ms=POLL_MS)
+            idle = 0 if polled else idle + 1
+            if idle > ATTEMPTS:
+                raise DriverError(f"{self.place}: can't be read to its end", retriable=True)
+            for records in polled.values():
+                yield from records
+
+    def fence(self) -> None:
+        """Become the only process that may write. The library's errors are not converted."""
+        self._producer = self.clients.producer(
+            **self.known(self.clients.producer),
+            acks="all",
+            enable_idempotence=True,
+            transactional_id=self._transactional_id,
+        )
+        self._producer.init_transactions()
+
+    @property
+    def taken(self) -> bool:
+        """Whether this process has taken the topic at some time; another one may have it now."""
+        return self._producer is not None
+
+    def write(self, values: Sequence[tuple[str, bytes | None]]) -> None:
+        """Write records in one transaction. The library's errors are not converted. Pre: `taken`."""
+        self._producer.begin_transaction()
+        try:
+            sent = [self._producer.send(self.name, key=key.encode(), value=value) for key, value in values]
+            self._producer.flush(ANSWERED_WITHIN_S)
+            for answer in sent:
+                answer.get(ANSWERED_WITHIN_S)
+            self._producer.commit_transaction()
+        except kafka_errors.KafkaError:
+            with suppress(kafka_errors.KafkaError):
+                self._producer.abort_transaction()
+            raise
+
+    def known(self, client: Any) -> dict[str, Any]:
+        """The part of the Admin client's configuration that another client knows."""
+        return {name: value for name, value in self._configuration.items() if name in client.DEFAULT_CONFIG}
+
+    def close(self) -> None:
+        """Close all connections."""
+        producer, consumer = self._producer, self._consumer
+        self._producer = self._consumer = None
+        if producer is not None:
+            producer.close(timeout=5)
+        if consumer is not None:
+            consumer.close()

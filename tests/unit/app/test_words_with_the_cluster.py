@@ -1,0 +1,299 @@
+"""People's words live with the cluster: whoever takes over has them, and whoever has not read them only observes."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+from service_world import Clock
+from words_world import SESSION_MS, Service, SharedYard
+
+from shunter.core.keeper.situation import WordsPlace
+from shunter.model.keeper import DEFAULTS, Condition, GuardRails, KeeperPolicy, Mode
+from shunter.model.service import (
+    IntentKind,
+    KillSwitch,
+    OrderKind,
+    OrderRefused,
+    ProposalState,
+    Refusal,
+    ServiceOrder,
+    Signature,
+    Words,
+)
+
+ANNA, BEN = Signature("anna"), Signature("ben")
+ROWS: list[tuple[int, ...]] = [(1, 2), (1, 3), (1, 2), (3, 2), (1, 3), (3, 2)]
+OFF = {each: replace(watch, mode=Mode.OFF) for each, watch in DEFAULTS.items()}
+DRAINS = KeeperPolicy({**OFF, Condition.DRAIN: replace(DEFAULTS[Condition.DRAIN], mode=Mode.ACT)})
+
+
+def order(kind: OrderKind, *about: str) -> ServiceOrder:
+    return ServiceOrder(kind, "yard", about)
+
+
+def yard() -> SharedYard:
+    return SharedYard(Clock(), rows=[*ROWS], random=Random(1))
+
+
+def told_of(service: Service) -> str:
+    """What every front end says of the cluster."""
+    stands = service.published.page("yard").row.situation
+    return " | ".join((stands.headline, *stands.notes))
+
+
+async def draining(a: Service) -> None:
+    """A drives, and is in the middle of a drain."""
+    await a.driven()
+    await a.desk.carry_out(order(OrderKind.DRAIN, "2"), ANNA)
+    for _ in range(3):
+        await a.look()
+    assert [each.state for each in a.keeper.proposals.values()] == [ProposalState.RUNNING]
+
+
+async def takes_over(b: Service) -> None:
+    b.shared_yard.pass_time(SESSION_MS + 1)
+    await b.until(lambda: b.keeper.reconciled and b.keeper.words_known)
+
+
+def test_whoever_takes_over_goes_on_with_the_drain_and_the_switch(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        world = yard()
+        async with Service(world, "a", tmp_path / "a", DRAINS) as a, Service(world, "b", tmp_path / "b", DRAINS) as b:
+            await draining(a)
+            await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), BEN)
+            await b.until(lambda: b.keeper.switch is not None)
+            assert "paused by ben since" in told_of(b), "the switch of the service that drives"
+            with pytest.raises(OrderRefused) as refused:
+                await b.desk.carry_out(order(OrderKind.UNDRAIN, "2"), ANNA)
+            assert refused.value.refusal is Refusal.STANDBY
+            plans = [*world.submitted]
+            await a.kill()
+            await takes_over(b)
+            assert [(each.kind, each.about, each.who) for each in b.keeper.intents] == [(IntentKind.DRAIN, "2", "anna")]
+            assert b.keeper.switch is not None
+            assert (b.keeper.switch.who, b.keeper.switch.fleet) == ("ben", True)
+            assert all(world.moves[at].paused for at in world.open)
+            await b.look()
+            assert world.submitted == plans, "it is the same drain, and nothing was begun"
+            await b.desk.carry_out(ServiceOrder(OrderKind.RESUME_ALL), BEN)
+            await b.until(lambda: b.keeper.switch is None)
+            world.copy()
+            await b.until(lambda: all(e.state is ProposalState.CARRIED_OUT for e in b.keeper.proposals.values()))
+            for _ in range(3):
+                world.clock.ms += 3_600_000
+                await b.look()
+            assert not b.keeper.proposals, "a look has seen that the drain is done"
+            assert not any(2 in row for row in world.rows), "the broker is never refilled"
+            assert world.strayed == []
+            async with Service(world, "a", tmp_path / "a", DRAINS) as again:
+                await again.until(lambda: again.shared.place is WordsPlace.READ)
+                assert again.keeper.switch is None
+                assert again.keeper.intents == b.keeper.intents
+                assert not again.keeper.reconciled, "it is a standby"
+
+    asyncio.run(scenario())
+
+
+def test_votes_holds_and_answers_to_keys_go_over(tmp_path: Path) -> None:
+    policy = replace(
+        DRAINS,
+        watches={**OFF, Condition.DISK_BAND: replace(DEFAULTS[Condition.DISK_BAND], minutes=0)},
+        rails=GuardRails(approvals=2),
+    )
+
+    async def scenario() -> None:
+        world = SharedYard(Clock(), random=Random(1))
+        async with Service(world, "a", tmp_path / "a", policy) as a, Service(world, "b", tmp_path / "b", policy) as b:
+            await a.driven()
+            await a.look()
+            (waiting,) = a.keeper.proposals.values()
+            keyed = Signature("anna", key="k")
+            done = await a.desk.carry_out(order(OrderKind.APPROVE, waiting.id), keyed)
+            await a.desk.carry_out(order(OrderKind.HOLD, "fill"), BEN)
+            await a.kill()
+            await takes_over(b)
+            (kept,) = b.keeper.proposals.values()
+            assert [each.who for each in kept.votes] == ["anna"]
+            assert kept.changes == waiting.changes
+            assert await b.desk.carry_out(order(OrderKind.APPROVE, waiting.id), keyed) == done, (
+                "it is not counted twice"
+            )
+            assert [each.about for each in b.keeper.intents] == ["fill"]
+            await b.desk.carry_out(order(OrderKind.APPROVE, waiting.id), BEN)
+            await b.look()
+            assert world.submitted == [waiting.id]
+
+    asyncio.run(scenario())
+
+
+def test_words_that_can_not_be_read_are_waited_for_and_nothing_is_begun(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        world = yard()
+        async with Service(world, "a", tmp_path / "a", DRAINS) as a:
+            await a.driven()
+            await a.desk.carry_out(order(OrderKind.FREEZE_TOPIC, "t"), ANNA)
+            await a.kill()
+        world.log.unread = True
+        async with Service(world, "b", tmp_path / "b", DRAINS) as b:
+            world.pass_time(SESSION_MS + 1)
+            await b.until(lambda: "only observes" in told_of(b))
+            await b.look()
+            assert b.published.page("yard").row.partitions == len(ROWS), "it looks"
+            with pytest.raises(OrderRefused, match="are not read yet") as refused:
+                await b.desk.carry_out(order(OrderKind.DRAIN, "2"), ANNA)
+            assert refused.value.refusal is Refusal.STORE
+            assert not b.keeper.reconciled
+            assert world.submitted == []
+            world.log.unread = False
+            await b.until(lambda: b.keeper.reconciled)
+            assert [each.kind for each in b.keeper.intents] == [IntentKind.FREEZE_TOPIC]
+            await b.until(lambda: "not known" not in told_of(b))
+
+    asyncio.run(scenario())
+
+
+def test_a_service_that_was_cut_off_can_not_write_and_stands_by_when_it_comes_back(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        world = yard()
+        async with (
+            Service(world, "a", tmp_path / "a", DRAINS) as a,
+            Service(world, "b", tmp_path / "b", DRAINS) as b,
+        ):
+            await draining(a)
+            world.cut("a")
+            await takes_over(b)
+            with pytest.raises(OrderRefused):
+                await a.desk.carry_out(order(OrderKind.UNDRAIN, "2"), ANNA)
+            await b.desk.carry_out(order(OrderKind.FREEZE_TOPIC, "x"), BEN)
+            world.heal("a")
+            with pytest.raises(OrderRefused):
+                await a.desk.carry_out(order(OrderKind.UNDRAIN, "2"), ANNA)
+            world.pass_time(1_000)
+            await a.until(lambda: a.shared.place is WordsPlace.READ and len(a.keeper.intents) == 2)
+            assert a.keeper.intents == b.keeper.intents
+            assert b.keeper.words_known
+            assert world.strayed == []
+
+    asyncio.run(scenario())
+
+
+def test_a_writer_that_was_fenced_takes_the_words_again_only_with_the_claim(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        world = yard()
+        async with Service(world, "a", tmp_path / "a", DRAINS) as a:
+            await a.driven()
+            stranger = Service(world, "b", tmp_path / "b", DRAINS)
+            await stranger.shared.take(Words())  # Without the claim: nobody should, and somebody's bug may.
+            with pytest.raises(OrderRefused, match="another process took it over"):
+                await a.desk.carry_out(order(OrderKind.DRAIN, "2"), ANNA)
+            world.tell()
+            await a.until(lambda: a.keeper.words_known and a.keeper.reconciled)
+            await a.desk.carry_out(order(OrderKind.DRAIN, "2"), ANNA)
+            await stranger.shared.close()
+            await stranger.records.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_write_of_which_nobody_knows_is_looked_up(tmp_path: Path) -> None:
+    """The commit is answered with an error, and was carried out: the word is refused, and then it is there."""
+
+    async def scenario() -> None:
+        world = yard()
+        async with Service(world, "a", tmp_path / "a", DRAINS) as a:
+            await a.driven()
+            committed = world.log.end_transaction
+
+            def doubtful(transaction: int, *, committed_: bool = True, **_: object) -> None:
+                committed(transaction, committed=committed_)
+                world.log.doubtful = 1.0
+
+            world.log.end_transaction = lambda transaction, *, committed: doubtful(transaction, committed_=committed)  # type: ignore[method-assign]
+            with pytest.raises(OrderRefused):
+                await a.desk.carry_out(order(OrderKind.DRAIN, "2"), ANNA)
+            assert not a.keeper.words_known
+            world.log.end_transaction = committed  # type: ignore[method-assign]
+            world.log.doubtful = 0.0
+            world.tell()
+            await a.until(lambda: a.keeper.words_known)
+            assert [each.kind for each in a.keeper.intents] == [IntentKind.DRAIN]
+
+    asyncio.run(scenario())
+
+
+def test_a_cluster_in_which_no_topic_can_be_made_has_its_words_on_this_host_and_that_is_said(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        world = yard()
+        world.log.denied = "Create on Topic __shunter_words"
+        async with Service(world, "a", tmp_path / "a", DRAINS) as a:
+            await draining(a)
+            told = told_of(a)
+            assert "live on this host alone" in told
+            assert "needs Read and Write on Topic __shunter_words" in told
+            await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), BEN)
+        async with Service(world, "a", tmp_path / "a", DRAINS) as a:
+            await a.driven()
+            assert a.keeper.switch is not None
+            assert [each.kind for each in a.keeper.intents] == [IntentKind.DRAIN]
+        world.log.denied = ""
+        async with Service(world, "a", tmp_path / "a", DRAINS) as a:
+            await a.driven()
+            assert "on this host alone" not in told_of(a)
+            assert a.shared.place is WordsPlace.TAKEN
+            await a.kill()
+        async with Service(world, "b", tmp_path / "b", DRAINS) as b:
+            await takes_over(b)
+            assert b.keeper.switch is not None, "the words of the host went to the cluster when that became possible"
+            assert [each.kind for each in b.keeper.intents] == [IntentKind.DRAIN]
+
+    asyncio.run(scenario())
+
+
+def test_a_kill_switch_that_the_cluster_did_not_take_is_brought_there_later(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        world = yard()
+        async with Service(world, "a", tmp_path / "a", DRAINS) as a:
+            await draining(a)
+            world.log.unread = True
+            done = await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), BEN)
+            assert "kept on this host" in done.text
+            assert all(world.moves[at].paused for at in world.open), "it is in force"
+            assert a.keeper.switch is not None
+            assert a.keeper.switch.unsent
+            await a.kill()
+        async with Service(world, "a", tmp_path / "a", DRAINS) as a:
+            assert a.keeper.switch is not None
+            world.log.unread = False
+            await takes_over(a)
+            world.tell()
+            await a.until(lambda: a.keeper.switch is not None and not a.keeper.switch.unsent)
+            await a.kill()
+        async with Service(world, "b", tmp_path / "b", DRAINS) as b:
+            await takes_over(b)
+            assert b.keeper.switch is not None
+
+    asyncio.run(scenario())
+
+
+def test_a_pause_that_is_lifted_while_it_waits_to_be_sent_is_not_sent_any_more(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        world = yard()
+        async with Service(world, "a", tmp_path / "a", DRAINS) as a:
+            await a.driven()
+            a.keeper.switch = KillSwitch("yard", "ben", world.clock.ms, unsent=True)
+            lifting = asyncio.create_task(a.desk.carry_out(ServiceOrder(OrderKind.RESUME_ALL), ANNA))
+            for _ in range(3):
+                await asyncio.sleep(0)
+            await a.keeper.send_switch(world.clock.ms)
+            await lifting
+            await a.until(lambda: a.keeper.switch is None)
+            await a.kill()
+        async with Service(world, "b", tmp_path / "b", DRAINS) as b:
+            await takes_over(b)
+            assert b.keeper.switch is None
+
+    asyncio.run(scenario())
