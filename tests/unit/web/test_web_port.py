@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
@@ -150,7 +151,8 @@ class TestConnections:
         async with served() as port:
             answer = await said(port, raw)
         assert answer.startswith(b"HTTP/1.1 400")
-        assert (capfd.readouterr().err, caplog.text) == ("", ""), "anybody could fill the log"
+        warned = [record for record in caplog.records if record.levelno >= logging.WARNING]
+        assert (capfd.readouterr().err, warned) == ("", []), "anybody could fill the log"
 
     async def test_requests_behind_each_other_are_all_answered(self) -> None:
         async with served() as port:
