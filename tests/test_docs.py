@@ -14,8 +14,8 @@ import pytest
 from shunter.app.drop_in import options as reassign_options
 from shunter.cli import main
 from shunter.formats.inventory_files import decode_inventory, encode_inventory
-from shunter.pipeline import account_schemas, outlook_schemas, schemas
-from shunter.pipeline.schemas import Table
+from shunter.pipeline.lake import account_schemas, outlook_schemas, schemas
+from shunter.pipeline.lake.schemas import Table
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "shunter"

@@ -21,6 +21,7 @@ SCRIPTS = [ROOT / "test", ROOT / "demo", ROOT / "simulate", *sorted((ROOT / "scr
 
 LONGEST_FUNCTION = 70
 LONGEST_FILE = 600
+MOST_MODULES = 22
 ROOMS_WITH_A_CLOCK = {"drivers", "app"}
 ROOMS_OF_THE_LAB_WITH_A_CLOCK = {"demo", "testbed"}
 WALL_CLOCK_CALLS = {("datetime", "now"), ("datetime", "utcnow"), ("date", "today"), ("time", "time")}
@@ -89,6 +90,12 @@ def test_functions_fit_a_screen() -> None:
 def test_files_fit_a_sitting() -> None:
     lengths = {named(path): len(path.read_text().splitlines()) for path in SOURCES}
     assert {name: length for name, length in lengths.items() if length > LONGEST_FILE} == {}
+
+
+def test_folders_are_taken_in_at_a_glance() -> None:
+    folders = {path.parent for path in SOURCES}
+    sizes = {named(folder): sum(path.parent == folder for path in SOURCES) for folder in folders}
+    assert {name: size for name, size in sizes.items() if size > MOST_MODULES} == {}
 
 
 def test_only_rooms_with_a_clock_ask_for_the_time() -> None:

@@ -53,9 +53,9 @@ from lab.testbed.simulated_brokers.messages import IsrWish, alter_partition_body
 from lab.testbed.simulated_brokers.seeding import ID_BASE, seeded_yard, spread_replicas
 from lab.testbed.simulated_brokers.yard import SimulatedYard
 from lab.testbed.zookeeper import ZooKeeperServer
-from shunter.drivers.handlers.messages import filled
-from shunter.formats import znodes
-from shunter.formats.topic_znodes import decode_state
+from shunter.drivers.listener.handlers.messages import filled
+from shunter.formats.znodes import paths as znodes
+from shunter.formats.znodes.topics import decode_state
 from shunter.model.partition import TopicPartition
 from shunter.wire.framing import read_response_head, request_frame_head, response_header_version
 

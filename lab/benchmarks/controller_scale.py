@@ -41,7 +41,7 @@ from lab.testbed.simulated_brokers.phases import Figures, Phases
 from lab.testbed.simulated_brokers.seeding import seeded_yard
 from lab.testbed.simulated_brokers.yard import SimulatedYard
 from lab.testbed.zookeeper import ZooKeeperServer
-from shunter.drivers.idle_collector import YOUNG_THRESHOLDS
+from shunter.drivers.host.idle_collector import YOUNG_THRESHOLDS
 
 CONTROLLER_ID = 1_000
 """The greatest id that Apache's brokers accept by default; the simulated brokers have lower ones."""

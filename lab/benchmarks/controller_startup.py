@@ -35,7 +35,7 @@ from lab.testbed.cluster import ZooKeeperCluster
 from lab.testbed.controller import ShunterController
 from lab.testbed.process_figures import cpu_seconds, peak_mib, resident_mib
 from lab.testbed.zookeeper import ZooKeeperServer
-from shunter.drivers.handlers.messages import filled
+from shunter.drivers.listener.handlers.messages import filled
 from shunter.drivers.reassignment_rpc import list_reassignments
 from shunter.errors import DriverError
 from shunter.wire.framing import SIZE_BYTES, read_response_head, request_frame_head, response_header_version

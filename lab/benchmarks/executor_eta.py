@@ -34,8 +34,8 @@ from kafka.admin import NewTopic
 from lab.testbed.kraft import KRaftCluster
 from lab.testbed.probes import brokers_known_at
 from lab.testbed.waiting import wait_until
-from shunter.app.executor import read_journal
-from shunter.app.journals import JournalPlace
+from shunter.app.executor.journals import JournalPlace
+from shunter.app.executor.session import read_journal
 
 BROKERS = (1, 2, 3)
 ALL_BROKERS = (1, 2, 3, 4)

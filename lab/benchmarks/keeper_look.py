@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 
 from planning_inputs import planning_input
 
-from shunter.app.keeper_sighting import sighting_of
+from shunter.app.evaluation.observation import sighting_of
 from shunter.app.service.thinking import LookQuestion, Thought, packed, think, unpacked
 from shunter.core.keeper.sighting import Sighting
 from shunter.model.check_up import CheckedJournal, CheckedTopic, CheckUp

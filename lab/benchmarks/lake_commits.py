@@ -24,9 +24,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from shunter.app.pipeline import PipelineSettings, spark_session
-from shunter.pipeline.commit_log import Commit, CommitLog
-from shunter.pipeline.stores import LocalStore
+from shunter.app.pipeline.stages import PipelineSettings, spark_session
+from shunter.pipeline.lake.commit_log import Commit, CommitLog
+from shunter.pipeline.lake.stores import LocalStore
 
 NOW = datetime(2025, 3, 1, tzinfo=UTC)
 

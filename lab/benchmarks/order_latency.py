@@ -21,9 +21,9 @@ from kafka.admin import NewTopic
 
 from lab.testbed.kraft import KRaftCluster
 from lab.testbed.waiting import wait_until
-from shunter.app.executor import read_journal
-from shunter.app.journals import JournalPlace
-from shunter.drivers.journal_sqlite import SqliteJournal
+from shunter.app.executor.journals import JournalPlace
+from shunter.app.executor.session import read_journal
+from shunter.drivers.journal.sqlite import SqliteJournal
 from shunter.model.execution import CommandTaken
 
 SHUNTER = [sys.executable, "-c", "from shunter.cli import main; main()"]

@@ -25,10 +25,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lab.testbed.process_figures import cpu_seconds, peak_mib
-from shunter.app.pipeline import model
-from shunter.pipeline.ingest import IngestOptions, ingest_files
-from shunter.pipeline.lake import Lake
-from shunter.pipeline.schemas import LOAD_MODEL
+from shunter.app.pipeline.stages import model
+from shunter.pipeline.ingest.batches import IngestOptions, ingest_files
+from shunter.pipeline.lake.schemas import LOAD_MODEL
+from shunter.pipeline.lake.tables import Lake
 from shunter.pipeline.session import SessionSettings, open_session
 from shunter.pipeline.sources.tables import read_table
 

@@ -32,7 +32,7 @@ from web_lake import keep_lake
 from web_yard import Yard
 
 from lab.testbed.process_figures import cpu_seconds
-from shunter.app.access_tokens import AccessRole, add_token
+from shunter.app.access.access_tokens import AccessRole, add_token
 from shunter.web.server import WebOptions, serving
 
 FLEET = {"prod-eu": (200, 100_000), "staging": (6, 900), "metrics": (9, 2_000)}

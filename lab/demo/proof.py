@@ -11,8 +11,8 @@ from kazoo.exceptions import NoNodeError
 
 from lab.demo.account import ProvedOrNot
 from lab.demo.traffic import Acks
-from shunter.formats import znodes
-from shunter.formats.topic_znodes import decode_topic
+from shunter.formats.znodes import paths as znodes
+from shunter.formats.znodes.topics import decode_topic
 from shunter.model.partition import ReplicaAssignment, Replicas, TopicPartition
 
 

@@ -26,7 +26,7 @@ from lab.testbed.kafka import PORT
 from lab.testbed.ports import LOOPBACK, free_ports
 from lab.testbed.server import properties_text
 from shunter.core.user_credentials import Upsertion, credential
-from shunter.drivers.clock import SystemClock
+from shunter.drivers.host.clock import SystemClock
 
 MECHANISM = "SCRAM-SHA-512"
 _MECHANISM_ID, _ITERATIONS = 2, 4_096

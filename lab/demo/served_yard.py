@@ -38,8 +38,8 @@ from lab.demo.stage import (
 from lab.demo.traffic import Traffic, read_everything
 from lab.testbed.artifacts import KRAFT_VERSION, ensure_kafka
 from lab.testbed.kraft import KRaftCluster
-from shunter.app.executor import Target
-from shunter.app.executor_history import past_executions
+from shunter.app.executor.history import past_executions
+from shunter.app.executor.session import Target
 from shunter.drivers.admin.inventory import take_inventory
 from shunter.errors import DriverError
 from shunter.model.inventory import Inventory

@@ -10,8 +10,8 @@ from typing import Any
 from urllib.parse import quote
 
 from lab.testbed.process import ManagedProcess
-from shunter.app.access_tokens import AccessRole, add_token
-from shunter.drivers.service_api import ServiceServer, call_service
+from shunter.app.access.access_tokens import AccessRole, add_token
+from shunter.drivers.service.service_api import ServiceServer, call_service
 from shunter.errors import DriverError
 
 PAGE = re.compile(r"the page is at (http://\S+)")

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from lab.simulation.actions import FAULTS, OPERATIONS
-from lab.simulation.garbled_znodes import GARBLED
+from lab.simulation.zookeeper.garbled_znodes import GARBLED
 from shunter.core.controller.events import Event
-from shunter.core.controller.lifecycle import Trigger
+from shunter.core.controller.moves.lifecycle import Trigger
 from shunter.core.reassignment import Closing, Row, WaitReason
 from shunter.model.reassignment import Phase
 

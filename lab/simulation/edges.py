@@ -13,26 +13,26 @@ from types import SimpleNamespace
 from typing import Any, Protocol
 from uuid import UUID
 
-from lab.simulation.broker import SimulatedBroker
+from lab.simulation.brokers.broker import SimulatedBroker
+from lab.simulation.brokers.poison import POISONS, is_poison
+from lab.simulation.brokers.replica import Role
 from lab.simulation.faults import Faults
 from lab.simulation.inhabited import InhabitedWorld
 from lab.simulation.operators import Operators
-from lab.simulation.poison import POISONS, is_poison
 from lab.simulation.process import ShunterProcess
-from lab.simulation.replica import Role
 from lab.simulation.scheduler import MS, SECOND
-from lab.simulation.zookeeper_session import SimulatedKazoo
-from lab.simulation.zookeeper_tree import Transaction
+from lab.simulation.zookeeper.session import SimulatedKazoo
+from lab.simulation.zookeeper.tree import Transaction
 from shunter.core.controller.events import ReassignmentChange, ReassignmentsSubmitted
 from shunter.core.controller.ready import PartitionResultsReply, SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata
-from shunter.drivers.handlers.reassignments import alter_partition_reassignments
-from shunter.drivers.handlers.topics import create_partitions, create_topics
-from shunter.drivers.zookeeper_requests import Create, Put
+from shunter.drivers.listener.handlers.reassignments import alter_partition_reassignments
+from shunter.drivers.listener.handlers.topics import create_partitions, create_topics
+from shunter.drivers.zookeeper.requests import Create, Put
 from shunter.errors import ErrorCode, RequestRejected
-from shunter.formats import znodes
-from shunter.formats.admin_znodes import encode_legacy_reassignments
-from shunter.formats.config_znodes import encode_config
-from shunter.formats.topic_znodes import encode_topic
+from shunter.formats.znodes import paths as znodes
+from shunter.formats.znodes.admin import encode_legacy_reassignments
+from shunter.formats.znodes.configs import encode_config
+from shunter.formats.znodes.topics import encode_topic
 from shunter.model.partition import BrokerId, ReplicaAssignment, TopicPartition
 from shunter.model.topic import Topic
 from shunter.wire.alter_partition import AlterPartitionResult

@@ -8,14 +8,14 @@ from __future__ import annotations
 from random import Random
 from typing import Protocol
 
-from lab.simulation.broker import DIRECTORIES, SimulatedBroker
-from lab.simulation.garbling import Garbling
+from lab.simulation.brokers.broker import DIRECTORIES, SimulatedBroker
 from lab.simulation.inhabited import InhabitedWorld
 from lab.simulation.operators import Operators
 from lab.simulation.process import ShunterProcess
 from lab.simulation.scheduler import MS, SECOND
-from shunter.drivers.zookeeper_requests import Remove
-from shunter.formats import znodes
+from lab.simulation.zookeeper.garbling import Garbling
+from shunter.drivers.zookeeper.requests import Remove
+from shunter.formats.znodes import paths as znodes
 from shunter.model.partition import BrokerId
 
 

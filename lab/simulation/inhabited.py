@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from lab.simulation.apache import ApacheController
-from lab.simulation.broker import SimulatedBroker
+from lab.simulation.brokers.apache import ApacheController
+from lab.simulation.brokers.broker import SimulatedBroker
 from lab.simulation.process import ShunterProcess
 from lab.simulation.surroundings import Surroundings
 from shunter.model.partition import BrokerId

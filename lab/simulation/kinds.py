@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from lab.simulation.actions import ASIDE, FAULT_WEIGHTS, NOTHING_ASIDE, OPERATION_WEIGHTS, PACES_US, Action
-from lab.simulation.convergence import find_unfinished
 from lab.simulation.coverage import EXPECTED, Coverage
 from lab.simulation.executor import actions as executor_actions
 from lab.simulation.executor.expected import EXECUTOR_EXPECTED
 from lab.simulation.executor.shape import draw_executor_shape
 from lab.simulation.executor.world import ExecutorWorld
-from lab.simulation.observed import Violation
+from lab.simulation.rules.convergence import find_unfinished
+from lab.simulation.rules.observed import Violation
 from lab.simulation.scheduler import Scheduler
 from lab.simulation.shape import draw_shape
 from lab.simulation.world import World

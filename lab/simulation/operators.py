@@ -9,7 +9,7 @@ from uuid import UUID
 
 from lab.simulation.inhabited import InhabitedWorld
 from lab.simulation.scheduler import MS, SECOND
-from lab.simulation.zookeeper_tree import Transaction
+from lab.simulation.zookeeper.tree import Transaction
 from shunter.core.controller.events import (
     ElectionRequested,
     NewTopic,
@@ -22,13 +22,13 @@ from shunter.core.controller.events import (
     TopicsSubmitted,
 )
 from shunter.core.controller.ready import PartitionResultsReply, ProducerIdsReply, Reply
-from shunter.drivers.zookeeper_requests import Create, Put, Remove
+from shunter.drivers.zookeeper.requests import Create, Put, Remove
 from shunter.errors import ErrorCode
-from shunter.formats import znodes
-from shunter.formats.admin_znodes import encode_legacy_reassignments, encode_partitions
-from shunter.formats.config_znodes import ConfigChange, encode_config, encode_config_change
-from shunter.formats.request_znodes import encode_request
-from shunter.formats.topic_znodes import encode_state, encode_topic
+from shunter.formats.znodes import paths as znodes
+from shunter.formats.znodes.admin import encode_legacy_reassignments, encode_partitions
+from shunter.formats.znodes.configs import ConfigChange, encode_config, encode_config_change
+from shunter.formats.znodes.requests import encode_request
+from shunter.formats.znodes.topics import encode_state, encode_topic
 from shunter.model.partition import BrokerId, ReplicaAssignment, Replicas, TopicPartition
 from shunter.model.reassignment import Intervention, Phase, Strategy
 from shunter.model.settings import ControlRequestEpoch

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from lab.simulation.actions import Action
-from lab.simulation.observed import Violation
+from lab.simulation.rules.observed import Violation
 from lab.simulation.scheduler import MS, SECOND, Scheduler
 
 QUIET_US = 2 * SECOND

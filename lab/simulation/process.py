@@ -8,21 +8,21 @@ from types import SimpleNamespace
 from typing import Any, Protocol
 from uuid import UUID
 
-from lab.simulation.broker import SimulatedBroker
-from lab.simulation.channels import SimulatedChannels
+from lab.simulation.brokers.broker import SimulatedBroker
+from lab.simulation.brokers.channels import SimulatedChannels
 from lab.simulation.event_loop import ProcessLoop
 from lab.simulation.scheduler import SECOND
 from lab.simulation.surroundings import Surroundings
-from lab.simulation.zookeeper_session import SimulatedKazoo
+from lab.simulation.zookeeper.session import SimulatedKazoo
 from shunter.core.controller.events import Envelope, Event, ReplyToken
 from shunter.core.controller.machine import ControllerMachine
 from shunter.core.controller.ready import Ready, Reply
-from shunter.drivers.controller_loop import ControllerLoop
-from shunter.drivers.controller_seat import ControllerSeat
-from shunter.drivers.handlers.brokers import alter_partition, controlled_shutdown
-from shunter.drivers.handlers.context import Call, Node
-from shunter.drivers.supervision import Supervisor
-from shunter.drivers.zookeeper import ZooKeeperClient
+from shunter.drivers.election.loop import ControllerLoop
+from shunter.drivers.election.seat import ControllerSeat
+from shunter.drivers.host.supervision import Supervisor
+from shunter.drivers.listener.handlers.brokers import alter_partition, controlled_shutdown
+from shunter.drivers.listener.handlers.context import Call, Node
+from shunter.drivers.zookeeper.client import ZooKeeperClient
 from shunter.errors import ErrorCode, InvariantViolation, RequestRejected
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.notice import Notice

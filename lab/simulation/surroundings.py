@@ -11,13 +11,13 @@ from uuid import UUID
 
 from lab.simulation.actions import Action
 from lab.simulation.coverage import Coverage
-from lab.simulation.edge_rules import EdgeRules
 from lab.simulation.network import Delays
-from lab.simulation.safety import Safety
+from lab.simulation.rules.edges import EdgeRules
+from lab.simulation.rules.safety import Safety
+from lab.simulation.rules.truth import Truth
 from lab.simulation.scheduler import Scheduler
 from lab.simulation.shape import Shape
-from lab.simulation.truth import Truth
-from lab.simulation.zookeeper_tree import ZooKeeperTree
+from lab.simulation.zookeeper.tree import ZooKeeperTree
 from shunter.model.partition import BrokerId, ReplicaAssignment, TopicPartition
 
 

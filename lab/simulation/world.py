@@ -15,35 +15,35 @@ from typing import Any
 from uuid import UUID
 
 from lab.simulation.actions import FAULT_WEIGHTS, Action
-from lab.simulation.apache import ApacheController
-from lab.simulation.broker import SimulatedBroker
+from lab.simulation.brokers.apache import ApacheController
+from lab.simulation.brokers.broker import SimulatedBroker
+from lab.simulation.brokers.poison import is_poison
+from lab.simulation.brokers.refusals import Refusals
 from lab.simulation.coverage import Coverage
-from lab.simulation.edge_rules import REFUSED_BY_ZOOKEEPER, EdgeRules
 from lab.simulation.edges import Edges
 from lab.simulation.faults import Faults
-from lab.simulation.garbling import Garbling
-from lab.simulation.machine_rules import MachineRules
 from lab.simulation.network import Delays
-from lab.simulation.observed import Violation
 from lab.simulation.operators import Operators
 from lab.simulation.phases import live_through
-from lab.simulation.poison import is_poison
 from lab.simulation.process import ObservedMachine, ShunterProcess, altered_results
-from lab.simulation.refusals import Refusals
-from lab.simulation.safety import Safety
+from lab.simulation.rules.edges import REFUSED_BY_ZOOKEEPER, EdgeRules
+from lab.simulation.rules.machine import MachineRules
+from lab.simulation.rules.observed import Violation
+from lab.simulation.rules.safety import Safety
+from lab.simulation.rules.truth import Truth
 from lab.simulation.scheduler import MS, SECOND, Scheduler
 from lab.simulation.shape import Shape
-from lab.simulation.truth import Truth
-from lab.simulation.zookeeper_tree import Transaction, ZooKeeperTree
+from lab.simulation.zookeeper.garbling import Garbling
+from lab.simulation.zookeeper.tree import Transaction, ZooKeeperTree
 from shunter.core.controller.events import Envelope
-from shunter.core.controller.lifecycle import Transition
+from shunter.core.controller.moves.lifecycle import Transition
 from shunter.core.controller.ready import Ready
-from shunter.drivers.zookeeper_requests import Create
+from shunter.drivers.zookeeper.requests import Create
 from shunter.errors import ErrorCode
-from shunter.formats import znodes
-from shunter.formats.broker_znodes import encode_cluster_id
-from shunter.formats.config_znodes import encode_config
-from shunter.formats.topic_znodes import encode_topic
+from shunter.formats.znodes import paths as znodes
+from shunter.formats.znodes.brokers import encode_cluster_id
+from shunter.formats.znodes.configs import encode_config
+from shunter.formats.znodes.topics import encode_topic
 from shunter.model.partition import BrokerId, ReplicaAssignment, TopicPartition
 from shunter.model.settings import ControllerSettings, Takeover
 from shunter.model.topic import Topic

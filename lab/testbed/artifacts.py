@@ -16,7 +16,7 @@ from lab.testbed import ivy
 from lab.testbed.failures import PartFailed, PartMissing
 from lab.testbed.ivy import MavenExclusion, MavenModule, Progress, silent
 from lab.testbed.java import pyspark_jars
-from shunter.drivers.cache import cache_folder
+from shunter.drivers.host.cache import cache_folder
 
 ZOOKEEPER_MODE_VERSION = "3.9.1"
 KRAFT_VERSION = "4.1.0"

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "web"))
 from web_yard import Yard
 
 from locked_programs import binaries
-from shunter.app.access_tokens import AccessRole, add_token
+from shunter.app.access.access_tokens import AccessRole, add_token
 from shunter.web.server import WebOptions, serving
 
 SECONDS = 900

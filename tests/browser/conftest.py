@@ -23,7 +23,7 @@ from playwright.async_api import Browser, Page, async_playwright, expect
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "web"))
 from web_yard import Yard
 
-from shunter.app.access_tokens import AccessRole, add_token
+from shunter.app.access.access_tokens import AccessRole, add_token
 from shunter.web.server import WebOptions, serving
 
 # On a busy machine an expectation may take longer than the default of five seconds.

@@ -11,7 +11,7 @@ from playwright.async_api import Browser, expect
 from web_lake import keep_lake
 
 from conftest import Visited
-from shunter.app.access_tokens import AccessRole, add_token, remove_token
+from shunter.app.access.access_tokens import AccessRole, add_token, remove_token
 from shunter.model.service import KillSwitch, OrderKind, ProposalState
 from shunter.web.server import WebOptions, serving
 

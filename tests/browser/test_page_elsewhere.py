@@ -13,7 +13,7 @@ from playwright.async_api import Browser, async_playwright, expect
 from web_yard import Yard
 
 from conftest import Visited, chromium
-from shunter.app.access_tokens import AccessRole, add_token
+from shunter.app.access.access_tokens import AccessRole, add_token
 from shunter.web.server import WebOptions, serving
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]

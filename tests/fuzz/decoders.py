@@ -10,21 +10,14 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from shunter.errors import FormatError, ShunterError
-from shunter.formats import (
-    admin_znodes,
-    broker_znodes,
-    client_properties,
-    config_znodes,
-    feature_znode,
-    inventory_files,
-    journal,
-    plan_files,
-    reassignment_json,
-    reassignment_znodes,
-    request_znodes,
-    tool_json,
-    topic_znodes,
-)
+from shunter.formats import client_properties, inventory_files, journal, plan_files, reassignment_json, tool_json
+from shunter.formats.znodes import admin as admin_znodes
+from shunter.formats.znodes import brokers as broker_znodes
+from shunter.formats.znodes import configs as config_znodes
+from shunter.formats.znodes import features as feature_znode
+from shunter.formats.znodes import reassignments as reassignment_znodes
+from shunter.formats.znodes import requests as request_znodes
+from shunter.formats.znodes import topics as topic_znodes
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from shunter.model.reassignment import Phase, Reassignment, Strategy

@@ -6,7 +6,7 @@ import pytest
 from harness import Harness
 
 from shunter.core.controller.ready import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata
-from shunter.formats.admin_znodes import decode_legacy_reassignments, encode_legacy_reassignments
+from shunter.formats.znodes.admin import decode_legacy_reassignments, encode_legacy_reassignments
 from shunter.model.partition import ReplicaAssignment, TopicPartition
 from shunter.model.reassignment import Phase, Strategy
 from shunter.model.records import CloseReassignment, PutLegacyReassignments, PutTopic

@@ -7,8 +7,8 @@ from harness import Harness
 
 from shunter.core.controller.events import LegacyReassignmentsFound
 from shunter.core.controller.ready import SendStopReplica
-from shunter.drivers.watches import ClusterWatches
-from shunter.formats.request_znodes import decode_request, encode_request
+from shunter.drivers.zookeeper.watches import ClusterWatches
+from shunter.formats.znodes.requests import decode_request, encode_request
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Phase, Strategy
 from shunter.model.records import CreateReassignmentRequest, DeleteReassignmentRequest, PutReassignment

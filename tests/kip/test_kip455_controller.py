@@ -7,8 +7,8 @@ from harness import Harness
 
 from shunter.core.controller.events import ReassignmentChange, ReassignmentsSubmitted, TopicDeletionsSubmitted
 from shunter.core.controller.ready import SendLeaderAndIsr
-from shunter.drivers.handlers.reassignments import whole_move
-from shunter.formats.topic_znodes import decode_state, encode_state
+from shunter.drivers.listener.handlers.reassignments import whole_move
+from shunter.formats.znodes.topics import decode_state, encode_state
 from shunter.model.partition import ReplicaAssignment, TopicPartition
 from shunter.model.reassignment import Intervention, Phase, Strategy
 from shunter.model.snapshot import LegacyReassignments
@@ -508,7 +508,7 @@ def test_a_second_reassignment_takes_over_cleanly(world):
 
 def test_a_list_with_details_tells_what_a_move_waits_for(world):
     """Issue: 'the move waits, says for whom': in tagged fields of RPC 46, for clients that ask."""
-    from shunter.drivers.handlers.reassignments import list_partition_reassignments
+    from shunter.drivers.listener.handlers.reassignments import list_partition_reassignments
     from shunter.wire.reassignments import ListReassignmentsRequest
 
     world.reassign({TP: (4, 5, 6)})

@@ -28,13 +28,13 @@ from apache_yard import Yard as ApacheYard
 from web_yard import Yard
 
 from lab.testbed.ports import free_port
-from shunter.app.controller import ControllerProcess
-from shunter.app.executor_metrics import ROWS as EXECUTOR_ROWS
-from shunter.app.executor_metrics import metrics_served
-from shunter.app.metric_rows import ROWS
-from shunter.app.metrics import PrometheusPage, collect_metrics
-from shunter.app.settings import load_controller_config
-from shunter.drivers.metrics_endpoint import MetricsEndpoint
+from shunter.app.controller.metric_rows import ROWS
+from shunter.app.controller.metrics import PrometheusPage, collect_metrics
+from shunter.app.controller.process import ControllerProcess
+from shunter.app.controller.settings import load_controller_config
+from shunter.app.executor.metrics import ROWS as EXECUTOR_ROWS
+from shunter.app.executor.metrics import metrics_served
+from shunter.drivers.host.metrics_endpoint import MetricsEndpoint
 from shunter.model.execution import ExecutionOptions
 from shunter.views.execution import view_execution
 from shunter.web.server import WebOptions, serving

@@ -9,8 +9,8 @@ import asyncio
 import sys
 
 from shunter.core.controller.events import Elected, Event
-from shunter.drivers.controller_seat import ControllerSeat
-from shunter.drivers.zookeeper import ZooKeeperClient
+from shunter.drivers.election.seat import ControllerSeat
+from shunter.drivers.zookeeper.client import ZooKeeperClient
 from shunter.model.broker import Broker, Endpoint
 
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from kio.index import load_request_schema
 
-from shunter.drivers.handlers.messages import filled
+from shunter.drivers.listener.handlers.messages import filled
 from shunter.wire.framing import request_frame_head
 from shunter.wire.requests import encode_message
 

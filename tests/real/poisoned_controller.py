@@ -6,7 +6,7 @@ Usage: python poisoned_controller.py ARGUMENTS OF shunter…
 from __future__ import annotations
 
 from shunter.__main__ import run
-from shunter.core.controller import elections
+from shunter.core.controller.brokers import elections
 
 
 def poisoned(decide):

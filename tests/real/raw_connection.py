@@ -9,7 +9,7 @@ from typing import Any, Self
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader
 
-from shunter.drivers.handlers.messages import filled
+from shunter.drivers.listener.handlers.messages import filled
 from shunter.wire.framing import SIZE_BYTES, read_response_head, request_frame_head, response_header_version
 from shunter.wire.requests import encode_message
 

@@ -8,8 +8,8 @@ from typing import Any
 from kio.index import load_request_schema
 from raw_connection import RawConnection
 
-from shunter.drivers.handlers.messages import filled
-from shunter.model.security import Secret
+from shunter.drivers.listener.handlers.messages import filled
+from shunter.model.security.listeners import Secret
 from shunter.wire.framing import request_frame_head
 from shunter.wire.requests import encode_message
 from shunter.wire.sasl import ScramClient, salted

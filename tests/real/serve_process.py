@@ -14,8 +14,8 @@ from executor_process import SHUNTER, Running, Shunter
 from kafka import KafkaAdminClient
 
 from lab.testbed.waiting import wait_until
-from shunter.drivers.journal_sqlite import SqliteJournal
-from shunter.drivers.words_topic import TOPIC
+from shunter.drivers.journal.sqlite import SqliteJournal
+from shunter.drivers.service.words_topic import TOPIC
 from shunter.model.execution import MovePaused
 
 SERVED = """

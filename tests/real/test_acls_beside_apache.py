@@ -17,9 +17,9 @@ from lab.testbed.artifacts import ZOOKEEPER_MODE_VERSION, kafka_classpath
 from lab.testbed.java import java_executable
 from lab.testbed.zookeeper import ZooKeeperServer
 from shunter.core.authorizer import AclAuthorizer, Requester
-from shunter.formats import acl_znodes
-from shunter.model.acl import Acl, AclResource, Operation, ResourcePattern, ResourceType
-from shunter.model.principal import Principal
+from shunter.formats.znodes import acls as acl_znodes
+from shunter.model.security.acl import Acl, AclResource, Operation, ResourcePattern, ResourceType
+from shunter.model.security.principal import Principal
 
 pytestmark = pytest.mark.real
 

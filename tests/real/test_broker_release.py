@@ -10,8 +10,8 @@ import pytest
 
 from lab.testbed.kafka import KafkaBroker
 from lab.testbed.zookeeper import ZooKeeperServer
-from shunter.drivers.broker_connection import BrokerConnection
-from shunter.drivers.broker_release import release_of
+from shunter.drivers.brokers.connection import BrokerConnection
+from shunter.drivers.brokers.release import release_of
 from shunter.model.broker import Endpoint
 from shunter.wire.versions import common_control_versions
 

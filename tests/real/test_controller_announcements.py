@@ -14,7 +14,7 @@ from lab.testbed.cluster import ZooKeeperCluster
 from lab.testbed.controller import ShunterController
 from lab.testbed.probes import broker_hosts_at
 from lab.testbed.waiting import wait_until
-from shunter.formats import znodes
+from shunter.formats.znodes import paths as znodes
 
 # kafka-python leaves its socket to the garbage collector when a broker dies.
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]

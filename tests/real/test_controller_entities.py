@@ -13,7 +13,7 @@ from yard import cli
 from lab.testbed.cluster import ZooKeeperCluster
 from lab.testbed.controller import ShunterController
 from lab.testbed.waiting import wait_until
-from shunter.drivers.handlers.messages import filled
+from shunter.drivers.listener.handlers.messages import filled
 from shunter.wire.framing import read_response_head, request_frame_head
 from shunter.wire.requests import encode_message
 

@@ -14,7 +14,7 @@ from lab.testbed.cluster import ZooKeeperCluster
 from lab.testbed.controller import ShunterController
 from lab.testbed.probes import brokers_known_at
 from lab.testbed.waiting import wait_until
-from shunter.drivers.seat_view import SeatView
+from shunter.drivers.zookeeper.seat_view import SeatView
 
 pytestmark = [
     pytest.mark.real,

@@ -15,7 +15,7 @@ from lab.testbed.probes import brokers_known_at
 from lab.testbed.tools import REASSIGN_PARTITIONS, TOPICS, kafka_tool
 from lab.testbed.waiting import wait_until
 from lab.testbed.zookeeper import ZooKeeperServer
-from shunter.formats import znodes
+from shunter.formats.znodes import paths as znodes
 
 pytestmark = [
     pytest.mark.real,

@@ -15,9 +15,9 @@ from lab.testbed.controller import ShunterController
 from lab.testbed.simulated_brokers.seeding import seeded_yard
 from lab.testbed.waiting import wait_until
 from lab.testbed.zookeeper import ZooKeeperServer
-from shunter.drivers.zookeeper_requests import Put
-from shunter.formats import znodes
-from shunter.formats.broker_znodes import encode_broker
+from shunter.drivers.zookeeper.requests import Put
+from shunter.formats.znodes import paths as znodes
+from shunter.formats.znodes.brokers import encode_broker
 from shunter.model.settings import ControllerSettings
 
 pytestmark = pytest.mark.real

@@ -21,13 +21,13 @@ from kazoo.client import KazooClient
 from lab.testbed.cluster import ZooKeeperCluster
 from lab.testbed.probes import zookeeper_get
 from lab.testbed.waiting import wait_until
-from shunter.app.controller_observe import ControllerObserver, _Lines
-from shunter.app.settings import ControllerConfig
-from shunter.drivers.observing import ReadOnlyZooKeeper
-from shunter.drivers.zookeeper_requests import Create
+from shunter.app.controller.observe import ControllerObserver, _Lines
+from shunter.app.controller.settings import ControllerConfig
+from shunter.drivers.brokers.observing import ReadOnlyZooKeeper
+from shunter.drivers.zookeeper.requests import Create
 from shunter.errors import DriverError
-from shunter.formats import znodes
-from shunter.formats.broker_znodes import encode_controller_epoch
+from shunter.formats.znodes import paths as znodes
+from shunter.formats.znodes.brokers import encode_controller_epoch
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 

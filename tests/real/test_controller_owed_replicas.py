@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 from lab.testbed.cluster import ZooKeeperCluster
 from lab.testbed.controller import ShunterController
 from lab.testbed.waiting import wait_until
-from shunter.formats import znodes
+from shunter.formats.znodes import paths as znodes
 
 # kafka-python leaves its socket to the garbage collector when a broker dies.
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]

@@ -13,10 +13,10 @@ from secured_login import LoggedIn
 from secured_yard import PASSWORDS, PLANTED, SecuredYard, secured_yard
 
 from lab.testbed.waiting import wait_until
-from shunter.drivers.handlers.dispatch import HANDLERS
-from shunter.drivers.handlers.rights import CLUSTER_RIGHTS, EACH
-from shunter.drivers.relay import PASSED_ON
-from shunter.model.acl import Operation
+from shunter.drivers.brokers.relay import PASSED_ON
+from shunter.drivers.listener.handlers.dispatch import HANDLERS
+from shunter.drivers.listener.handlers.rights import CLUSTER_RIGHTS, EACH
+from shunter.model.security.acl import Operation
 
 pytestmark = [
     pytest.mark.real,

@@ -25,7 +25,7 @@ from lab.testbed.ports import free_port
 from lab.testbed.probes import zookeeper_get
 from lab.testbed.waiting import wait_until
 from shunter.app.service.controllers import Controllers
-from shunter.drivers.controller_status import ControllersPlace
+from shunter.drivers.service.controller_status import ControllersPlace
 
 # kafka-python leaves its socket to the garbage collector when a broker dies.
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]

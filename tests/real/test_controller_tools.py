@@ -9,7 +9,7 @@ from yard import TOPICS, plan_of
 from lab.testbed.tools import LOG_DIRS
 from lab.testbed.waiting import wait_until
 from shunter.drivers.admin.inventory import take_inventory
-from shunter.formats import znodes
+from shunter.formats.znodes import paths as znodes
 from shunter.model.broker import CONTROLLERS_LOG_DIR
 from shunter.model.partition import TopicPartition
 

@@ -24,8 +24,8 @@ from lab.testbed.kraft import KRaftCluster
 from lab.testbed.waiting import wait_until
 from shunter.app.exit_codes import ExitCode
 from shunter.cli import main
-from shunter.drivers.clock import SystemClock
-from shunter.drivers.journal_sqlite import SqliteJournal
+from shunter.drivers.host.clock import SystemClock
+from shunter.drivers.journal.sqlite import SqliteJournal
 
 pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.timeout(900)]
 

@@ -12,7 +12,7 @@ from executor_scenarios import ORIGINAL, PARTITIONS, Yard
 
 from lab.testbed.probes import zookeeper_get
 from shunter.app.exit_codes import ExitCode
-from shunter.formats import znodes
+from shunter.formats.znodes import paths as znodes
 from shunter.model.partition import TopicPartition
 
 pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(600)]

@@ -15,8 +15,8 @@ from executor_scenarios import TARGET, Yard
 from lab.testbed.kraft import KRaftCluster
 from lab.testbed.waiting import wait_until
 from shunter.app.exit_codes import ExitCode
-from shunter.drivers.journal_topic import ANSWERS_KEPT_MS, TopicJournal, topic_exists
-from shunter.drivers.journals import LEASE_MS, JournalFenced, JournalHeld
+from shunter.drivers.journal.journals import LEASE_MS, JournalFenced, JournalHeld
+from shunter.drivers.journal.topic import ANSWERS_KEPT_MS, TopicJournal, topic_exists
 from shunter.model.execution import ExecutionOptions, JournalEntry, PlanAccepted, RateObserved
 
 pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.timeout(600)]

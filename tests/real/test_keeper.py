@@ -21,7 +21,7 @@ from serve_process import SERVED, Service, counts, paused_at_ms
 
 from lab.testbed.kraft import KRaftCluster
 from lab.testbed.waiting import wait_until
-from shunter.app.executor import Target
+from shunter.app.executor.session import Target
 from shunter.app.exit_codes import ExitCode
 from shunter.app.service.stories import Stories, journal_of
 

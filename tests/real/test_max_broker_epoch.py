@@ -22,12 +22,12 @@ from lab.testbed.simulated_brokers.phases import Phases
 from lab.testbed.simulated_brokers.yard import SimulatedYard
 from lab.testbed.waiting import wait_until
 from lab.testbed.zookeeper import ZooKeeperServer
-from shunter.drivers.broker_connection import BrokerConnection
-from shunter.drivers.cluster_reader import ClusterReader
-from shunter.drivers.zookeeper import ZooKeeperClient
+from shunter.drivers.brokers.connection import BrokerConnection
+from shunter.drivers.zookeeper.client import ZooKeeperClient
+from shunter.drivers.zookeeper.reader import ClusterReader
 from shunter.errors import ErrorCode
-from shunter.formats import znodes
-from shunter.formats.broker_znodes import decode_controller_epoch
+from shunter.formats.znodes import paths as znodes
+from shunter.formats.znodes.brokers import decode_controller_epoch
 from shunter.model.broker import Broker, Endpoint
 from shunter.wire.answers import decode_control_response
 from shunter.wire.control import (

@@ -42,8 +42,8 @@ CONF = {
 OLDER = """
 import json, sys
 from pyspark.sql import functions as F
-from shunter.app.pipeline import PipelineSettings, spark_session
-from shunter.pipeline.account_schemas import PLANS
+from shunter.app.pipeline.stages import PipelineSettings, spark_session
+from shunter.pipeline.lake.account_schemas import PLANS
 
 settings = PipelineSettings(sys.argv[1], "delta", "local[1]", "512m", json.loads(sys.argv[2]))
 names = [name for name in PLANS.columns if name != "joint_bound_percent"]

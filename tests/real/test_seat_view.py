@@ -8,16 +8,16 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
-from shunter.app import hand_back
-from shunter.app.hand_back import HandBack
-from shunter.drivers.process_identity import this_process
-from shunter.drivers.seat_view import SeatView, end_here
+from shunter.app.controller import hand_back
+from shunter.app.controller.hand_back import HandBack
+from shunter.drivers.host.process_identity import this_process
+from shunter.drivers.zookeeper.seat_view import SeatView, end_here
 from shunter.errors import DriverError, SettingsError
-from shunter.formats import znodes
-from shunter.formats.broker_znodes import encode_broker, encode_controller, encode_controller_id
 from shunter.formats.reassignment_json import decode_plan
-from shunter.formats.reassignment_znodes import encode_reassignment
-from shunter.formats.topic_znodes import encode_state, encode_topic
+from shunter.formats.znodes import paths as znodes
+from shunter.formats.znodes.brokers import encode_broker, encode_controller, encode_controller_id
+from shunter.formats.znodes.reassignments import encode_reassignment
+from shunter.formats.znodes.topics import encode_state, encode_topic
 from shunter.model.broker import Broker
 from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from shunter.model.reassignment import Phase, Reassignment, Strategy
@@ -25,7 +25,7 @@ from shunter.model.topic import Topic
 
 pytestmark = pytest.mark.real
 PRINTS_ITSELF = (
-    "import signal; from shunter.drivers.process_identity import this_process; "
+    "import signal; from shunter.drivers.host.process_identity import this_process; "
     "print(*this_process(), sep='\\n', flush=True); signal.pause()"
 )
 

@@ -21,7 +21,7 @@ from jaas_cases import REFUSED as REFUSED_LOGINS
 from lab.testbed.artifacts import ZOOKEEPER_MODE_VERSION, kafka_classpath
 from lab.testbed.java import java_executable
 from made_certificates import BOTH, NOW, SERVER, Made, issued
-from shunter.formats.certificate_chain import faults_of, host_fault
+from shunter.formats.security.certificate_chain import faults_of, host_fault
 
 pytestmark = pytest.mark.real
 

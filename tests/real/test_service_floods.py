@@ -20,8 +20,8 @@ from test_keeper import PATIENCE
 
 from lab.testbed.kraft import KRaftCluster
 from lab.testbed.waiting import wait_until
-from shunter.app.access_tokens import AccessRole, add_token
-from shunter.app.executor import Target
+from shunter.app.access.access_tokens import AccessRole, add_token
+from shunter.app.executor.session import Target
 from shunter.app.service.local import order_service
 from shunter.app.service.stories import Stories, journal_of
 from shunter.model.service import OrderKind, ServiceOrder

@@ -16,7 +16,7 @@ from lab.testbed.simulated_brokers.phases import Phases
 from lab.testbed.simulated_brokers.seeding import seeded_yard
 from lab.testbed.simulated_brokers.yard import SimulatedYard
 from lab.testbed.zookeeper import ZooKeeperServer
-from shunter.formats import znodes
+from shunter.formats.znodes import paths as znodes
 from shunter.model.partition import TopicPartition
 
 pytestmark = pytest.mark.real

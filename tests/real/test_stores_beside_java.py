@@ -15,15 +15,15 @@ from py4j.protocol import Py4JJavaError
 from lab.testbed.artifacts import ZOOKEEPER_MODE_VERSION, kafka_classpath
 from lab.testbed.java import java_executable
 from lab.testbed.process import run_bounded
-from shunter.drivers.tls import TlsContexts
+from shunter.drivers.security.tls import TlsContexts
 from shunter.errors import FormatError, SettingsError
-from shunter.formats.certificate_names import (
+from shunter.formats.security.certificate_names import (
     _printed,  # the part that has to be as in Java
     mapping_rules,
     principal_name,
 )
-from shunter.formats.key_stores import read_key_store, read_trust_store
-from shunter.model.security import ClientAuth, KeyStore, Secret, TlsSettings
+from shunter.formats.security.key_stores import read_key_store, read_trust_store
+from shunter.model.security.listeners import ClientAuth, KeyStore, Secret, TlsSettings
 
 pytestmark = pytest.mark.real
 

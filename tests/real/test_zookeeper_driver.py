@@ -29,11 +29,15 @@ from shunter.core.controller.events import (
     TopicsRead,
 )
 from shunter.core.controller.ready import LoadCluster, ReadPartitions, WriteBatch
-from shunter.drivers.controller_seat import ControllerSeat
-from shunter.drivers.zookeeper import ZooKeeperClient
-from shunter.drivers.zookeeper_requests import Create, Put, Remove, ZooKeeperRefused
+from shunter.drivers.election.seat import ControllerSeat
+from shunter.drivers.zookeeper.client import ZooKeeperClient
+from shunter.drivers.zookeeper.requests import Create, Put, Remove, ZooKeeperRefused
 from shunter.errors import DriverError
-from shunter.formats import admin_znodes, broker_znodes, config_znodes, topic_znodes, znodes
+from shunter.formats.znodes import admin as admin_znodes
+from shunter.formats.znodes import brokers as broker_znodes
+from shunter.formats.znodes import configs as config_znodes
+from shunter.formats.znodes import paths as znodes
+from shunter.formats.znodes import topics as topic_znodes
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from shunter.model.reassignment import Phase, Reassignment, Strategy

@@ -9,13 +9,13 @@ from zookeeper_place import LOGIN, secured_zookeeper
 
 from lab.testbed.waiting import PATIENCE, wait_until
 from lab.testbed.zookeeper import ZooKeeperServer
-from shunter.drivers import tls
-from shunter.drivers.zookeeper import ZooKeeperClient
-from shunter.drivers.zookeeper_access import ZooKeeperAccess
-from shunter.drivers.zookeeper_requests import Create, SessionLost
-from shunter.drivers.zookeeper_rights import CREATE, DELETE, READ, WRITE, lacking
+from shunter.drivers.security import tls
+from shunter.drivers.zookeeper.access import ZooKeeperAccess
+from shunter.drivers.zookeeper.client import ZooKeeperClient
+from shunter.drivers.zookeeper.requests import Create, SessionLost
+from shunter.drivers.zookeeper.rights import CREATE, DELETE, READ, WRITE, lacking
 from shunter.errors import DriverError
-from shunter.model.security import KeyStore, Secret, ZooKeeperLogin, ZooKeeperSecurity
+from shunter.model.security.listeners import KeyStore, Secret, ZooKeeperLogin, ZooKeeperSecurity
 
 pytestmark = pytest.mark.real
 

@@ -16,9 +16,9 @@ from lab.testbed.cluster import ZooKeeperCluster
 from lab.testbed.controller import ShunterController
 from lab.testbed.server import properties_text
 from lab.testbed.waiting import wait_until
-from shunter.app.broker_file import BrokerFile
-from shunter.app.zookeeper_security import zookeeper_access
-from shunter.drivers.zookeeper_access import SecuredKazoo
+from shunter.app.controller.broker_file import BrokerFile
+from shunter.app.controller.zookeeper_security import zookeeper_access
+from shunter.drivers.zookeeper.access import SecuredKazoo
 
 pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(600)]
 

@@ -12,7 +12,7 @@ from kazoo.exceptions import NoNodeError
 from kio.index import load_request_schema
 
 from shunter.core.topic_configs import CONFIG_KEYS
-from shunter.drivers.handlers.messages import filled
+from shunter.drivers.listener.handlers.messages import filled
 from shunter.wire.framing import request_frame_head
 from shunter.wire.reassignments import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
 from shunter.wire.requests import (

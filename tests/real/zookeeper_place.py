@@ -11,7 +11,7 @@ from certificates import PASSWORD, Certificates
 
 from lab.testbed.ports import LOOPBACK, free_ports
 from lab.testbed.zookeeper import ZooKeeperServer
-from shunter.model.security import KeyStore, Secret, TlsSettings, ZooKeeperLogin
+from shunter.model.security.listeners import KeyStore, Secret, TlsSettings, ZooKeeperLogin
 
 LOGIN = ZooKeeperLogin("kafka", Secret("planted-Secret-1"))
 _MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule required"

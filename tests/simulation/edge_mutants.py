@@ -12,34 +12,28 @@ from typing import Any
 
 from mutants import Mutant, mutant
 
-from lab.simulation import channels
 from lab.simulation.actions import ASIDE, ASIDE_OF, ASIDE_WEIGHTS
+from lab.simulation.brokers import channels
 from lab.simulation.shape import NEWEST_ALTER_PARTITION
-from shunter.core.controller import (
-    broker_requests,
-    elections,
-    liveness,
-    moves,
-    ourselves,
-    owed_replicas,
-    topics,
-    znode_protocols,
-)
-from shunter.core.controller.answers import Answers
-from shunter.core.controller.broker_requests import BrokerRequests
-from shunter.core.controller.liveness import Liveness
-from shunter.core.controller.ourselves import live_brokers
+from shunter.core.controller.brokers import broker_requests, elections, liveness, ourselves
+from shunter.core.controller.brokers.answers import Answers
+from shunter.core.controller.brokers.broker_requests import BrokerRequests
+from shunter.core.controller.brokers.liveness import Liveness
+from shunter.core.controller.brokers.ourselves import live_brokers
+from shunter.core.controller.moves import owed_replicas, znode_protocols
+from shunter.core.controller.moves import reassignments as moves
 from shunter.core.controller.outbox import Outbox
 from shunter.core.controller.ready import SendLeaderAndIsr
 from shunter.core.controller.state import ControllerState
-from shunter.drivers import zookeeper
-from shunter.drivers.cluster_reader import ClusterReader
-from shunter.drivers.controller_seat import ControllerSeat
-from shunter.drivers.election import Election
-from shunter.drivers.handlers import brokers, reassignments
-from shunter.drivers.zookeeper_requests import Remove
+from shunter.core.controller.topics import changes as topics
+from shunter.drivers.election.election import Election
+from shunter.drivers.election.seat import ControllerSeat
+from shunter.drivers.listener.handlers import brokers, reassignments
+from shunter.drivers.zookeeper import client as zookeeper
+from shunter.drivers.zookeeper.reader import ClusterReader
+from shunter.drivers.zookeeper.requests import Remove
 from shunter.errors import ErrorCode, RequestRejected
-from shunter.formats import znodes
+from shunter.formats.znodes import paths as znodes
 
 EDGE_MUTANTS: list[Mutant] = []
 GARBLED_FIRST = next(number for number, weights in ASIDE.items() if weights is ASIDE_WEIGHTS)

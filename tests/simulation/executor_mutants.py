@@ -12,16 +12,18 @@ import mutants
 from lab.simulation.actions import ASIDE_OF
 from lab.simulation.executor.actions import ASIDE
 from lab.simulation.kinds import EXECUTOR
-from shunter.core.executor import apply, capacity, choice, decisions, log_dirs, machine, throttles
+from shunter.core.executor import apply, capacity, choice, decisions, log_dirs, machine
 from shunter.core.executor.capacity import Capacity
 from shunter.core.executor.machine import Executor
 from shunter.core.executor.state import Move
-from shunter.core.executor.throttles import Gate, ThrottleBook
-from shunter.drivers import journal_sqlite, order_taker
-from shunter.drivers.compacted_topic import CompactedTopic
-from shunter.drivers.execution import ExecutionDriver
-from shunter.drivers.journal_sqlite import SqliteJournal
-from shunter.drivers.journal_topic import TopicJournal
+from shunter.core.executor.throttling import throttles
+from shunter.core.executor.throttling.throttles import Gate, ThrottleBook
+from shunter.drivers.journal import order_taker
+from shunter.drivers.journal import sqlite as journal_sqlite
+from shunter.drivers.journal.compacted_topic import CompactedTopic
+from shunter.drivers.journal.execution import ExecutionDriver
+from shunter.drivers.journal.sqlite import SqliteJournal
+from shunter.drivers.journal.topic import TopicJournal
 from shunter.model.execution import (
     CommandKind,
     CommandTaken,

@@ -13,24 +13,27 @@ from typing import Any
 from unittest.mock import patch
 
 from lab.simulation.kinds import CONTROLLER, WorldKind
-from lab.simulation.observed import Violation
+from lab.simulation.rules.observed import Violation
 from lab.simulation.runs import WorldOutcome, run_seed
 from shunter.core import election
-from shunter.core.controller import broker_requests, changes, deletions, elections, liveness, moves
-from shunter.core.controller.adoption import Adoption
-from shunter.core.controller.deletions import Deletions
+from shunter.core.controller import changes
+from shunter.core.controller.brokers import broker_requests, elections, liveness
 from shunter.core.controller.draft import Draft
 from shunter.core.controller.machine import ControllerMachine
-from shunter.core.controller.moves import Moves
+from shunter.core.controller.moves import reassignments as moves
+from shunter.core.controller.moves.adoption import Adoption
+from shunter.core.controller.moves.reassignments import Moves
+from shunter.core.controller.moves.submissions import Submissions
 from shunter.core.controller.outbox import Outbox
-from shunter.core.controller.submissions import Submissions
 from shunter.core.controller.tasks import Priority, Task, TaskQueue
+from shunter.core.controller.topics import deletions
+from shunter.core.controller.topics.deletions import Deletions
 from shunter.core.reassignment import reconciliation, steps
-from shunter.drivers.backlog import Backlog
-from shunter.drivers.store import ZooKeeperStore
-from shunter.drivers.watches import ClusterWatches
-from shunter.drivers.zookeeper_requests import Committed, ConnectionLost, ZooKeeperRefused
-from shunter.formats import znodes
+from shunter.drivers.brokers.backlog import Backlog
+from shunter.drivers.zookeeper.requests import Committed, ConnectionLost, ZooKeeperRefused
+from shunter.drivers.zookeeper.store import ZooKeeperStore
+from shunter.drivers.zookeeper.watches import ClusterWatches
+from shunter.formats.znodes import paths as znodes
 from shunter.model.reassignment import Intervention
 from shunter.model.records import PutPartition, PutReassignment, PutTopic
 

@@ -58,7 +58,7 @@ def spark(tmp_path_factory):
 
 @pytest.fixture
 def lake(tmp_path):
-    from shunter.pipeline.lake import Lake
+    from shunter.pipeline.lake.tables import Lake
 
     return Lake(str(tmp_path / "lake"))
 

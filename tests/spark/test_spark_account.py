@@ -12,8 +12,8 @@ from apache_yard import Rig, Yard
 from shunter.formats.journal import encode_line
 from shunter.model.execution import CommandKind
 from shunter.model.partition import TopicPartition
-from shunter.pipeline.account import moves_of, plans_of, rates_of, read_journals, stalls_of, steps_of
-from shunter.pipeline.account_schemas import PLAN_LOADS, SCHEDULES
+from shunter.pipeline.lake.account_schemas import PLAN_LOADS, SCHEDULES
+from shunter.pipeline.reports.account import moves_of, plans_of, rates_of, read_journals, stalls_of, steps_of
 from shunter.views.move_story import tell_story
 
 pytestmark = pytest.mark.spark

@@ -14,8 +14,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 JOB = """
 import json, sys
 from datetime import UTC, datetime, timedelta
-from shunter.app.pipeline import Inputs, PipelineSettings, FleetPlanOptions, ingest, model, plan, roll_up, spark_session
-from shunter.pipeline.schemas import HOURLY, LOAD_MODEL, REJECTS, REPLICAS, SAMPLES
+from shunter.app.pipeline.stages import Inputs, PipelineSettings, FleetPlanOptions, ingest, model, plan, roll_up, spark_session
+from shunter.pipeline.lake.schemas import HOURLY, LOAD_MODEL, REJECTS, REPLICAS, SAMPLES
 
 root, *files = sys.argv[1:]
 settings = PipelineSettings(

@@ -5,16 +5,16 @@ import json
 import pytest
 from pyspark.sql import functions as F
 
-from shunter.app.pipeline import FleetPlanOptions, Inputs, ingest, model, plan
+from shunter.app.pipeline.stages import FleetPlanOptions, Inputs, ingest, model, plan
 from shunter.errors import FormatError
 from shunter.formats.inventory_files import decode_inventory, encode_inventory
 from shunter.formats.plan_files import write_reassignment
 from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
-from shunter.pipeline.account_schemas import PLAN_LOADS, PLANS
-from shunter.pipeline.identity import ids_over_time, with_topic_ids
-from shunter.pipeline.plan_batch import latest_plan
-from shunter.pipeline.schemas import LOAD_MODEL, REPLICAS, SAMPLES
-from shunter.pipeline.snapshot_batch import latest_snapshot
+from shunter.pipeline.ingest.identity import ids_over_time, with_topic_ids
+from shunter.pipeline.ingest.snapshot_batch import latest_snapshot
+from shunter.pipeline.lake.account_schemas import PLAN_LOADS, PLANS
+from shunter.pipeline.lake.schemas import LOAD_MODEL, REPLICAS, SAMPLES
+from shunter.pipeline.planning.plan_batch import latest_plan
 
 pytestmark = pytest.mark.spark
 

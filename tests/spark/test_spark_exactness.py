@@ -19,15 +19,15 @@ from plain_cases import made
 from plain_pipeline import T0, Plain
 from pyspark.sql import functions as F
 
-from shunter.app.pipeline import FleetPlanOptions, Inputs, model, plan
-from shunter.app.pipeline import ingest as ingest_stage
-from shunter.pipeline.fleet import PEAKS, fleet_rows
-from shunter.pipeline.lake import Lake
-from shunter.pipeline.quality import data_quality
-from shunter.pipeline.rollup import compact, roll_up_days
-from shunter.pipeline.schemas import BROKER_SAMPLES, BROKERS, HOURLY, LOAD_MODEL, REJECTS, REPLICAS, SAMPLES
-from shunter.pipeline.snapshot_batch import latest_snapshot
-from shunter.pipeline.stream import StreamOptions, ingest_batch, merge_batches
+from shunter.app.pipeline.stages import FleetPlanOptions, Inputs, model, plan
+from shunter.app.pipeline.stages import ingest as ingest_stage
+from shunter.pipeline.ingest.rollup import compact, roll_up_days
+from shunter.pipeline.ingest.snapshot_batch import latest_snapshot
+from shunter.pipeline.ingest.stream import StreamOptions, ingest_batch, merge_batches
+from shunter.pipeline.lake.schemas import BROKER_SAMPLES, BROKERS, HOURLY, LOAD_MODEL, REJECTS, REPLICAS, SAMPLES
+from shunter.pipeline.lake.tables import Lake
+from shunter.pipeline.planning.fleet import PEAKS, fleet_rows
+from shunter.pipeline.reports.quality import data_quality
 
 pytestmark = pytest.mark.spark
 

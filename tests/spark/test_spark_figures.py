@@ -5,14 +5,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from shunter.app.pipeline import Inputs, model
-from shunter.app.pipeline import ingest as ingest_stage
+from shunter.app.pipeline.stages import Inputs, model
+from shunter.app.pipeline.stages import ingest as ingest_stage
 from shunter.formats.inventory_files import encode_inventory
 from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
-from shunter.pipeline.fleet import fleet_rows
-from shunter.pipeline.modelling import load_model
-from shunter.pipeline.schemas import LOAD_MODEL, SAMPLES
-from shunter.pipeline.snapshot_batch import latest_snapshot
+from shunter.pipeline.ingest.snapshot_batch import latest_snapshot
+from shunter.pipeline.lake.schemas import LOAD_MODEL, SAMPLES
+from shunter.pipeline.load.modelling import load_model
+from shunter.pipeline.planning.fleet import fleet_rows
 from shunter.pipeline.sources.log_dirs import read_log_dirs
 
 pytestmark = pytest.mark.spark

@@ -5,12 +5,12 @@ import time
 import pytest
 
 from shunter.core.planning.request import PlanRequest
-from shunter.pipeline.fleet import FLEET_ROWS, assign_tasks, fleet_rows, plan_fleet
-from shunter.pipeline.fleet_worker import ClusterLimit, plan_within
-from shunter.pipeline.kept_model import KeptModels
-from shunter.pipeline.lake import Lake
-from shunter.pipeline.outlook_schemas import PROCESSOR_MODEL
-from shunter.pipeline.schemas import BROKERS, LOAD_MODEL, REPLICAS
+from shunter.pipeline.lake.kept_model import KeptModels
+from shunter.pipeline.lake.outlook_schemas import PROCESSOR_MODEL
+from shunter.pipeline.lake.schemas import BROKERS, LOAD_MODEL, REPLICAS
+from shunter.pipeline.lake.tables import Lake
+from shunter.pipeline.planning.fleet import FLEET_ROWS, assign_tasks, fleet_rows, plan_fleet
+from shunter.pipeline.planning.fleet_worker import ClusterLimit, plan_within
 
 pytestmark = pytest.mark.spark
 
@@ -168,7 +168,7 @@ def test_the_giant_is_alone():
 def test_a_cluster_that_takes_too_long_is_told_and_its_process_gone(monkeypatch):
     import multiprocessing
 
-    from shunter.pipeline import fleet_worker
+    from shunter.pipeline.planning import fleet_worker
 
     def stuck(*_):
         while True:
@@ -183,7 +183,7 @@ def test_a_cluster_that_takes_too_long_is_told_and_its_process_gone(monkeypatch)
 def test_a_planner_that_dies_is_told(monkeypatch):
     import os
 
-    from shunter.pipeline import fleet_worker
+    from shunter.pipeline.planning import fleet_worker
 
     monkeypatch.setattr(fleet_worker, "plan_cluster", lambda *_: os._exit(9))
     row = plan_within("dead", None, PlanRequest(), ClusterLimit(20.0))

@@ -12,14 +12,14 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import functions as F
 
-from shunter.app.pipeline import Inputs
-from shunter.app.pipeline import ingest as stages_ingest
+from shunter.app.pipeline.stages import Inputs
+from shunter.app.pipeline.stages import ingest as stages_ingest
 from shunter.cli import main
 from shunter.errors import FormatError
-from shunter.pipeline.ingest import IngestOptions, ingest_files
-from shunter.pipeline.lake import Lake
-from shunter.pipeline.rollup import compact
-from shunter.pipeline.schemas import REJECTS, SAMPLES
+from shunter.pipeline.ingest.batches import IngestOptions, ingest_files
+from shunter.pipeline.ingest.rollup import compact
+from shunter.pipeline.lake.schemas import REJECTS, SAMPLES
+from shunter.pipeline.lake.tables import Lake
 from shunter.pipeline.sources.tables import read_table
 
 pytestmark = pytest.mark.spark
@@ -204,7 +204,7 @@ def test_two_clusters_in_one_file(spark, lake, ingest, tmp_path):
 
 
 def test_a_batch_of_which_nothing_is_taken_ends_with_a_status_of_its_own(spark, lake, tmp_path, monkeypatch):
-    monkeypatch.setattr("shunter.app.pipeline.spark_session", lambda _: contextlib.nullcontext(spark))
+    monkeypatch.setattr("shunter.app.pipeline.stages.spark_session", lambda _: contextlib.nullcontext(spark))
 
     path = write_json(tmp_path / "bad.json", [sample(bytes_in=-5), sample(partition=-1)])
     ended = CliRunner().invoke(main, ["pipeline", "--root", lake.root, "ingest", path, "--kind", "json"])

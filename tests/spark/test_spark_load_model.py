@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from shunter.pipeline.modelling import load_model, load_shape
-from shunter.pipeline.schemas import LOAD_MODEL, SAMPLES
+from shunter.pipeline.lake.schemas import LOAD_MODEL, SAMPLES
+from shunter.pipeline.load.modelling import load_model, load_shape
 
 pytestmark = pytest.mark.spark
 

@@ -11,18 +11,18 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql.types import StructField, StructType
 
-from shunter.app.pipeline_outlook import Anomaly, Quality, append_events, read_owners
-from shunter.cli.pipeline_options import as_json
+from shunter.app.pipeline.outlook import Anomaly, Quality, append_events, read_owners
+from shunter.cli.pipeline.options import as_json
 from shunter.errors import DriverError, FormatError
-from shunter.pipeline.anomalies import anomalies
-from shunter.pipeline.filling import runway
-from shunter.pipeline.kept_reports import KeptReports
-from shunter.pipeline.lake import Lake
-from shunter.pipeline.outlook_schemas import RUNWAY, SHOWBACK
-from shunter.pipeline.quality import data_quality
-from shunter.pipeline.schemas import BROKER_LOADS, BROKERS, DAILY, REJECTS, REPLICAS, SAMPLES
-from shunter.pipeline.sizes import daily_sizes
-from shunter.pipeline.usage import showback
+from shunter.pipeline.lake.kept_reports import KeptReports
+from shunter.pipeline.lake.outlook_schemas import RUNWAY, SHOWBACK
+from shunter.pipeline.lake.schemas import BROKER_LOADS, BROKERS, DAILY, REJECTS, REPLICAS, SAMPLES
+from shunter.pipeline.lake.tables import Lake
+from shunter.pipeline.load.sizes import daily_sizes
+from shunter.pipeline.reports.anomalies import anomalies
+from shunter.pipeline.reports.disk_growth import runway
+from shunter.pipeline.reports.quality import data_quality
+from shunter.pipeline.reports.usage import showback
 
 pytestmark = pytest.mark.spark
 
@@ -268,7 +268,7 @@ def test_outcomes_as_json():
 
 
 def test_every_stage_says_as_json_what_it_did():
-    from shunter.cli.pipeline import pipeline
+    from shunter.cli.pipeline.group import pipeline
 
     stages = {
         "account", "anomalies", "clean", "compact", "ingest", "model", "plan", "quality", "runway", "schedule", "showback",

@@ -7,12 +7,12 @@ import pytest
 from pyspark.sql import functions as F
 from test_spark_exact_plans import ANY_AGE, T0, save
 
-from shunter.app.pipeline import FleetPlanOptions, Inputs, ingest, model, plan
+from shunter.app.pipeline.stages import FleetPlanOptions, Inputs, ingest, model, plan
 from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
-from shunter.pipeline.account_schemas import PLAN_LOADS
-from shunter.pipeline.broker_check import broker_loads
-from shunter.pipeline.outlook_schemas import PROCESSOR_MODEL
-from shunter.pipeline.schemas import BROKER_SAMPLES, SAMPLES
+from shunter.pipeline.ingest.broker_check import broker_loads
+from shunter.pipeline.lake.account_schemas import PLAN_LOADS
+from shunter.pipeline.lake.outlook_schemas import PROCESSOR_MODEL
+from shunter.pipeline.lake.schemas import BROKER_SAMPLES, SAMPLES
 from shunter.pipeline.sources.prometheus_brokers import prometheus_brokers
 
 pytestmark = pytest.mark.spark

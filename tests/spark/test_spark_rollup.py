@@ -8,15 +8,15 @@ from pyspark.sql import functions as F
 
 from shunter.formats.inventory_files import encode_inventory
 from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
-from shunter.pipeline.account_schemas import PLANS
-from shunter.pipeline.commit_log import EVERY, Commit, CommitLog, LogState
-from shunter.pipeline.ingest import IngestOptions, ingest_files
-from shunter.pipeline.lake import list_inputs
-from shunter.pipeline.rollup import compact, open_days, roll_up_days
-from shunter.pipeline.schemas import BROKERS, DAILY, HOURLY, REJECTS, REPLICAS, SAMPLES, SNAPSHOTS
-from shunter.pipeline.snapshot_batch import ingest_snapshots
+from shunter.pipeline.ingest.batches import IngestOptions, ingest_files
+from shunter.pipeline.ingest.rollup import compact, open_days, roll_up_days
+from shunter.pipeline.ingest.snapshot_batch import ingest_snapshots
+from shunter.pipeline.lake.account_schemas import PLANS
+from shunter.pipeline.lake.commit_log import EVERY, Commit, CommitLog, LogState
+from shunter.pipeline.lake.schemas import BROKERS, DAILY, HOURLY, REJECTS, REPLICAS, SAMPLES, SNAPSHOTS
+from shunter.pipeline.lake.stores import HadoopStore, LocalStore
+from shunter.pipeline.lake.tables import list_inputs
 from shunter.pipeline.sources.tables import read_table
-from shunter.pipeline.stores import HadoopStore, LocalStore
 
 pytestmark = pytest.mark.spark
 T0_MS = 1_738_368_000_000

@@ -2,8 +2,8 @@
 
 import pytest
 
-from shunter.pipeline.account_schemas import PLAN_LOADS, PLAN_MOVES
-from shunter.pipeline.schedule import schedule_rows
+from shunter.pipeline.lake.account_schemas import PLAN_LOADS, PLAN_MOVES
+from shunter.pipeline.planning.schedule import schedule_rows
 
 pytestmark = pytest.mark.spark
 

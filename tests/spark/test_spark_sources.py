@@ -10,15 +10,15 @@ from pyspark.sql import functions as F
 
 from shunter.formats.inventory_files import encode_inventory
 from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
-from shunter.pipeline.broker_batch import cruise_control_reader, ingest_with_brokers
-from shunter.pipeline.broker_check import broker_loads, doubts
-from shunter.pipeline.ingest import IngestOptions
-from shunter.pipeline.rollup import compact
-from shunter.pipeline.schemas import BROKER_SAMPLES, BROKERS, REJECTS, REPLICAS, SAMPLES
-from shunter.pipeline.snapshot_batch import ingest_snapshots, latest_snapshot
+from shunter.pipeline.ingest.batches import IngestOptions
+from shunter.pipeline.ingest.broker_batch import cruise_control_reader, ingest_with_brokers
+from shunter.pipeline.ingest.broker_check import broker_loads, doubts
+from shunter.pipeline.ingest.rollup import compact
+from shunter.pipeline.ingest.snapshot_batch import ingest_snapshots, latest_snapshot
+from shunter.pipeline.ingest.stream import StreamOptions, ingest_batch, merge_batches
+from shunter.pipeline.lake.schemas import BROKER_SAMPLES, BROKERS, REJECTS, REPLICAS, SAMPLES
 from shunter.pipeline.sources.log_dirs import read_log_dirs
 from shunter.pipeline.sources.prometheus import read_prometheus
-from shunter.pipeline.stream import StreamOptions, ingest_batch, merge_batches
 
 pytestmark = pytest.mark.spark
 

@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from shunter.app.pipeline import FleetPlanOptions, Inputs, ingest, model, plan, roll_up
-from shunter.app.pipeline_run import WhatIf, account, export, report, schedule
-from shunter.cli.pipeline_options import told_schedules
+from shunter.app.pipeline.run import WhatIf, account, export, report, schedule
+from shunter.app.pipeline.stages import FleetPlanOptions, Inputs, ingest, model, plan, roll_up
+from shunter.cli.pipeline.options import told_schedules
 from shunter.errors import FormatError
 from shunter.formats.inventory_files import encode_inventory
 from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
-from shunter.pipeline.account_schemas import ACCOUNT_PLANS, PLAN_MOVES, SCHEDULES
-from shunter.pipeline.schedule import learnt
+from shunter.pipeline.lake.account_schemas import ACCOUNT_PLANS, PLAN_MOVES, SCHEDULES
+from shunter.pipeline.planning.schedule import learnt
 
 pytestmark = pytest.mark.spark
 

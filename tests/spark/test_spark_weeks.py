@@ -5,10 +5,10 @@ from datetime import datetime
 import pytest
 from test_spark_outlook import frame
 
-from shunter.pipeline.fleet import WEEK, fleet_rows
-from shunter.pipeline.outlook_schemas import BROKER_WEEKS
-from shunter.pipeline.schemas import BROKERS, LOAD_MODEL, REPLICAS, SHAPES
-from shunter.pipeline.weeks import at_busiest_hours, broker_weeks, partition_weeks
+from shunter.pipeline.lake.outlook_schemas import BROKER_WEEKS
+from shunter.pipeline.lake.schemas import BROKERS, LOAD_MODEL, REPLICAS, SHAPES
+from shunter.pipeline.load.weeks import at_busiest_hours, broker_weeks, partition_weeks
+from shunter.pipeline.planning.fleet import WEEK, fleet_rows
 
 pytestmark = pytest.mark.spark
 

@@ -8,16 +8,16 @@ from click.testing import CliRunner
 from test_spark_exact_plans import T0, save
 from test_spark_outlook import FIRST, frame
 
-from shunter.app.pipeline import Inputs, ingest
-from shunter.app.pipeline_what_if import WhatIfOptions, what_if
-from shunter.cli.pipeline import pipeline
-from shunter.cli.pipeline_what_if import told
+from shunter.app.pipeline.stages import Inputs, ingest
+from shunter.app.pipeline.what_if import WhatIfOptions, what_if
+from shunter.cli.pipeline.group import pipeline
+from shunter.cli.pipeline.what_if import told
 from shunter.core.planning.what_if import ClusterChange
 from shunter.errors import SettingsError
 from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
-from shunter.pipeline.outlook_schemas import RUNWAY, WHAT_IF, WHAT_IF_FILLS
-from shunter.pipeline.plan_batch import FleetPlan, plan_lake
-from shunter.pipeline.what_if import FleetQuestion, ask_lake, grown
+from shunter.pipeline.lake.outlook_schemas import RUNWAY, WHAT_IF, WHAT_IF_FILLS
+from shunter.pipeline.planning.plan_batch import FleetPlan, plan_lake
+from shunter.pipeline.planning.what_if import FleetQuestion, ask_lake, grown
 
 pytestmark = pytest.mark.spark
 

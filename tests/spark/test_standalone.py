@@ -47,7 +47,7 @@ def test_a_job_runs_on_the_workers(work_dir: Path) -> None:
 
 
 DEAD = """
-from shunter.app.pipeline import PipelineSettings, spark_session
+from shunter.app.pipeline.stages import PipelineSettings, spark_session
 from shunter.errors import DriverError
 try:
     with spark_session(PipelineSettings("unused", master="local[1]", memory="512m")) as spark:

@@ -15,8 +15,8 @@ from random import Random
 from typing import Any
 
 from lab.simulation.scheduler import SECOND, Scheduler
-from shunter.drivers.journal_sqlite import SqliteJournal
-from shunter.drivers.journals import Presence
+from shunter.drivers.journal.journals import Presence
+from shunter.drivers.journal.sqlite import SqliteJournal
 from shunter.formats.journal import VERSION, JournalRow, decode_line
 from shunter.model.execution import JournalEntry
 

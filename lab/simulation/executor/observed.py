@@ -8,10 +8,10 @@ from typing import Protocol
 from lab.simulation.coverage import Coverage
 from lab.simulation.executor.cluster import SimulatedCluster
 from lab.simulation.executor.shape import ExecutorShape
-from lab.simulation.observed import Violation
+from lab.simulation.rules.observed import Violation
 from lab.simulation.scheduler import Scheduler
 from shunter.core.executor.machine import Executor
-from shunter.drivers.execution import ExecutionDriver
+from shunter.drivers.journal.execution import ExecutionDriver
 from shunter.model.execution import ThrottleKey
 from shunter.model.partition import BrokerId, TopicPartition
 

@@ -16,9 +16,9 @@ from lab.simulation.executor.partition import FOREIGN
 from lab.simulation.executor.process import SimulatedExecutor
 from lab.simulation.executor.surroundings import ExecutorSurroundings
 from lab.simulation.scheduler import MS, SECOND
-from shunter.core.executor.pressure import window_is_open
+from shunter.core.executor.throttling.pressure import window_is_open
 from shunter.core.throttles import LISTS, RATES
-from shunter.drivers.journals import Presence
+from shunter.drivers.journal.journals import Presence
 from shunter.errors import ErrorCode
 from shunter.formats.journal import command_to_json, options_to_json
 from shunter.formats.reassignment_json import encode_plan

@@ -13,9 +13,9 @@ from lab.simulation.scheduler import MS, SECOND, Scheduler
 from shunter.core.executor import events as ev
 from shunter.core.executor.machine import Executor
 from shunter.core.executor.ready import Ready
-from shunter.drivers.execution import ExecutionDriver
-from shunter.drivers.journals import JournalDamaged, LeasedJournal, Presence
-from shunter.drivers.order_taker import take_orders
+from shunter.drivers.journal.execution import ExecutionDriver
+from shunter.drivers.journal.journals import JournalDamaged, LeasedJournal, Presence
+from shunter.drivers.journal.order_taker import take_orders
 from shunter.errors import DriverError
 from shunter.model.execution import Command, ExecutionOptions, JournalEntry, MoveOrder
 from shunter.model.notice import Notice

@@ -12,12 +12,12 @@ from lab.simulation.executor.journal_rules import LATE_US, JournalRules
 from lab.simulation.executor.ledger import LedgerMove
 from lab.simulation.executor.observed import ObservedExecutorProcess, ObservedExecutorWorld
 from lab.simulation.executor.partition import FOREIGN, OURS, SimulatedPartition
-from lab.simulation.observed import Violation
+from lab.simulation.rules.observed import Violation
 from lab.simulation.scheduler import MS, SECOND
 from shunter.core.executor.events import Envelope
 from shunter.core.executor.ready import AlterReassignments, CommandReply, PlanReply, Ready, Reply
 from shunter.core.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LOG_DIR_RATE
-from shunter.drivers.journals import LEASE_MS
+from shunter.drivers.journal.journals import LEASE_MS
 from shunter.errors import ErrorCode
 from shunter.model.execution import Command, Direction, JournalEntry, StepBegun, ThrottleKey
 from shunter.model.partition import BrokerId, Replicas, TopicPartition

@@ -19,9 +19,9 @@ from kafka import TopicPartition as KafkaTopicPartition
 from kafka import errors as kafka_errors
 
 from lab.simulation.scheduler import SECOND, Scheduler
-from shunter.drivers.compacted_topic import Clients
-from shunter.drivers.journal_topic import LEASE_KEY, TopicJournal
-from shunter.drivers.journals import Presence
+from shunter.drivers.journal.compacted_topic import Clients
+from shunter.drivers.journal.journals import Presence
+from shunter.drivers.journal.topic import LEASE_KEY, TopicJournal
 from shunter.formats.journal import VERSION, JournalRow, decode_line
 from shunter.model.execution import JournalEntry
 

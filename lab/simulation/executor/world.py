@@ -24,12 +24,12 @@ from lab.simulation.executor.process import SimulatedExecutor
 from lab.simulation.executor.rules import ExecutorRules
 from lab.simulation.executor.shape import ExecutorShape
 from lab.simulation.executor.topic import JournalTopic
-from lab.simulation.observed import Violation
 from lab.simulation.phases import live_through
+from lab.simulation.rules.observed import Violation
 from lab.simulation.scheduler import EPOCH_MS, MS, SECOND, Scheduler
 from shunter.core.executor.events import Envelope
-from shunter.core.executor.pressure import window_is_open
 from shunter.core.executor.ready import Ready
+from shunter.core.executor.throttling.pressure import window_is_open
 from shunter.errors import ErrorCode
 from shunter.model.execution import ThrottleKey
 from shunter.model.partition import BrokerId, Replicas, TopicPartition

@@ -24,7 +24,7 @@ from lab.testbed.apache_tests.page import (
 )
 from lab.testbed.apache_tests.results import CaseOutcome, Result, differences, failed_methods
 from lab.testbed.apache_tests.run import TIMEOUT_S, JudgedController, run_class
-from shunter.drivers.cache import cache_folder
+from shunter.drivers.host.cache import cache_folder
 from shunter.errors import DriverError
 
 CLASSES = (

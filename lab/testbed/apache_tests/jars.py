@@ -11,7 +11,7 @@ from lab.testbed.artifacts import CHECKSUMS, JarSet, ensure_jars, ensure_kafka
 from lab.testbed.failures import PartFailed
 from lab.testbed.ivy import MavenModule, Progress
 from lab.testbed.java import java_executable
-from shunter.drivers.cache import cache_folder
+from shunter.drivers.host.cache import cache_folder
 
 VERSION = "3.9.1"
 AGENT = Path(__file__).with_name("agent")

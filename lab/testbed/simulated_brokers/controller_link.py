@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import struct
 
-from shunter.drivers.zookeeper import ZooKeeperClient
+from shunter.drivers.zookeeper.client import ZooKeeperClient
 from shunter.errors import DriverError
-from shunter.formats import znodes
-from shunter.formats.broker_znodes import decode_broker, decode_controller
+from shunter.formats.znodes import paths as znodes
+from shunter.formats.znodes.brokers import decode_broker, decode_controller
 from shunter.model.broker import Endpoint
 from shunter.wire.framing import read_response_head, request_frame_head, response_header_version
 

@@ -23,7 +23,7 @@ from lab.testbed.simulated_brokers.messages import (
     alter_partition_body,
     read_alter_partition,
 )
-from shunter.drivers.zookeeper import ZooKeeperClient
+from shunter.drivers.zookeeper.client import ZooKeeperClient
 from shunter.errors import DriverError, ErrorCode
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 

@@ -18,7 +18,7 @@ from lab.testbed.ports import LOOPBACK
 from lab.testbed.process_figures import cpu_seconds, forget_peak, peak_mib
 from lab.testbed.simulated_brokers.knowledge import UNKNOWN, KnownState
 from lab.testbed.simulated_brokers.yard import Expectation, SimulatedYard
-from shunter.drivers.zookeeper_requests import ConnectionLost
+from shunter.drivers.zookeeper.requests import ConnectionLost
 from shunter.errors import DriverError
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.wire.versions import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA

@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 from uuid import UUID
 
 from lab.testbed.simulated_brokers.yard import SimulatedYard
-from shunter.drivers.zookeeper import ZooKeeperClient
-from shunter.drivers.zookeeper_requests import Create, Operation
-from shunter.formats import znodes
-from shunter.formats.broker_znodes import encode_controller_epoch
-from shunter.formats.config_znodes import encode_config
-from shunter.formats.topic_znodes import encode_state, encode_topic
+from shunter.drivers.zookeeper.client import ZooKeeperClient
+from shunter.drivers.zookeeper.requests import Create, Operation
+from shunter.formats.znodes import paths as znodes
+from shunter.formats.znodes.brokers import encode_controller_epoch
+from shunter.formats.znodes.configs import encode_config
+from shunter.formats.znodes.topics import encode_state, encode_topic
 from shunter.model.partition import BrokerId, LeaderAndIsr, ReplicaAssignment, Replicas
 from shunter.model.topic import Topic
 

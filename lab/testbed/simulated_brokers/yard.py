@@ -20,12 +20,12 @@ from lab.testbed.simulated_brokers.messages import (
     alter_reassignments_body,
     read_alter_reassignments,
 )
-from shunter.drivers.cluster_reader import ClusterReader
-from shunter.drivers.zookeeper import ZooKeeperClient
-from shunter.drivers.zookeeper_requests import Create, Remove, ZooKeeperRefused
+from shunter.drivers.zookeeper.client import ZooKeeperClient
+from shunter.drivers.zookeeper.reader import ClusterReader
+from shunter.drivers.zookeeper.requests import Create, Remove, ZooKeeperRefused
 from shunter.errors import DriverError
-from shunter.formats import znodes
-from shunter.formats.broker_znodes import encode_broker
+from shunter.formats.znodes import paths as znodes
+from shunter.formats.znodes.brokers import encode_broker
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
 SESSION_TIMEOUT_MS = 30_000

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from shunter.app.private_files import tell_readers
+from shunter.app.access.private_files import tell_readers
 from shunter.errors import FormatError, SettingsError
 from shunter.formats.client_properties import client_configuration, parse_properties
 from shunter.formats.text_files import text_of
@@ -32,7 +32,7 @@ def configuration_of(bootstrap: str, properties: Path | None, client_id: str | N
     place = "no properties file" if properties is None else str(properties)
     if client_id is not None:
         found.setdefault("client.id", client_id)
-    from shunter.drivers.bearer_tokens import with_tokens  # noqa: PLC0415  brings the client library with it
+    from shunter.drivers.security.bearer_tokens import with_tokens  # noqa: PLC0415  brings the client library with it
 
     return with_tokens(client_configuration(found, bootstrap, place))
 

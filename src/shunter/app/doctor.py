@@ -8,15 +8,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from shunter.app.client_configuration import configuration_of
-from shunter.app.executor import LoadedJournal, Target, claim_name, connect, journal_place, load_journal
-from shunter.app.journals import JournalPlace
-from shunter.app.throttles import throttles_set
+from shunter.app.executor.journals import JournalPlace
+from shunter.app.executor.session import LoadedJournal, Target, claim_name, connect, journal_place, load_journal
+from shunter.app.executor.throttles import throttles_set
 from shunter.core.check_up import diagnose
-from shunter.core.executor.debts import told_debts
 from shunter.core.executor.state import ExecutorState
+from shunter.core.executor.throttling.debts import told_debts
 from shunter.drivers.admin.check_up import named_operations, take_check_up
-from shunter.drivers.clock import SystemClock
-from shunter.drivers.cluster_claim import see_claim
+from shunter.drivers.host.clock import SystemClock
+from shunter.drivers.journal.claim import see_claim
 from shunter.errors import DriverError, FormatError
 from shunter.model.check_up import CheckedJournal, CheckUp, Finding, OpenMove
 from shunter.model.execution import JournalEntry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shunter.app.executor import Target
+from shunter.app.executor.session import Target
 from shunter.app.profiles import Profiles
 from shunter.errors import SettingsError
 

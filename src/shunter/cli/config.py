@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from shunter.app.profiles import SETTINGS
-from shunter.cli.choosing import by_option
-from shunter.cli.execution_options import execution_options, journal_options
+from shunter.cli.execution.choosing import by_option
+from shunter.cli.execution.options import execution_options, journal_options
 from shunter.cli.profiles import told_source
 from shunter.cli.tables import output_options, show_rows
 

@@ -101,8 +101,8 @@ def controller(
       shunter controller --zookeeper localhost:2181/kafka --listener PLAINTEXT://localhost:9090 --broker-id 1000
       shunter controller --observe --zookeeper localhost:2181/kafka
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    from shunter.app.controller import run_controller  # noqa: PLC0415 - other commands need not wait for it
-    from shunter.app.settings import load_controller_config  # noqa: PLC0415
+    from shunter.app.controller.process import run_controller  # noqa: PLC0415 - other commands need not wait for it
+    from shunter.app.controller.settings import load_controller_config  # noqa: PLC0415
 
     told = {name: value for name, value in given.items() if value is not None}
     if listener:
@@ -120,7 +120,7 @@ def controller(
         if observe:
             raise SystemExit(_observe(config_file, told, seconds or 0.0, settle or 10.0, as_json=as_json))
         if check:
-            from shunter.app.controller_check import check_controller  # noqa: PLC0415
+            from shunter.app.controller.check import check_controller  # noqa: PLC0415
 
             raise SystemExit(check_controller(load_controller_config(config_file, told), click.echo, as_json=as_json))
         status = run_controller(
@@ -135,8 +135,8 @@ def controller(
 
 def _observe(config_file: Path | None, told: dict[str, Any], seconds: float, settle: float, *, as_json: bool) -> int:
     """Observe by the controller's settings. An observer needs no broker id and no listener."""
-    from shunter.app.controller_observe import NOBODY, observe_controller  # noqa: PLC0415
-    from shunter.app.settings import load_controller_config  # noqa: PLC0415
+    from shunter.app.controller.observe import NOBODY, observe_controller  # noqa: PLC0415
+    from shunter.app.controller.settings import load_controller_config  # noqa: PLC0415
 
     nobody = {"broker_id": NOBODY, "listener": ["OBSERVER://localhost:0"]}
     config = load_controller_config(config_file, told | nobody)

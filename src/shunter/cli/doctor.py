@@ -8,10 +8,10 @@ from dataclasses import replace
 import click
 
 from shunter.app.doctor import examine
-from shunter.app.executor import Target
+from shunter.app.executor.session import Target
 from shunter.app.exit_codes import ExitCode
-from shunter.cli.execution_display import say_json
-from shunter.cli.execution_options import journal_options
+from shunter.cli.execution.display import say_json
+from shunter.cli.execution.options import journal_options
 from shunter.cli.leaving import leave_with
 from shunter.cli.profiles import fleet_option, for_each_cluster, the_bootstrap
 from shunter.core.wording import counted

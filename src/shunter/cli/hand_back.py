@@ -68,7 +68,7 @@ def hand_back(
     Example:
       shunter hand-back --zookeeper zk1:2181/kafka --bootstrap-server kafka1:9092 --moves stop
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    from shunter.app.hand_back import HandBack  # noqa: PLC0415 - other commands need not wait for it
+    from shunter.app.controller.hand_back import HandBack  # noqa: PLC0415 - other commands need not wait for it
 
     leave_with(
         lambda: HandBack(zookeeper, click.echo, timeout, zookeeper_config, plan).run(

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
-from shunter.app.executor import (
+from shunter.app.executor.session import (
     ClusterClaimed,
     JournalDamaged,
     JournalFenced,

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from shunter import __version__
+from shunter.app.access.private_files import keep_to_ourselves
 from shunter.app.exit_codes import ExitCode
-from shunter.app.private_files import keep_to_ourselves
 from shunter.cli.outlet import failure_at_end, let_out
 from shunter.cli.sections import Sections
 
@@ -21,30 +21,30 @@ _VERBS = {
     "demote": "shunter.cli.plan:demote",
     "doctor": "shunter.cli.doctor:doctor",
     "drain": "shunter.cli.plan:drain",
-    "execute": "shunter.cli.execute:execute",
-    "executor": "shunter.cli.execute:executor",
+    "execute": "shunter.cli.execution.execute:execute",
+    "executor": "shunter.cli.execution.execute:executor",
     "hand-back": "shunter.cli.hand_back:hand_back",
-    "history": "shunter.cli.history:history",
+    "history": "shunter.cli.execution.history:history",
     "kafka-reassign-partitions": "shunter.cli.reassign_partitions:kafka_reassign_partitions",
     "kafka-topics": "shunter.cli.topics:kafka_topics",
-    "limit": "shunter.cli.turn:limit",
-    "list": "shunter.cli.look:list_command",
-    "pause": "shunter.cli.turn:pause",
-    "pipeline": "shunter.cli.pipeline:pipeline",
+    "limit": "shunter.cli.execution.turn:limit",
+    "list": "shunter.cli.execution.look:list_command",
+    "pause": "shunter.cli.execution.turn:pause",
+    "pipeline": "shunter.cli.pipeline.group:pipeline",
     "plan": "shunter.cli.plan:plan",
     "rebalance": "shunter.cli.plan:rebalance",
-    "relax": "shunter.cli.turn:relax",
-    "resume": "shunter.cli.turn:resume",
-    "rollback": "shunter.cli.turn:rollback",
-    "serve": "shunter.cli.serve:serve",
-    "status": "shunter.cli.look:status",
+    "relax": "shunter.cli.execution.turn:relax",
+    "resume": "shunter.cli.execution.turn:resume",
+    "rollback": "shunter.cli.execution.turn:rollback",
+    "serve": "shunter.cli.service.serve:serve",
+    "status": "shunter.cli.execution.look:status",
     "steps": "shunter.cli.steps:steps",
-    "stop": "shunter.cli.turn:stop",
-    "throttles": "shunter.cli.throttles:throttles",
-    "token": "shunter.cli.token:token",
-    "undo": "shunter.cli.history:undo",
-    "verify": "shunter.cli.verify:verify",
-    "watch": "shunter.cli.look:watch",
+    "stop": "shunter.cli.execution.turn:stop",
+    "throttles": "shunter.cli.execution.throttles:throttles",
+    "token": "shunter.cli.service.token:token",
+    "undo": "shunter.cli.execution.history:undo",
+    "verify": "shunter.cli.execution.verify:verify",
+    "watch": "shunter.cli.execution.look:watch",
     "why": "shunter.cli.why:why",
 }
 """Module and name of each verb. A verb is imported when it is called: `shunter plan` starts without Spark or kio."""

@@ -10,14 +10,24 @@ from typing import Any
 
 import click
 
-from shunter.app.executor import Target, decode_plan
+from shunter.app.executor.session import Target, decode_plan
 from shunter.app.exit_codes import ExitCode
-from shunter.app.plan import AIMS, BOUNDS, DISKS, SCOPES, SIZE_BYTES, Planned, PlanOptions, plan_file, write_explanation
+from shunter.app.planning.plan import (
+    AIMS,
+    BOUNDS,
+    DISKS,
+    SCOPES,
+    SIZE_BYTES,
+    Planned,
+    PlanOptions,
+    plan_file,
+    write_explanation,
+)
 from shunter.cli.broker_ids import BrokerIds
-from shunter.cli.choosing import by_option
-from shunter.cli.execute import Carrying, carry_out, require_consent
-from shunter.cli.execution_display import say_json
-from shunter.cli.execution_options import carrying_options, driver_options, execution_options, journal_options
+from shunter.cli.execution.choosing import by_option
+from shunter.cli.execution.display import say_json
+from shunter.cli.execution.execute import Carrying, carry_out, require_consent
+from shunter.cli.execution.options import carrying_options, driver_options, execution_options, journal_options
 from shunter.cli.leaving import leave_with, told_error
 from shunter.cli.profiles import is_from_file, is_on_command_line
 from shunter.core.wording import counted, told_bytes
@@ -256,7 +266,7 @@ def _disks(
     executes: bool,
 ) -> int:
     """Plan log dirs within brokers, and carry the plan out if that is asked for; returns the exit status."""
-    from shunter.app.plan_disks import plan_log_dirs  # noqa: PLC0415 - as above
+    from shunter.app.planning.disks import plan_log_dirs  # noqa: PLC0415 - as above
 
     band, headroom = asked.band_percent / 100, asked.headroom_percent / 100
     made = plan_log_dirs(target, asked.brokers, emptied, band, headroom)
@@ -348,7 +358,7 @@ def _plan_live(
     bootstrap: str, properties: Path | None, options: PlanOptions, save: Path | None
 ) -> tuple[Planned, str, tuple[str, ...]]:
     """Plan a live cluster. The Kafka client is imported only here."""
-    from shunter.app.plan_live import plan_cluster  # noqa: PLC0415
+    from shunter.app.planning.live import plan_cluster  # noqa: PLC0415
 
     made = plan_cluster(bootstrap, properties, options, save)
     return made.planned, made.cluster_id, made.notes

@@ -10,11 +10,11 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from shunter.app.executor import Target
+from shunter.app.executor.session import Target
 from shunter.app.exit_codes import ExitCode
 from shunter.app.profiles import SETTINGS, Profiles, read_profiles, settings_file, variable_of
 from shunter.app.targets import target_of
-from shunter.cli.execution_display import say_json
+from shunter.cli.execution.display import say_json
 from shunter.cli.leaving import told_error
 from shunter.errors import SettingsError, ShunterError
 

@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from shunter.app.steps import PaperMove, PaperStep, lay_out
+from shunter.app.planning.steps import PaperMove, PaperStep, lay_out
 from shunter.cli.broker_ids import BrokerIds
 from shunter.core.wording import counted
 from shunter.errors import RequestRejected

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from shunter.cli.execution_display import say_json
+from shunter.cli.execution.display import say_json
 
 FORMS = ("text", "table", "plain", "json")
 

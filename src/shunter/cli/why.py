@@ -51,7 +51,7 @@ def why(
       shunter why orders-7 --moves
       shunter why --broker 3 --since 2026-11-22T17:00:00Z
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    from shunter.app import why as answers  # noqa: PLC0415 - other commands need not wait for it
+    from shunter.app.controller import why as answers  # noqa: PLC0415 - other commands need not wait for it
     from shunter.views.why import Question  # noqa: PLC0415
 
     if sum(each is not None for each in (partition, topic, broker)) != 1:

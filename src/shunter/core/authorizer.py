@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from shunter.model.acl import (
+from shunter.model.security.acl import (
     ANY_HOST,
     ANY_NAME,
     ANY_PRINCIPAL,
@@ -22,7 +22,7 @@ from shunter.model.acl import (
     ResourcePattern,
     ResourceType,
 )
-from shunter.model.principal import Principal
+from shunter.model.security.principal import Principal
 
 Network: TypeAlias = IPv4Network | IPv6Network
 

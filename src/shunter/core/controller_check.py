@@ -9,9 +9,9 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from shunter.core.wording import counted, named
-from shunter.model.loopback import is_loopback
 from shunter.model.partition import BrokerId
-from shunter.model.security import AUTHORIZERS, CertificateFault, FaultKind
+from shunter.model.security.listeners import AUTHORIZERS, CertificateFault, FaultKind
+from shunter.model.security.loopback import is_loopback
 from shunter.model.settings import ControllerSettings
 
 CONTROL_PLANE: Final = "control.plane.listener.name"

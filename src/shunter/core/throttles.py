@@ -5,8 +5,8 @@ replica is listed and whose broker has a rate.
 
 | set by | settings | removed by |
 | --- | --- | --- |
-| the executor (`core/executor/throttles.py`) | `desired_settings`, for every open move; journalled before | the executor, as soon as no move needs it, or the process that drives the journal next: `shunter resume` |
-| `shunter execute --throttle`, by the controller (`app/throttle_loan.py`) | `limited`, for the plan that it hands to the controller; journalled before, in the cluster's journal | the same process, at the end of `--wait`; without `--wait`, or after the process died: `shunter limit none`, `shunter throttles clear`, or the process that drives the journal next |
+| the executor (`core/executor/throttling/throttles.py`) | `desired_settings`, for every open move; journalled before | the executor, as soon as no move needs it, or the process that drives the journal next: `shunter resume` |
+| `shunter execute --throttle`, by the controller (`app/executor/throttle_loan.py`) | `limited`, for the plan that it hands to the controller; journalled before, in the cluster's journal | the same process, at the end of `--wait`; without `--wait`, or after the process died: `shunter limit none`, `shunter throttles clear`, or the process that drives the journal next |
 | `shunter kafka-reassign-partitions --execute --throttle` (`app/drop_in/throttles.py`) | `limited` and `log_dirs_limited`, as Apache's tool; keeps no record, as Apache's tool | its `--verify` and `--cancel`: `cleared` |
 | another tool (Apache's), or a person | anything | `shunter throttles clear`: settings that are in no journal are deleted |
 

@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from shunter.errors import FormatError, SettingsError
-from shunter.formats.bearer_login import PROVIDER, bearer_login
-from shunter.formats.jaas import jaas_options
+from shunter.formats.security.bearer_login import PROVIDER, bearer_login
+from shunter.formats.security.jaas import jaas_options
 
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _NO_GSSAPI = "it needs the Python package `gssapi`, which is not installed (Shunter does not bring it)"

@@ -11,12 +11,11 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from shunter.errors import FormatError, SettingsError
-from shunter.formats.bearer_login import ALLOWED_URLS, LOGIN_HANDLER, bearer_login, is_login_handler, shown
-from shunter.formats.certificate_names import mapping_rules
-from shunter.formats.jaas import jaas_options
-from shunter.formats.tls_properties import TLS_VERSIONS, TlsProperties
-from shunter.model.principal import parse_principal
-from shunter.model.security import (
+from shunter.formats.security.bearer_login import ALLOWED_URLS, LOGIN_HANDLER, bearer_login, is_login_handler, shown
+from shunter.formats.security.certificate_names import mapping_rules
+from shunter.formats.security.jaas import jaas_options
+from shunter.formats.security.tls_properties import TLS_VERSIONS, TlsProperties
+from shunter.model.security.listeners import (
     AUTHORIZERS,
     LOGIN_FRAME_BYTES,
     MECHANISMS,
@@ -35,6 +34,7 @@ from shunter.model.security import (
     TlsSettings,
     TokenRules,
 )
+from shunter.model.security.principal import parse_principal
 
 _REFUSED: Final[Mapping[str, str]] = {
     "principal.builder.class": "principals are built as Kafka does by default",

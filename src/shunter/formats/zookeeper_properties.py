@@ -15,8 +15,8 @@ from difflib import get_close_matches
 from typing import Final
 
 from shunter.errors import SettingsError
-from shunter.formats.tls_properties import TLS_VERSIONS, TlsProperties
-from shunter.model.security import KeyStore, Secret, TlsSettings, ZooKeeperLogin, ZooKeeperSecurity
+from shunter.formats.security.tls_properties import TLS_VERSIONS, TlsProperties
+from shunter.model.security.listeners import KeyStore, Secret, TlsSettings, ZooKeeperLogin, ZooKeeperSecurity
 
 JAAS_FILE: Final = "java.security.auth.login.config"
 JAAS: Final = "zookeeper.sasl.jaas.config"

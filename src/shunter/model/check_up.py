@@ -9,7 +9,7 @@ from typing import NamedTuple
 from shunter.model.execution import ObservedPartition, OngoingReassignment, ThrottleKey
 from shunter.model.log_dirs import LogDirCopy
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
-from shunter.model.security import CertificateFault
+from shunter.model.security.listeners import CertificateFault
 
 MOVES, LOG_DIRS = "moves", "log dirs of broker "
 """How parts that could not be read begin, if they are the moves, or what a broker copies between its log dirs."""

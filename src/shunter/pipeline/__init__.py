@@ -13,22 +13,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from shunter.pipeline.broker_check import broker_loads
-    from shunter.pipeline.filling import runway
-    from shunter.pipeline.fleet import fleet_rows, plan_fleet
-    from shunter.pipeline.identity import one_series
-    from shunter.pipeline.ingest import IngestOptions, ingest_files
-    from shunter.pipeline.lake import Lake
-    from shunter.pipeline.modelling import load_model, load_shape
-    from shunter.pipeline.quality import data_quality
-    from shunter.pipeline.rollup import compact, roll_up, roll_up_days
+    from shunter.pipeline.ingest.batches import IngestOptions, ingest_files
+    from shunter.pipeline.ingest.broker_check import broker_loads
+    from shunter.pipeline.ingest.identity import one_series
+    from shunter.pipeline.ingest.rollup import compact, roll_up, roll_up_days
+    from shunter.pipeline.ingest.snapshot_batch import ingest_snapshots, latest_snapshot
+    from shunter.pipeline.lake.tables import Lake
+    from shunter.pipeline.load.modelling import load_model, load_shape
+    from shunter.pipeline.load.sizes import daily_sizes
+    from shunter.pipeline.load.weeks import broker_weeks, partition_weeks
+    from shunter.pipeline.planning.fleet import fleet_rows, plan_fleet
+    from shunter.pipeline.planning.what_if import answer_fleet
+    from shunter.pipeline.reports.disk_growth import runway
+    from shunter.pipeline.reports.quality import data_quality
+    from shunter.pipeline.reports.usage import showback
     from shunter.pipeline.session import SessionSettings, open_session
-    from shunter.pipeline.sizes import daily_sizes
-    from shunter.pipeline.snapshot_batch import ingest_snapshots, latest_snapshot
     from shunter.pipeline.sources.tables import read_table
-    from shunter.pipeline.usage import showback
-    from shunter.pipeline.weeks import broker_weeks, partition_weeks
-    from shunter.pipeline.what_if import answer_fleet
 
 _PLACES = {
     "IngestOptions": "ingest",

@@ -50,7 +50,7 @@ if found is not None:
         sys.exit(f"environment.zip is for {{MADE_BY}} and this is {{here}}: run `shunter pipeline package` there")
     sys.path.append(str(found))
 
-from shunter.cli.pipeline import pipeline
+from shunter.cli.pipeline.group import pipeline
 
 pipeline()
 '''

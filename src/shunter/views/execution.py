@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeGuard
 
-from shunter.core.executor.debts import told_debts
 from shunter.core.executor.ending import Ending, when_it_ends
-from shunter.core.executor.eta import Estimate, bytes_left, placing_left
+from shunter.core.executor.estimates.eta import Estimate, bytes_left, placing_left
+from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.orders import rollback_cost
-from shunter.core.executor.rates import Meter
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.stuck import stuck, way_out
+from shunter.core.executor.throttling.debts import told_debts
 from shunter.model.execution import Direction, Outcome, ThrottleKey
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from shunter.core.controller.decisions import Decision
 from shunter.core.controller.events import BrokersRead, ClusterLoaded, Elected, Envelope, RequestAnswered
-from shunter.core.controller.lifecycle import Transition
+from shunter.core.controller.moves.lifecycle import Transition
 from shunter.core.controller.ready import (
     AlterPartitionReply,
     ConnectBrokers,

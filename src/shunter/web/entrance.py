@@ -13,8 +13,8 @@ from sse_starlette import EventSourceResponse
 from starlette.responses import JSONResponse, Response
 
 from shunter import __version__
-from shunter.app.access_tokens import AccessRole
-from shunter.app.audit_log import AuditLine
+from shunter.app.access.access_tokens import AccessRole
+from shunter.app.access.audit_log import AuditLine
 from shunter.web.identity import COOKIE, Caller, clear_cookie, same_origin, set_cookie
 from shunter.web.metrics import CONTENT_TYPE, metrics_text
 from shunter.web.problems import HttpRefusal

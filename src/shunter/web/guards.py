@@ -11,7 +11,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from shunter.app.access_tokens import AccessRole
+from shunter.app.access.access_tokens import AccessRole
 from shunter.web.identity import demand
 from shunter.web.ordering import VERBS, PlanBody
 from shunter.web.problems import HttpRefusal

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from shunter.app.access_tokens import AccessRole, Person, Tokens, digest_of
-from shunter.app.page_sessions import SESSION_SECONDS, PageSessions
+from shunter.app.access.access_tokens import AccessRole, Person, Tokens, digest_of
+from shunter.app.access.page_sessions import SESSION_SECONDS, PageSessions
 from shunter.errors import FormatError
 from shunter.web.problems import HttpRefusal
 

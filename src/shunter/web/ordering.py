@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Header, Request
 from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, model_validator
 from starlette.responses import Response
 
-from shunter.app.access_tokens import AccessRole
+from shunter.app.access.access_tokens import AccessRole
 from shunter.model.limits import MOST_RATE
 from shunter.model.service import OrderKind, ServiceOrder, Signature
 from shunter.views.service import KeptProposalView, render

@@ -10,17 +10,17 @@ from typing import Annotated
 from fastapi import Depends, Request
 from starlette.responses import Response
 
-from shunter.app.access_tokens import AccessRole
-from shunter.app.audit_log import AuditLine, AuditLog
+from shunter.app.access.access_tokens import AccessRole
+from shunter.app.access.audit_log import AuditLine, AuditLog
 from shunter.app.service.front import Front
 from shunter.model.service import OrderRefused, Refusal
 from shunter.web.answers import RenderedAnswers
-from shunter.web.connection_limits import ConnectionLimits, network_of
 from shunter.web.forecasts import Forecasts
 from shunter.web.hub import Hub
 from shunter.web.identity import WRONG_TOKEN, Caller, Identity, demand
+from shunter.web.port.connection_limits import ConnectionLimits, network_of
+from shunter.web.port.wrong_tokens import WrongTokens
 from shunter.web.problems import HttpRefusal, problem_answer
-from shunter.web.wrong_tokens import WrongTokens
 
 STATUSES = {
     Refusal.INVALID: HTTPStatus.UNPROCESSABLE_ENTITY,

@@ -14,24 +14,24 @@ from pathlib import Path
 
 import uvicorn
 
-from shunter.app.access_tokens import Tokens
-from shunter.app.audit_log import AuditLog
-from shunter.app.page_sessions import PageSessions
+from shunter.app.access.access_tokens import Tokens
+from shunter.app.access.audit_log import AuditLog
+from shunter.app.access.page_sessions import PageSessions
 from shunter.app.service.front import Front
 from shunter.errors import DriverError, SettingsError
-from shunter.model.loopback import is_loopback
-from shunter.web.accepting import Acceptor
+from shunter.model.security.loopback import is_loopback
 from shunter.web.application import make_application
-from shunter.web.connection import HttpConnection
-from shunter.web.connection_limits import ConnectionLimits
 from shunter.web.feed import feed
 from shunter.web.guards import LOCAL_HOSTS
 from shunter.web.hub import Hub
 from shunter.web.identity import Identity
-from shunter.web.listening import listen_at, load_tls, shown_host
+from shunter.web.port.accepting import Acceptor
+from shunter.web.port.connection import HttpConnection
+from shunter.web.port.connection_limits import ConnectionLimits
+from shunter.web.port.listening import listen_at, load_tls, shown_host
+from shunter.web.port.token_watch import watch_tokens
+from shunter.web.port.turns import AddressTurns
 from shunter.web.reception import Reception
-from shunter.web.token_watch import watch_tokens
-from shunter.web.turns import AddressTurns
 
 CLOSING_SECONDS = 5
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from shunter.model.security import SCRAM_HASHES, ScramCredential, Secret
+from shunter.model.security.listeners import SCRAM_HASHES, ScramCredential, Secret
 
 LEAST_ITERATIONS: Final = 4_096
 

@@ -10,7 +10,7 @@ import orjson
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from shunter.app.plan import PlanOptions
+from shunter.app.planning.plan import PlanOptions
 from shunter.formats.broker_facts import facts_row
 from shunter.formats.plan_inventory import size_of
 from shunter.model.inventory import BrokerFacts, Disk, Inventory, InventoryBroker, InventoryPartition

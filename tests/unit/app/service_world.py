@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
-from shunter.app.executor import Target
-from shunter.app.keeper_policy import KeptCluster
-from shunter.app.keeper_sighting import sighting_of
-from shunter.app.order_costs import Again
+from shunter.app.evaluation.observation import sighting_of
+from shunter.app.evaluation.policy import KeptCluster
+from shunter.app.executor.order_costs import Again
+from shunter.app.executor.session import Target
 from shunter.app.service.driving import Driving, JournalledOrder, PlanFate, Seat
 from shunter.app.service.keeping import ClusterKeeper, KeeperParts
 from shunter.app.service.orders import OrderDesk
@@ -22,10 +22,10 @@ from shunter.app.service.shared_words import SharedWords
 from shunter.app.service.thinking import LookQuestion, Thought, Wish, sketch, think
 from shunter.core.executor.ready import CommandReply, MoveResult, PlanReply
 from shunter.core.keeper.sighting import PastExecution, Sighting
-from shunter.drivers.claimants import ClusterClaimed
-from shunter.drivers.execution import ExecutorEnded
-from shunter.drivers.order_taker import OrderGate
-from shunter.drivers.service_store import ServiceStore, StoreFailed
+from shunter.drivers.journal.claimants import ClusterClaimed
+from shunter.drivers.journal.execution import ExecutorEnded
+from shunter.drivers.journal.order_taker import OrderGate
+from shunter.drivers.service.store import ServiceStore, StoreFailed
 from shunter.errors import DriverError
 from shunter.model.check_up import CheckedJournal, CheckUp, OpenMove
 from shunter.model.execution import Command, CommandKind, ExecutionOptions, MoveOrder, OngoingReassignment, ThrottleKey

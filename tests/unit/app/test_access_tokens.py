@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from shunter.app.access_tokens import AccessRole, Person, Tokens, add_token, digest_of, read_tokens, remove_token
+from shunter.app.access.access_tokens import AccessRole, Person, Tokens, add_token, digest_of, read_tokens, remove_token
 from shunter.cli.main import main
 from shunter.errors import FormatError, SettingsError
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from shunter.app.controller import registered_endpoints
-from shunter.drivers.rpc_server import Listener
+from shunter.app.controller.process import registered_endpoints
+from shunter.drivers.listener.server import Listener
 from shunter.errors import SettingsError
-from shunter.model.security import ListenerSecurity, SecurityProtocol, SecuritySettings
+from shunter.model.security.listeners import ListenerSecurity, SecurityProtocol, SecuritySettings
 
 PLAIN = SecuritySettings()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from shunter.app.audit_log import FILES, MOST_NAMED, REFUSED_A_MINUTE, AuditLine, AuditLog
+from shunter.app.access.audit_log import FILES, MOST_NAMED, REFUSED_A_MINUTE, AuditLine, AuditLog
 from shunter.model.service import OrderDone, OrderKind, ServiceOrder, Signature
 
 LINE = AuditLine("anna", "token", "10.0.0.1", "pause")

@@ -3,7 +3,7 @@
 import logging
 from dataclasses import replace
 
-from shunter.app.broker_defaults import BrokerDefaults
+from shunter.app.controller.broker_defaults import BrokerDefaults
 from shunter.model.settings import ControllerSettings
 
 OURS = ControllerSettings(broker_id=100)

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from shunter.app.controller import ControllerProcess
-from shunter.app.security import Security
-from shunter.app.settings import load_controller_config, strange_variables
-from shunter.app.zookeeper_security import zookeeper_access
+from shunter.app.controller.process import ControllerProcess
+from shunter.app.controller.security import Security
+from shunter.app.controller.settings import load_controller_config, strange_variables
+from shunter.app.controller.zookeeper_security import zookeeper_access
 from shunter.core.authorizer import NetworkAuthorizer
-from shunter.drivers.rpc_server import parse_listener
+from shunter.drivers.listener.server import parse_listener
 from shunter.errors import SettingsError
 
 GIVEN = {"zookeeper": "localhost:2181", "broker_id": 1000}

@@ -9,15 +9,15 @@ from typing import get_args
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from shunter.app.controller import ControllerProcess
-from shunter.app.kafka_metrics import EVENTS
-from shunter.app.metrics import PrometheusPage, collect_metrics
-from shunter.app.settings import load_controller_config
+from shunter.app.controller.kafka_metrics import EVENTS
+from shunter.app.controller.metrics import PrometheusPage, collect_metrics
+from shunter.app.controller.process import ControllerProcess
+from shunter.app.controller.settings import load_controller_config
 from shunter.core.controller.events import Elected, Event
 from shunter.core.controller.ready import ConnectBrokers, SendStopReplica
 from shunter.core.controller.state import TopicState
-from shunter.drivers.loop_lag import INTERVAL_SECONDS, LoopLag
-from shunter.drivers.metrics_endpoint import MetricsEndpoint
+from shunter.drivers.host.loop_lag import INTERVAL_SECONDS, LoopLag
+from shunter.drivers.host.metrics_endpoint import MetricsEndpoint
 from shunter.errors import InvariantViolation
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.partition import LeaderAndIsr, PartitionState, ReplicaAssignment, TopicPartition

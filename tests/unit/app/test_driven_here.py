@@ -8,13 +8,13 @@ from pathlib import Path
 import orjson
 import pytest
 
-from shunter.app.executor_orders import driven_here
+from shunter.app.executor.orders import driven_here
 from shunter.core.doers import Wanted
 from shunter.core.executor.apply import apply
-from shunter.core.executor.rates import Meter
+from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.state import ExecutorState
-from shunter.drivers.clock import SystemClock
-from shunter.drivers.journal_sqlite import SqliteJournal
+from shunter.drivers.host.clock import SystemClock
+from shunter.drivers.journal.sqlite import SqliteJournal
 from shunter.model.execution import (
     LOAN,
     ExecutionOptions,

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from shunter.app.dry_run import dry_run
+from shunter.app.executor.dry_run import dry_run
 from shunter.core.executor.state import ExecutorState
 from shunter.drivers.admin.answers import TopicsSeen
 from shunter.drivers.admin.log_dirs import LogDirsSeen

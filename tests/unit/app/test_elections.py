@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from shunter.app import elections
+from shunter.app.executor import elections
 from shunter.drivers.admin.answers import TopicsSeen
 from shunter.errors import DriverError, ErrorCode
 from shunter.model.execution import ObservedPartition, ObservedTopic

@@ -9,22 +9,22 @@ from pathlib import Path
 import orjson
 import pytest
 
-from shunter.app.executor import Ended, _replace, read_view
-from shunter.app.executor_outcome import exit_code, told_end
-from shunter.app.executor_status import Status
+from shunter.app.executor.journals import JournalPlace
+from shunter.app.executor.outcome import exit_code, told_end
+from shunter.app.executor.session import Ended, _replace, read_view
+from shunter.app.executor.status import Status
 from shunter.app.exit_codes import ExitCode
-from shunter.app.journals import JournalPlace
-from shunter.cli.execution_display import told_view
+from shunter.cli.execution.display import told_view
 from shunter.core.executor import events as ev
 from shunter.core.executor.apply import apply
+from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.machine import Executor
-from shunter.core.executor.rates import Meter
 from shunter.core.executor.ready import Finish, MoveResult, PlanReply
 from shunter.core.executor.state import ExecutorState
-from shunter.drivers.claimants import ClusterClaimed
-from shunter.drivers.clock import SystemClock
-from shunter.drivers.execution import refused
-from shunter.drivers.journals import JournalFenced, JournalForsaken, JournalUnusable, JournalUnwritten
+from shunter.drivers.host.clock import SystemClock
+from shunter.drivers.journal.claimants import ClusterClaimed
+from shunter.drivers.journal.execution import refused
+from shunter.drivers.journal.journals import JournalFenced, JournalForsaken, JournalUnusable, JournalUnwritten
 from shunter.errors import DriverError
 from shunter.model.execution import (
     Direction,

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from lab.testbed.ports import free_port
-from shunter.app.executor_metrics import ExecutionPage, metrics_served
+from shunter.app.executor.metrics import ExecutionPage, metrics_served
 from shunter.errors import DriverError
 from shunter.views.execution import ExecutionView, MoveRow
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from lab.testbed.waiting import wait_until
-from shunter.app.executor_orders import HolderGone, order_plan, told_others
-from shunter.app.journals import JournalPlace
-from shunter.drivers.clock import SystemClock
-from shunter.drivers.driver_seat import DriverSeat, StandsStill
-from shunter.drivers.journal_sqlite import SqliteJournal
-from shunter.drivers.journals import LEASE_MS
+from shunter.app.executor.journals import JournalPlace
+from shunter.app.executor.orders import HolderGone, order_plan, told_others
+from shunter.drivers.host.clock import SystemClock
+from shunter.drivers.journal.host_lock import DriverSeat, StandsStill
+from shunter.drivers.journal.journals import LEASE_MS
+from shunter.drivers.journal.sqlite import SqliteJournal
 from shunter.model.execution import (
     ExecutionOptions,
     JournalEntry,

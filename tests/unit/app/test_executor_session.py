@@ -7,12 +7,12 @@ import contextlib
 from pathlib import Path
 from typing import Any, cast
 
-from shunter.app.executor import Session, SessionStart, drive
+from shunter.app.executor.session import Session, SessionStart, drive
 from shunter.core.executor.machine import Executor
 from shunter.drivers.admin.protocol import AdminClient
-from shunter.drivers.clock import SystemClock
-from shunter.drivers.execution import ExecutionDriver
-from shunter.drivers.journal_sqlite import SqliteJournal
+from shunter.drivers.host.clock import SystemClock
+from shunter.drivers.journal.execution import ExecutionDriver
+from shunter.drivers.journal.sqlite import SqliteJournal
 from shunter.model.execution import Command, CommandKind
 from shunter.views.execution import ExecutionView
 

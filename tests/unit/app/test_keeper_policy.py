@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from shunter.app.keeper_policy import KeptCluster, ModelPlace, read_policies
-from shunter.drivers.controller_status import ControllersPlace
+from shunter.app.evaluation.policy import KeptCluster, ModelPlace, read_policies
+from shunter.drivers.service.controller_status import ControllersPlace
 from shunter.errors import FormatError, SettingsError
 from shunter.model.keeper import DEFAULTS, IN_DAYS, MEASURED, Condition, GuardRails, Intents, KeeperPolicy, Mode, Watch
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from shunter.app.executor import Target
-from shunter.app.journals import JournalPlace
-from shunter.app.order_costs import bytes_again, price_now, price_of, told_price
+from shunter.app.executor.journals import JournalPlace
+from shunter.app.executor.order_costs import bytes_again, price_now, price_of, told_price
+from shunter.app.executor.session import Target
 from shunter.core.executor.apply import apply
 from shunter.core.executor.state import ExecutorState
-from shunter.drivers.clock import SystemClock
+from shunter.drivers.host.clock import SystemClock
 from shunter.model.execution import (
     Command,
     CommandKind,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shunter.app.page_sessions import MOST_SESSIONS, SESSION_SECONDS, SET_BACK_SECONDS, PageSessions
+from shunter.app.access.page_sessions import MOST_SESSIONS, SESSION_SECONDS, SET_BACK_SECONDS, PageSessions
 
 LATER_MS = SESSION_SECONDS * 1000
 

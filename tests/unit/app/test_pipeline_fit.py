@@ -2,7 +2,7 @@
 
 import json
 
-from shunter.app.pipeline_fit import refit
+from shunter.app.pipeline.fit import refit
 from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
 
 

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from shunter.app.pipeline import gist_of
+from shunter.app.pipeline.stages import gist_of
 
 TRACE = """
 An exception was thrown from the Python worker. Please see the stack trace below.

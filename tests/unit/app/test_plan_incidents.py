@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from incidents import MB, Facts, as_rows, assert_sound, questions, worlds
 
-from shunter.app.keeper_sighting import sighting_of
-from shunter.app.plan import PlanOptions, cluster_from, plan_raw, request_from
+from shunter.app.evaluation.observation import sighting_of
+from shunter.app.planning.plan import PlanOptions, cluster_from, plan_raw, request_from
 from shunter.core.planning.balance import plan
 from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
 from shunter.formats.plan_files import read_plan_input, write_reassignment
 from shunter.formats.plan_inventory import encode_plan_input
 from shunter.model.check_up import CheckedJournal, CheckUp
 from shunter.model.inventory import Disk, Inventory, InventoryBroker, InventoryPartition, TopicWish
-from shunter.pipeline.fleet_worker import plan_cluster
+from shunter.pipeline.planning.fleet_worker import plan_cluster
 
 NO_CHECK_UP = CheckUp("yard", 1, "Apache (KRaft)", (), (), {}, ())
 

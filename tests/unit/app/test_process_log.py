@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from shunter.app.process_log import A_MINUTE, KINDS, Repeats
+from shunter.app.access.process_log import A_MINUTE, KINDS, Repeats
 
 
 def record(text: str, minute: int, *values: object) -> logging.LogRecord:

@@ -8,9 +8,9 @@ from urllib.parse import parse_qs
 import pytest
 from click.testing import CliRunner
 
-from shunter.app.prometheus_collection import PrometheusSpan, collect_prometheus
-from shunter.cli.pipeline import pipeline
-from shunter.drivers.prometheus_api import MOST_POINTS, PrometheusServer
+from shunter.app.pipeline.prometheus_collection import PrometheusSpan, collect_prometheus
+from shunter.cli.pipeline.group import pipeline
+from shunter.drivers.service.prometheus_api import MOST_POINTS, PrometheusServer
 from shunter.errors import DriverError, FormatError, SettingsError
 
 T0 = 1_738_368_000

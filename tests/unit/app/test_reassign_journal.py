@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shunter.app.journal_export import as_json_lines
+from shunter.app.executor.journal_export import as_json_lines
 from shunter.app.reassign.journal import JournalLines, MoveFollower
 from shunter.app.reassign.session import MoveUnderWay
 from shunter.errors import FormatError

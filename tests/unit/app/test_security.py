@@ -13,16 +13,16 @@ from types import SimpleNamespace
 import pytest
 
 from made_certificates import SERVER, Made, authority, issued
-from shunter.app.access_tokens import add_token, remove_token
-from shunter.app.broker_file import BrokerFile
+from shunter.app.access.access_tokens import add_token, remove_token
 from shunter.app.client_configuration import configuration_of, stream_options
-from shunter.app.security import MetricsReaders, Security
+from shunter.app.controller.broker_file import BrokerFile
+from shunter.app.controller.security import MetricsReaders, Security
 from shunter.core.authorizer import NetworkAuthorizer
-from shunter.drivers.metrics_endpoint import MetricsEndpoint
-from shunter.drivers.rpc_server import parse_listener
+from shunter.drivers.host.metrics_endpoint import MetricsEndpoint
+from shunter.drivers.listener.server import parse_listener
 from shunter.errors import SettingsError
-from shunter.model.access import AccessRole
 from shunter.model.broker import Endpoint
+from shunter.model.security.access import AccessRole
 
 
 @pytest.fixture
@@ -230,7 +230,7 @@ def test_a_certificate_that_expires_while_we_run_is_told_ahead_and_then_in_the_w
     last = made.certificate.not_valid_after_utc
     now = [last - dt.timedelta(days=20)]
     fake = SimpleNamespace(datetime=SimpleNamespace(now=lambda _: now[0]), UTC=dt.UTC)
-    monkeypatch.setattr("shunter.drivers.tls.dt", fake)
+    monkeypatch.setattr("shunter.drivers.security.tls.dt", fake)
     security.refuse_bad_certificates(places("INTERNAL"))
     assert not caplog.messages
     assert security.valid_until_s()["listener INTERNAL"] == last.timestamp()
@@ -246,7 +246,7 @@ def test_a_certificate_that_expires_while_we_run_is_told_ahead_and_then_in_the_w
     assert security.trouble is not None
     assert "expired at" in security.trouble
     assert "no broker would connect to this controller" in security.trouble
-    monkeypatch.setattr("shunter.drivers.tls.LOOKED_AT_SECONDS", -1.0)
+    monkeypatch.setattr("shunter.drivers.security.tls.LOOKED_AT_SECONDS", -1.0)
     (tmp_path / "key.pem").write_text(issued("x", ROOT, days=(-99, 99)).pem())
     now[0] = dt.datetime.now(dt.UTC)
     security.look_at_certificates()

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from shunter.app.access_tokens import AccessRole, add_token
-from shunter.app.security import MetricsReaders
+from shunter.app.access.access_tokens import AccessRole, add_token
+from shunter.app.controller.security import MetricsReaders
 from shunter.app.service.controllers import KEPT_MS, Controllers
-from shunter.drivers.controller_status import MOST_BYTES, ControllersPlace, ask_controller
-from shunter.drivers.metrics_endpoint import MetricsEndpoint
+from shunter.drivers.host.metrics_endpoint import MetricsEndpoint
+from shunter.drivers.service.controller_status import MOST_BYTES, ControllersPlace, ask_controller
 from shunter.errors import DriverError, FormatError
 from shunter.views.controller_status import ControllerStatus, decode_status, encode_status
 

@@ -13,13 +13,13 @@ import orjson
 import pytest
 from service_world import Clock, Yard, policy
 
-from shunter.app.audit_log import AuditLog
-from shunter.app.keeper_policy import read_service_file
+from shunter.app.access.audit_log import AuditLog
+from shunter.app.evaluation.policy import read_service_file
 from shunter.app.service.local import SOCKET, answering, ask_service, order_service
 from shunter.app.service.service import STORE, Thinkers, open_service, processes, take_seat
 from shunter.app.service.thinking import PIECE, LookQuestion, Wish, packed, unpacked
-from shunter.drivers.local_door import Answering, ask_at_door, open_door
-from shunter.drivers.service_store import ServiceStore
+from shunter.drivers.service.local_socket import Answering, ask_at_door, open_door
+from shunter.drivers.service.store import ServiceStore
 from shunter.errors import DriverError
 from shunter.model.keeper import Mode
 from shunter.model.service import OrderKind, OrderRefused, Refusal, ServiceOrder, Signature

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from shunter.app.service.driving import JournalledOrder, PlanFate, fates_in, heard_in
-from shunter.drivers.clock import SystemClock
-from shunter.drivers.journal_sqlite import SqliteJournal
+from shunter.drivers.host.clock import SystemClock
+from shunter.drivers.journal.sqlite import SqliteJournal
 from shunter.model.execution import (
     Command,
     CommandKind,

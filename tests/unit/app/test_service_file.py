@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shunter.app.keeper_policy import ServiceFile, read_service_file
+from shunter.app.evaluation.policy import ServiceFile, read_service_file
 from shunter.errors import SettingsError
 from shunter.model.execution import ExecutionOptions
 from shunter.model.service import NOTIFIED, Notifier, NotifierKind

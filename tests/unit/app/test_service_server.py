@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from shunter.app.access_tokens import AccessRole, add_token
-from shunter.app.keeper_policy import read_service_file
+from shunter.app.access.access_tokens import AccessRole, add_token
+from shunter.app.evaluation.policy import read_service_file
 from shunter.app.service.local import ServiceServer, ask_service, order_service
 from shunter.app.service.service import open_service
 from shunter.errors import DriverError, FormatError, SettingsError

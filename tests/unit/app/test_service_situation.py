@@ -12,9 +12,9 @@ from service_world import MIB, Clock, Life, MortalStore, Yard, policy
 
 from shunter.app.service.driving import not_driven
 from shunter.core.keeper.situation import Age, ClusterSituation, why_refused
-from shunter.drivers.claimants import ClusterClaimed
-from shunter.drivers.driver_seat import SeatTaken, Sitter, StandsStill, StillDriver
-from shunter.drivers.journals import JournalHeld
+from shunter.drivers.journal.claimants import ClusterClaimed
+from shunter.drivers.journal.host_lock import SeatTaken, Sitter, StandsStill, StillDriver
+from shunter.drivers.journal.journals import JournalHeld
 from shunter.errors import DriverError
 from shunter.model.execution import Command, CommandKind, LeaseHolder, OngoingReassignment
 from shunter.model.keeper import Mode

@@ -11,10 +11,10 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "core" / "executor"))
 from apache_yard import Rig, Yard
 
-from shunter.app.executor import Target
+from shunter.app.executor.session import Target
 from shunter.app.service import stories as stories_module
 from shunter.app.service.stories import BOOKS, Stories, journal_of
-from shunter.drivers.journal_sqlite import SqliteJournal
+from shunter.drivers.journal.sqlite import SqliteJournal
 from shunter.errors import DriverError
 from shunter.model.execution import CommandKind, JournalEntry
 from shunter.model.service import OrderRefused, Refusal

@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 from pydantic.fields import FieldInfo
 
-from shunter.app.controller import ControllerProcess
-from shunter.app.metrics import PrometheusPage, collect_metrics
-from shunter.app.settings import ControllerConfig, load_controller_config
+from shunter.app.controller.metrics import PrometheusPage, collect_metrics
+from shunter.app.controller.process import ControllerProcess
+from shunter.app.controller.settings import ControllerConfig, load_controller_config
 from shunter.cli import main
 
 PAGE = Path(__file__).parents[3] / "docs" / "settings.md"

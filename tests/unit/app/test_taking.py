@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from shunter.app.journals import JournalPlace
-from shunter.app.taking import refuse_standing, standing_in, take_seat
-from shunter.drivers.clock import SystemClock
-from shunter.drivers.driver_seat import DriverSeat, SeatTaken, StandsStill
-from shunter.drivers.journal_sqlite import SqliteJournal
-from shunter.drivers.journals import LEASE_MS, JournalHeld
+from shunter.app.executor.journals import JournalPlace
+from shunter.app.executor.lease_acquisition import refuse_standing, standing_in, take_seat
+from shunter.drivers.host.clock import SystemClock
+from shunter.drivers.journal.host_lock import DriverSeat, SeatTaken, StandsStill
+from shunter.drivers.journal.journals import LEASE_MS, JournalHeld
+from shunter.drivers.journal.sqlite import SqliteJournal
 from shunter.model.notice import Notice
 
 CLUSTER = "c1"

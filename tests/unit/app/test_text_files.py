@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from shunter.app.broker_file import BrokerFile
 from shunter.app.client_configuration import stream_options
-from shunter.app.keeper_policy import read_service_file
-from shunter.app.pipeline_outlook import read_owners
+from shunter.app.controller.broker_file import BrokerFile
+from shunter.app.controller.settings import load_controller_config
+from shunter.app.evaluation.policy import read_service_file
+from shunter.app.pipeline.outlook import read_owners
 from shunter.app.profiles import read_profiles
-from shunter.app.settings import load_controller_config
 from shunter.errors import FormatError, SettingsError
 from shunter.formats.plan_files import read_plan_input
 from shunter.formats.reassignment_json import decode_plan

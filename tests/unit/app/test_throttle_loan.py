@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pytest
 
-from shunter.app import throttle_loan
-from shunter.app.journals import JournalPlace
-from shunter.app.throttle_loan import JournalInHand, give_back, set_throttles
+from shunter.app.executor import throttle_loan
+from shunter.app.executor.journals import JournalPlace
+from shunter.app.executor.throttle_loan import JournalInHand, give_back, set_throttles
 from shunter.core.throttles import LEADER_RATE
 from shunter.drivers.admin.answers import SettingsSeen
 from shunter.model.execution import ThrottleKey

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from shunter.app import throttles
-from shunter.app.executor import Target
-from shunter.app.journals import JournalPlace
-from shunter.app.throttles import FoundThrottle, clear_throttles, throttles_set
+from shunter.app.executor import throttles
+from shunter.app.executor.journals import JournalPlace
+from shunter.app.executor.session import Target
+from shunter.app.executor.throttles import FoundThrottle, clear_throttles, throttles_set
 from shunter.core.executor.state import ExecutorState
 from shunter.core.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_REPLICAS
 from shunter.drivers.admin.answers import NotSet, SettingsSeen

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from shunter.app import throttles
-from shunter.app.executor import Target
-from shunter.app.journals import JournalPlace
-from shunter.app.throttles import FoundThrottle, StillNeeded, clear_loose_throttles
+from shunter.app.executor import throttles
+from shunter.app.executor.journals import JournalPlace
+from shunter.app.executor.session import Target
+from shunter.app.executor.throttles import FoundThrottle, StillNeeded, clear_loose_throttles
 from shunter.core.throttles import LEADER_RATE
-from shunter.drivers.claimants import ClusterClaimed
+from shunter.drivers.journal.claimants import ClusterClaimed
 from shunter.model.execution import ThrottleKey
 
 FOUND = (FoundThrottle(ThrottleKey("broker", "1", LEADER_RATE), "2000000", journaled=False),)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from shunter.app.why import read_partition, read_since
+from shunter.app.controller.why import read_partition, read_since
 from shunter.cli import main
 from shunter.errors import SettingsError
 from shunter.formats.log_lines import encode_line, read_time, time_text

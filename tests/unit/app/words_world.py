@@ -20,9 +20,9 @@ from shunter.app.service.driving import Driving, PlanFate
 from shunter.app.service.shared_words import SharedWords
 from shunter.core.executor.ready import CommandReply, PlanReply
 from shunter.core.keeper.sighting import Sighting
-from shunter.drivers.claimants import ClusterClaimed
-from shunter.drivers.compacted_topic import Clients
-from shunter.drivers.words_topic import TOPIC, WordsTopic
+from shunter.drivers.journal.claimants import ClusterClaimed
+from shunter.drivers.journal.compacted_topic import Clients
+from shunter.drivers.service.words_topic import TOPIC, WordsTopic
 from shunter.errors import DriverError
 from shunter.formats.word_records import WordsDriver
 from shunter.model.execution import Command, ExecutionOptions, MoveOrder

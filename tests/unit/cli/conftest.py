@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from shunter.app.journals import JournalPlace
-from shunter.drivers.clock import SystemClock
-from shunter.drivers.driver_seat import DriverSeat
-from shunter.drivers.journals import LEASE_MS
+from shunter.app.executor.journals import JournalPlace
+from shunter.drivers.host.clock import SystemClock
+from shunter.drivers.journal.host_lock import DriverSeat
+from shunter.drivers.journal.journals import LEASE_MS
 from shunter.model.execution import (
     Command,
     CommandKind,

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from shunter.app.exit_codes import ExitCode
 from shunter.cli import main
-from shunter.cli.consent import agreed
+from shunter.cli.execution.consent import agreed
 from shunter.errors import SettingsError
 
 PLAN = '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}'

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from shunter.app.dry_run import DryRun
-from shunter.cli.execution_plan import show_sum
-from shunter.core.executor.eta import Forecast
+from shunter.app.executor.dry_run import DryRun
+from shunter.cli.execution.plan import show_sum
+from shunter.core.executor.estimates.eta import Forecast
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(0.5, "at least 1 s"), (59.2, "at least 1 min")])

@@ -12,12 +12,12 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from shunter.app.journals import JournalPlace
+from shunter.app.executor.journals import JournalPlace
 from shunter.cli import main
-from shunter.cli.execution_bars import drawn
-from shunter.cli.execution_display import PlainLines, sentence, shortened
-from shunter.cli.execution_options import parse_rate
-from shunter.cli.throttles import told_cleared
+from shunter.cli.execution.bars import drawn
+from shunter.cli.execution.display import PlainLines, sentence, shortened
+from shunter.cli.execution.options import parse_rate
+from shunter.cli.execution.throttles import told_cleared
 from shunter.errors import FormatError
 from shunter.model.notice import Notice
 from shunter.views.execution import ExecutionView, MoveRow

@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from shunter.cli import main
-from shunter.cli.pipeline_intake import LISTED_AT_MOST
+from shunter.cli.pipeline.intake import LISTED_AT_MOST
 
-ingest = pytest.importorskip("shunter.pipeline.ingest")
+ingest = pytest.importorskip("shunter.pipeline.ingest.batches")
 
 
 @pytest.fixture
@@ -17,8 +17,8 @@ def told(monkeypatch):
     """Run `ingest` as if the pipeline had brought what is given."""
 
     def run(outcome, *arguments):
-        monkeypatch.setattr("shunter.app.pipeline.spark_session", lambda _: contextlib.nullcontext())
-        monkeypatch.setattr("shunter.app.pipeline.ingest", lambda *_: outcome)
+        monkeypatch.setattr("shunter.app.pipeline.stages.spark_session", lambda _: contextlib.nullcontext())
+        monkeypatch.setattr("shunter.app.pipeline.stages.ingest", lambda *_: outcome)
         return CliRunner().invoke(main, ["pipeline", "ingest", "folder", *arguments])
 
     return run
@@ -65,7 +65,9 @@ def test_windows_of_cruise_control_that_overlap_come_with_what_to_do(told, kind,
 
 def test_one_snapshot_needs_no_distance_to_the_next(monkeypatch):
     asked = []
-    monkeypatch.setattr("shunter.app.collection.collect_every", lambda *_, **how: asked.append(how["count"]) or ())
+    monkeypatch.setattr(
+        "shunter.app.pipeline.collection.collect_every", lambda *_, **how: asked.append(how["count"]) or ()
+    )
     command = ["pipeline", "collect", "--bootstrap-server", "127.0.0.1:1", "--count"]
     assert CliRunner().invoke(main, [*command, "1"]).exit_code == 0
     refused = CliRunner().invoke(main, [*command, "2"])

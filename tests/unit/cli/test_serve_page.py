@@ -15,7 +15,7 @@ import orjson
 import pytest
 from click.testing import CliRunner
 
-from shunter.app.access_tokens import AccessRole, add_token
+from shunter.app.access.access_tokens import AccessRole, add_token
 from shunter.cli.main import main
 
 WITHIN_S = 120

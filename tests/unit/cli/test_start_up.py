@@ -13,12 +13,12 @@ HEAVY = ("kafka", "kio", "numpy", "pandas", "pyspark", "pydantic", "rich", "scip
 @pytest.mark.parametrize(
     "module",
     [
-        "shunter.cli.execute",
-        "shunter.cli.turn",
-        "shunter.cli.look",
-        "shunter.cli.throttles",
-        "shunter.cli.history",
-        "shunter.cli.serve",
+        "shunter.cli.execution.execute",
+        "shunter.cli.execution.turn",
+        "shunter.cli.execution.look",
+        "shunter.cli.execution.throttles",
+        "shunter.cli.execution.history",
+        "shunter.cli.service.serve",
     ],
 )
 def test_orders_and_status_start_without_the_client_library(module: str) -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 from rich.console import Console
 
-from shunter.cli.execution_bars import Bars
+from shunter.cli.execution.bars import Bars
 from shunter.cli.tables import show_rows
 
 ROWS = [

@@ -5,7 +5,7 @@ from ipaddress import ip_network
 import pytest
 
 from shunter.core.authorizer import AclAuthorizer, NetworkAuthorizer, Requester, authorized_operations
-from shunter.model.acl import (
+from shunter.model.security.acl import (
     ANY_PRINCIPAL,
     CLUSTER,
     Acl,
@@ -16,7 +16,7 @@ from shunter.model.acl import (
     ResourceType,
     topic,
 )
-from shunter.model.principal import ANONYMOUS, Principal
+from shunter.model.security.principal import ANONYMOUS, Principal
 
 ANN = Requester(Principal("User", "ann"), "10.0.0.1")
 ROOT = Requester(Principal("User", "root"), "10.0.0.1")

@@ -22,7 +22,7 @@ from shunter.model.check_up import (
 from shunter.model.execution import ObservedPartition, OngoingReassignment, ThrottleKey
 from shunter.model.log_dirs import LogDirCopy
 from shunter.model.partition import TopicPartition
-from shunter.model.security import CertificateFault, FaultKind
+from shunter.model.security.listeners import CertificateFault, FaultKind
 
 ALL = frozenset({"READ", "ALTER", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"})
 T0 = TopicPartition("t", 0)

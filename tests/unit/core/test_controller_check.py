@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from shunter.core.controller_check import BrokerFound, Cause, Facts, ListenerFault, Severity, WayBack, findings
-from shunter.model.security import CertificateFault, FaultKind
+from shunter.model.security.listeners import CertificateFault, FaultKind
 from shunter.model.settings import ControllerSettings
 
 SETTINGS = {

@@ -14,14 +14,14 @@ from kio.serial import entity_reader
 
 from shunter.core.authorizer import NetworkAuthorizer
 from shunter.core.controller.state import ControllerState, TopicState
-from shunter.drivers.callers import Callers
-from shunter.drivers.handlers.context import Node
-from shunter.drivers.handlers.messages import filled
-from shunter.drivers.mutation_quotas import MutationQuotas
-from shunter.drivers.relay import Relay
-from shunter.drivers.rpc_server import RpcServer, parse_listener
-from shunter.drivers.visible_topics import VisibleTopics
-from shunter.drivers.zookeeper_requests import Znode
+from shunter.drivers.brokers.relay import Relay
+from shunter.drivers.listener.callers import Callers
+from shunter.drivers.listener.handlers.context import Node
+from shunter.drivers.listener.handlers.messages import filled
+from shunter.drivers.listener.server import RpcServer, parse_listener
+from shunter.drivers.listener.visible_topics import VisibleTopics
+from shunter.drivers.zookeeper.mutation_quotas import MutationQuotas
+from shunter.drivers.zookeeper.requests import Znode
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.partition import LeaderAndIsr, PartitionState, ReplicaAssignment
 from shunter.wire.framing import read_response_head, request_frame_head, response_header_version

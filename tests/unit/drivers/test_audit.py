@@ -12,7 +12,8 @@ from rpc_world import rpc_world
 
 from shunter.core.controller.events import ReassignmentsSubmitted, TopicDeletionsSubmitted, TopicsSubmitted
 from shunter.core.controller.ready import PartitionResultsReply, TopicResult, TopicResultsReply
-from shunter.drivers.handlers.audit import (
+from shunter.drivers.brokers.relay import PASSED_ON
+from shunter.drivers.listener.handlers.audit import (
     ASKED_AT_MOST,
     REFUSED_AT_MOST,
     TEXT_AT_MOST,
@@ -21,9 +22,8 @@ from shunter.drivers.handlers.audit import (
     is_audited,
     outcome,
 )
-from shunter.drivers.handlers.dispatch import HANDLERS
-from shunter.drivers.handlers.messages import filled
-from shunter.drivers.relay import PASSED_ON
+from shunter.drivers.listener.handlers.dispatch import HANDLERS
+from shunter.drivers.listener.handlers.messages import filled
 from shunter.errors import ErrorCode
 from shunter.formats.log_lines import encode_line
 from shunter.model.partition import TopicPartition

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from shunter.core.controller.ready import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata, StopPartition
-from shunter.drivers.backlog import Backlog, QueuedRequest
+from shunter.drivers.brokers.backlog import Backlog, QueuedRequest
 from shunter.model.partition import TopicPartition
 
 LEAD = SendLeaderAndIsr(1, 1, 5, 9, (), (), frozenset())

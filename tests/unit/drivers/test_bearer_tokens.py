@@ -11,9 +11,9 @@ from typing import Any
 import orjson
 import pytest
 
-from shunter.drivers.bearer_tokens import BearerTokens, with_tokens
+from shunter.drivers.security.bearer_tokens import BearerTokens, with_tokens
 from shunter.errors import DriverError
-from shunter.model.security import BearerLogin, ClientCredentials, Secret, TokenFile, UnsecuredToken
+from shunter.model.security.listeners import BearerLogin, ClientCredentials, Secret, TokenFile, UnsecuredToken
 from token_endpoint import TokenEndpoint
 
 

@@ -12,16 +12,16 @@ from kio.index import load_response_schema
 from shunter.core.controller.events import RequestAnswered
 from shunter.core.controller.ready import ConnectBrokers, SendUpdateMetadata
 from shunter.core.controller_check import Cause
-from shunter.drivers.broker_access import BrokerAccess
-from shunter.drivers.broker_connection import BrokerConnection
-from shunter.drivers.channels import Channels
-from shunter.drivers.controller_check import ask
-from shunter.drivers.handlers.messages import filled
-from shunter.drivers.relay import Relay
-from shunter.drivers.shared_tokens import SharedTokens
+from shunter.drivers.brokers.access import BrokerAccess
+from shunter.drivers.brokers.channels import Channels
+from shunter.drivers.brokers.connection import BrokerConnection
+from shunter.drivers.brokers.relay import Relay
+from shunter.drivers.election.check import ask
+from shunter.drivers.listener.handlers.messages import filled
+from shunter.drivers.security.shared_tokens import SharedTokens
 from shunter.errors import DriverError, FormatError
 from shunter.model.broker import Broker, Endpoint
-from shunter.model.security import (
+from shunter.model.security.listeners import (
     BearerLogin,
     ClientCredentials,
     ListenerSecurity,

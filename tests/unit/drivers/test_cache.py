@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shunter.drivers.cache import cache_folder
+from shunter.drivers.host.cache import cache_folder
 
 
 @pytest.mark.parametrize(

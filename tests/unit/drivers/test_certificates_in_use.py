@@ -13,11 +13,11 @@ from rpc_world import RpcWorld
 
 from lab.testbed.waiting import wait_until
 from made_certificates import ANY, CLIENT, Made, authority, issued
-from shunter.drivers import tls
-from shunter.drivers.gate import ListenerGate
-from shunter.drivers.rpc_server import RpcServer, parse_listener
-from shunter.drivers.tls import TlsContexts
-from shunter.model.security import (
+from shunter.drivers.listener.gate import ListenerGate
+from shunter.drivers.listener.server import RpcServer, parse_listener
+from shunter.drivers.security import tls
+from shunter.drivers.security.tls import TlsContexts
+from shunter.model.security.listeners import (
     CertificateRules,
     ClientAuth,
     FaultKind,

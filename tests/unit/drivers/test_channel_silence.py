@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from test_channels import World, topic, world
 
 from shunter.core.controller.events import ConnectionChanged, RequestAnswered
-from shunter.drivers.broker_connection import addresses_of, connect_to_any
+from shunter.drivers.brokers.connection import addresses_of, connect_to_any
 from shunter.model.broker import Broker, Endpoint
 
 SO_ATTACH_FILTER = 26

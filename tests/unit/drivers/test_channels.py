@@ -23,9 +23,9 @@ from shunter.core.controller.ready import (
     StopPartition,
     TopicSlice,
 )
-from shunter.drivers import broker_release
-from shunter.drivers import channels as channels_module
-from shunter.drivers.channels import Channels
+from shunter.drivers.brokers import channels as channels_module
+from shunter.drivers.brokers import release as broker_release
+from shunter.drivers.brokers.channels import Channels
 from shunter.model.partition import LeaderAndIsr, PartitionState, ReplicaAssignment, TopicPartition
 
 

@@ -14,10 +14,10 @@ from kafka import errors as kafka_errors
 from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 
-from shunter.drivers import cluster_claim
-from shunter.drivers.claimants import Claimant, ClusterClaimed
-from shunter.drivers.cluster_claim import ClusterClaim, SeenClaim, claim_seen_by
-from shunter.drivers.journals import Presence
+from shunter.drivers.journal import claim as cluster_claim
+from shunter.drivers.journal.claim import ClusterClaim, SeenClaim, claim_seen_by
+from shunter.drivers.journal.claimants import Claimant, ClusterClaimed
+from shunter.drivers.journal.journals import Presence
 from shunter.errors import DriverError
 
 MINE = Claimant("ann", "here", 7, 1_700_000_000_000, "here:/a.journal")

@@ -13,8 +13,8 @@ import pytest
 from lab.simulation.event_loop import ProcessLoop
 from lab.simulation.network import Delays
 from lab.simulation.scheduler import MS, SECOND, Scheduler
-from lab.simulation.zookeeper_session import SimulatedKazoo
-from lab.simulation.zookeeper_tree import Transaction, ZooKeeperTree
+from lab.simulation.zookeeper.session import SimulatedKazoo
+from lab.simulation.zookeeper.tree import Transaction, ZooKeeperTree
 from shunter.core.controller.events import (
     BatchRefused,
     BatchWritten,
@@ -29,13 +29,13 @@ from shunter.core.controller.events import (
     TopicsRead,
 )
 from shunter.core.controller.ready import LoadCluster, WriteBatch
-from shunter.drivers.controller_seat import ControllerSeat
-from shunter.drivers.zookeeper import ZooKeeperClient
-from shunter.drivers.zookeeper_requests import Create, Put, Remove
-from shunter.formats import znodes
-from shunter.formats.broker_znodes import encode_broker
-from shunter.formats.request_znodes import encode_request
-from shunter.formats.topic_znodes import encode_topic
+from shunter.drivers.election.seat import ControllerSeat
+from shunter.drivers.zookeeper.client import ZooKeeperClient
+from shunter.drivers.zookeeper.requests import Create, Put, Remove
+from shunter.formats.znodes import paths as znodes
+from shunter.formats.znodes.brokers import encode_broker
+from shunter.formats.znodes.requests import encode_request
+from shunter.formats.znodes.topics import encode_topic
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.partition import ReplicaAssignment, TopicPartition
 from shunter.model.records import DeleteQueueEntry, DeleteTopic, PutDeletionMark, PutLegacyReassignments, PutTopic

@@ -6,11 +6,11 @@ import pytest
 
 from shunter.core.controller.events import TopicDeletionsSubmitted
 from shunter.core.controller.suspects import Crash, Suspect, SuspectKind, content_of
-from shunter.drivers.callers import Callers
-from shunter.drivers.crash_guard import CrashGuard, path_of
-from shunter.drivers.zookeeper_requests import Create, Znode
+from shunter.drivers.listener.callers import Callers
+from shunter.drivers.zookeeper.crash_guard import CrashGuard, path_of
+from shunter.drivers.zookeeper.requests import Create, Znode
 from shunter.errors import DriverError, ErrorCode, RequestRejected
-from shunter.formats.crash_znode import decode_crashes
+from shunter.formats.znodes.crashes import decode_crashes
 
 PATH = "/admin/shunter/crashes"
 DELETION = TopicDeletionsSubmitted(("orders",), 7)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from shunter.drivers import desk as desk_module
-from shunter.drivers.desk import Desk
-from shunter.drivers.fair_selector import FairSelector
-from shunter.drivers.shares import Share, Shares
+from shunter.drivers.listener import request_queue as desk_module
+from shunter.drivers.listener.fair_selector import FairSelector
+from shunter.drivers.listener.request_queue import Desk
+from shunter.drivers.listener.shares import Share, Shares
 from shunter.model.settings import WireLimits
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shunter.drivers.digest_md5 import DigestMd5
+from shunter.drivers.zookeeper.digest_md5 import DigestMd5
 from shunter.errors import FormatError
 
 CHALLENGE = b'realm="elwood.innosoft.com",nonce="OA6MG9tEQGm2hh",qop="auth",algorithm=md5-sess,charset=utf-8'

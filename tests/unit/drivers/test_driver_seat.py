@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from shunter.drivers.driver_seat import DriverSeat, SeatTaken, StillDriver, standing_still
-from shunter.drivers.journals import LEASE_MS
+from shunter.drivers.journal.host_lock import DriverSeat, SeatTaken, StillDriver, standing_still
+from shunter.drivers.journal.journals import LEASE_MS
 from shunter.model.execution import LeaseHolder
 
 HOST = socket.gethostname()
@@ -22,7 +22,7 @@ NOW = 1_800_000_000_000
 
 SITTING = """
 import sys, pathlib
-from shunter.drivers.driver_seat import DriverSeat
+from shunter.drivers.journal.host_lock import DriverSeat
 seat = DriverSeat(pathlib.Path(sys.argv[1]), "c1", "first.journal")
 print("sits", flush=True)
 sys.stdin.read()

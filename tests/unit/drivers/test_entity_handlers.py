@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from rpc_world import rpc_world
 
-from shunter.drivers.feature_keeper import FeatureKeeper
-from shunter.drivers.handlers import dispatch
-from shunter.drivers.mutation_quotas import MutationQuotas
-from shunter.drivers.user_configs import UserConfigs
+from shunter.drivers.listener.handlers import dispatch
+from shunter.drivers.zookeeper.feature_keeper import FeatureKeeper
+from shunter.drivers.zookeeper.mutation_quotas import MutationQuotas
+from shunter.drivers.zookeeper.user_configs import UserConfigs
 from shunter.errors import ErrorCode
 
 

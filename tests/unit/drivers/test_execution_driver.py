@@ -15,9 +15,9 @@ from shunter.core.executor.ready import CommandReply, Finish, PlanReply, Ready
 from shunter.drivers.admin.answers import NotSet, SettingsSeen, TopicsSeen
 from shunter.drivers.admin.log_dirs import LogDirsSeen
 from shunter.drivers.admin.protocol import StillOurs, always
-from shunter.drivers.clock import SystemClock
-from shunter.drivers.execution import HELD_MS, ExecutionDriver
-from shunter.drivers.journals import JournalBusy, JournalFenced
+from shunter.drivers.host.clock import SystemClock
+from shunter.drivers.journal.execution import HELD_MS, ExecutionDriver
+from shunter.drivers.journal.journals import JournalBusy, JournalFenced
 from shunter.errors import DriverError, ErrorCode
 from shunter.model.execution import (
     Command,
@@ -270,7 +270,7 @@ async def test_a_look_at_the_lease_is_as_old_as_the_look_itself(world: World, mo
     So the write counted as three seconds old, and the next look was believed when it was three seconds old, too.
     Another executor had taken the lease meanwhile.
     """
-    monkeypatch.setattr("shunter.drivers.execution.BUSY_S", 0.01)
+    monkeypatch.setattr("shunter.drivers.journal.execution.BUSY_S", 0.01)
     clock, check = world.driver.clock, world.journal.check
     now_ms, later_ms = clock.now_ms, [0]
     monkeypatch.setattr(clock, "now_ms", lambda: now_ms() + later_ms[0])
@@ -302,7 +302,7 @@ async def test_a_look_at_the_lease_is_as_old_as_the_look_itself(world: World, mo
 
 
 async def test_a_journal_that_others_keep_locked_is_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shunter.drivers.execution.BUSY_S", 0.01)
+    monkeypatch.setattr("shunter.drivers.journal.execution.BUSY_S", 0.01)
     append, tries = world.journal.append, []
 
     def busy(entries: Sequence[JournalEntry], now_ms: int) -> None:

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from shunter.drivers.fair_selector import FairSelector
+from shunter.drivers.listener.fair_selector import FairSelector
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_an_event_loop_runs_on_it():
 
 FILES = """
 import resource
-from shunter.drivers.file_limits import make_room
+from shunter.drivers.host.file_limits import make_room
 resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))
 print(*make_room(2_000), *resource.getrlimit(resource.RLIMIT_NOFILE))
 """

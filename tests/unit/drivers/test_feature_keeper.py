@@ -6,11 +6,11 @@ import pytest
 from test_controller_seat import Place
 
 from shunter.core.features import FeatureUpdate, Upgrade
-from shunter.drivers.feature_keeper import FeatureKeeper
-from shunter.drivers.zookeeper_requests import Create, Put
+from shunter.drivers.zookeeper.feature_keeper import FeatureKeeper
+from shunter.drivers.zookeeper.requests import Create, Put
 from shunter.errors import ErrorCode, FormatError, RequestRejected
-from shunter.formats import znodes
-from shunter.formats.feature_znode import decode_features, encode_features
+from shunter.formats.znodes import paths as znodes
+from shunter.formats.znodes.features import decode_features, encode_features
 from shunter.model.features import FinalizedFeatures
 
 BROKERS = ({"f": (1, 5)},)

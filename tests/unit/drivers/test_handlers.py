@@ -31,10 +31,10 @@ from shunter.core.controller.ready import (
     TopicResultsReply,
 )
 from shunter.core.topic_configs import UNKNOWN_RELEASES, ConfigSource, EffectiveConfig, Releases
-from shunter.drivers.handlers import brokers
-from shunter.drivers.handlers.messages import filled
-from shunter.drivers.handlers.reassignments import whole_move
-from shunter.drivers.handlers.topics import LISTED_AT_MOST, releases_of
+from shunter.drivers.listener.handlers import brokers
+from shunter.drivers.listener.handlers.messages import filled
+from shunter.drivers.listener.handlers.reassignments import whole_move
+from shunter.drivers.listener.handlers.topics import LISTED_AT_MOST, releases_of
 from shunter.errors import ErrorCode
 from shunter.model.broker import CONTROLLERS_LOG_DIR
 from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition

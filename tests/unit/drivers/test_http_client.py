@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shunter.drivers.http_client import HttpRequest, ask_http, is_http_url
+from shunter.drivers.host.http_client import HttpRequest, ask_http, is_http_url
 from shunter.errors import DriverError, FormatError
 
 SECRET = "planted"

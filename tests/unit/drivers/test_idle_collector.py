@@ -7,8 +7,8 @@ import weakref
 
 import pytest
 
-from shunter.drivers import idle_collector
-from shunter.drivers.idle_collector import IdleCollector
+from shunter.drivers.host import idle_collector
+from shunter.drivers.host.idle_collector import IdleCollector
 
 
 class Ring:

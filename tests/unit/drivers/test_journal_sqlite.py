@@ -19,9 +19,8 @@ import pytest
 
 from shunter.core.executor.apply import apply
 from shunter.core.executor.state import ExecutorState
-from shunter.drivers.journal_copy import JournalCopy
-from shunter.drivers.journal_sqlite import SqliteJournal
-from shunter.drivers.journals import (
+from shunter.drivers.journal.copy import JournalCopy
+from shunter.drivers.journal.journals import (
     LEASE_MS,
     JournalBusy,
     JournalDamaged,
@@ -32,6 +31,7 @@ from shunter.drivers.journals import (
     JournalUnusable,
     JournalUnwritten,
 )
+from shunter.drivers.journal.sqlite import SqliteJournal
 from shunter.errors import FormatError
 from shunter.formats.journal import encode_line
 from shunter.model.execution import ExecutionOptions, JournalEntry, MoveAccepted, PlanAccepted, StepBegun, StepFinished

@@ -22,13 +22,13 @@ from cryptography.x509.oid import NameOID
 from kio.index import load_request_schema
 from rpc_world import RawClient, RpcWorld
 
-from shunter.drivers import tls
-from shunter.drivers.gate import ListenerGate
-from shunter.drivers.handlers.messages import filled
-from shunter.drivers.metrics_endpoint import MetricsEndpoint
-from shunter.drivers.rpc_server import RpcServer, parse_listener
-from shunter.drivers.tls import TlsContexts
-from shunter.model.security import (
+from shunter.drivers.host.metrics_endpoint import MetricsEndpoint
+from shunter.drivers.listener.gate import ListenerGate
+from shunter.drivers.listener.handlers.messages import filled
+from shunter.drivers.listener.server import RpcServer, parse_listener
+from shunter.drivers.security import tls
+from shunter.drivers.security.tls import TlsContexts
+from shunter.model.security.listeners import (
     ClientAuth,
     KeyStore,
     ListenerSecurity,

@@ -11,9 +11,9 @@ import orjson
 import pytest
 
 from lab.testbed.waiting import wait_until
-from shunter.drivers import log_files
-from shunter.drivers.clock import SystemClock
-from shunter.drivers.log_files import LogFile
+from shunter.drivers.host import log_files
+from shunter.drivers.host.clock import SystemClock
+from shunter.drivers.host.log_files import LogFile
 from shunter.model.log_line import LogLine
 
 

@@ -14,7 +14,7 @@ from kafka.admin import NewTopic as PythonTopic
 from kafka.errors import UnknownBrokerIdError
 from rpc_world import OUR_ID, partition, rpc_world, topic
 
-from shunter.drivers.metadata_answers import MetadataAnswers
+from shunter.drivers.listener.metadata_answers import MetadataAnswers
 from shunter.model.partition import PartitionState, ReplicaAssignment, TopicPartition
 from shunter.wire.metadata import Audience
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from shunter.app.service.notifying import MOST_WAITING, Notifications
-from shunter.drivers.notifier import message, notify
+from shunter.drivers.service.notifier import message, notify
 from shunter.errors import DriverError
 from shunter.model.service import HistoryEvent, Notifier, NotifierKind
 

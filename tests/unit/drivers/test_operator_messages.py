@@ -7,10 +7,10 @@ import socket
 import pytest
 from rpc_world import RpcWorld
 
-from shunter.drivers import cluster_reader
-from shunter.drivers.cluster_reader import ClusterReader
-from shunter.drivers.rpc_server import parse_listener
-from shunter.drivers.zookeeper import ZooKeeperClient
+from shunter.drivers.listener.server import parse_listener
+from shunter.drivers.zookeeper import reader as cluster_reader
+from shunter.drivers.zookeeper.client import ZooKeeperClient
+from shunter.drivers.zookeeper.reader import ClusterReader
 from shunter.errors import DriverError
 
 

@@ -11,10 +11,10 @@ import orjson
 import pytest
 from test_execution_driver import World
 
-from shunter.drivers import order_taker
-from shunter.drivers.journal_sqlite import SqliteJournal
-from shunter.drivers.journals import ANSWER_WITHIN_S
-from shunter.drivers.order_taker import OrderGate, take_orders
+from shunter.drivers.journal import order_taker
+from shunter.drivers.journal.journals import ANSWER_WITHIN_S
+from shunter.drivers.journal.order_taker import OrderGate, take_orders
+from shunter.drivers.journal.sqlite import SqliteJournal
 from shunter.errors import DriverError
 from shunter.formats.journal import options_to_json
 from shunter.model.execution import Command, CommandKind, ExecutionOptions

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shunter.drivers.process_identity import is_alive_here, is_dead, this_process
+from shunter.drivers.host.process_identity import is_alive_here, is_dead, this_process
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems have no /proc")
 
@@ -35,7 +35,7 @@ def test_a_process_that_ended_is_dead():
         [
             sys.executable,
             "-c",
-            "from shunter.drivers.process_identity import this_process; print(*this_process(), sep='\\n')",
+            "from shunter.drivers.host.process_identity import this_process; print(*this_process(), sep='\\n')",
         ],
         capture_output=True,
         text=True,

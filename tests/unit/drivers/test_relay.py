@@ -9,9 +9,9 @@ from fake_broker import RANGES, FakeBroker
 from kio.index import load_response_schema
 from rpc_world import OUR_ID, rpc_world
 
-from shunter.drivers import relay
-from shunter.drivers.handlers.messages import filled
-from shunter.drivers.relay import PASSED_ON, relayed_ranges
+from shunter.drivers.brokers import relay
+from shunter.drivers.brokers.relay import PASSED_ON, relayed_ranges
+from shunter.drivers.listener.handlers.messages import filled
 from shunter.errors import ErrorCode
 from shunter.model.broker import Endpoint
 from shunter.wire.framing import request_frame_head

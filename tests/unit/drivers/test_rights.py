@@ -8,10 +8,10 @@ from rpc_world import partition, rpc_world, topic
 from shunter.core.authorizer import AclAuthorizer, NetworkAuthorizer
 from shunter.core.controller.events import ProducerIdsRequested
 from shunter.core.controller.ready import ProducerIdsReply
-from shunter.drivers.gate import kafkas_address
+from shunter.drivers.listener.gate import kafkas_address
 from shunter.errors import ErrorCode
-from shunter.model.acl import Acl, Operation, Permission, ResourcePattern, ResourceType
-from shunter.model.principal import ANONYMOUS
+from shunter.model.security.acl import Acl, Operation, Permission, ResourcePattern, ResourceType
+from shunter.model.security.principal import ANONYMOUS
 
 CLUSTER_FAILED, TOPIC_FAILED = 31, 29
 ELSEWHERE = (ip_network("10.0.0.0/8"),)

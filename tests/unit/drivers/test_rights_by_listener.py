@@ -14,12 +14,12 @@ import pytest
 from rpc_world import RpcWorld, rpc_world
 
 from shunter.core.authorizer import NetworkAuthorizer
-from shunter.drivers.connection import OF_LOGINS
-from shunter.drivers.gate import ListenerGate
-from shunter.drivers.handlers.dispatch import HANDLERS
-from shunter.drivers.relay import PASSED_ON
-from shunter.drivers.rpc_server import RpcServer, parse_listener
-from shunter.model.security import ListenerSecurity, SaslSettings, Secret, SecurityProtocol
+from shunter.drivers.brokers.relay import PASSED_ON
+from shunter.drivers.listener.connection import OF_LOGINS
+from shunter.drivers.listener.gate import ListenerGate
+from shunter.drivers.listener.handlers.dispatch import HANDLERS
+from shunter.drivers.listener.server import RpcServer, parse_listener
+from shunter.model.security.listeners import ListenerSecurity, SaslSettings, Secret, SecurityProtocol
 from shunter.wire.framing import request_frame_head
 
 TABLE = runpy.run_path(str(Path(__file__).parents[3] / "scripts" / "document-rights"))

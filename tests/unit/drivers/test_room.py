@@ -15,10 +15,10 @@ from rpc_world import partition, rpc_world, topic
 
 from shunter.core.controller.events import AlterPartitionReceived, ProducerIdsRequested
 from shunter.core.controller.ready import AlterPartitionReply, ProducerIdsReply
-from shunter.drivers.connection import PRESSED_SECONDS
-from shunter.drivers.desk import MOST_QUICK
-from shunter.drivers.door import ANTEROOM, CONNECTIONS_PER_BROKER, GuestKind
-from shunter.drivers.server_stats import LINES_AT_ONCE, QUIET_SECONDS, ServerStats
+from shunter.drivers.listener.admission import ANTEROOM, CONNECTIONS_PER_BROKER, GuestKind
+from shunter.drivers.listener.connection import PRESSED_SECONDS
+from shunter.drivers.listener.request_queue import MOST_QUICK
+from shunter.drivers.listener.server_stats import LINES_AT_ONCE, QUIET_SECONDS, ServerStats
 from shunter.errors import ErrorCode
 from shunter.model.settings import WireLimits
 
@@ -460,7 +460,7 @@ def test_of_one_reason_one_line_is_logged_in_ten_seconds(caplog):
 
 def test_however_many_names_clients_choose_the_lines_of_one_reason_are_few(caplog, monkeypatch):
     stats, now = ServerStats(), [0.0]
-    monkeypatch.setattr("shunter.drivers.server_stats.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("shunter.drivers.listener.server_stats.time.monotonic", lambda: now[0])
     for number in range(5_000):
         stats.close("login", f"peer: login of user {number} failed", of=f"user {number}")
         stats.close("login", f"peer: login of user {number} failed again", of=f"user {number}")

@@ -16,7 +16,7 @@ from shunter.core.controller.events import (
     TopicsSubmitted,
 )
 from shunter.core.controller.ready import PartitionResultsReply, ProducerIdsReply, TopicResult, TopicResultsReply
-from shunter.drivers.rpc_server import Listener, RpcServer, parse_listener
+from shunter.drivers.listener.server import Listener, RpcServer, parse_listener
 from shunter.errors import DriverError, ErrorCode, SettingsError
 from shunter.model.settings import WireLimits
 

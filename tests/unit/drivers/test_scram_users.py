@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from shunter.drivers import scram_users
-from shunter.drivers.scram_users import ScramUsers
-from shunter.drivers.zookeeper_requests import Znode
+from shunter.drivers.zookeeper import scram_users
+from shunter.drivers.zookeeper.requests import Znode
+from shunter.drivers.zookeeper.scram_users import ScramUsers
 from shunter.errors import DriverError
-from shunter.formats.config_znodes import encode_config
-from shunter.formats.znodes import config
+from shunter.formats.znodes.configs import encode_config
+from shunter.formats.znodes.paths import config
 
 MECHANISM = "SCRAM-SHA-256"
 KEPT = "salt=c2FsdA==,stored_key=a2V5,server_key=a2V5,iterations=4096"

@@ -9,18 +9,18 @@ import pytest
 from kazoo.exceptions import EXCEPTIONS, NoAuthError
 from test_controller_seat import Place, registration
 
-from lab.simulation import zookeeper_wire as wire
 from lab.simulation.scheduler import SECOND
-from lab.simulation.zookeeper_session import SimulatedKazoo
+from lab.simulation.zookeeper import wire
+from lab.simulation.zookeeper.session import SimulatedKazoo
 from shunter.core.controller.events import BrokersRead, ClusterLoaded, Elected, SessionExpired, TopicsRead
 from shunter.core.controller.machine import ControllerMachine
-from shunter.drivers.controller_loop import ControllerLoop
-from shunter.drivers.supervision import Supervisor
-from shunter.drivers.zookeeper_requests import NO_AUTH, THROTTLED, Create, Put, Remove, ZooKeeperRefused
+from shunter.drivers.election.loop import ControllerLoop
+from shunter.drivers.host.supervision import Supervisor
+from shunter.drivers.zookeeper.requests import NO_AUTH, THROTTLED, Create, Put, Remove, ZooKeeperRefused
 from shunter.errors import DriverError, InvariantViolation
-from shunter.formats import znodes
-from shunter.formats.broker_znodes import decode_controller, encode_controller
-from shunter.formats.topic_znodes import encode_topic
+from shunter.formats.znodes import paths as znodes
+from shunter.formats.znodes.brokers import decode_controller, encode_controller
+from shunter.formats.znodes.topics import encode_topic
 from shunter.model.partition import ReplicaAssignment
 from shunter.model.records import PutTopic
 from shunter.model.settings import ControllerSettings

@@ -11,7 +11,7 @@ from shutil import which
 
 import pytest
 
-from shunter.drivers.service_manager import ServiceManager
+from shunter.drivers.host.service_manager import ServiceManager
 
 PID = 4711
 UNIT = Path(__file__).parents[3] / "packaging" / "systemd" / "shunter-controller.service"

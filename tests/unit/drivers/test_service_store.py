@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shunter.drivers.service_store import (
+from shunter.drivers.service.store import (
     DAY_MS,
     EVENTS_KEPT_MS,
     PLANS_KEPT,
@@ -177,7 +177,7 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_has_one_service_until_it_dies(tmp_path: Path) -> None:
-    code = "import sys, pathlib; from shunter.drivers.service_store import ServiceSeat; "
+    code = "import sys, pathlib; from shunter.drivers.service.store import ServiceSeat; "
     code += "seat = ServiceSeat(pathlib.Path(sys.argv[1])); print('here', flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True

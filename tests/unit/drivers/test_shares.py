@@ -11,12 +11,12 @@ from rpc_world import RawClient, RpcWorld, partition, rpc_world, topic
 
 from shunter.core.controller.events import ProducerIdsRequested
 from shunter.core.controller.ready import ProducerIdsReply
-from shunter.drivers.door import GuestKind
-from shunter.drivers.gate import ListenerGate
-from shunter.drivers.handshakes import Handshakes
-from shunter.drivers.rpc_server import RpcServer, parse_listener
+from shunter.drivers.listener.admission import GuestKind
+from shunter.drivers.listener.gate import ListenerGate
+from shunter.drivers.listener.handshakes import Handshakes
+from shunter.drivers.listener.server import RpcServer, parse_listener
 from shunter.errors import ErrorCode
-from shunter.model.security import ListenerSecurity, SaslSettings, Secret, SecurityProtocol
+from shunter.model.security.listeners import ListenerSecurity, SaslSettings, Secret, SecurityProtocol
 from shunter.model.settings import WireLimits
 
 LOCAL, OTHER = "127.0.0.1", "127.0.0.2"

@@ -12,12 +12,12 @@ from functools import partial
 import pytest
 from test_seat_refusals import RefusingPlace
 
-from lab.simulation import zookeeper_wire as wire
+from lab.simulation.zookeeper import wire
 from shunter.core.controller.events import Elected, SessionExpired
-from shunter.drivers import process_identity
-from shunter.drivers.zookeeper_requests import Create, Remove
-from shunter.formats import znodes
-from shunter.formats.broker_znodes import ProcessIdentity, decode_controller, encode_broker, encode_controller
+from shunter.drivers.host import process_identity
+from shunter.drivers.zookeeper.requests import Create, Remove
+from shunter.formats.znodes import paths as znodes
+from shunter.formats.znodes.brokers import ProcessIdentity, decode_controller, encode_broker, encode_controller
 from shunter.model.settings import Takeover
 
 ELSEWHERE = ProcessIdentity("another-boot", "pid:[1]", 77, 5)

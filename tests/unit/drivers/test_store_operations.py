@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shunter.drivers.store_operations import estimate, folders_to_list, happened, paths_to_find, plan, transaction
-from shunter.drivers.zookeeper_requests import Create, Put, Remove, Znode, creator_acl, multi_request
+from shunter.drivers.zookeeper.requests import Create, Put, Remove, Znode, creator_acl, multi_request
+from shunter.drivers.zookeeper.store_operations import (
+    estimate,
+    folders_to_list,
+    happened,
+    paths_to_find,
+    plan,
+    transaction,
+)
 from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from shunter.model.reassignment import Phase, Reassignment, Strategy
 from shunter.model.records import (

@@ -20,9 +20,9 @@ from test_seat_refusals import RefusingPlace
 
 from shunter.core.controller.events import Elected, SessionExpired
 from shunter.core.controller.ready import ConnectBrokers, SendUpdateMetadata
-from shunter.drivers.channels import Channels
-from shunter.drivers.controller_seat import ControllerSeat
-from shunter.drivers.survey import CONTROL_PLANE, INTER_BROKER, PROTOCOL, Listeners, Survey
+from shunter.drivers.brokers.channels import Channels
+from shunter.drivers.election.seat import ControllerSeat
+from shunter.drivers.election.survey import CONTROL_PLANE, INTER_BROKER, PROTOCOL, Listeners, Survey
 from shunter.model.broker import Broker, Endpoint
 
 
@@ -125,7 +125,7 @@ async def test_brokers_that_can_not_be_reached(free_port):
 
 async def test_a_broker_that_takes_connections_and_answers_nothing_is_not_reached(monkeypatch):
     """As a frozen one, or one behind a proxy whose other end is gone: the kernel takes the connection."""
-    monkeypatch.setattr("shunter.drivers.survey.OPEN_SECONDS", 0.2)
+    monkeypatch.setattr("shunter.drivers.election.survey.OPEN_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         frozen = Broker(1, 1, (Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", port),))

@@ -8,7 +8,7 @@ from rpc_world import partition, rpc_world, topic
 from shunter.core.controller.events import PartitionsSubmitted, TopicDeletionsSubmitted, TopicsSubmitted
 from shunter.core.controller.ready import TopicResult, TopicResultsReply
 from shunter.errors import DriverError, ErrorCode
-from shunter.formats.config_znodes import encode_config
+from shunter.formats.znodes.configs import encode_config
 
 RATE = encode_config({"controller_mutation_rate": "2"})
 NONE, THROTTLED = 0, 89

@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from shunter.drivers.together import run_together
+from shunter.drivers.host.task_groups import run_together
 
 
 async def fail():

@@ -9,10 +9,10 @@ import pytest
 from kazoo.exceptions import ConnectionLoss
 from test_controller_seat import Place
 
-from lab.simulation.zookeeper_wire import MULTI
-from shunter.drivers.token_expiry import TokenExpiry
-from shunter.drivers.zookeeper_requests import Create, Put
-from shunter.formats.token_znodes import TOKEN_CHANGES, TOKENS
+from lab.simulation.zookeeper.wire import MULTI
+from shunter.drivers.zookeeper.requests import Create, Put
+from shunter.drivers.zookeeper.token_expiry import TokenExpiry
+from shunter.formats.znodes.tokens import TOKEN_CHANGES, TOKENS
 
 NOW = 1_000_000
 

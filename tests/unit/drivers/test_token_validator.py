@@ -11,10 +11,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from rpc_world import RawClient, RpcWorld
 
-from shunter.drivers.gate import ListenerGate
-from shunter.drivers.rpc_server import RpcServer, parse_listener
-from shunter.drivers.token_validator import ASKED_AGAIN_S, TokenValidator
-from shunter.model.security import ListenerSecurity, SaslSettings, Secret, SecurityProtocol, TokenRules
+from shunter.drivers.listener.gate import ListenerGate
+from shunter.drivers.listener.server import RpcServer, parse_listener
+from shunter.drivers.security.token_validator import ASKED_AGAIN_S, TokenValidator
+from shunter.model.security.listeners import ListenerSecurity, SaslSettings, Secret, SecurityProtocol, TokenRules
 from shunter.wire.sasl import SaslRefused, read_bearer
 
 KEY, OTHER = (rsa.generate_private_key(65_537, 2_048) for _ in range(2))

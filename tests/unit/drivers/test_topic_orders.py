@@ -7,8 +7,8 @@ from kafka import errors as kafka_errors
 
 from lab.simulation.executor.topic import JournalTopic
 from lab.simulation.scheduler import Scheduler
-from shunter.drivers.journal_topic import ANSWERS_KEPT_MS, DELETED_AT_ONCE, TopicJournal
-from shunter.drivers.journals import ANSWER_WITHIN_S, LEASE_MS, JournalFenced, JournalForsaken, Presence
+from shunter.drivers.journal.journals import ANSWER_WITHIN_S, LEASE_MS, JournalFenced, JournalForsaken, Presence
+from shunter.drivers.journal.topic import ANSWERS_KEPT_MS, DELETED_AT_ONCE, TopicJournal
 from shunter.errors import DriverError
 
 NOW = 1_000_000

@@ -4,7 +4,7 @@ import asyncio
 import time
 from itertools import pairwise
 
-from shunter.drivers.turns import TURN_SECONDS, Turns
+from shunter.drivers.listener.turns import TURN_SECONDS, Turns
 
 
 def busy(seconds):

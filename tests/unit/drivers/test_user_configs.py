@@ -6,11 +6,11 @@ import pytest
 from test_controller_seat import Place
 
 from shunter.core.user_credentials import CredentialChanges, Deletion, Upsertion, credential
-from shunter.drivers.user_configs import UserConfigs
-from shunter.drivers.zookeeper_requests import Create, Put
+from shunter.drivers.zookeeper.requests import Create, Put
+from shunter.drivers.zookeeper.user_configs import UserConfigs
 from shunter.errors import DriverError, ErrorCode, RequestRejected
-from shunter.formats import znodes
-from shunter.formats.config_znodes import decode_config, decode_config_change, encode_config, sanitized
+from shunter.formats.znodes import paths as znodes
+from shunter.formats.znodes.configs import decode_config, decode_config_change, encode_config, sanitized
 
 ANN = Upsertion("ann", 1, 4096, b"salt", b"salted")
 ALTER = CredentialChanges((ANN,), ())

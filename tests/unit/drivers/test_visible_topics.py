@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from shunter.core.authorizer import AclAuthorizer, Requester
-from shunter.drivers.visible_topics import REQUESTERS, VisibleTopics
-from shunter.model.acl import Acl, AclResource, Operation, Permission, ResourcePattern, ResourceType
-from shunter.model.principal import Principal
+from shunter.drivers.listener.visible_topics import REQUESTERS, VisibleTopics
+from shunter.model.security.acl import Acl, AclResource, Operation, Permission, ResourcePattern, ResourceType
+from shunter.model.security.principal import Principal
 
 
 class Counting(AclAuthorizer):

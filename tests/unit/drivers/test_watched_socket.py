@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from shunter.drivers.watched_socket import WatchedSocket
+from shunter.drivers.listener.watched_socket import WatchedSocket
 
 
 @pytest.fixture

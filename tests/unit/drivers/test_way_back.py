@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shunter.drivers.controller_check import way_back
-from shunter.drivers.rpc_server import Listener
+from shunter.drivers.election.check import way_back
+from shunter.drivers.listener.server import Listener
 from shunter.model.broker import Endpoint
 
 

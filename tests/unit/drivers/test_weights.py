@@ -5,7 +5,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shunter.drivers.store_operations import estimate
+from shunter.drivers.zookeeper.store_operations import estimate
 from shunter.model import weights
 from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from shunter.model.reassignment import Phase, Reassignment, Strategy

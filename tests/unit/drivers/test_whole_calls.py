@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shunter.drivers.whole_calls import to_its_end
+from shunter.drivers.host.whole_calls import to_its_end
 
 BATCHES = 200
 

@@ -12,11 +12,11 @@ import pytest
 from certificate_cases import ROOT
 from made_certificates import Made, authority, issued
 from shunter.core.controller_check import Cause
-from shunter.drivers.broker_access import PLAIN_ACCESS, BrokerAccess
-from shunter.drivers.controller_check import ask
-from shunter.drivers.tls import TlsContexts
+from shunter.drivers.brokers.access import PLAIN_ACCESS, BrokerAccess
+from shunter.drivers.election.check import ask
+from shunter.drivers.security.tls import TlsContexts
 from shunter.model.broker import Broker, Endpoint
-from shunter.model.security import (
+from shunter.model.security.listeners import (
     ClientAuth,
     KeyStore,
     ListenerSecurity,

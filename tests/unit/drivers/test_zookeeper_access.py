@@ -15,9 +15,9 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
 from test_listener_security import certificate, pem
 
-from shunter.drivers.tls import TlsContexts
-from shunter.drivers.zookeeper_access import ZooKeeperAccess, _Handler, trouble_of
-from shunter.model.security import KeyStore, Secret, TlsSettings, ZooKeeperLogin, ZooKeeperSecurity
+from shunter.drivers.security.tls import TlsContexts
+from shunter.drivers.zookeeper.access import ZooKeeperAccess, _Handler, trouble_of
+from shunter.model.security.listeners import KeyStore, Secret, TlsSettings, ZooKeeperLogin, ZooKeeperSecurity
 
 SOON, NEVER = 20.0, 0.2
 
@@ -174,7 +174,7 @@ def test_an_outage_is_told_in_one_line_with_the_address_and_its_end_in_another(c
 def test_a_session_is_counted_from_the_sending_of_the_last_request_that_was_answered(monkeypatch):
     """The server counts from the request too, and its answer may have waited on the way."""
     now_s, answers = [100.0], []
-    monkeypatch.setattr("shunter.drivers.zookeeper_access.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr("shunter.drivers.zookeeper.access.time.monotonic", lambda: now_s[0])
     monkeypatch.setattr(ConnectionHandler, "_submit", lambda *_: None)
     monkeypatch.setattr(ConnectionHandler, "_read_header", lambda *_: (SimpleNamespace(xid=answers.pop()), b"", 0))
     client = ZooKeeperAccess().kazoo_client(hosts="127.0.0.1:1")

@@ -9,11 +9,11 @@ import pytest
 from lab.simulation.event_loop import ProcessLoop
 from lab.simulation.network import Delays
 from lab.simulation.scheduler import SECOND, Scheduler
-from lab.simulation.zookeeper_session import SimulatedKazoo
-from lab.simulation.zookeeper_tree import Transaction, ZooKeeperTree
-from shunter.drivers.zookeeper import WatchEvent, WatchKind, ZooKeeperClient
-from shunter.drivers.zookeeper_requests import Create, Put
-from shunter.formats import znodes
+from lab.simulation.zookeeper.session import SimulatedKazoo
+from lab.simulation.zookeeper.tree import Transaction, ZooKeeperTree
+from shunter.drivers.zookeeper.client import WatchEvent, WatchKind, ZooKeeperClient
+from shunter.drivers.zookeeper.requests import Create, Put
+from shunter.formats.znodes import paths as znodes
 
 CHROOT = "/yards/east"
 OURS, FOREIGN = b"ours", b"foreign"

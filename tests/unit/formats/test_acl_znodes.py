@@ -1,10 +1,10 @@
 import pytest
 
 from shunter.errors import FormatError
-from shunter.formats import acl_znodes
-from shunter.formats.znode_json import WITHHELD
-from shunter.model.acl import Acl, Operation, Permission, ResourcePattern, ResourceType
-from shunter.model.principal import Principal
+from shunter.formats.znodes import acls as acl_znodes
+from shunter.formats.znodes.text import WITHHELD
+from shunter.model.security.acl import Acl, Operation, Permission, ResourcePattern, ResourceType
+from shunter.model.security.principal import Principal
 
 PLACE = "/kafka-acl/Topic/t"
 

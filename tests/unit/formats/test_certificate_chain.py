@@ -11,8 +11,8 @@ import pytest
 
 from certificate_cases import ACCEPTED, FOR, NOT_FOR, REFUSED, ROOT
 from made_certificates import BOTH, NOW, SERVER, Made, authority, issued
-from shunter.formats.certificate_chain import expiry, faults_of, host_fault, valid_until
-from shunter.model.security import FaultKind
+from shunter.formats.security.certificate_chain import expiry, faults_of, host_fault, valid_until
+from shunter.model.security.listeners import FaultKind
 
 
 def chain(*made: Made):

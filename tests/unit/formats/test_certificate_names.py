@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shunter.errors import FormatError
-from shunter.formats.certificate_names import mapping_rules, principal_name
+from shunter.formats.security.certificate_names import mapping_rules, principal_name
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from shunter.errors import FormatError, SettingsError
 from shunter.formats.client_properties import client_configuration, parse_properties
-from shunter.model.security import BearerLogin, ClientCredentials, Secret, TokenFile, UnsecuredToken
+from shunter.model.security.listeners import BearerLogin, ClientCredentials, Secret, TokenFile, UnsecuredToken
 
 APACHE = "org.apache.kafka.common.security.oauthbearer."
 

@@ -3,7 +3,7 @@
 import pytest
 
 from shunter.errors import FormatError
-from shunter.formats.crash_znode import decode_crashes, encode_crashes
+from shunter.formats.znodes.crashes import decode_crashes, encode_crashes
 from shunter.model.crashes import RememberedCrash
 
 CRASH = RememberedCrash(1_000, 61_000, 1, "BrokersRead#3", "KeyError: 'x'", (("partition", "t-0"), ("legacy", "")))

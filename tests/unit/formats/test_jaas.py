@@ -6,7 +6,7 @@ import pytest
 
 from jaas_cases import MODULE, REFUSED, REFUSED_WHOLE, TAKEN
 from shunter.errors import FormatError
-from shunter.formats.jaas import jaas_options
+from shunter.formats.security.jaas import jaas_options
 
 
 @pytest.mark.parametrize("said", TAKEN)

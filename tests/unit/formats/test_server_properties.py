@@ -4,8 +4,7 @@ import pytest
 
 from shunter.errors import SettingsError
 from shunter.formats.server_properties import ServerProperties
-from shunter.model.principal import Principal
-from shunter.model.security import (
+from shunter.model.security.listeners import (
     BearerLogin,
     ClientAuth,
     ClientCredentials,
@@ -15,6 +14,7 @@ from shunter.model.security import (
     TokenFile,
     TokenRules,
 )
+from shunter.model.security.principal import Principal
 
 SECURED = {
     "listener.security.protocol.map": "INTERNAL:SASL_SSL, CLIENTS:SASL_PLAINTEXT,TLS:SSL,PLAINTEXT:PLAINTEXT",

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from shunter.errors import FormatError
-from shunter.formats.request_znodes import decode_request
 from shunter.formats.tool_json import (
     ToolInputRefused,
     check_executable,
@@ -13,6 +12,7 @@ from shunter.formats.tool_json import (
     parse_reassignment,
     parse_topics,
 )
+from shunter.formats.znodes.requests import decode_request
 from shunter.model.partition import TopicPartition
 
 TP = TopicPartition("t", 0)

@@ -11,16 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shunter.errors import FormatError
-from shunter.formats import (
-    admin_znodes,
-    broker_znodes,
-    config_znodes,
-    feature_znode,
-    reassignment_znodes,
-    topic_znodes,
-    znodes,
-)
-from shunter.formats.broker_znodes import ControllerRegistration, ProcessIdentity
+from shunter.formats.znodes import admin as admin_znodes
+from shunter.formats.znodes import brokers as broker_znodes
+from shunter.formats.znodes import configs as config_znodes
+from shunter.formats.znodes import features as feature_znode
+from shunter.formats.znodes import paths as znodes
+from shunter.formats.znodes import reassignments as reassignment_znodes
+from shunter.formats.znodes import topics as topic_znodes
+from shunter.formats.znodes.brokers import ControllerRegistration, ProcessIdentity
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.features import FinalizedFeatures
 from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition

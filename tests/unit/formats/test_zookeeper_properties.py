@@ -4,7 +4,7 @@ import pytest
 
 from shunter.errors import SettingsError
 from shunter.formats.zookeeper_properties import zookeeper_security
-from shunter.model.security import PLAIN_ZOOKEEPER, KeyStore, Secret, ZooKeeperLogin
+from shunter.model.security.listeners import PLAIN_ZOOKEEPER, KeyStore, Secret, ZooKeeperLogin
 
 MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule"
 JAAS = f"""

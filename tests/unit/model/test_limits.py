@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 import pytest
 
-from shunter.app.keeper_policy import read_policies
+from shunter.app.evaluation.policy import read_policies
 from shunter.app.service.orders import _command
-from shunter.cli.execution_options import parse_rate
+from shunter.cli.execution.options import parse_rate
 from shunter.errors import SettingsError
 from shunter.model.limits import LEAST_RATE, MOST_COPIES, MOST_RATE, bound_trouble, floor_trouble, rate_trouble
 from shunter.model.service import OrderKind, OrderRefused, ServiceOrder, Signature

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shunter.model.loopback import is_loopback
+from shunter.model.security.loopback import is_loopback
 
 
 @pytest.mark.parametrize(

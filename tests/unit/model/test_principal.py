@@ -1,7 +1,7 @@
 import pytest
 
 from shunter.errors import SettingsError
-from shunter.model.principal import ANONYMOUS, Principal, parse_principal
+from shunter.model.security.principal import ANONYMOUS, Principal, parse_principal
 
 
 @pytest.mark.parametrize(

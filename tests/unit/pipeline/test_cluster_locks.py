@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from shunter.errors import DriverError, FormatError
-from shunter.pipeline.locks import LEASE, ClusterLocks, LockHolder
-from shunter.pipeline.stores import LocalStore
+from shunter.pipeline.lake.locks import LEASE, ClusterLocks, LockHolder
+from shunter.pipeline.lake.stores import LocalStore
 
 NOW = datetime(2025, 3, 1, 12, tzinfo=UTC)
 MODEL = LockHolder("model", "here", 17)

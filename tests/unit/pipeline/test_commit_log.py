@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.types import ArrayType, StructType
 
 from shunter.errors import FormatError
-from shunter.pipeline.commit_log import (
+from shunter.pipeline.lake.commit_log import (
     EVERY,
     Commit,
     CommitLog,
@@ -20,8 +20,8 @@ from shunter.pipeline.commit_log import (
     conflicts,
     may_span,
 )
-from shunter.pipeline.schemas import LOG
-from shunter.pipeline.stores import LocalStore
+from shunter.pipeline.lake.schemas import LOG
+from shunter.pipeline.lake.stores import LocalStore
 
 NOW = datetime(2025, 3, 1, 12, tzinfo=UTC)
 

@@ -9,7 +9,7 @@ import pytest
 
 from shunter.core.planning.cluster import Resource
 from shunter.core.planning.request import PlanRequest, Scope
-from shunter.pipeline.fleet_worker import cluster_load, plan_cluster
+from shunter.pipeline.planning.fleet_worker import cluster_load, plan_cluster
 
 KINDS = [
     ("cluster_id", pa.string()), ("topic", pa.string()), ("number", pa.int32()), ("rack", pa.string()),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shunter.app.journal_export import as_json_lines, export_journal
+from shunter.app.executor.journal_export import as_json_lines, export_journal
 from shunter.errors import FormatError
 
 

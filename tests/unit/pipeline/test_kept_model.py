@@ -13,7 +13,7 @@ from pyarrow import parquet
 
 from shunter.errors import FormatError
 from shunter.model.load_model import LoadModel, PartitionRates, ProcessorModel
-from shunter.pipeline.kept_model import KeptModels
+from shunter.pipeline.lake.kept_model import KeptModels
 
 DAY = datetime(2026, 2, 1, 12, tzinfo=UTC)
 COST = {"idling": 0.25, "received_cost": 1.0, "led_cost": 2.0, "sent_cost": 0.5}

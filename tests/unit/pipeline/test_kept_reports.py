@@ -11,9 +11,9 @@ import pytest
 from pyarrow import parquet
 
 from shunter.errors import FormatError
-from shunter.pipeline import kept_reports
-from shunter.pipeline.kept_reports import REPORTS, KeptReports
-from shunter.pipeline.outlook_schemas import ANOMALIES, DATA_QUALITY, PROCESSOR_MODEL, RUNWAY, SHOWBACK
+from shunter.pipeline.lake import kept_reports
+from shunter.pipeline.lake.kept_reports import REPORTS, KeptReports
+from shunter.pipeline.lake.outlook_schemas import ANOMALIES, DATA_QUALITY, PROCESSOR_MODEL, RUNWAY, SHOWBACK
 from shunter.views.reports import ReportColumn, ReportPage
 
 CLUSTER = "c/1"

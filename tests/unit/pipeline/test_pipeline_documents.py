@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from shunter.cli.pipeline import KINDS, Duration, pipeline
+from shunter.cli.pipeline.group import KINDS, Duration, pipeline
 from shunter.errors import FormatError
 from shunter.pipeline.sources.tables import check_parquet
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_every_rule_is_documented():
-    from shunter.pipeline.ingest import RULES
+    from shunter.pipeline.ingest.batches import RULES
 
     text = (ROOT / "docs" / "data.md").read_text()
     assert [rule for rule in RULES if f"`{rule}`" not in text] == []
@@ -34,7 +34,7 @@ def test_every_command_and_option_is_documented():
 
 
 def test_the_command_knows_the_kinds_of_the_stages():
-    from shunter.app.pipeline import KINDS as STAGES
+    from shunter.app.pipeline.stages import KINDS as STAGES
 
     assert KINDS == STAGES
 
@@ -54,9 +54,9 @@ def test_the_package_is_whole_and_the_same_each_time(tmp_path):
     again, _, _ = package(tmp_path / "b", environment=False)
     assert archive.read_bytes() == again.read_bytes()
     names = zipfile.ZipFile(archive).namelist()
-    assert "shunter/pipeline/fleet_worker.py" in names
+    assert "shunter/pipeline/planning/fleet_worker.py" in names
     assert not [name for name in names if "__pycache__" in name]
-    probe = f"import sys; sys.path[:] = [{str(archive)!r}, *(p for p in sys.path if 'src' not in p)]; import shunter.pipeline.fleet_worker as m; print(m.__file__)"
+    probe = f"import sys; sys.path[:] = [{str(archive)!r}, *(p for p in sys.path if 'src' not in p)]; import shunter.pipeline.planning.fleet_worker as m; print(m.__file__)"
     found = subprocess.run(
         [sys.executable, "-c", probe], env={"PATH": "/usr/bin"}, capture_output=True, text=True, check=True
     )
@@ -65,7 +65,7 @@ def test_the_package_is_whole_and_the_same_each_time(tmp_path):
 
 
 def test_other_commands_do_not_bring_spark():
-    probe = "import sys; import shunter.cli.pipeline, shunter.cli.main; print('pyspark' in sys.modules)"
+    probe = "import sys; import shunter.cli.pipeline.group, shunter.cli.main; print('pyspark' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert found.stdout == "False\n"
 

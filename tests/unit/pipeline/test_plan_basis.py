@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from shunter.pipeline.plan_batch import Basis, FleetPlan, refusals, warning_of
+from shunter.pipeline.planning.plan_batch import Basis, FleetPlan, refusals, warning_of
 
 NOW = datetime(2025, 3, 1, tzinfo=UTC)
 DAY = 86_400

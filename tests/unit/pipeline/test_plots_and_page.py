@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from shunter.pipeline.plots import (
+from shunter.pipeline.reports.plots import (
     BrokerBar,
     EstimateAndOutcome,
     FlowArrow,
@@ -19,7 +19,7 @@ from shunter.pipeline.plots import (
     flows,
     timeline,
 )
-from shunter.pipeline.report_page import Listing, ReportData, page
+from shunter.pipeline.reports.report_page import Listing, ReportData, page
 
 
 def marks(svg, kind):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from shunter.pipeline.schedule_worker import STRETCHES, Scenario, ScheduleOptions, schedule_cluster
+from shunter.pipeline.planning.schedule_worker import STRETCHES, Scenario, ScheduleOptions, schedule_cluster
 
 
 def table(*rows):

@@ -11,7 +11,7 @@ from typing import Any
 import click
 import pytest
 
-from shunter.cli.pipeline import pipeline
+from shunter.cli.pipeline.group import pipeline
 
 EXAMPLES = Path(__file__).parent.parent.parent.parent / "docs" / "examples"
 ENVIRONMENT = {

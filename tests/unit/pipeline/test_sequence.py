@@ -4,7 +4,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shunter.pipeline.sequence import TimeWindow, judge_batches, judge_windows
+from shunter.pipeline.ingest.sequence import TimeWindow, judge_batches, judge_windows
 
 
 def spans(*windows):

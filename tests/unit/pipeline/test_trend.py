@@ -5,8 +5,8 @@ from datetime import date, timedelta
 
 import pytest
 
-from shunter.pipeline.filling import runway_of, whole_days
-from shunter.pipeline.trend import breaks, days_until, held_back_error, trend_of
+from shunter.pipeline.load.trend import breaks, days_until, held_back_error, trend_of
+from shunter.pipeline.reports.disk_growth import runway_of, whole_days
 
 GB = 1e9
 

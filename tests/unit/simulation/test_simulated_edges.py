@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from lab.simulation.actions import ASIDE, EDGE_WEIGHTS, FAULT_WEIGHTS, OPERATION_WEIGHTS
-from lab.simulation.alterations import GIVEN_UP, OPERATION_NOT_ATTEMPTED, PUT_BACK
+from lab.simulation.brokers.alterations import GIVEN_UP, OPERATION_NOT_ATTEMPTED, PUT_BACK
+from lab.simulation.brokers.poison import POISONS, is_poison
+from lab.simulation.brokers.refusals import Refusals
 from lab.simulation.edges import Edges
-from lab.simulation.poison import POISONS, is_poison
-from lab.simulation.refusals import Refusals
 from lab.simulation.shape import draw_shape
 from shunter.errors import ErrorCode
 

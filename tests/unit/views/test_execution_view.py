@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from shunter.core.executor.rates import Meter
+from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.state import ExecutorState, Move, Throttle
 from shunter.model.execution import ObservedPartition, ObservedTopic, ThrottleKey
 from shunter.model.partition import TopicPartition

@@ -21,14 +21,14 @@ from web_yard import Yard
 sys.path.insert(0, str(Path(__file__).parents[1] / "core" / "keeper"))
 from every_situation import NOW_MS, every
 
-from shunter.app.audit_log import AuditLog
-from shunter.app.page_sessions import PageSessions
+from shunter.app.access.audit_log import AuditLog
+from shunter.app.access.page_sessions import PageSessions
 from shunter.app.service.front import Front
 from shunter.app.service.published import Published
-from shunter.cli.serve_orders import _status_row, _told_cluster
+from shunter.cli.service.orders import _status_row, _told_cluster
 from shunter.core.keeper.situation import Age, ClusterFacts, ClusterSituation, Reach, ServiceRole, situation
 from shunter.core.wording import named
-from shunter.drivers.notifier import message
+from shunter.drivers.service.notifier import message
 from shunter.model.service import HistoryEvent, NotifierKind
 from shunter.views.keeper import ConditionView
 from shunter.views.keeper_picture import FleetAround, Surrounding, dressed, view_fleet, view_moves

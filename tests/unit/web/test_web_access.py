@@ -13,14 +13,14 @@ import orjson
 import pytest
 from web_house import House
 
-from shunter.app.access_tokens import AccessRole, remove_token
-from shunter.app.page_sessions import SESSION_SECONDS, PageSessions
+from shunter.app.access.access_tokens import AccessRole, remove_token
+from shunter.app.access.page_sessions import SESSION_SECONDS, PageSessions
 from shunter.model.limits import MOST_RATE
 from shunter.web import guards
 from shunter.web.guards import demand_of, host_of
 from shunter.web.identity import COOKIE
 from shunter.web.ordering import VERBS, Verb
-from shunter.web.wrong_tokens import MOST_WAITING, WrongTokens
+from shunter.web.port.wrong_tokens import MOST_WAITING, WrongTokens
 
 MOVES = "/api/v1/clusters/prod-eu/moves"
 CLUSTER = "/api/v1/clusters/prod-eu"

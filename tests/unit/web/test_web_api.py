@@ -15,7 +15,7 @@ from web_house import House
 from web_lake import keep_lake
 from web_yard import START_MS, Yard
 
-from shunter.app.access_tokens import AccessRole, add_token
+from shunter.app.access.access_tokens import AccessRole, add_token
 from shunter.cli.main import main
 from shunter.model.service import OrderKind, Refusal
 from shunter.views.service import render

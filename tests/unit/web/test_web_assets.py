@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from web_house import House
 
-from shunter.app.access_tokens import AccessRole
+from shunter.app.access.access_tokens import AccessRole
 
 ASSETS = Path(__file__).parents[3] / "src/shunter/web/assets"
 VENDOR = ASSETS / "vendor"

@@ -14,15 +14,15 @@ import pytest
 from web_house import House
 from web_yard import Yard
 
-from shunter.app.access_tokens import AccessRole, Tokens, add_token, read_tokens, remove_token
-from shunter.app.audit_log import AuditLog
+from shunter.app.access.access_tokens import AccessRole, Tokens, add_token, read_tokens, remove_token
+from shunter.app.access.audit_log import AuditLog
 from shunter.errors import FormatError, SettingsError
 from shunter.web import entrance
 from shunter.web.feed import feed
 from shunter.web.forecasts import Forecasts
 from shunter.web.hub import KEPT, Hub
+from shunter.web.port.token_watch import watch_tokens
 from shunter.web.server import WebOptions, serving
-from shunter.web.token_watch import watch_tokens
 
 DAY_MS = 24 * 60 * 60 * 1000
 

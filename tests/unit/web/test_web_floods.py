@@ -13,10 +13,10 @@ import pytest
 from web_flood import FLOODS, head
 from web_yard import Yard
 
-from shunter.app.access_tokens import AccessRole, add_token
-from shunter.app.audit_log import FILE_BYTES, FILES, AuditLog
+from shunter.app.access.access_tokens import AccessRole, add_token
+from shunter.app.access.audit_log import FILE_BYTES, FILES, AuditLog
 from shunter.app.service.local import SOCKET, answering, order_service
-from shunter.drivers.local_door import open_door
+from shunter.drivers.service.local_socket import open_door
 from shunter.model.service import OrderKind, ServiceOrder
 from shunter.web.server import WebOptions, serving
 

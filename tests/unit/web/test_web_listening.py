@@ -21,9 +21,9 @@ from cryptography.x509.oid import NameOID
 from web_yard import Yard
 
 from shunter.errors import DriverError, SettingsError
-from shunter.web import accepting, connection_limits
 from shunter.web.guards import HSTS
-from shunter.web.listening import listen_at
+from shunter.web.port import accepting, connection_limits
+from shunter.web.port.listening import listen_at
 from shunter.web.server import WebOptions, serving
 
 

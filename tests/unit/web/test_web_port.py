@@ -12,11 +12,11 @@ import pytest
 from web_flood import head
 from web_yard import Yard
 
-from shunter.web import accepting, connection, connection_limits
-from shunter.web.connection import HttpConnection
-from shunter.web.connection_limits import ConnectionLimits, Visitor, network_of
+from shunter.web.port import accepting, connection, connection_limits
+from shunter.web.port.connection import HttpConnection
+from shunter.web.port.connection_limits import ConnectionLimits, Visitor, network_of
+from shunter.web.port.turns import AT_ONCE, AddressTurns
 from shunter.web.server import WebOptions, serving
-from shunter.web.turns import AT_ONCE, AddressTurns
 
 
 class Stranger:

@@ -10,15 +10,15 @@ import httpx
 from fastapi import FastAPI
 from web_yard import Yard
 
-from shunter.app.access_tokens import AccessRole, Tokens, add_token
-from shunter.app.audit_log import AuditLog
-from shunter.app.page_sessions import PageSessions
+from shunter.app.access.access_tokens import AccessRole, Tokens, add_token
+from shunter.app.access.audit_log import AuditLog
+from shunter.app.access.page_sessions import PageSessions
 from shunter.web.application import make_application
 from shunter.web.guards import LOCAL_HOSTS
 from shunter.web.hub import Hub
 from shunter.web.identity import Identity
+from shunter.web.port.wrong_tokens import WrongTokens
 from shunter.web.reception import Reception
-from shunter.web.wrong_tokens import WrongTokens
 
 
 @cache

@@ -13,8 +13,8 @@ from typing import Any
 
 from web_journal import past_and_present
 
-from shunter.app.executor import Target
-from shunter.app.keeper_policy import KeptCluster, ModelPlace
+from shunter.app.evaluation.policy import KeptCluster, ModelPlace
+from shunter.app.executor.session import Target
 from shunter.app.service.front import Front
 from shunter.app.service.orders import GIVEN, TAKEN_BACK
 from shunter.app.service.published import Published

@@ -6,7 +6,7 @@ import hmac
 
 import pytest
 
-from shunter.model.security import ScramCredential, Secret
+from shunter.model.security.listeners import ScramCredential, Secret
 from shunter.wire.sasl import (
     SaslRefused,
     ScramClient,

@@ -4,7 +4,7 @@ import pytest
 from kio.index import load_response_schema
 
 from shunter.core.topic_configs import UNKNOWN_RELEASES, check_topic_configs
-from shunter.drivers.handlers.messages import filled
+from shunter.drivers.listener.handlers.messages import filled
 from shunter.errors import RequestRejected
 from shunter.wire.requests import encode_message
 

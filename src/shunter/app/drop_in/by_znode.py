@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from shunter.app.drop_in.options import Options
-from shunter.drivers.reassign_znodes import ReassignZnodes
+from shunter.drivers.zookeeper.reassign_znodes import ReassignZnodes
 from shunter.errors import ShunterError
 from shunter.formats.tool_json import ToolInputRefused, check_executable, format_reassignment, parse_reassignment
 from shunter.model.partition import ReplicaAssignment, Replicas, TopicPartition

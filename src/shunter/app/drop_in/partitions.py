@@ -18,7 +18,7 @@ from shunter.app.drop_in import log_dirs
 from shunter.app.drop_in.java_order import hash_set_order
 from shunter.app.drop_in.options import Options
 from shunter.app.drop_in.throttles import change_throttles
-from shunter.core.controller.placement import place_partitions
+from shunter.core.controller.topics.placement import place_partitions
 from shunter.core.throttles import cleared, limited, log_dirs_limited, traffic_of
 from shunter.drivers.admin.blocking import BlockingAdmin
 from shunter.drivers.admin.reassignments import AlterOptions, PartitionReassignment

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from shunter.app.client_configuration import configuration_of
+from shunter.app.controller.zookeeper_security import zookeeper_access
 from shunter.app.drop_in.by_znode import ReassignByZnode, ZnodeToolFailed
 from shunter.app.drop_in.log_dirs import LogDirMovesFailed
 from shunter.app.drop_in.options import Options, UsageError, VersionAsked, parse, usage
 from shunter.app.drop_in.partitions import ReassignPartitions, ToolFailed
-from shunter.app.zookeeper_security import zookeeper_access
 from shunter.drivers.admin.blocking import BlockingAdmin
-from shunter.drivers.reassign_znodes import ReassignZnodes
+from shunter.drivers.zookeeper.reassign_znodes import ReassignZnodes
 from shunter.errors import RequestRejected, ShunterError
 
 Echo = Callable[[str], None]

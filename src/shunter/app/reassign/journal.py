@@ -14,7 +14,7 @@ from typing import Any, Self
 import orjson
 
 from shunter.app.reassign.session import MoveUnderWay, ReassignSession
-from shunter.drivers.clock import wall_clock_ms
+from shunter.drivers.host.clock import wall_clock_ms
 from shunter.errors import FormatError
 from shunter.model.execution import Outcome
 from shunter.model.partition import Replicas, TopicPartition

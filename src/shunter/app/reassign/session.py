@@ -12,9 +12,9 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from shunter.app.client_configuration import configuration_of
-from shunter.app.executor import Target, journal_place, read_journal
-from shunter.app.journals import JournalPlace
-from shunter.app.throttle_loan import JournalInHand, LoanTaken, give_back, set_throttles
+from shunter.app.executor.journals import JournalPlace
+from shunter.app.executor.session import Target, journal_place, read_journal
+from shunter.app.executor.throttle_loan import JournalInHand, LoanTaken, give_back, set_throttles
 from shunter.core.doers import Ground
 from shunter.core.reassignment import no_longer_fits
 from shunter.core.throttles import limited, traffic_of

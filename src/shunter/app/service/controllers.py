@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from shunter.drivers.controller_status import ControllersPlace, ask_controller
+from shunter.drivers.service.controller_status import ControllersPlace, ask_controller
 from shunter.errors import ShunterError
 from shunter.views.service import ControllersView, ControllerView
 

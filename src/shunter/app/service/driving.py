@@ -10,14 +10,14 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from shunter.app.executor import Session, SessionStart, Target, drive, open_session
-from shunter.app.order_costs import Again, price_now, told_price
+from shunter.app.executor.order_costs import Again, price_now, told_price
+from shunter.app.executor.session import Session, SessionStart, Target, drive, open_session
 from shunter.core.executor.history import executions
 from shunter.core.executor.ready import CommandReply, PlanReply
-from shunter.drivers.claimants import ClusterClaimed
-from shunter.drivers.driver_seat import SeatTaken, StandsStill
-from shunter.drivers.journals import JournalHeld
-from shunter.drivers.order_taker import OrderGate
+from shunter.drivers.journal.claimants import ClusterClaimed
+from shunter.drivers.journal.host_lock import SeatTaken, StandsStill
+from shunter.drivers.journal.journals import JournalHeld
+from shunter.drivers.journal.order_taker import OrderGate
 from shunter.errors import DriverError, ShunterError
 from shunter.model.execution import (
     Command,

@@ -18,7 +18,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
-from shunter.app.keeper_policy import KeptCluster
+from shunter.app.evaluation.policy import KeptCluster
 from shunter.app.service.driving import Driving, Seat, fate_of, not_driven, taken
 from shunter.app.service.known import LOOK_S, STALE_LOOKS, Known, ShellGate
 from shunter.app.service.published import Published
@@ -32,7 +32,7 @@ from shunter.core.keeper.proposals import order_of
 from shunter.core.keeper.sighting import Sighting
 from shunter.core.keeper.situation import ClusterFacts, situation, why_unobserved
 from shunter.core.wording import counted, told_bytes
-from shunter.drivers.service_store import StoreFailed
+from shunter.drivers.service.store import StoreFailed
 from shunter.errors import ShunterError
 from shunter.model.execution import Command, CommandKind
 from shunter.model.keeper import Memory

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from shunter.drivers.local_door import Answering, ask_at_door
-from shunter.drivers.service_api import ServiceServer, call_service
+from shunter.drivers.service.local_socket import Answering, ask_at_door
+from shunter.drivers.service.service_api import ServiceServer, call_service
 from shunter.errors import DriverError
 from shunter.model.service import USER, OrderDone, OrderKind, OrderRefused, Refusal, ServiceOrder, Signature
 from shunter.views.service import service_json
 
 if TYPE_CHECKING:
     # A command that only asks does not import the service.
-    from shunter.app.audit_log import AuditLog
+    from shunter.app.access.audit_log import AuditLog
     from shunter.app.service.front import Front
 
 SOCKET = "service.sock"

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from shunter.drivers.notifier import notify
+from shunter.drivers.service.notifier import notify
 from shunter.errors import DriverError
 from shunter.model.service import HistoryEvent, Notifier
 

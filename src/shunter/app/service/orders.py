@@ -36,7 +36,7 @@ from shunter.core.keeper.people import approvals, unsure
 from shunter.core.keeper.situation import ServiceRole
 from shunter.core.keeper.words import DECLINED, Said, held, lifted_by
 from shunter.core.wording import counted, told_bytes
-from shunter.drivers.service_store import StoreFailed
+from shunter.drivers.service.store import StoreFailed
 from shunter.errors import DriverError, ShunterError
 from shunter.formats.service_records import encode_order
 from shunter.model.execution import Command, CommandKind

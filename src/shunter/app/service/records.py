@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from shunter.drivers.service_store import ServiceStore, StoreFailed
+from shunter.drivers.service.store import ServiceStore, StoreFailed
 from shunter.errors import FormatError
 from shunter.model.service import StoreBatch
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from shunter.app.keeper_policy import KeptCluster, ServiceFile, read_service_file
+from shunter.app.evaluation.policy import KeptCluster, ServiceFile, read_service_file
 from shunter.app.service.service import ClusterService
 from shunter.core.keeper.intents import contradiction, with_intents
 from shunter.errors import FormatError, SettingsError

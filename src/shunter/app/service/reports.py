@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from shunter.app.keeper_policy import KeptCluster
+from shunter.app.evaluation.policy import KeptCluster
 from shunter.errors import FormatError
 from shunter.model.service import OrderRefused, Refusal
-from shunter.pipeline.kept_reports import REPORTS, KeptReports
+from shunter.pipeline.lake.kept_reports import REPORTS, KeptReports
 from shunter.views.reports import ModelGist, ReportPage, ReportsView
 from shunter.views.service import KeptClusterView
 

@@ -10,14 +10,14 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
-from shunter.app.audit_log import AuditLog
+from shunter.app.access.audit_log import AuditLog
 from shunter.app.service.front import Front
 from shunter.app.service.local import SOCKET, answering
 from shunter.app.service.reloading import PolicyFile
 from shunter.app.service.service import open_service, take_seat
-from shunter.drivers.file_limits import make_room
-from shunter.drivers.local_door import open_door
-from shunter.drivers.together import run_together
+from shunter.drivers.host.file_limits import make_room
+from shunter.drivers.host.task_groups import run_together
+from shunter.drivers.service.local_socket import open_door
 
 FILES = 2_000
 """Files that HTTP and the socket may need; the limit on open files is raised for them."""

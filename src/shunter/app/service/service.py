@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shunter.app.client_configuration import configuration_of
-from shunter.app.journals import TOPIC_PREFIX
-from shunter.app.keeper_policy import KeptCluster, ServiceFile
-from shunter.app.keeper_sighting import Looker
+from shunter.app.evaluation.observation import Looker
+from shunter.app.evaluation.policy import KeptCluster, ServiceFile
+from shunter.app.executor.journals import TOPIC_PREFIX
+from shunter.app.executor.throttles import clear_loose_throttles
 from shunter.app.service.controllers import Controllers
 from shunter.app.service.driving import seat_of
 from shunter.app.service.front import Front
@@ -42,14 +43,13 @@ from shunter.app.service.thinking import (
 )
 from shunter.app.service.words import Clocked
 from shunter.app.state_folder import state_folder
-from shunter.app.throttles import clear_loose_throttles
 from shunter.core.keeper.people import approvals, unsure
 from shunter.core.keeper.sighting import Sighting
-from shunter.drivers.clock import SystemClock
-from shunter.drivers.controller_status import ControllersPlace
-from shunter.drivers.service_store import ServiceSeat, ServiceStore, ServiceTaken, StoreDamaged, StoreFailed
-from shunter.drivers.together import run_together
-from shunter.drivers.words_topic import WordsTopic
+from shunter.drivers.host.clock import SystemClock
+from shunter.drivers.host.task_groups import run_together
+from shunter.drivers.service.controller_status import ControllersPlace
+from shunter.drivers.service.store import ServiceSeat, ServiceStore, ServiceTaken, StoreDamaged, StoreFailed
+from shunter.drivers.service.words_topic import WordsTopic
 from shunter.errors import DriverError, ShunterError
 from shunter.formats.word_records import WordsDriver
 from shunter.model.service import (

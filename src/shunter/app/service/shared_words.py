@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from shunter.core.keeper.situation import AGAIN, WordsPlace
-from shunter.drivers.service_store import StoreFailed
-from shunter.drivers.words_topic import WordsTopic, WordsUnmade
+from shunter.drivers.service.store import StoreFailed
+from shunter.drivers.service.words_topic import WordsTopic, WordsUnmade
 from shunter.errors import DriverError, ShunterError
 from shunter.formats.word_records import WordsDriver
 from shunter.model.service import StoreBatch, Words

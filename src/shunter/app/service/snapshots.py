@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from shunter.app.collection import keep_snapshot
+from shunter.app.pipeline.collection import keep_snapshot
 from shunter.app.service.words import Clocked
 from shunter.core.keeper.sighting import Sighting
 

@@ -11,9 +11,9 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from shunter.app.executor import Target, place_of
+from shunter.app.executor.session import Target, place_of
 from shunter.core.executor.history import Past
-from shunter.drivers.whole_calls import to_its_end
+from shunter.drivers.host.whole_calls import to_its_end
 from shunter.errors import ShunterError
 from shunter.model.execution import (
     CommandTaken,

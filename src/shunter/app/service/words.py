@@ -8,14 +8,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
-from shunter.app.keeper_policy import KeptCluster
+from shunter.app.evaluation.policy import KeptCluster
 from shunter.app.service.driving import PlanFate
 from shunter.app.service.records import Records
 from shunter.app.service.shared_words import SharedWords
 from shunter.core.keeper.intents import with_intents
 from shunter.core.keeper.situation import WordsPlace
 from shunter.core.keeper.words import ROLLED_BACK, STOPPED, AfterWord, Said, consequence, hold_of
-from shunter.drivers.service_store import StoreFailed
+from shunter.drivers.service.store import StoreFailed
 from shunter.model.execution import CommandKind
 from shunter.model.keeper import KeeperPolicy
 from shunter.model.service import (

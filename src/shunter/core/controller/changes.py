@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from shunter.core.controller.ourselves import live_brokers
+from shunter.core.controller.brokers.ourselves import live_brokers
 from shunter.core.controller.state import ControllerState, TopicState
 from shunter.core.reassignment.situation import Waiting
 from shunter.model.partition import (

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 from shunter.core.controller.decisions import Decision, Ruling
-from shunter.core.controller.lifecycle import Transition, Trigger, phase_after
-from shunter.core.controller.load import Load
-from shunter.core.controller.names_in_use import NamesInUse
+from shunter.core.controller.moves.lifecycle import Transition, Trigger, phase_after
+from shunter.core.controller.moves.load import Load
 from shunter.core.controller.state import ControllerState, TopicState
+from shunter.core.controller.topics.names_in_use import NamesInUse
 from shunter.core.reassignment.situation import Step, Waiting
 from shunter.errors import InvariantViolation
 from shunter.model.notice import Notice

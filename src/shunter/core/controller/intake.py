@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from shunter.core.controller import changes as applied
-from shunter.core.controller import owed_replicas, pauses, topic_ids
-from shunter.core.controller.adoption import Adoption
-from shunter.core.controller.answers import Answers
-from shunter.core.controller.broker_requests import BrokerRequests
+from shunter.core.controller.brokers.answers import Answers
+from shunter.core.controller.brokers.broker_requests import BrokerRequests
+from shunter.core.controller.brokers.departures import Departures
+from shunter.core.controller.brokers.isolation import Isolation
+from shunter.core.controller.brokers.liveness import Liveness
+from shunter.core.controller.brokers.ourselves import disown, maybe_register
+from shunter.core.controller.brokers.rebalance import Rebalance
 from shunter.core.controller.changes import Changes
-from shunter.core.controller.client_requests import ClientRequests
-from shunter.core.controller.deletions import BEGUN_AT_ONCE, Deletions
-from shunter.core.controller.departures import Departures
 from shunter.core.controller.draft import Draft
 from shunter.core.controller.events import (
     AlterPartitionReceived,
@@ -45,19 +45,20 @@ from shunter.core.controller.events import (
     TopicsSubmitted,
 )
 from shunter.core.controller.full_state import FullState
-from shunter.core.controller.isolation import Isolation
-from shunter.core.controller.liveness import Liveness
-from shunter.core.controller.moves import Moves
-from shunter.core.controller.ourselves import disown, maybe_register
+from shunter.core.controller.moves import owed_replicas, pauses
+from shunter.core.controller.moves.adoption import Adoption
+from shunter.core.controller.moves.reassignments import Moves
+from shunter.core.controller.moves.submissions import Submissions
+from shunter.core.controller.moves.znode_protocols import ZnodeProtocols
 from shunter.core.controller.outbox import Outbox
 from shunter.core.controller.ready import Read, ReadPartitions, Reply, Request
-from shunter.core.controller.rebalance import Rebalance
 from shunter.core.controller.review import Reason, Reviews
 from shunter.core.controller.state import ControllerState
-from shunter.core.controller.submissions import Submissions
 from shunter.core.controller.tasks import TaskQueue
-from shunter.core.controller.topic_replies import TopicReplies
-from shunter.core.controller.znode_protocols import ZnodeProtocols
+from shunter.core.controller.topics import ids as topic_ids
+from shunter.core.controller.topics.client_requests import ClientRequests
+from shunter.core.controller.topics.deletions import BEGUN_AT_ONCE, Deletions
+from shunter.core.controller.topics.replies import TopicReplies
 from shunter.core.wording import counted
 from shunter.errors import ErrorCode
 from shunter.model.broker import Broker

@@ -37,8 +37,8 @@ from shunter.core.controller.events import (
     TopicsSubmitted,
 )
 from shunter.core.controller.intake import Effects, Intake
-from shunter.core.controller.leaving import moves_left
-from shunter.core.controller.lifecycle import Transition
+from shunter.core.controller.moves.interrupted import moves_left
+from shunter.core.controller.moves.lifecycle import Transition
 from shunter.core.controller.outbox import Outbox
 from shunter.core.controller.ready import LoadCluster, Read, Ready, RefusedReply, Reply, Request, WriteBatch
 from shunter.core.controller.state import ClusterView, ControllerState

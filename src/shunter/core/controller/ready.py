@@ -14,7 +14,7 @@ from uuid import UUID
 
 from shunter.core.controller.decisions import Decision
 from shunter.core.controller.events import ReplyToken
-from shunter.core.controller.lifecycle import Transition
+from shunter.core.controller.moves.lifecycle import Transition
 from shunter.core.topic_configs import EffectiveConfig
 from shunter.errors import ErrorCode
 from shunter.model.broker import Broker

@@ -16,16 +16,17 @@ from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
-from shunter.core.controller import elections, owed_replicas
-from shunter.core.controller.adoption import Adoption
+from shunter.core.controller.brokers import elections
 from shunter.core.controller.changes import Changes
 from shunter.core.controller.draft import Draft, serving_brokers
 from shunter.core.controller.events import ReplyToken
-from shunter.core.controller.moves import Moves
+from shunter.core.controller.moves import owed_replicas
+from shunter.core.controller.moves.adoption import Adoption
+from shunter.core.controller.moves.reassignments import Moves
 from shunter.core.controller.ready import Reply
 from shunter.core.controller.state import ControllerState
 from shunter.core.controller.tasks import Priority, Task, TaskQueue
-from shunter.core.controller.topic_replies import TopicReplies
+from shunter.core.controller.topics.replies import TopicReplies
 from shunter.core.reassignment import WaitReason
 from shunter.model.partition import NO_LEADER, BrokerId, TopicPartition
 from shunter.model.reassignment import Phase

@@ -1,7 +1,7 @@
 """Suspects: the input that a controller handled when it met a bug.
 
 A bug in work that no caller asked for ends the process (docs/decisions/0021-too-much.md), and the next controller reads
-the same cluster. So the input is named here, and a driver (`drivers/crash_guard.py`) keeps it from the next controllers
+the same cluster. So the input is named here, and a driver (`drivers/zookeeper/crash_guard.py`) keeps it from the next controllers
 for a while.
 """
 

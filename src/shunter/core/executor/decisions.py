@@ -21,11 +21,11 @@ from shunter.core.executor.judgement import (
     shows_the_past,
     told_refusal,
 )
-from shunter.core.executor.pausing import unheld
 from shunter.core.executor.ready import Collected
 from shunter.core.executor.state import CurrentStep, ExecutorState, Move
 from shunter.core.executor.step_status import Standing, StepTrigger
-from shunter.core.executor.throttles import Gate
+from shunter.core.executor.throttling.pausing import unheld
+from shunter.core.executor.throttling.throttles import Gate
 from shunter.core.executor.waits import NO_WAIT, Wait, WaitKind
 from shunter.core.wording import told_bytes
 from shunter.model.execution import (

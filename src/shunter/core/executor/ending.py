@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from math import sqrt
 from typing import NamedTuple
 
-from shunter.core.executor.debts import is_down, told_debts
-from shunter.core.executor.eta import (
+from shunter.core.executor.estimates.eta import (
     MODEL_ERROR,
     NORMAL_80,
     Estimate,
@@ -17,9 +16,10 @@ from shunter.core.executor.eta import (
     estimate_within,
     placing_left,
 )
-from shunter.core.executor.rates import Meter
+from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.stuck import stuck, way_out
+from shunter.core.executor.throttling.debts import is_down, told_debts
 from shunter.core.executor.waits import ENDLESS
 from shunter.model.execution import ThrottleKey
 

@@ -14,10 +14,10 @@ from dataclasses import replace
 from shunter.core.executor.capacity import Capacity, in_order
 from shunter.core.executor.copies import holders, is_settled, looked_ms, unwanted
 from shunter.core.executor.judgement import CONFIRM_MS
-from shunter.core.executor.pausing import paused_within
 from shunter.core.executor.ready import AlterLogDirs, Collected
 from shunter.core.executor.state import ExecutorState, Move
-from shunter.core.executor.throttles import Gate
+from shunter.core.executor.throttling.pausing import paused_within
+from shunter.core.executor.throttling.throttles import Gate
 from shunter.core.wording import told_bytes
 from shunter.model.execution import CopySeen, CopySight
 from shunter.model.notice import Notice

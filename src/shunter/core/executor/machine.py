@@ -9,15 +9,13 @@ from dataclasses import dataclass, field, replace
 from shunter.core.executor import events as ev
 from shunter.core.executor.apply import apply
 from shunter.core.executor.capacity import note_landed
-from shunter.core.executor.debts import told_debts, told_way_out, waited_until_ms
 from shunter.core.executor.decisions import Pass, decide_moves
 from shunter.core.executor.elections import send_elections, take_answer
+from shunter.core.executor.estimates.rates import Meter, observe_rates
 from shunter.core.executor.judgement import told_refusal
 from shunter.core.executor.log_dirs import decide_log_dirs, due_log_dirs, give_up_copies, note_asked
 from shunter.core.executor.orders import decide_command
 from shunter.core.executor.polling import Polls, poll
-from shunter.core.executor.pressure import Pressure, decide_limit, window_is_open
-from shunter.core.executor.rates import Meter, observe_rates
 from shunter.core.executor.ready import (
     AlterLogDirs,
     AlterReassignments,
@@ -31,7 +29,9 @@ from shunter.core.executor.ready import (
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.step_status import Standing, StepTrigger
 from shunter.core.executor.submission import SubmittedPlan, close_ended, judge_submission, outcomes
-from shunter.core.executor.throttles import (
+from shunter.core.executor.throttling.debts import told_debts, told_way_out, waited_until_ms
+from shunter.core.executor.throttling.pressure import Pressure, decide_limit, window_is_open
+from shunter.core.executor.throttling.throttles import (
     ThrottleBook,
     decide_throttles,
     desired_settings,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from shunter.core.executor.copies import within
-from shunter.core.executor.pausing import paused_within, unheld
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.stuck import told_stuck
+from shunter.core.executor.throttling.pausing import paused_within, unheld
 from shunter.core.wording import counted, told_bytes, told_rate
 from shunter.model.execution import (
     BOUNDS,

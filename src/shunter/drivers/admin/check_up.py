@@ -19,7 +19,7 @@ from shunter.drivers.admin.client import is_shunters
 from shunter.drivers.admin.cluster import PATIENCE_S, READ_WITHIN_S, KafkaPythonAdmin
 from shunter.drivers.admin.log_dirs import LogDirsSeen, describe_log_dirs, take_log_dirs
 from shunter.drivers.admin.settings import min_insync
-from shunter.drivers.tls import file_expires_soon
+from shunter.drivers.security.tls import file_expires_soon
 from shunter.errors import DriverError
 from shunter.model.check_up import (
     LOG_DIRS,

@@ -16,9 +16,9 @@ from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import MetadataRequest
 
 from shunter.drivers.admin.answers import check_described, translated
-from shunter.drivers.bearer_tokens import BearerTokens
+from shunter.drivers.security.bearer_tokens import BearerTokens
 from shunter.errors import DriverError
-from shunter.formats.bearer_login import PROVIDER
+from shunter.formats.security.bearer_login import PROVIDER
 from shunter.model.features import SHUNTER_FEATURE
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 

@@ -25,9 +25,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from shunter.errors import FormatError
-from shunter.pipeline.schemas import LEADER
+from shunter.pipeline.ingest.validation import RAW
+from shunter.pipeline.lake.schemas import LEADER
 from shunter.pipeline.sources.tables import check_parquet
-from shunter.pipeline.validation import RAW
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType
 
-from shunter.pipeline.schemas import MEASURES
+from shunter.pipeline.lake.schemas import MEASURES
 from shunter.pipeline.sources.tables import raw_samples
 
 _VALUE = StructType()

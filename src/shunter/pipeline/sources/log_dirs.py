@@ -13,9 +13,9 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from shunter.pipeline.broken_files import FILE_RULE
-from shunter.pipeline.schemas import UNKNOWN_ROLE
-from shunter.pipeline.validation import as_raw
+from shunter.pipeline.ingest.broken_files import FILE_RULE
+from shunter.pipeline.ingest.validation import as_raw
+from shunter.pipeline.lake.schemas import UNKNOWN_ROLE
 
 _LINE = (
     "version int, brokers array<struct<broker: int, logDirs: array<struct<logDir: string, error: string, "

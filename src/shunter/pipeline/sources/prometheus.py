@@ -27,11 +27,11 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
 
-from shunter.pipeline.identity import leaders_over_time
-from shunter.pipeline.schemas import AMOUNTS, FOLLOWER, LEADER, UNKNOWN_ROLE
+from shunter.pipeline.ingest.identity import leaders_over_time
+from shunter.pipeline.ingest.validation import as_raw
+from shunter.pipeline.lake.schemas import AMOUNTS, FOLLOWER, LEADER, UNKNOWN_ROLE
 from shunter.pipeline.sources.prometheus_points import increases_of
 from shunter.pipeline.sources.prometheus_series import series_of
-from shunter.pipeline.validation import as_raw
 
 _KINDS = ("count", "rate")
 """A counter is exact, and wins over a rate of one minute of the same thing. Recording rules are not read at all."""

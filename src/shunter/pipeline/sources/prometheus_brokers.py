@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from shunter.pipeline.schemas import BROKER_SAMPLES
+from shunter.pipeline.lake.schemas import BROKER_SAMPLES
 from shunter.pipeline.sources.prometheus_points import increases_of
 from shunter.pipeline.sources.prometheus_series import OF_BROKERS, series_of
 

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
 
-from shunter.pipeline.broken_files import FILE_RULE
+from shunter.pipeline.ingest.broken_files import FILE_RULE
 from shunter.pipeline.sources.tables import LAST_SECOND
 
 _SERIES = StructType(

@@ -16,10 +16,10 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 
 from shunter.core.wording import counted
 from shunter.formats.inventory_files import VERSION
-from shunter.pipeline.identity import id_of_name
-from shunter.pipeline.schemas import BROKERS, FOLLOWER, LEADER, REPLICAS, SNAPSHOTS
+from shunter.pipeline.ingest.identity import id_of_name
+from shunter.pipeline.ingest.validation import NO_NAME, Limits, as_raw
+from shunter.pipeline.lake.schemas import BROKERS, FOLLOWER, LEADER, REPLICAS, SNAPSHOTS
 from shunter.pipeline.sources.tables import no_object
-from shunter.pipeline.validation import NO_NAME, Limits, as_raw
 
 _LINE = """
     kind string, version int, cluster_id string, taken_at_ms bigint,

@@ -21,8 +21,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, LongType, StringType, StructType, TimestampNTZType, TimestampType
 
 from shunter.errors import FormatError
-from shunter.pipeline.schemas import MEASURES, UNKNOWN_ROLE
-from shunter.pipeline.validation import RAW
+from shunter.pipeline.ingest.validation import RAW
+from shunter.pipeline.lake.schemas import MEASURES, UNKNOWN_ROLE
 
 FORMATS = ("parquet", "json", "csv")
 

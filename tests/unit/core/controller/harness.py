@@ -40,8 +40,8 @@ from shunter.core.controller.ready import (
     SendStopReplica,
     SendUpdateMetadata,
 )
-from shunter.drivers.store_operations import estimate
-from shunter.drivers.zookeeper_requests import JUTE_LIMIT
+from shunter.drivers.zookeeper.requests import JUTE_LIMIT
+from shunter.drivers.zookeeper.store_operations import estimate
 from shunter.errors import ErrorCode
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.partition import LeaderAndIsr, TopicPartition

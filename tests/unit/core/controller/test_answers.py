@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from harness import Harness
 
-from shunter.core.controller.answers import (
+from shunter.core.controller.brokers.answers import (
     AGAIN_AT_MOST_MS,
     AGAIN_MS,
     Consequence,

@@ -8,7 +8,7 @@ from harness import Harness
 
 from shunter.core.controller.draft import Draft
 from shunter.core.controller.events import BatchRefused, ReassignmentChange, ReassignmentsSubmitted
-from shunter.core.controller.lifecycle import BEGUN, TABLE, Trigger, phase_after
+from shunter.core.controller.moves.lifecycle import BEGUN, TABLE, Trigger, phase_after
 from shunter.core.controller.state import ControllerState
 from shunter.core.reassignment import WaitReason
 from shunter.errors import InvariantViolation

@@ -2,9 +2,9 @@
 
 from harness import Harness
 
-from shunter.drivers.zookeeper_requests import JUTE_LIMIT
+from shunter.drivers.zookeeper.requests import JUTE_LIMIT
 from shunter.errors import ErrorCode
-from shunter.formats.topic_znodes import encode_topic
+from shunter.formats.znodes.topics import encode_topic
 from shunter.model.reassignment import Intervention, Strategy
 from shunter.model.records import PutTopic
 

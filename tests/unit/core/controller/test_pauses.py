@@ -4,7 +4,7 @@ import pytest
 from beginnings import TP, busy, everything, let_write, submitted
 from harness import Harness
 
-from shunter.core.controller import pauses
+from shunter.core.controller.moves import pauses
 from shunter.core.controller.ready import SendLeaderAndIsr, SendStopReplica
 from shunter.errors import ErrorCode
 from shunter.model.partition import ReplicaAssignment

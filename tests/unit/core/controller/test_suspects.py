@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 from harness import Harness
 
-from shunter.core.controller import elections
+from shunter.core.controller.brokers import elections
 from shunter.core.controller.events import (
     Envelope,
     LegacyReassignmentsFound,

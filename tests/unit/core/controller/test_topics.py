@@ -7,8 +7,6 @@ from uuid import UUID
 import pytest
 from harness import Harness, broker, size_of
 
-from shunter.core.controller import topics
-from shunter.core.controller.deletions import BEGUN_AT_ONCE
 from shunter.core.controller.events import (
     NewTopic,
     PartitionsSubmitted,
@@ -18,12 +16,14 @@ from shunter.core.controller.events import (
     TopicsSubmitted,
 )
 from shunter.core.controller.outbox import ALL_WAIT_MS
-from shunter.core.controller.placement import place_partitions
 from shunter.core.controller.ready import RefusedReply, SendUpdateMetadata, TopicResult, TopicResultsReply
 from shunter.core.controller.state import TopicState
 from shunter.core.controller.tasks import Priority, Task
-from shunter.core.controller.topic_replies import STRANGERS_MS
-from shunter.drivers.zookeeper_requests import JUTE_LIMIT
+from shunter.core.controller.topics import changes as topics
+from shunter.core.controller.topics.deletions import BEGUN_AT_ONCE
+from shunter.core.controller.topics.placement import place_partitions
+from shunter.core.controller.topics.replies import STRANGERS_MS
+from shunter.drivers.zookeeper.requests import JUTE_LIMIT
 from shunter.errors import ErrorCode, InvariantViolation
 from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from shunter.model.records import PutTopic

@@ -5,9 +5,9 @@ from __future__ import annotations
 from apache_yard import Rig, Yard
 
 from shunter.core.executor import events as ev
-from shunter.core.executor.debts import told_way_out
-from shunter.core.executor.rates import Meter
+from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.ready import CommandReply
+from shunter.core.executor.throttling.debts import told_way_out
 from shunter.model.execution import Command, CommandKind, ExecutionClosed, ExecutionOptions, Outcome, ThrottleKey
 from shunter.model.partition import TopicPartition
 from shunter.views.execution import view_execution

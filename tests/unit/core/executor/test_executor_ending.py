@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from apache_yard import Rig, Yard
 
-from shunter.cli.execution_display import told_eta
+from shunter.cli.execution.display import told_eta
 from shunter.core.executor.ending import Ending, estimate_by_count, when_it_ends
-from shunter.core.executor.eta import estimate
-from shunter.core.executor.rates import Meter
+from shunter.core.executor.estimates.eta import estimate
+from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.state import CurrentStep, ExecutorState, Move, MoveEnd
 from shunter.core.executor.waits import Wait, WaitKind
 from shunter.core.throttles import FOLLOWER_RATE, LEADER_RATE

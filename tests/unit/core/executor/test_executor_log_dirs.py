@@ -9,11 +9,11 @@ from apache_yard import SIZE, Rig, Yard
 
 from shunter.core.executor import events as ev
 from shunter.core.executor.ending import Ending, when_it_ends
-from shunter.core.executor.eta import forecast
+from shunter.core.executor.estimates.eta import forecast
+from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.history import executions, reverse
 from shunter.core.executor.log_dirs import decide_log_dirs
 from shunter.core.executor.orders import rollback_cost
-from shunter.core.executor.rates import Meter
 from shunter.core.executor.ready import AlterLogDirs, Collected, CommandReply, ObserveLogDirs, PlanReply, Read, Request
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.errors import ErrorCode

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from apache_yard import Rig, Yard
 
-from shunter.core.executor.pausing import unheld
 from shunter.core.executor.ready import CommandReply
+from shunter.core.executor.throttling.pausing import unheld
 from shunter.core.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE
 from shunter.errors import ErrorCode
 from shunter.model.execution import CommandKind, ExecutionOptions, Outcome, ThrottleKey

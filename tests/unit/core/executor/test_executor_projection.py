@@ -7,9 +7,17 @@ import time
 
 import pytest
 
-from shunter.core.executor.eta import STEP_S, estimate
-from shunter.core.executor.projection import MOST_LINES, Line, Rates, grouped, least_seconds, seconds_left, shared
-from shunter.core.executor.rates import RECORD_EVERY_MS, Meter, observe_rates
+from shunter.core.executor.estimates.eta import STEP_S, estimate
+from shunter.core.executor.estimates.projection import (
+    MOST_LINES,
+    Line,
+    Rates,
+    grouped,
+    least_seconds,
+    seconds_left,
+    shared,
+)
+from shunter.core.executor.estimates.rates import RECORD_EVERY_MS, Meter, observe_rates
 from shunter.core.executor.state import CurrentStep, ExecutorState, Move
 from shunter.core.executor.waits import Wait, WaitKind
 from shunter.model.execution import ObservedPartition, ObservedTopic, RateObserved, ReplicaSize

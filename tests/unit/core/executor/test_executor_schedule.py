@@ -7,12 +7,12 @@ from apache_yard import SIZE, Rig, Yard, until_asked
 
 from shunter.core.executor import events as ev
 from shunter.core.executor.apply import apply
-from shunter.core.executor.eta import GUESSED_BANDWIDTH, estimate, forecast
+from shunter.core.executor.estimates.eta import GUESSED_BANDWIDTH, estimate, forecast
+from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.orders import decide_command
-from shunter.core.executor.pressure import ADAPT_EVERY_MS, SLOW_MS, Pressure, decide_limit, window_is_open
-from shunter.core.executor.rates import Meter
 from shunter.core.executor.ready import Collected
 from shunter.core.executor.state import ExecutorState, Move
+from shunter.core.executor.throttling.pressure import ADAPT_EVERY_MS, SLOW_MS, Pressure, decide_limit, window_is_open
 from shunter.model.execution import (
     Command,
     CommandKind,

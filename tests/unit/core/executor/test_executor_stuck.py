@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from apache_yard import Rig, Yard
 
+from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.events import Envelope, LogDirsObserved
-from shunter.core.executor.rates import Meter
 from shunter.core.executor.ready import CommandReply
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.stuck import stuck

@@ -8,7 +8,7 @@ from apache_yard import LateRig, Rig, Yard, go_on, until, until_asked
 from shunter.core.executor import events as ev
 from shunter.core.executor.ready import AlterSettings, Collected, Read, Request
 from shunter.core.executor.state import ExecutorState, Throttle
-from shunter.core.executor.throttles import ThrottleBook, decide_throttles, not_in_force, send_settings
+from shunter.core.executor.throttling.throttles import ThrottleBook, decide_throttles, not_in_force, send_settings
 from shunter.model.execution import CommandKind, ExecutionOptions, Outcome, ThrottleKey
 from shunter.model.partition import TopicPartition
 

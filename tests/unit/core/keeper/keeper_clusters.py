@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from shunter.app.keeper_sighting import sighting_of
+from shunter.app.evaluation.observation import sighting_of
 from shunter.core.keeper.judgement import Judgement, judge
 from shunter.core.keeper.load_model import with_model
 from shunter.core.keeper.proposals import Proposal

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from keeper_clusters import AT_ONCE, carried_out, cluster, look, only, ready
 
-from shunter.app.keeper_sighting import sighting_of
+from shunter.app.evaluation.observation import sighting_of
 from shunter.core.keeper.docket import after_look
 from shunter.core.keeper.intents import contradiction, with_intents
 from shunter.core.keeper.judgement import Judgement

@@ -1,0 +1,1 @@
+"""Simulated brokers: registration, logs, replication, ISR changes, and an Apache-like controller in one of them."""

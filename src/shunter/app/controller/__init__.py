@@ -1,0 +1,1 @@
+"""Sub-room `app.controller`: composition roots of `shunter controller`, its settings, security, logs and metrics."""

@@ -1,0 +1,179 @@
+"""An execution on paper: its steps, bytes, least time, and what a rollback would copy at each point."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from shunter.core.executor.apply import apply
+from shunter.core.executor.capacity import room_on_paper
+from shunter.core.executor.estimates.eta import Forecast, forecast
+from shunter.core.executor.events import PlanSubmitted
+from shunter.core.executor.ready import MoveResult
+from shunter.core.executor.state import ExecutorState, Move
+from shunter.core.executor.submission import involved_brokers, judge_submission, replicas_to_size
+from shunter.core.reassignment import Waiting, describe_waiting, plan_on_paper, step_costs
+from shunter.core.under_way import copies_among, told_copy
+from shunter.drivers.admin.protocol import AdminClient
+from shunter.model.execution import ExecutionOptions, JournalEntry, MoveOrder
+from shunter.model.log_dirs import LogDirCopy
+from shunter.model.partition import BrokerId, Replicas, TopicPartition
+from shunter.model.reassignment import Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """One step on paper. `rollback_bytes`: what a rollback would copy after this step; 0: it would be instant."""
+
+    replicas: Replicas
+    copied_bytes: int
+    rollback_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedMove:
+    """One partition on paper; `problem` says why it can't be taken on, or what it would wait for.
+
+    `taken`: whether it would be taken on; `log_dirs`: where brokers would put its replicas; `placing`: those of them
+    that would copy their replica from another of their log dirs. `elects`: the broker that would be elected at the end,
+    if another one leads then; None: the plan does not ask for an election.
+    """
+
+    partition: str
+    original: Replicas
+    target: Replicas
+    size_bytes: int
+    steps: tuple[PlannedStep, ...]
+    problem: str | None
+    taken: bool = True
+    log_dirs: tuple[tuple[BrokerId, str], ...] = ()
+    placing: Replicas = ()
+    elects: BrokerId | None = None
+
+    @property
+    def placing_bytes(self) -> int:
+        """Bytes that brokers copy from one of their log dirs to another, and a rollback back."""
+        return self.size_bytes * len(self.placing)
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """A plan on paper. `most_rollback_bytes`: the most that a rollback of everything copies, over all points.
+
+    `unknown_room`: brokers that would get copies and don't say how much room they have.
+    """
+
+    moves: tuple[PlannedMove, ...]
+    forecast: Forecast
+    most_rollback_bytes: int
+    unknown_room: tuple[BrokerId, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        document = asdict(self)
+        document["forecast"] = self.forecast._asdict()
+        return document
+
+
+async def dry_run(
+    admin: AdminClient, state: ExecutorState, moves: Sequence[MoveOrder], options: ExecutionOptions
+) -> DryRun:
+    """Lay a plan out on paper; the cluster does not change.
+
+    Args:
+        admin: The cluster.
+        state: The journal's fold, for moves under way and rates learnt earlier; this function changes it.
+        moves: The plan.
+        options: As for the execution.
+    """
+    cluster = state.cluster
+    cluster.ongoing = await admin.list_reassignments()
+    seen = await admin.observe_topics(sorted({move.tp.topic for move in moves}))
+    cluster.topics, cluster.brokers = dict(seen.topics), dict(seen.brokers)
+    event = PlanSubmitted("dry-run", tuple(moves), options)
+    asked = {broker: list[TopicPartition]() for broker in involved_brokers(state, event)}
+    asked |= replicas_to_size(state, event)
+    sized = await admin.observe_log_dirs({broker: tps for broker, tps in asked.items() if broker in cluster.brokers})
+    cluster.sizes.update(sized.sizes)
+    cluster.spaces.update(sized.spaces)
+    ours, copies = {move.tp for move in state.open_moves()}, copies_among(sized.sizes, sized.futures)
+    judged = judge_submission(state, event)
+    for record in judged.records:
+        apply(state, JournalEntry(state.next_sequence, 0, "dry-run", record))
+    results = {result.tp: result for result in judged.results}
+    foreign = {order.tp: _replaced(order, copies) for order in moves if order.tp not in ours}
+    planned = [
+        replace(
+            _planned(state, order, results[order.tp], foreign.get(order.tp)),
+            log_dirs=order.log_dirs,
+            placing=state.moves[order.tp].placing if results[order.tp].refused is None else (),
+            elects=order.target[0] if order.elect else None,
+        )
+        for order in moves
+    ]
+    taken = [state.moves[tp] for tp, result in results.items() if result.refused is None and state.moves[tp].open]
+    waits, unknown = room_on_paper(state, taken)
+    planned = [
+        replace(each, problem=_both(each.problem, waits.get(order.tp)))
+        for each, order in zip(planned, moves, strict=True)
+    ]
+    bandwidth = options.bandwidth or options.throttle or 0
+    dearest = sum(max((step.rollback_bytes for step in move.steps), default=0) + move.placing_bytes for move in planned)
+    expected = forecast(taken, bandwidth=bandwidth, learnt=state.learnt_rates, within=options.log_dir_throttle)
+    return DryRun(tuple(planned), expected, dearest, unknown)
+
+
+def _both(problem: str | None, wait: str | None) -> str | None:
+    return "; ".join(told for told in (problem, wait) if told) or None
+
+
+def _replaced(order: MoveOrder, copies: Sequence[LogDirCopy]) -> str | None:
+    """A sentence about copies between log dirs, begun by others, that the log dirs of an order take over or cancel."""
+    told: list[str] = []
+    for copy in copies:
+        wanted = dict(order.log_dirs).get(copy.broker) if copy.tp == order.tp else None
+        if wanted is not None:
+            done = "takes it over" if wanted == copy.destination else f"cancels it, because the plan says {wanted}"
+            told.append(f"somebody else copies it {told_copy(copy)}: this move {done}")
+    return "; ".join(told) or None
+
+
+def _planned(state: ExecutorState, order: MoveOrder, result: MoveResult, foreign: str | None) -> PlannedMove:
+    move = state.moves.get(order.tp)
+    if result.refused is not None or move is None:
+        told = result.refused or "nothing is known of it"
+        return PlannedMove(str(order.tp), (), order.target, 0, (), told, taken=False)
+    seen = state.cluster.partition(order.tp)
+    assert seen is not None, "a move is taken on only for a partition that was seen"
+    if move.strategy is Strategy.ALL_AT_ONCE:
+        new = sum(broker not in move.original for broker in move.target)
+        whole = (PlannedStep(move.target, new * move.size_bytes, _gone(move) * move.size_bytes),)
+        problem = _both(_adopted(move), foreign)
+        return PlannedMove(str(order.tp), move.original, move.target, move.size_bytes, whole, problem)
+    dead = [broker for broker in (*move.original, *move.target) if broker not in state.cluster.brokers]
+    isr = tuple(broker for broker in seen.isr if broker in move.current)
+    paper = plan_on_paper(
+        move.current, move.goal, seen.leader, isr=isr, dead=dead, min_isr=state.cluster.min_isr(order.tp.topic)
+    )
+    costs = step_costs(paper.steps, original=move.original, partition_bytes=move.size_bytes)
+    steps = tuple(
+        PlannedStep(step.replicas, cost.copied_bytes, cost.rollback_bytes)
+        for step, cost in zip(paper.steps, costs, strict=True)
+    )
+    waiting = describe_waiting(paper.waiting) if isinstance(paper.waiting, Waiting) else None
+    problem = "; ".join(told for told in (_adopted(move), foreign, result.instead, waiting) if told) or None
+    return PlannedMove(str(order.tp), move.original, move.goal, move.size_bytes, steps, problem)
+
+
+def _adopted(move: Move) -> str | None:
+    if not move.adopted:
+        return None
+    return "another tool moves it: it would be taken over, and the order of its original replicas is a guess"
+
+
+def _gone(move: Move) -> int:
+    return sum(broker not in move.target for broker in move.original)
+
+
+__all__ = ["DryRun", "PlannedMove", "PlannedStep", "dry_run"]

@@ -1,0 +1,136 @@
+"""Past executions of a journal, and how to undo one."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from shunter.app.executor.journals import JournalPlace
+from shunter.app.executor.session import (
+    Target,
+    connect,
+    journal_place,
+    journal_without_cluster,
+    load_journal,
+    no_journal,
+)
+from shunter.core.executor.history import Execution, Undoing, executions, reverse
+from shunter.errors import DriverError, ShunterError
+from shunter.model.partition import TopicPartition
+
+
+class NothingToUndo(ShunterError):
+    """An execution can't be undone: there is no such execution, or it is under way."""
+
+
+async def past_without_cluster(target: Target, error: DriverError) -> tuple[JournalPlace, tuple[Execution, ...]]:
+    """All executions under this host's journal of a cluster that does not answer.
+
+    Raises:
+        DriverError: `error`, because no journal file is known to be this cluster's.
+        FormatError: the journal is damaged.
+    """
+    place = journal_without_cluster(target, error)
+    return place, await executions_in(place)
+
+
+async def past_executions(target: Target) -> tuple[JournalPlace, tuple[Execution, ...]]:
+    """All executions under a journal, the first one first.
+
+    Raises:
+        FormatError: there is no journal, or it is damaged.
+        DriverError: the cluster does not answer, and had to be asked for its id.
+    """
+    admin = None if target.journal is not None or target.journal_topic is not None else await connect(target)
+    try:
+        place = await journal_place(target, admin)
+    finally:
+        if admin is not None:
+            await admin.close()
+    if not place.exists():
+        raise await no_journal(target, place)
+    return place, await executions_in(place)
+
+
+async def executions_in(place: JournalPlace) -> tuple[Execution, ...]:
+    """All executions of a journal that exists, the first one first.
+
+    Raises:
+        FormatError: the journal is damaged.
+    """
+    return executions((await asyncio.to_thread(load_journal, place)).entries)
+
+
+async def undoing(target: Target, number: int | None) -> tuple[Execution, Undoing]:
+    """One execution, and the moves that undo it; None: the last execution.
+
+    Raises:
+        NothingToUndo: there is no such execution, or it is under way.
+        FormatError: there is no journal, or it is damaged.
+        DriverError: the cluster does not answer.
+    """
+    place, found = await past_executions(target)
+    if not found:
+        raise NothingToUndo(f"nothing was executed under {place} yet")
+    number = found[-1].number if number is None else number
+    if not 1 <= number <= len(found):
+        known = "only 1" if len(found) == 1 else f"1 to {len(found)}"
+        raise NothingToUndo(f"there is no execution {number} under {place}: `shunter history` lists {known}")
+    execution = found[number - 1]
+    if execution.ended_at_ms is None:
+        raise NothingToUndo(f"execution {number} is under way: `shunter rollback` takes it back")
+    return execution, await _without_other_topics(target, execution, reverse(execution))
+
+
+async def _without_other_topics(target: Target, execution: Execution, wanted: Undoing) -> Undoing:
+    """Leave out partitions whose topic was deleted and created again since."""
+    admin = await connect(target)
+    try:
+        seen = await admin.observe_topics(sorted({order.tp.topic for order in wanted.moves}))
+    finally:
+        await admin.close()
+    anew: dict[TopicPartition, str] = {}
+    for order in wanted.moves:
+        topic, known = seen.topics.get(order.tp.topic), execution.moves[order.tp].topic_id
+        if topic is not None and known is not None and topic.topic_id is not None and topic.topic_id != known:
+            anew[order.tp] = f"{order.tp} stays: its topic was deleted and created again since"
+    kept = {tp: move for tp, move in execution.moves.items() if tp not in anew}
+    found = reverse(replace(execution, moves=kept))
+    return Undoing(found.moves, (*found.told, *anew.values()), found.copied_bytes)
+
+
+def execution_to_json(execution: Execution) -> dict[str, Any]:
+    """An execution as a JSON object; times are milliseconds since the epoch."""
+    return {
+        "number": execution.number,
+        "plans": execution.plans,
+        "began_at_ms": execution.began_at_ms,
+        "ended_at_ms": execution.ended_at_ms,
+        "throttle": execution.options.throttle,
+        "throttles": execution.throttles,
+        "counts": counts_of(execution),
+        "copied_bytes": execution.copied_bytes,
+        "turned": [{"kind": order.kind.value, "by": order.given_by} for order in execution.turned],
+        "moves": [
+            {
+                "partition": str(move.tp),
+                "outcome": None if move.outcome is None else move.outcome.value,
+                "original": list(move.original),
+                "target": list(move.target),
+                "replicas": list(move.current),
+                "copied_bytes": move.copied_bytes,
+                "reason": move.reason,
+            }
+            for move in execution.moves.values()
+        ],
+    }
+
+
+def counts_of(execution: Execution) -> dict[str, int]:
+    """The number of moves by outcome; "open": under way."""
+    counts: dict[str, int] = {}
+    for move in execution.moves.values():
+        told = "open" if move.outcome is None else move.outcome.value
+        counts[told] = counts.get(told, 0) + 1
+    return counts

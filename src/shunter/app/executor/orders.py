@@ -1,0 +1,166 @@
+"""Orders and plans that other shells give to the executor that drives a journal, through the journal itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import orjson
+
+from shunter.app.executor.journals import JournalPlace
+from shunter.app.executor.lease_acquisition import refuse_standing
+from shunter.app.executor.session import (
+    Target,
+    connect,
+    is_named,
+    journal_place,
+    journals_reached_by,
+    load_journal,
+    read_journal,
+)
+from shunter.core.doers import Wanted
+from shunter.core.wording import counted
+from shunter.drivers.host.clock import SystemClock
+from shunter.drivers.host.whole_calls import to_its_end
+from shunter.drivers.journal.claimants import this_user
+from shunter.drivers.journal.host_lock import StandsStill, StillDriver
+from shunter.drivers.journal.journals import ANSWER_WITHIN_S
+from shunter.drivers.journal.order_taker import ORDERS_EVERY_S
+from shunter.errors import DriverError, ShunterError
+from shunter.formats.journal import command_to_json, options_to_json
+from shunter.formats.reassignment_json import encode_plan
+from shunter.model.execution import Command, ExecutionOptions, LeaseHolder, MoveOrder
+from shunter.model.partition import TopicPartition
+
+HOLDER_EVERY_S = 1.0
+"""While waiting for an answer: how often to check that an executor still drives the journal."""
+
+
+class HolderGone(ShunterError):
+    """The executor that drove the journal ended before it took the order; the order was withdrawn."""
+
+
+async def holder_of(target: Target) -> tuple[JournalPlace, LeaseHolder | None]:
+    """The journal, and the executor that drives it now; None: none does."""
+    admin = None if is_named(target) else await connect(target)
+    try:
+        place = await journal_place(target, admin)
+    finally:
+        if admin is not None:
+            await admin.close()
+    return place, await asyncio.to_thread(_holder, place)
+
+
+def driven_here(bootstrap: str, wanted: Wanted | None) -> tuple[JournalPlace, LeaseHolder] | None:
+    """The executor on this host that a verb is for, under any controller; None: the cluster has to be asked.
+
+    Asking a cluster needs the client library and a few requests, which takes longer than the order itself.
+
+    Args:
+        bootstrap: The verb's bootstrap servers; the executor has to be started with the same text.
+        wanted: The moves that a verb turns; None: the verb begins moves.
+    """
+    found = [(place, holder) for place in journals_reached_by(bootstrap) if (holder := _holder(place)) is not None]
+    if len(found) != 1 or not found[0][1].takes_orders:
+        return None
+    if wanted is not None:
+        # Moves that are not in the journal may be the controller's.
+        state, _holder_now = read_journal(found[0][0])
+        mine = wanted.of([move.tp for move in state.open_moves()])
+        if not mine or not set(wanted.partitions) <= set(mine):
+            return None
+    return found[0]
+
+
+def _holder(place: JournalPlace) -> LeaseHolder | None:
+    if not place.exists():
+        return None
+    journal = place.open("reader")
+    try:
+        return journal.holder(SystemClock().now_ms())
+    finally:
+        journal.close()
+
+
+async def standing_of(place: JournalPlace) -> StillDriver | None:
+    """The process of this host that would drive a journal, but has let its lease run out; None: there is none."""
+    return (await asyncio.to_thread(load_journal, place)).standing if place.exists() else None
+
+
+async def told_others(place: JournalPlace, named: Collection[TopicPartition]) -> str:
+    """What a command that drives the journal itself does beside its own order; "": no other move is open."""
+    if not place.exists():
+        return ""
+    state, _holder = await asyncio.to_thread(read_journal, place)
+    count = sum(move.tp not in named for move in state.open_moves())
+    if not count:
+        return ""
+    others = counted(count, "other open move")
+    return (
+        f"no executor drives the journal: this command drives {others} to {'its' if count == 1 else 'their'} end too; "
+        f"ctrl-C leaves {'it' if count == 1 else 'them'} running under the journal"
+    )
+
+
+async def order(place: JournalPlace, kind: str, document: object) -> dict[str, Any]:
+    """Give an order to the executor that drives a journal, and wait for the answer.
+
+    Raises:
+        HolderGone: it ended before it took the order, and no executor drives the journal: the caller can do it itself.
+        StandsStill: it stands still, so it did not take the order, which was withdrawn.
+        DriverError: no answer came in time.
+    """
+    clock = SystemClock()
+    journal = await to_its_end(place.open, "orders")
+    try:
+        number = await to_its_end(journal.order, kind, document, clock.now_ms())
+        asked_ms = looked_ms = clock.now_ms()
+        while clock.now_ms() < asked_ms + ANSWER_WITHIN_S * 1000:
+            answer = await to_its_end(journal.answer_to, number)
+            if answer is not None:
+                answered: dict[str, Any] = orjson.loads(answer)
+                return answered
+            if clock.now_ms() >= looked_ms + HOLDER_EVERY_S * 1000:
+                looked_ms = clock.now_ms()
+                if await to_its_end(journal.withdraw, number, looked_ms):
+                    await to_its_end(refuse_standing, place, journal)
+                    raise HolderGone(f"{place}: the executor that drove it ended before it took this up")
+            await asyncio.sleep(ORDERS_EVERY_S / 2)
+    finally:
+        await to_its_end(journal.close)
+    raise DriverError(f"{place}: no executor answered within {ANSWER_WITHIN_S:.0f} s", retriable=True)
+
+
+def giver(verb: str) -> str:
+    """Who gives an order by a verb of the command line: the UNIX user, and the verb."""
+    return f"{this_user()} (shunter {verb})"
+
+
+async def order_command(place: JournalPlace, command: Command) -> dict[str, Any]:
+    """Give a command to the executor that drives a journal."""
+    return await order(place, "command", command_to_json(command))
+
+
+async def order_plan(place: JournalPlace, moves: Sequence[MoveOrder], options: ExecutionOptions) -> dict[str, Any]:
+    """Hand a plan to the executor that drives a journal."""
+    document = {
+        "plan": orjson.loads(encode_plan(moves)),
+        "options": options_to_json(options),
+        "given_by": giver("execute"),
+    }
+    return await order(place, "plan", document)
+
+
+__all__ = [
+    "HolderGone",
+    "StandsStill",
+    "driven_here",
+    "giver",
+    "holder_of",
+    "order",
+    "order_command",
+    "order_plan",
+    "standing_of",
+    "told_others",
+]

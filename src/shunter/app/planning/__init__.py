@@ -1,0 +1,1 @@
+"""Sub-room `app.planning`: plans from files and from live clusters."""

@@ -1,0 +1,68 @@
+"""Plan a live cluster: read it once through the Admin API, and plan it like a cluster from a file. No JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from shunter.app.client_configuration import configuration_of
+from shunter.app.planning.plan import Planned, PlanOptions, plan_raw
+from shunter.core.wording import counted
+from shunter.drivers.admin.inventory import take_inventory
+from shunter.errors import FormatError
+from shunter.formats.plan_inventory import encode_plan_input, size_of
+from shunter.model.inventory import Inventory
+
+
+class PlannedLive(NamedTuple):
+    """A plan of a live cluster; `notes` are its assumptions, a sentence each."""
+
+    planned: Planned
+    cluster_id: str
+    notes: tuple[str, ...]
+
+
+def plan_cluster(bootstrap: str, properties: Path | None, options: PlanOptions, save: Path | None) -> PlannedLive:
+    """Plan a live cluster from its assignments, racks, sizes and min.insync.replicas.
+
+    Args:
+        bootstrap: Brokers to ask first.
+        properties: Client properties, as Apache's tools take them.
+        options: As for a file.
+        save: A file for the cluster as it was read; `--from` reads it.
+
+    Raises:
+        DriverError: the cluster does not answer, or does not let us in.
+        FormatError: a file can't be read or written.
+        PlanRefused: the request can't be served on this cluster.
+    """
+    taken = take_inventory(configuration_of(bootstrap, properties))
+    raw = encode_plan_input(taken)
+    if save is not None:
+        try:
+            save.write_bytes(raw)
+        except OSError as error:
+            raise FormatError(str(save), f"can't be written: {error.strerror}") from error
+    rackless = not options.ignore_racks and not any(broker.rack for broker in taken.brokers)
+    asked = replace(options, ignore_racks=True) if rackless else options
+    made = plan_raw(raw, f"cluster {taken.cluster_id}", asked)
+    return PlannedLive(made, taken.cluster_id, tuple(_notes(taken, rackless=rackless)))
+
+
+def _notes(taken: Inventory, *, rackless: bool) -> Iterator[str]:
+    if rackless:
+        yield "no broker has a rack: racks are ignored, and all replicas of a partition may end in one place"
+    for broker, why in taken.unanswered:
+        yield f"broker {broker} did not report its log dirs: {why}"
+    bare = [partition for partition in taken.partitions if not partition.replicas]
+    if bare:
+        first = f"{bare[0].topic}-{bare[0].partition}"
+        yield f"{counted(len(bare), 'partition has', 'partitions have')} no replicas, {first} for one: the plan leaves them out"
+    unknown = sum(size_of(partition) is None for partition in taken.partitions if partition.replicas)
+    if unknown:
+        yield f"the size of {unknown:,} of {counted(len(taken.partitions), 'partition')} is unknown: {'it is' if unknown == 1 else 'they are'} taken for empty"
+
+
+__all__ = ["PlannedLive", "plan_cluster"]

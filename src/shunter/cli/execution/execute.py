@@ -1,0 +1,339 @@
+"""`shunter execute` and `executor`: carry out a plan, and run an executor in the foreground."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from shunter.app.executor.order_costs import bytes_again_by_plan
+from shunter.app.executor.orders import HolderGone, StandsStill, giver, holder_of, order_plan, told_others
+from shunter.app.executor.outcome import exit_code, told_end
+from shunter.app.executor.session import Ended, Session, SessionStart, Target, drive, open_session, read_plan
+from shunter.app.exit_codes import ExitCode
+from shunter.cli.execution.choosing import Doing, by_option, found_out, is_said
+from shunter.cli.execution.consent import agreed, can_be_asked
+from shunter.cli.execution.display import Display, say_json, told_view
+from shunter.cli.execution.displays import make_display
+from shunter.cli.execution.options import PLAN, carrying_options, driver_options, execution_options
+from shunter.cli.execution.plan import show_dry_run
+from shunter.cli.leaving import leave_with, run
+from shunter.cli.outlet import goes_on_without_output
+from shunter.core.doers import Doer
+from shunter.core.wording import counted, told_bytes
+from shunter.errors import SettingsError
+from shunter.model.execution import Command, CommandKind, ExecutionOptions, MoveOrder
+from shunter.model.partition import Replicas, TopicPartition
+
+if TYPE_CHECKING:
+    from shunter.views.execution import ExecutionView
+
+
+class Carrying(NamedTuple):
+    """How moves are carried out, beside their options: by which doer, with or without a question, watched or not."""
+
+    by: Doer | None = None
+    chosen: str = ""
+    """Why the verb itself chose `by`; "": the operator chose it, or nothing was chosen yet."""
+    dry_run: bool = False
+    yes: bool = False
+    as_json: bool = False
+    wait: bool = False
+    record: Path | None = None
+    plan_id: str | None = None
+
+
+@click.command()
+@click.argument("plan", type=PLAN)
+@driver_options
+@execution_options
+@by_option
+@carrying_options
+@click.option(
+    "--wait",
+    is_flag=True,
+    help="Under Shunter's controller: watch until all moves are done, then restore the throttles. Without it the"
+    " throttles stay after the moves.",
+)
+@click.option(
+    "--record",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With --wait, under Shunter's controller: record the moves in this file; `shunter pipeline account` reads it.",
+)
+@click.option("--plan-id", help="The plan's id in the record: the id that `shunter pipeline plan` gave.")
+def execute(plan: Path, target: Target, options: ExecutionOptions, **carrying: Any) -> None:
+    """Carry out PLAN (Kafka's reassignment JSON) on any cluster.
+
+    Shunter's controller takes the plan and carries it out by itself. Under any other controller the executor carries it
+    out from here, under a journal. If an executor drives the cluster's journal already (`shunter executor`), it gets the
+    plan. A partition whose replicas are null or empty in the plan is rolled back.
+
+    \b
+    Examples:
+      shunter execute plan.json --bootstrap-server kafka1:9092 --dry-run
+      shunter execute plan.json --bootstrap-server kafka1:9092 --throttle 50M --yes
+      shunter execute plan.json --bootstrap-server kafka1:9092 --by executor --throttle 50M --max-in 2
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+
+    def work() -> int:
+        moves = read_plan(plan)
+        if not moves:
+            click.echo("the plan names no partition: nothing to do", err=True)
+            return int(ExitCode.DONE)
+        return carry_out(moves, target, options, Carrying(**carrying))
+
+    leave_with(work)
+
+
+def carry_out(moves: Sequence[MoveOrder], target: Target, options: ExecutionOptions, how: Carrying) -> int:
+    """Have moves carried out by the controller or the executor; returns the exit status.
+
+    Raises:
+        SettingsError: there is no terminal to ask on, and `--yes` was not given; or options contradict each other.
+        ShunterError: the cluster does not answer, or the moves are refused.
+    """
+    asks = require_consent(options, how)
+    if how.record is not None and not how.wait:
+        raise SettingsError("--record writes what is watched: add --wait")
+    placing = "the plan's `log_dirs`" if any(move.log_dirs for move in moves) else ""
+    with found_out(target, how.by, only_executors=placing, chosen=how.chosen, as_json=how.as_json) as doing:
+        if how.dry_run or asks:
+            possible = asyncio.run(show_dry_run(doing.target, moves, options, as_json=how.as_json))
+            if how.dry_run:
+                return int(ExitCode.DONE if possible else ExitCode.REFUSED)
+            if not click.confirm("Begin?" if possible else "Begin with what can be taken on?"):
+                return int(ExitCode.REFUSED)
+        if doing.choice.doer is Doer.CONTROLLER:
+            code = _by_controller(doing, moves, options, how)
+            wanted = {move.tp: move.target for move in moves if move.elect}
+            if wanted and code in (ExitCode.DONE, ExitCode.PARTLY):
+                code = _elect(target, wanted, code, as_json=how.as_json)
+            return code
+    if how.record is not None:
+        raise SettingsError(
+            "--record is for the controller's moves; `shunter pipeline account` reads the executor's journal"
+        )
+    return asyncio.run(_by_executor(doing.target, moves, options, how))
+
+
+def require_consent(options: ExecutionOptions, how: Carrying) -> bool:
+    """Whether the operator is to be asked before moves begin.
+
+    Raises:
+        SettingsError: there is no terminal to ask on, and `--yes` was not given.
+    """
+    asks = not how.yes and can_be_asked(as_json=how.as_json)
+    if not (how.dry_run or how.yes or asks):
+        adopts = (
+            "this adopts moves whose original order is unknown" if options.take_over else "this changes the cluster"
+        )
+        raise SettingsError(
+            f"{adopts}, and no question can be asked here (no terminal, or --json): try --dry-run, then add --yes"
+        )
+    return asks
+
+
+def _by_controller(doing: Doing, moves: Sequence[MoveOrder], options: ExecutionOptions, how: Carrying) -> int:
+    from shunter.cli.execution import by_controller  # noqa: PLC0415 - brings the client library with it
+
+    assert doing.session is not None
+    assert doing.ground is not None
+    watching = by_controller.Watching(doing.session, record=how.record, plan_id=how.plan_id, as_json=how.as_json)
+    return by_controller.execute(
+        doing.session,
+        doing.ground,
+        moves,
+        strategy=options.strategy if is_said("incremental") else None,
+        throttle=options.throttle,
+        force=options.force,
+        # The order has to be as wanted before the first replica is elected.
+        watching=watching if how.wait or any(move.elect for move in moves) else None,
+        as_json=how.as_json,
+    )
+
+
+def _elect(target: Target, wanted: Mapping[TopicPartition, Replicas], code: int, *, as_json: bool) -> int:
+    """Let the first replicas lead after the controller's moves; returns the exit status."""
+    from shunter.app.executor.elections import elect_first  # noqa: PLC0415 - brings the client library with it
+
+    refused = asyncio.run(elect_first(target, wanted))
+    told = [f"{tp}: not elected: {why}" for tp, why in sorted(refused.items())]
+    if as_json:
+        say_json({"event": "election", "asked": len(wanted), "refused": told})
+    else:
+        led = f"{len(wanted) - len(refused):,} of {counted(len(wanted), 'partition is', 'partitions are')}"
+        click.echo("\n".join([*told, f"{led} led by the first of their replicas"]))
+    return int(ExitCode.PARTLY) if refused else code
+
+
+async def _by_executor(target: Target, moves: Sequence[MoveOrder], options: ExecutionOptions, how: Carrying) -> int:
+    place, holder = await holder_of(target)
+    if holder is not None and holder.takes_orders:
+        cost, why = await bytes_again_by_plan(target, place, moves, options)
+        told = f"{told_bytes(cost)} are copied again: {why}"
+        if cost and not agreed(told, "Begin all the same?", yes=how.yes, as_json=how.as_json):
+            return int(ExitCode.REFUSED)
+        try:
+            answer = await order_plan(place, moves, options)
+        except (HolderGone, StandsStill) as gone:
+            if isinstance(gone, StandsStill) and not target.take_over_cluster:
+                raise
+            click.echo(f"shunter: {gone}: the plan is carried out here", err=True)
+        else:
+            code = told_order({**answer, "text": f"handed to {holder}: {answer['text']}"}, as_json=how.as_json)
+            return int(ExitCode.PARTLY) if code == ExitCode.DONE and answer["refused"] else code
+    if others := await told_others(place, [move.tp for move in moves]):
+        click.echo(others, err=True)
+    return await run_session(target, SessionStart(tuple(moves), options), as_json=how.as_json)
+
+
+async def run_session(
+    target: Target,
+    work: SessionStart,
+    *,
+    as_json: bool,
+    forever: bool = False,
+    counted: Callable[[ExecutionView], None] | None = None,
+) -> int:
+    """Drive an execution in the foreground: show it, ask at the first ctrl-C, leave at the second."""
+    goes_on_without_output()
+    leave = asyncio.Event()
+    with make_display(as_json=as_json) as display:
+
+        def seen(view: ExecutionView) -> None:
+            display.view(view)
+            if counted is not None:
+                counted(view)
+
+        async with open_session(target, display.notice) as session:
+            interruption = Interruption(
+                session, display, leave, asks=not forever and not as_json and sys.stdin.isatty()
+            )
+            interruption.install()
+            try:
+                ended = await drive(session, work, on_view=seen, leave=leave, forever=forever)
+            finally:
+                interruption.remove()
+        display.quiet()
+    return _told(ended, as_json=as_json)
+
+
+def _told(ended: Ended, *, as_json: bool) -> int:
+    code = exit_code(ended)
+    lines = told_end(ended)
+    if as_json:
+        say_json({"event": "end", "exit": int(code), "counts": ended.view.counts, "told": lines})
+    else:
+        for line in lines:
+            click.echo(line)
+    return int(code)
+
+
+class Interruption:
+    """Ctrl-C: the first asks what to do, the second leaves everything running under the journal."""
+
+    def __init__(self, session: Session, display: Display, leave: asyncio.Event, *, asks: bool) -> None:
+        self._session = session
+        self._display = display
+        self._leave = leave
+        self._asks = asks
+        self._asking: asyncio.Task[None] | None = None
+        self._loop = asyncio.get_running_loop()
+
+    def install(self) -> None:
+        """Take SIGINT, SIGTERM, and SIGHUP unless it is ignored (`nohup`)."""
+        self._loop.add_signal_handler(signal.SIGINT, self._interrupted)
+        self._loop.add_signal_handler(signal.SIGTERM, self._leave.set)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            self._loop.add_signal_handler(signal.SIGHUP, self._leave.set)
+
+    def remove(self) -> None:
+        """Stop handling these signals."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            self._loop.remove_signal_handler(number)
+
+    def _interrupted(self) -> None:
+        if not self._asks or (self._asking is not None and not self._asking.done()):
+            self._leave.set()
+            return
+        self._asking = self._loop.create_task(self._ask())
+
+    async def _ask(self) -> None:
+        with self._display.quieted():
+            view = self._session.view()
+            click.echo(f"\n{told_view(view)}")
+            click.echo(f"a rollback would copy {told_bytes(view.rollback_bytes)}; ctrl-C again leaves")
+            click.echo("[s]top, [r]oll back, [p]ause, [l]eave running, [c]ontinue? ", nl=False)
+            answer = await self._line()
+        kind = {"s": CommandKind.STOP, "r": CommandKind.ROLL_BACK, "p": CommandKind.PAUSE}.get(answer[:1].lower())
+        if kind is not None:
+            reply = await self._session.command(Command(kind, given_by=giver("execute, Ctrl-C")))
+            click.echo(reply.text)
+        elif answer[:1].lower() == "l":
+            self._leave.set()
+
+    async def _line(self) -> str:
+        """A line from the terminal, read without a thread, because a thread that waits for input could not be ended."""
+        answered: asyncio.Future[str] = self._loop.create_future()
+
+        def readable() -> None:
+            if not answered.done():
+                answered.set_result(sys.stdin.readline())
+
+        self._loop.add_reader(sys.stdin.fileno(), readable)
+        try:
+            return (await answered).strip()
+        finally:
+            self._loop.remove_reader(sys.stdin.fileno())
+
+
+@click.command()
+@driver_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(1, 65_535),
+    metavar="PORT",
+    help="Serve metrics for Prometheus at http://127.0.0.1:PORT/metrics.  [default: none]",
+)
+def executor(target: Target, *, as_json: bool, metrics_port: int | None) -> None:
+    """Run an executor that stays: it carries out the plans and orders that other shells give it.
+
+    It drives the cluster's journal until SIGTERM or ctrl-C. The next executor (`shunter resume`) continues the moves
+    that are under way then.
+
+    \b
+    Example:
+      shunter executor --bootstrap-server kafka1:9092 --metrics-port 9465
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    run(_drive_for_ever(target, metrics_port, as_json=as_json))
+
+
+async def _drive_for_ever(target: Target, metrics_port: int | None, *, as_json: bool) -> int:
+    if metrics_port is None:
+        return await run_session(target, SessionStart(), as_json=as_json, forever=True)
+    from shunter.app.executor.metrics import metrics_served  # noqa: PLC0415 - not loaded where no metrics are served
+
+    async with metrics_served(metrics_port) as counted:
+        return await run_session(target, SessionStart(), as_json=as_json, forever=True, counted=counted)
+
+
+def told_order(answer: dict[str, Any], *, as_json: bool) -> int:
+    """Print the answer of the executor that drives the journal; returns the exit status."""
+    if as_json:
+        say_json({"event": "order", "by": "executor", **answer})
+    else:
+        click.echo(answer["text"])
+        for told in answer.get("instead", ()):
+            click.echo(told)
+        for told in answer.get("refused", ()):
+            click.echo(f"not taken on: {told}")
+    return int(ExitCode.DONE if answer["accepted"] else ExitCode.REFUSED)
+
+
+__all__ = ["Interruption", "carry_out", "execute", "executor", "require_consent", "run_session", "told_order"]

@@ -1,0 +1,149 @@
+"""Moves that the command line names by partition, topic or plan; and sentences about names that have no move."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from shunter.app.executor.history import executions_in
+from shunter.app.exit_codes import ExitCode
+from shunter.core.doers import Wanted
+from shunter.model.partition import TopicPartition
+from shunter.views.execution import OPEN_STATES, ExecutionView
+
+if TYPE_CHECKING:
+    from shunter.app.executor.journals import JournalPlace
+    from shunter.app.reassign.session import MoveUnderWay, ReassignSession
+
+
+class Elsewhere(NamedTuple):
+    """A sentence for each name that does not move here: what is known about it, or that nothing is known."""
+
+    known: dict[str, str]
+    unknown: dict[str, str]
+
+    @property
+    def lines(self) -> list[str]:
+        """All sentences, each after its name."""
+        return [f"{name}: {told}" for name, told in (self.known | self.unknown).items()]
+
+    def exit_code(self, *, shown: bool) -> ExitCode:
+        """The exit status of a look at these names; `shown`: some of what was named moves here."""
+        if not self.unknown:
+            return ExitCode.DONE
+        return ExitCode.PARTLY if shown or self.known else ExitCode.REFUSED
+
+
+NOWHERE = Elsewhere({}, {})
+"""Everything that was named moves here, or nothing was named."""
+
+
+def meant(wanted: Wanted) -> Callable[[str], bool]:
+    """A function that says whether a verb is about a partition, written `orders-3`."""
+    named = {str(tp) for tp in (*wanted.partitions, *wanted.planned)}
+    return lambda partition: wanted.everything or partition in named or _topic_of(partition) in wanted.topics
+
+
+def narrowed(view: ExecutionView, wanted: Wanted) -> ExecutionView:
+    """A view of these moves alone. It has no estimated end, because the estimate covers everything under way."""
+    if wanted.everything:
+        return view
+    is_meant = meant(wanted)
+    rows = tuple(row for row in view.moves if is_meant(row.partition))
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row.state] = counts.get(row.state, 0) + 1
+    return replace(
+        view,
+        moves=rows,
+        counts=counts,
+        running=any(row.state in OPEN_STATES for row in rows),
+        total_bytes=sum(row.total_bytes for row in rows),
+        copied_bytes=sum(row.copied_bytes for row in rows),
+        rollback_bytes=sum(row.rollback_bytes for row in rows),
+        bytes_per_s=None,
+        left_ms=None,
+        low_ms=None,
+        high_ms=None,
+        held="no end is estimated for some moves alone: `shunter status` shows the end of all",
+    )
+
+
+def missing_of(wanted: Wanted, found: Collection[str]) -> Wanted:
+    """The names that are not among these partitions. A plan is missing only if none of its partitions is among them."""
+    topics = {_topic_of(partition) for partition in found}
+    return Wanted(
+        tuple(tp for tp in wanted.partitions if str(tp) not in found),
+        tuple(topic for topic in wanted.topics if topic not in topics),
+        () if any(str(tp) in found for tp in wanted.planned) else wanted.planned,
+    )
+
+
+def look_elsewhere(
+    missing: Wanted,
+    place: JournalPlace | None,
+    session: ReassignSession | None,
+    told_row: Callable[[MoveUnderWay], str],
+) -> Elsewhere:
+    """Sentences about missing names, from earlier executions and the cluster.
+
+    Args:
+        missing: The names that do not move here.
+        place: The cluster's journal; None: there is none.
+        session: None: the cluster can't be asked.
+        told_row: Makes a line of a move that another tool began.
+    """
+    if missing.everything:
+        return NOWHERE
+    known = {} if place is None else _past(place, missing)
+    if session is not None:
+        for row in session.rows():
+            if row.tp in missing.partitions or row.tp in missing.planned or row.tp.topic in missing.topics:
+                known[str(row.tp)] = f"another tool moves it: {told_row(row).removeprefix(f'{row.tp}: ')}"
+    rest = missing_of(missing, set(known))
+    rest = rest._replace(topics=tuple(name for name in rest.topics if f"topic {name}" not in known))
+    return Elsewhere(known, _unknown(rest, session, journal=place is not None))
+
+
+def _past(place: JournalPlace, missing: Wanted) -> dict[str, str]:
+    last: dict[TopicPartition, tuple[int, str]] = {}
+    for execution in asyncio.run(executions_in(place)):
+        for tp, move in execution.moves.items():
+            last[tp] = (execution.number, "open" if move.outcome is None else move.outcome.told)
+    told: dict[str, str] = {}
+    for tp in missing.partitions:
+        if tp in last:
+            number, ended = last[tp]
+            told[str(tp)] = f"nothing moves it; execution {number} of `shunter history` moved it: {ended}"
+    for topic in missing.topics:
+        numbers = [number for tp, (number, _ended) in last.items() if tp.topic == topic]
+        if numbers:
+            told[f"topic {topic}"] = (
+                f"nothing of it moves; execution {max(numbers)} of `shunter history` moved some of it"
+            )
+    return told
+
+
+def _unknown(missing: Wanted, session: ReassignSession | None, *, journal: bool) -> dict[str, str]:
+    by_cluster = (
+        "neither the journal nor the cluster knows a move of it" if journal else "the cluster knows no move of it"
+    )
+    nobody = "the journal knows no move of it" if session is None else by_cluster
+    told = {str(tp): nobody for tp in missing.partitions} | {f"topic {name}": nobody for name in missing.topics}
+    if session is not None:
+        nor_journal = ", and the journal knows no move of it" if journal else ""
+        there = session.cluster.partitions(missing.partitions)
+        absent = [tp for tp in missing.partitions if tp not in there]
+        told |= {str(tp): f"the cluster has no such partition{nor_journal}" for tp in absent}
+        unknown = [name for name, known in session.cluster.topics(missing.topics).items() if known is None]
+        told |= {f"topic {name}": f"the cluster has no such topic{nor_journal}" for name in unknown}
+    return told | ({"the plan": nobody.replace("of it", "of any of its partitions")} if missing.planned else {})
+
+
+def _topic_of(partition: str) -> str:
+    return partition.rpartition("-")[0]
+
+
+__all__ = ["NOWHERE", "Elsewhere", "look_elsewhere", "meant", "missing_of", "narrowed"]

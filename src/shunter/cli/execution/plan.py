@@ -1,0 +1,67 @@
+"""The effects of a plan that was not carried out yet, for people and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+
+import click
+
+from shunter.app.executor.dry_run import DryRun, PlannedMove
+from shunter.app.executor.session import Target, lay_out
+from shunter.cli.execution.display import say_json, told_ms
+from shunter.core.executor.capacity import told_unknown
+from shunter.core.wording import counted, told_bytes
+from shunter.model.execution import ExecutionOptions, MoveOrder
+
+SHOWN = 40
+
+
+async def show_dry_run(target: Target, moves: Sequence[MoveOrder], options: ExecutionOptions, *, as_json: bool) -> bool:
+    """Lay a plan out and show it: steps, bytes, the least time, and what a rollback costs at each point.
+
+    Returns:
+        Whether every move can be taken on.
+    """
+    found = await lay_out(target, moves, options)
+    possible = all(move.taken for move in found.moves)
+    if as_json:
+        say_json({"event": "dry-run", **found.to_json()})
+        return possible
+    for move in found.moves[:SHOWN]:
+        _show_move(move)
+    if len(found.moves) > SHOWN:
+        click.echo(f"… and {counted(len(found.moves) - SHOWN, 'more partition')}")
+    show_sum(found)
+    return possible
+
+
+def _show_move(move: PlannedMove) -> None:
+    if not move.taken:
+        click.echo(f"{move.partition}  → {list(move.target)}\n  ! not taken on: {move.problem}")
+        return
+    click.echo(f"{move.partition}  {list(move.original)} → {list(move.target)}  {told_bytes(move.size_bytes)}")
+    for number, step in enumerate(move.steps, start=1):
+        back = "instant" if step.rollback_bytes == 0 else f"copies {told_bytes(step.rollback_bytes)}"
+        click.echo(f"  {number}. {list(step.replicas)}  copies {told_bytes(step.copied_bytes)}; rollback {back}")
+    for broker, path in move.log_dirs:
+        size = told_bytes(move.size_bytes)
+        copied = f", copies {size} from another log dir; rollback copies {size} at the most"
+        click.echo(f"  broker {broker} puts it into {path}{copied if broker in move.placing else ''}")
+    if move.elects is not None:
+        click.echo(f"  broker {move.elects} is elected at the end, if another one leads then")
+    if move.problem is not None:
+        click.echo(f"  ! {move.problem}")
+
+
+def show_sum(found: DryRun) -> None:
+    """Show how much a plan copies, how long that takes at least, and how much a rollback copies."""
+    for broker in found.unknown_room:
+        click.echo(f"! {told_unknown(broker)}")
+    forecast = found.forecast
+    guess = " (a guess: nothing was measured yet)" if forecast.guessed else ""
+    click.echo(
+        f"{counted(len(found.moves), 'partition')}, {told_bytes(forecast.total_bytes)} to copy, at least "
+        f"{told_ms(ceil(forecast.seconds) * 1000)} at {told_bytes(forecast.bandwidth)}/s and broker{guess}; "
+        f"a rollback copies {told_bytes(found.most_rollback_bytes)} at the most"
+    )

@@ -1,0 +1,1 @@
+"""Sub-room `cli.pipeline`: `shunter pipeline` and its commands."""

@@ -1,0 +1,1 @@
+"""Sub-room `cli.service`: `shunter serve`, its orders, and tokens."""

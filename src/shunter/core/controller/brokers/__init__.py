@@ -1,0 +1,1 @@
+"""Sub-room `core.controller.brokers`: brokers that come and go, their requests and answers, and elections."""

@@ -1,0 +1,1 @@
+"""Sub-room `core.controller.moves`: reassignments: accepted, begun, advanced, paused, stopped, adopted."""

@@ -1,0 +1,1 @@
+"""Sub-room `core.controller.topics`: topics that are created, grown and deleted, and replies about them."""

@@ -1,0 +1,1 @@
+"""Sub-room `core.executor.estimates`: bytes really copied, and how long the rest takes."""

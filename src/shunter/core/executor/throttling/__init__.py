@@ -1,0 +1,1 @@
+"""Sub-room `core.executor.throttling`: replication throttles: set, adapted, owed, given back."""

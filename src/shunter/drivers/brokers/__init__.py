@@ -1,0 +1,1 @@
+"""Sub-room `drivers.brokers`: requests to brokers: channels, request bodies, backlogs, connections, releases."""

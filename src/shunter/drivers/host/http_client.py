@@ -1,0 +1,115 @@
+"""One request to an HTTP or HTTPS server, and its answer. No proxy is used, and no redirection is followed."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from shunter.errors import DriverError, FormatError, SettingsError
+from shunter.model.security.loopback import is_loopback
+
+
+class HttpRequest(NamedTuple):
+    """A request. Without a `target`, it asks for the path and the query of the URL."""
+
+    method: str = "GET"
+    target: str = ""
+    body: bytes | str | None = None
+    headers: Mapping[str, str] = {}
+
+
+class HttpAnswer(NamedTuple):
+    """The status of an answer, and its body."""
+
+    status: int
+    body: bytes
+
+
+def ask_http(
+    place: str,
+    url: str,
+    request: HttpRequest,
+    *,
+    within_s: float,
+    most_bytes: int | None = None,
+    ca_file: Path | None = None,
+) -> HttpAnswer:
+    """Send a request and read the answer. Blocks.
+
+    Args:
+        place: What an error's message begins with. It may contain no secret, but the URL may.
+        url: Of the server.
+        request: What to ask.
+        within_s: Bound for the connection, and for each read.
+        most_bytes: How much of the body is read; None: all.
+        ca_file: PEM file with the CA certificates for an https URL; None: the system's.
+
+    Raises:
+        DriverError: there is no answer. It is retriable, unless the URL or a header can't be sent at all.
+        FormatError: the CA file can't be used.
+    """
+    try:
+        connection = _connection(url, within_s, ca_file)
+        try:
+            connection.request(request.method, request.target or _target(url), request.body, dict(request.headers))
+            answered = connection.getresponse()
+            return HttpAnswer(answered.status, answered.read(most_bytes))
+        finally:
+            connection.close()
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        # Other errors quote the request or the answer, which may contain a secret.
+        reason = f": {error}" if isinstance(error, OSError) and str(error) else ""
+        retriable = isinstance(error, OSError | http.client.HTTPException)
+        raise DriverError(f"{place}: {type(error).__name__}{reason}", retriable=retriable) from None
+
+
+def is_http_url(url: str) -> bool:
+    """Whether a URL is one that `ask_http` can ask: http or https, with a host, and with a port that can exist."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def is_open_to_others(url: str) -> bool:
+    """Whether others on the network could read what is sent to a URL, such as a token."""
+    parts = urlsplit(url)
+    return parts.scheme == "http" and not is_loopback(parts.hostname or "")
+
+
+def refuse_open_token(url: str, flag: str) -> None:
+    """Refuse to send a token to a URL unencrypted.
+
+    Raises:
+        SettingsError: others on the network could read it. `flag` is the way out that the message names.
+    """
+    if is_open_to_others(url):
+        told = (
+            f"{url}: the token would cross the network unencrypted; use https://, or {flag} if the network is trusted"
+        )
+        raise SettingsError(told)
+
+
+def _connection(url: str, within_s: float, ca_file: Path | None) -> http.client.HTTPConnection:
+    parts = urlsplit(url)
+    if parts.scheme != "https":
+        return http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=within_s)
+    context = None if ca_file is None else _trusting(ca_file)
+    return http.client.HTTPSConnection(parts.hostname or "", parts.port, timeout=within_s, context=context)
+
+
+def _trusting(ca_file: Path) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:
+        raise FormatError(str(ca_file), f"can't be used as certificates: {error}") from error
+
+
+def _target(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.path or '/'}{parts.query and '?'}{parts.query}"

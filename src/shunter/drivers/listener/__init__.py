@@ -1,0 +1,1 @@
+"""Sub-room `drivers.listener`: requests of clients, tools and brokers: admission, login, request queue, handlers, answers."""

@@ -1,0 +1,1 @@
+"""Sub-room `drivers.security`: TLS contexts, and tokens that are fetched, shared and validated."""

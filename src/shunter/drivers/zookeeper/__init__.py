@@ -1,0 +1,1 @@
+"""Sub-room `drivers.zookeeper`: the client, its access and rights, the cluster's reader, watches, and the fenced store."""

@@ -1,0 +1,1 @@
+"""Sub-room `formats.security`: certificates, key stores, logins and tokens."""

@@ -1,0 +1,1 @@
+"""Sub-room `formats.znodes`: paths of znodes and their JSON."""

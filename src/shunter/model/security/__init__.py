@@ -1,0 +1,1 @@
+"""Sub-room `model.security`: listeners, principals, permissions."""

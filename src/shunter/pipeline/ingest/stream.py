@@ -1,0 +1,124 @@
+"""Structured Streaming from a Kafka topic into `samples`.
+
+Every micro-batch is an ingest of its own; its commit says which batch of which query it is. Spark repeats a batch with the
+same offsets until it has noted it as done. A batch that was committed before is skipped, so that good and rejected rows
+arrive together and once. Small batches are merged as they come, so that readers need not look through many. A row older
+than the watermark is put aside as late, with all its columns, before Spark would drop it. Whether a window came before
+is looked up in the table itself, no farther back than the watermark. So there is no other state, and none that grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from shunter.pipeline.ingest.batches import IngestOptions, write_batch
+from shunter.pipeline.ingest.rollup import merge
+from shunter.pipeline.lake.commit_log import Commit, LogState, StreamMark
+from shunter.pipeline.lake.tables import Lake
+from shunter.pipeline.sources.kafka_topic import samples_of_records
+
+KIND = "stream"
+FAN_IN = 16
+_READ_FOR = timedelta(hours=1)
+"""How long a reader that began before a batch was replaced has to finish."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """How a stream runs. `lateness` is how far behind the newest window a row may come."""
+
+    checkpoint: str
+    cluster: str | None = None
+    lateness: timedelta = timedelta(hours=1)
+    every_seconds: float = 10.0
+    until_caught_up: bool = False
+    """Take the records that are there and end, instead of running for ever."""
+    ingest: IngestOptions = field(default_factory=lambda: IngestOptions(many_clusters=True))
+    """A topic may well carry several clusters."""
+
+
+def start_stream(
+    records: DataFrame,
+    lake: Lake,
+    options: StreamOptions,
+    clock: Callable[[], datetime],
+    done: Callable[[Commit], None] = lambda _: None,
+) -> StreamingQuery:
+    """Start ingesting records (`value`, `file`); the caller awaits or stops the query.
+
+    Args:
+        clock: Returns the current time, UTC.
+        done: Called with the commit of each batch.
+    """
+
+    def take(batch: DataFrame, number: int) -> None:
+        spark = batch.sparkSession
+        # The query's id lives in the checkpoint: a new checkpoint counts its batches anew under another id.
+        query = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+        commit = ingest_batch(spark, lake, batch, str(query), number, options, clock())
+        if commit is not None:
+            done(commit)
+        merge_batches(spark, lake, str(query), clock())
+
+    writer = (
+        records.writeStream.foreachBatch(take)
+        .option("checkpointLocation", options.checkpoint)
+        .queryName("shunter-samples")
+    )
+    if options.until_caught_up:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{options.every_seconds} seconds").start()
+
+
+def ingest_batch(
+    spark: SparkSession, lake: Lake, batch: DataFrame, query: str, number: int, options: StreamOptions, now: datetime
+) -> Commit | None:
+    """Ingest one micro-batch; None if it was committed before: Spark repeats the last one after a crash."""
+    rows = samples_of_records(batch, cluster=options.cluster).persist()
+
+    def prepare(state: LogState, attempt: str) -> Commit | None:
+        mark = mark_of(state, query)
+        if mark is not None and mark.number >= number:
+            return None
+        seen = None if mark is None else mark.watermark
+        late_before = None if seen is None else seen - options.lateness
+        begun = Commit(attempt, KIND, watermark=seen)
+        commit = write_batch(spark, lake, state, rows, begun, now=now, options=options.ingest, late_before=late_before)
+        return replace(commit, streams=(StreamMark(query, number, commit.watermark),))
+
+    try:
+        return lake.transact(spark, f"{KIND}-{query}-{number:010d}", prepare, now)
+    finally:
+        rows.unpersist()
+
+
+def mark_of(state: LogState, query: str) -> StreamMark | None:
+    """How far a query has come: its newest batch, and the newest window start that it saw until then."""
+    marks = [mark for commit in state.commits for mark in commit.streams if mark.query == query]
+    return max(marks, key=lambda mark: mark.number, default=None)
+
+
+def merge_batches(spark: SparkSession, lake: Lake, query: str, now: datetime, fan_in: int = FAN_IN) -> Commit | None:
+    """Merge the newest batches of a query once there are `fan_in` of one level, so that their number stays small.
+
+    Each row is written once for each level, and the number of levels grows with the logarithm (base `fan_in`) of the
+    number of batches. Replaced batches are deleted after an hour.
+    """
+
+    def prepare(state: LogState, attempt: str) -> Commit | None:
+        own = [commit for commit in state.live if {mark.query for mark in commit.streams} == {query}]
+        for level in sorted({commit.level for commit in own}):
+            same = [commit for commit in own if commit.level == level]
+            if len(same) >= fan_in:
+                return merge(spark, lake, same, attempt)
+        return None
+
+    made = lake.transact(spark, f"merged-{query}", prepare, now)
+    if made is not None:
+        lake.clean(spark, now, older_than=_READ_FOR, abandoned=False)
+    return made

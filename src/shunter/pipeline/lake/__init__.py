@@ -1,0 +1,1 @@
+"""Sub-room `pipeline.lake`: the tables, their schemas, and reading them without Spark."""

@@ -1,0 +1,113 @@
+"""The newest load model of one cluster, read from the lake without Spark: the tables are Parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from shunter.errors import FormatError
+from shunter.model.load_model import LoadModel, PartitionRates, ProcessorModel
+from shunter.pipeline.lake.kept_files import Stamp, cluster_folder, in_utc, stamp_of
+
+MODEL, PROCESSORS = "load_model", "processor_model"
+PEAK, SHARE = "p95", 0.95
+"""The statistic that plans of the pipeline carry by default, and its share of the time."""
+_ROLES = ("follower", "unknown", "leader")
+"""Rates of a later role replace those of an earlier one, because they are more exact (as in `fleet.fleet_rows`)."""
+_RATES = (
+    "topic_id",
+    "partition",
+    "role",
+    "windows",
+    "covered_seconds",
+    "last_window",
+    f"bytes_in_{PEAK}",
+    f"bytes_out_{PEAK}",
+)
+_AMOUNTS = ("bytes_in", "bytes_out")
+_COSTS = ("broker_id", "power", "idling", "received_cost", "led_cost", "sent_cost", "usable")
+_MB = 1e6
+_NOTHING = PartitionRates(None, None)
+
+
+class KeptModels:
+    """Reads the models of a lake, a model again only after its files changed. Only one thread at a time per cluster."""
+
+    def __init__(self, root: Path) -> None:
+        """`root`: the lake's folder, as `shunter pipeline --root`."""
+        self._root = root
+        self._read: dict[str, tuple[Stamp, LoadModel]] = {}
+
+    def of(self, cluster_id: str) -> LoadModel:
+        """The newest model of a cluster; an empty one where the lake has none.
+
+        Raises:
+            FormatError: the model can't be read, perhaps because it is being replaced.
+        """
+        folders = [cluster_folder(self._root, table, cluster_id) for table in (MODEL, PROCESSORS)]
+        stamp = tuple(each for folder in folders for each in stamp_of(folder))
+        known = self._read.get(cluster_id)
+        if known is None or known[0] != stamp:
+            known = (stamp, _read_model(*folders))
+            self._read[cluster_id] = known
+        return known[1]
+
+
+def _read_model(model: Path, processors: Path) -> LoadModel:
+    rows = _rows(model, _RATES)
+    by_role: dict[str, dict[tuple[str, int], list[dict[str, Any]]]] = {role: {} for role in _ROLES}
+    for row in rows:
+        key = (str(row["topic_id"]), int(row["partition"]))
+        by_role.setdefault(row["role"], {}).setdefault(key, []).append(row)
+    rates: dict[tuple[str, int], PartitionRates] = {}
+    for role in _ROLES:
+        for key, shown in by_role[role].items():
+            told, before = (in_turns(shown, f"{name}_{PEAK}") for name in _AMOUNTS), rates.get(key, _NOTHING)
+            rates[key] = PartitionRates(*(old if new is None else new for old, new in zip(before, told, strict=True)))
+    newest = [row["last_window"] for row in rows if row["windows"]]
+    until_ms = round(in_utc(max(newest)).timestamp() * 1000) if newest else None
+    usable = [row for row in _rows(processors, _COSTS) if row["usable"]]
+    return LoadModel({key: told for key, told in rates.items() if told != _NOTHING}, until_ms, _processors(usable))
+
+
+def in_turns(rows: Sequence[dict[str, Any]], name: str) -> float | None:
+    """One rate for replicas that took turns, weighted by how long each was measured; None if none has a rate (as in `fleet.fleet_rows`).
+
+    It is the lowest of their rates that replicas with the statistic's share of all seconds don't exceed.
+    """
+    known = sorted((row[name], max(row["covered_seconds"] or 0, 1)) for row in rows if row[name] is not None)
+    of_all, seen = sum(seconds for _, seconds in known), 0
+    for rate, seconds in known:
+        seen += seconds
+        if seen >= of_all * SHARE:
+            return float(rate)
+    return None
+
+
+def _processors(rows: Sequence[dict[str, Any]]) -> ProcessorModel | None:
+    if not rows:
+        return None
+    shared = rows[0]  # Brokers of a cluster share their costs.
+    received, led, sent = (float(shared[f"{name}_cost"]) / _MB for name in ("received", "led", "sent"))
+    powers = {int(row["broker_id"]): float(row["power"]) for row in rows}
+    return ProcessorModel(float(shared["idling"]), received, led, sent, powers)
+
+
+def _rows(folder: Path, columns: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Rows of one cluster's folder; none where there is no such folder."""
+    import pyarrow as pa  # noqa: PLC0415 - a fifth of a second, and only a service with a lake needs it
+    from pyarrow import parquet  # noqa: PLC0415
+
+    rows: list[dict[str, Any]] = []
+    try:
+        for path in sorted(folder.glob("*.parquet")):
+            with parquet.ParquetFile(path) as file:
+                lacking = [name for name in columns if name not in file.schema_arrow.names]
+                if lacking:
+                    rule = f"has no column {lacking[0]}: make the model anew with `shunter pipeline model`"
+                    raise FormatError(str(folder), rule)
+                rows += file.read(columns=list(columns)).to_pylist()
+    except (OSError, pa.ArrowException) as error:
+        raise FormatError(str(folder), f"can't be read: {error}") from error
+    return rows

@@ -1,0 +1,1 @@
+"""Sub-room `pipeline.load`: the load model and what it is made of."""
