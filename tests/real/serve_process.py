@@ -62,7 +62,7 @@ class Service:
 
     def start(self) -> None:
         place = ["--state-dir", str(self.folder / "s")]
-        self.process = Running([*SHUNTER, "serve", str(self.folder / "keeper.toml"), *place, *self.more])
+        self.process = Running([*self._host, *SHUNTER, "serve", str(self.folder / "keeper.toml"), *place, *self.more])
         self.process.wait_for(
             lambda: self.ask("status").returncode in (0, 1, 3) and self.rows("status"), about="it serves"
         )
