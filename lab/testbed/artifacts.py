@@ -20,6 +20,7 @@ from shunter.drivers.host.cache import cache_folder
 
 ZOOKEEPER_MODE_VERSION = "3.9.1"
 KRAFT_VERSION = "4.1.0"
+NEWEST_VERSION = "4.4.0"
 # The log bindings of Apache's own distributions. Without one, brokers write no log.
 RELOAD4J = (MavenModule("org.slf4j", "slf4j-reload4j", "1.7.36"),)
 LOG4J2 = (

@@ -232,7 +232,7 @@ class SimulatedCluster:
         if by != FOREIGN and tp in self.refusals:
             return self.refusals[tp]
         before = found.ongoing()
-        code = found.cancel() if target is None else self._reassign(found, target)
+        code = found.cancel() if target is None else self._reassign(found, target, by)
         if code is not ErrorCode.NONE:
             return code
         if found.ongoing() != before:
@@ -245,7 +245,7 @@ class SimulatedCluster:
         self.publish(tp.topic)
         return code
 
-    def _reassign(self, found: SimulatedPartition, target: Replicas) -> ErrorCode:
+    def _reassign(self, found: SimulatedPartition, target: Replicas, by: str) -> ErrorCode:
         known = self.brokers if self.shape.kraft else self.live()
         new = [broker for broker in target if broker not in found.replicas]
         if not target or len(set(target)) != len(target) or not all(broker in known for broker in new):
@@ -253,7 +253,9 @@ class SimulatedCluster:
         kept = found.replicas if self.shape.kraft else (*target, *found.settled)
         if not any(broker in found.isr for broker in kept):
             return ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        found.reassign(target, kraft=self.shape.kraft)
+        found.reassign(
+            target, kraft=self.shape.kraft, strands=self.shape.strands and by != FOREIGN
+        )  # Nobody mends another tool's.
         return ErrorCode.NONE
 
     def _settle(self, found: SimulatedPartition) -> None:

@@ -72,16 +72,18 @@ class SimulatedPartition:
         """As ListPartitionReassignments shows it."""
         return OngoingReassignment(self.replicas, self.adding, self.removing)
 
-    def reassign(self, target: Replicas, *, kraft: bool) -> None:
+    def reassign(self, target: Replicas, *, kraft: bool, strands: bool = False) -> None:
         """Take a target on. Pre: it is valid.
 
         A ZooKeeper-mode controller starts from the originals, and drops additions that the new target does not have.
         KRaft's starts from all present replicas, and keeps them to the end. It still removes what an earlier request
-        named for removal, unless the new request removes something itself (seen on 4.1).
+        named for removal, unless the new request removes something itself (seen on 4.1). If it `strands` (4.3.1 and
+        4.4.0), an addition that the new target drops is still being added, too, and the reassignment never ends.
         """
         base = self.replicas if kraft else self.settled
         added = tuple(broker for broker in target if broker not in base)
-        self.adding = tuple(broker for broker in target if broker in added or broker in self.adding)
+        dropped = tuple(broker for broker in self.adding if broker not in target) if kraft and strands else ()
+        self.adding = tuple(broker for broker in target if broker in added or broker in self.adding) + dropped
         removing = tuple(broker for broker in base if broker not in target)
         self.removing = removing or (self.removing if kraft else ())
         self._place(target + tuple(broker for broker in self.removing if broker not in target))
@@ -97,8 +99,8 @@ class SimulatedPartition:
         return ErrorCode.NONE
 
     def completable(self) -> bool:
-        """Whether all of the target are in sync."""
-        return self.in_motion and set(self.target) <= set(self.isr)
+        """Whether all of the target are in sync, and no replica is being added and removed at once."""
+        return self.in_motion and set(self.target) <= set(self.isr) and not self.ongoing().stranded
 
     def complete(self) -> None:
         """End the reassignment: drop the replicas that are being removed."""

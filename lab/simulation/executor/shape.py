@@ -18,6 +18,8 @@ BY_DAY = ((NOON - 360) % DAY_MINUTES, (NOON + 360) % DAY_MINUTES)
 BY_NIGHT = (BY_DAY[1], BY_DAY[0])
 MB = 1_000_000
 ELECTING = (2, 6)
+STRANDING = (3, 6)
+"""KRaft worlds whose controller is one of 4.3 or 4.4, likewise."""
 """Worlds in which plans ask for elections, by `seed % ASIDE_OF`. Worlds of other seeds stay as they were before."""
 
 
@@ -48,6 +50,8 @@ class ExecutorShape:
     """Whether the journal is kept in a topic; else in a file."""
     elects: bool
     """Whether half of the orders in plans ask for an election."""
+    strands: bool
+    """Whether a KRaft controller never ends a step whose additions another target drops, as 4.3.1 and 4.4.0 do."""
     night: bool
     """Whether it begins half a day after the scheduler's clock, by local time."""
 
@@ -75,6 +79,7 @@ def draw_executor_shape(seed: int) -> ExecutorShape:
         log_dirs=random.choice((("/data",), ("/data-a", "/data-b"), ("/data-a", "/data-b", "/data-c"))),
         journal_topic=Random(f"executor journal {seed}").random() < 0.5,
         elects=seed % ASIDE_OF in ELECTING,
+        strands=seed % ASIDE_OF in STRANDING,
         night=random.random() < 0.5,
     )
 

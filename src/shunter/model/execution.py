@@ -426,6 +426,11 @@ class OngoingReassignment(NamedTuple):
         return all(broker in self.replicas for broker in self.adding)
 
     @property
+    def stranded(self) -> bool:
+        """Whether a replica is being added and removed at once: Kafka 4.3.1 and 4.4.0 never end such a reassignment."""
+        return any(broker in self.removing for broker in self.adding)
+
+    @property
     def original(self) -> Replicas:
         """The replicas before the move, as far as is known: without the adding ones; the order is a guess."""
         return tuple(broker for broker in self.replicas if broker not in self.adding)

@@ -9,12 +9,16 @@ from lab import simulation
 
 FOLDER = Path(simulation.__file__).parent
 EXECUTORS = ("executor.rules", "executor.journal_rules", "executor.ledger", "executor.observed")
-RULES = ("safety", "ledger", "observed", *sorted(path.stem for path in FOLDER.glob("*_rules.py")), *EXECUTORS)
+RULES = (
+    *sorted(f"rules.{path.stem}" for path in (FOLDER / "rules").glob("*.py") if path.stem != "__init__"),
+    *EXECUTORS,
+)
 
 
 def imported(module):
     """Modules of this room that a module imports, also those only for types."""
     path = FOLDER / f"{module.replace('.', '/')}.py"
+    path = path if path.exists() else path.with_suffix("") / "__init__.py"
     nodes = ast.walk(ast.parse(path.read_text()))
     names = (node.module or "" for node in nodes if isinstance(node, ast.ImportFrom))
     return {name.removeprefix("lab.simulation.") for name in names if name.startswith("lab.simulation.")}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from shunter.core.executor.capacity import Capacity, in_order, told_unknown
-from shunter.core.executor.choice import Begin, Reached, Waits, blockers, choose, relax, undo
+from shunter.core.executor.choice import Begin, Reached, Waits, blockers, choose, end_stranded, relax, undo
 from shunter.core.executor.copies import is_settled, told_unsettled, unsettled
 from shunter.core.executor.elections import ElectionStanding, ElectionVerdict, judge_election
 from shunter.core.executor.judgement import (
@@ -303,6 +303,14 @@ def _decide_running(work: Pass, move: Move, seen: ObservedPartition, live: froze
     if move.turned_at_ms is not None and _decide_turned(work, move, seen, live, running=True):
         return
     if step.cancels or (move.tp in work.unheld and _put_off(work, move, seen, live)):
+        return
+    ongoing = work.state.cluster.ongoing.get(move.tp)
+    if ongoing is not None and ongoing.stranded:
+        ended = end_stranded(move, seen, live, work.state.cluster.min_isr(move.tp.topic))
+        if isinstance(ended, Begin):
+            _begin(work, move, ended)
+        elif isinstance(ended, Waits):
+            move.waits = Wait(WaitKind.BROKERS, ended.reason)
         return
     holding = blockers(move, seen)
     copying = tuple(broker for broker in step.adding if broker not in seen.isr)

@@ -73,6 +73,8 @@ class Yard:
     def __init__(self, partitions: dict[str, list[Replicas]], brokers: Iterable[int] = (1, 2, 3, 4, 5, 6)) -> None:
         self.brokers = set(brokers)
         self.up = set(self.brokers)
+        self.strands = False
+        """Whether a replica that another target drops stays among those being added, as on Kafka 4.3.1 and 4.4.0."""
         self.topic_ids = {name: UUID(int=index + 1) for index, name in enumerate(sorted(partitions))}
         self.partitions = {
             TopicPartition(name, number): YardPartition(replicas, replicas, replicas[0])
@@ -109,7 +111,8 @@ class Yard:
         partition.removing = (
             tuple(broker for broker in partition.replicas if broker not in target) or partition.removing
         )
-        partition.adding = tuple(broker for broker in target if broker in new or broker in partition.adding)
+        dropped = tuple(broker for broker in partition.adding if broker not in target) if self.strands else ()
+        partition.adding = tuple(broker for broker in target if broker in new or broker in partition.adding) + dropped
         partition.replicas = target + tuple(broker for broker in partition.removing if broker not in target)
         self._maybe_complete(partition)
         return ErrorCode.NONE
@@ -130,7 +133,7 @@ class Yard:
     def _maybe_complete(self, partition: YardPartition) -> None:
         if not partition.adding and not partition.removing:
             return
-        if not set(partition.target) <= set(partition.isr):
+        if not set(partition.target) <= set(partition.isr) or set(partition.adding) & set(partition.removing):
             return
         target = partition.target
         self._drop(partition, partition.removing)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from apache_yard import LateRig, Rig, Yard, go_on, until, until_asked, until_begun
 
 from shunter.core.executor import events as ev
@@ -331,3 +332,24 @@ def test_a_process_that_read_of_a_cancel_does_not_know_whether_there_was_anythin
     rig.settle()
     assert rig.outcomes() == {T0: Outcome.STOPPED}
     assert rig.core.state.moves[T0].current == (3,)
+
+
+@pytest.mark.parametrize(
+    ("turn", "outcome"), [(CommandKind.ROLL_BACK, Outcome.ROLLED_BACK), (CommandKind.STOP, Outcome.STOPPED)]
+)
+@pytest.mark.parametrize("strategy", list(Strategy))
+def test_a_step_that_the_cluster_would_never_end_is_cancelled(
+    turn: CommandKind, outcome: Outcome, strategy: Strategy
+) -> None:
+    """Kafka 4.3.1 and 4.4.0 go on adding what another target drops, and the reassignment never ends."""
+    yard = Yard({"t": [(3, 2)]})
+    yard.strands = True
+    rig = Rig(yard)
+    rig.submit(("t", 0, (1, 4)), options=ExecutionOptions(strategy=strategy))
+    until(rig, lambda: bool(yard.partitions[T0].adding), 200, "no step is under way")
+    found = yard.partitions[T0]
+    found.isr = tuple(broker for broker in found.isr if broker not in found.adding)
+    rig.command(turn)
+    rig.settle(catching_up=False)
+    assert (found.replicas, found.adding, found.removing) == ((3, 2), (), ())
+    assert rig.outcomes() == {T0: outcome}
