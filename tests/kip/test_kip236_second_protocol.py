@@ -347,7 +347,7 @@ def test_one_watch_serves_all_requests():
 
 @pytest.mark.parametrize("way", ["rpc", "legacy", "extra"])
 def test_a_partition_with_fewer_originals_than_min_insync_replicas_may_grow(way):
-    """'We check top >= min.insync.replicas': of request znodes alone, because growth mends the partition (0114)."""
+    """'We check top >= min.insync.replicas': of request znodes alone, because growth mends the partition (0106)."""
     world = Harness(brokers=(1, 2, 3), default_min_isr=2).start()
     world.create("t", [(1,)])
     {"rpc": world.reassign, "legacy": world.write_legacy, "extra": world.write_extra}[way]({TP: (1, 2, 3)})

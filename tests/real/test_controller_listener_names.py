@@ -1,6 +1,6 @@
 """What brokers and their clients are told of Shunter's listeners, if brokers have one more than Shunter, and if not.
 
-Source: docs/decisions/0093-listeners-that-we-lack.md; Apache's `ZkMetadataCache.updateMetadata`.
+Source: docs/decisions/0025-ourselves.md; Apache's `ZkMetadataCache.updateMetadata`.
 """
 
 import pytest

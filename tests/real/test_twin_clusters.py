@@ -99,7 +99,7 @@ class Side:
             if ANNOUNCED.fullmatch(path):
                 found.setdefault("announced", []).append(data)
             elif path.endswith("/state") and path.partition("/partitions/")[0] in deleted:
-                found[path] = "of a topic that goes"  # docs/decisions/0530-topics-that-go-keep-their-states.md
+                found[path] = "of a topic that goes"  # docs/decisions/0117-deletions-end-moves.md
             elif not OWN.fullmatch(path):
                 found[path] = fields(path, data)
         found.get("announced", []).sort()

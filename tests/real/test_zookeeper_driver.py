@@ -250,7 +250,7 @@ class TestElection:
             assert second.election.epoch_version == 2
 
     async def test_an_active_one_and_a_standby_that_both_preempt_do_not_take_turns(self, place):
-        """Two controllers that took the seat from each other for ever would do no work; see decision 0063."""
+        """Two controllers that took the seat from each other for ever would do no work; see decision 0009."""
         async with seat_of(place, 100, takeover=Takeover.PREEMPT, cool_down_seconds=0) as (first, of_first):
             await of_first.next(Elected)
             async with seat_of(place, 101, takeover=Takeover.PREEMPT, cool_down_seconds=0) as (_, of_second):

@@ -103,7 +103,7 @@ class ExecutorRules:
     def may_act(self, process: ObservedExecutorProcess) -> None:
         """A process that lost the lease sends nothing, except just after it has seen that it had the lease.
 
-        Source: decisions 0201 and 0204; docs/executor.md, "One driver".
+        Source: decisions 0201 and 0207; docs/executor.md, "One driver".
         """
         self.checks += 1
         if self.world.disk.owner() == process.owner:

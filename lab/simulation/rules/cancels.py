@@ -152,7 +152,7 @@ class CancelRules:
     def _paused(self, covered: list[tuple[ObservedRequest, TopicPartition]], reply: PartitionResultsReply) -> None:
         """A pause covers everything that was asked for before it: a move that waits does not begin.
 
-        Source: docs/decisions/0112-pausing-what-waits.md.
+        Source: docs/decisions/0111-pause.md.
         """
         errors = {tp: error for tp, error, _ in reply.partitions}
         for request, tp in covered:

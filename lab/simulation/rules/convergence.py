@@ -119,8 +119,8 @@ def _kept(world: World, tp: TopicPartition) -> bool:
 def _on_nobody_known(world: World, replicas: Iterable[BrokerId]) -> bool:
     """Whether some of these replicas are on a former controller whose id ZooKeeper never kept.
 
-    The next controller takes that id for a broker that is down. Source: docs/decisions/0026-owed-replicas.md, "What it
-    costs".
+    The next controller takes that id for a broker that is down. Source: docs/decisions/0026-owed-replicas.md,
+    "Cost".
     """
     unmarked = (each for each in world.unmarked.intersection(replicas) if each != world.truth.controller)
     return any(world.tree.get(znodes.controller_id(each)) is None for each in unmarked)

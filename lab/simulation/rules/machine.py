@@ -51,7 +51,7 @@ class MachineRules:
             self._world.safety.violate("a wake-up is near", f"{process.name} asks for {ready.wake_at_ms}")
 
     def _transitions(self, process: ObservedProcess, machine: ControllerMachine, ready: Ready) -> None:
-        """The transitions cover each move from acceptance to end. Source: docs/decisions/0036-transitions.md.
+        """The transitions cover each move from acceptance to end. Source: docs/decisions/0002-decide-and-apply.md.
 
         A topic's deletion removes its moves' records, and an election reads them again: neither is a transition.
         """

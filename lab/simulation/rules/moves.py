@@ -195,7 +195,7 @@ class MoveRules:
     def _restores(self, original: Replicas, found: Replicas) -> bool:
         """Whether `found` is the original in its ORDER, perhaps with brokers in place of controllers, or without those.
 
-        Source: docs/decisions/0026-owed-replicas.md, "Nobody waits for a controller".
+        Source: docs/decisions/0026-owed-replicas.md.
         """
         able = self._safety.world.brokers.keys()
         stay = tuple(broker for broker in original if broker in able)

@@ -275,7 +275,7 @@ def _listeners(facts: Facts) -> Iterator[ControllerFinding]:
 
 
 def _of_clients(facts: Facts, reported: Collection[str]) -> Iterator[ControllerFinding]:
-    """Listeners at which clients would not see the controller (docs/decisions/0093-listeners-that-we-lack.md)."""
+    """Listeners at which clients would not see the controller (docs/decisions/0025-ourselves.md)."""
     only_theirs: dict[str, list[BrokerId]] = defaultdict(list)
     for broker in facts.brokers:
         for name in broker.listeners:

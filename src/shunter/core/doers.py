@@ -1,6 +1,6 @@
 """The doer of a verb: Shunter's controller, or the executor under its journal.
 
-docs/decisions/0214-one-family-of-verbs.md has the table.
+docs/decisions/0214-one-family-of-verbs.md has the order in which it is found.
 """
 
 from __future__ import annotations

@@ -1,6 +1,19 @@
 """Requests to Apache's controller, inferred from their effects: ZooKeeper shows its writes, not its requests.
 
-Source: docs/decisions/0070-observing.md, the table.
+| seen | event that the machine gets |
+| --- | --- |
+| an ISR that grew, or that shrank within one leader epoch | that ISR: leaders change it by AlterPartition |
+| another ISR under the same leader, in a new leader epoch (1) | the same |
+| an assignment that gets other replicas, or loses those that it was to get | a request to reassign, or to cancel |
+| a move that Apache has ended | that all of its target was in sync: Apache ends no move before |
+| another leader or a smaller ISR, without a live broker that leads nothing, is in no other ISR (1) | its shutdown |
+| the same of single partitions, after a log dir of that broker was announced as failed (1) | that these failed |
+| the first replica leads, and the leader before is in sync still (1) | a request to elect the preferred leader |
+| a leader where there was none, that had not been in sync (1) | a request for an unclean election |
+
+(1) waits for `settle`: a broker that stops in less time is seen to be gone, and then nothing is inferred.
+
+Source: docs/decisions/0070-observing.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The status of one controller process in a few figures, for the service's page."""
+"""The status of one controller process in a few figures, for the service's page.
+
+The page does not read the metrics for them: a scrape begins the worst lag anew, and would hide peaks from Prometheus.
+"""
 
 from __future__ import annotations
 

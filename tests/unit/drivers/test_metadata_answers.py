@@ -105,7 +105,7 @@ async def test_a_partition_that_no_broker_has_heard_of_is_not_told_of():
 
 @pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning")
 async def test_clients_find_the_controller_only_among_the_brokers():
-    """So the controller has to be in Metadata (0033). Apache's TopicCommand, tried by hand, would wait for a minute."""
+    """So the controller has to be in Metadata (0025). Apache's TopicCommand, tried by hand, would wait for a minute."""
     async with rpc_world() as w:
         w.add_broker(1, port=w.port)
         w.state.brokers[1] = w.state.brokers.pop(OUR_ID)._replace(id=1)

@@ -157,7 +157,7 @@ def test_code_in_java_is_refused_by_name() -> None:
     ],
 )
 def test_a_misspelt_name_of_what_secures_the_connection_is_refused(misspelt: str, meant: str) -> None:
-    """Decision 0230. If the name were passed over, the connection would be another than meant, even unsecured."""
+    """Decision 0080. If the name were passed over, the connection would be another than meant, even unsecured."""
     with pytest.raises(SettingsError, match=f"client.properties: {misspelt} is no setting; did you mean {meant}"):
         configured(**{misspelt: "SSL"})
 

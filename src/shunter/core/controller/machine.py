@@ -391,7 +391,7 @@ class ControllerMachine:
     def _forbidden(self, outstanding: Outstanding, event: BatchRefused, now_ms: int, bundle: Bundle) -> None:
         """An ACL forbids to write a znode of the batch: put the decision about it off, and go on with the others.
 
-        See docs/decisions/0086-what-zookeeper-forbids.md.
+        See docs/decisions/0017-unreadable.md.
         """
         decided = sum(len(task.drafting) for task in outstanding.tasks)
         decider = next((task for task in outstanding.tasks if task.drafting), None)
@@ -416,7 +416,7 @@ class ControllerMachine:
     def _pass_over(self, decider: Task, outstanding: Outstanding, told: str, now_ms: int, bundle: Bundle) -> None:
         """The decision about one item can't be written: the item stays as it is, and its caller is refused.
 
-        Only a topic that another tool created can be too great; see docs/decisions/0040-too-great-to-be-moved.md.
+        Only a topic that another tool created can be too great; see docs/decisions/0021-too-much.md.
         """
         bundle.replies += self._in_time(decider, decider.pass_over(ErrorCode.UNKNOWN_SERVER_ERROR, told), now_ms)
         self._undo([task for task in outstanding.tasks if task is not decider])

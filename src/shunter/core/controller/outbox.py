@@ -2,6 +2,7 @@
 
 LeaderAndIsr goes out at once, one request per broker and decision however many partitions. Metadata goes to all
 brokers: at once when a leader changed, else at most once per `metadata_linger_ms`, so that changes go out together.
+No client waits for news of an ISR: sent one by one, that of 5,000 moves at 50 brokers took over a million requests.
 """
 
 from __future__ import annotations

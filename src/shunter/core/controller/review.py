@@ -4,7 +4,7 @@
 `Reviews.review` does the parts in one order. Each part decides by the state at the partition's turn. It changes nothing
 if there is nothing to do, so a partition may be marked too often.
 
-Source: docs/decisions/0037-one-review.md; level-triggered reconciliation as Kubernetes' controllers have it.
+Source: docs/decisions/0002-decide-and-apply.md; level-triggered reconciliation as Kubernetes' controllers have it.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ Hold: TypeAlias = tuple[tuple[BrokerId, int], ...]
 
 
 class Barrier(Protocol):
-    """Says which brokers' answers a partition waits for; see docs/decisions/0029-connections.md."""
+    """Says which brokers' answers a partition waits for; see docs/decisions/0005-barrier.md."""
 
     releases: int
     """Counts how often a broker stopped being waited for."""

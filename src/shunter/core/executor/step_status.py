@@ -8,7 +8,7 @@ looks at the partition.
 To answer "when is a step asked for?", see which row of `TABLE` has `StepTrigger.SENT`: unasked. To answer "when is it
 asked for again?", see which rows have `StepTrigger.DUE`: unsure and accepted.
 
-Source: docs/decisions/0053-the-status-of-a-step.md; `core/controller/moves/lifecycle.py` for the form.
+Source: docs/decisions/0002-decide-and-apply.md; `core/controller/moves/lifecycle.py` for the form.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def growth_of(looks: Sequence[LookGist]) -> DiskGrowth:
         looks: The oldest first. A topic or broker that was seen for less than a day, or in fewer than 6 looks, is left
             out.
 
-    Source: docs/decisions/0407-runway.md, as `shunter pipeline runway` does it with daily sizes.
+    Source: P. K. Sen, 1968; `shunter pipeline runway` does the same with daily sizes (`pipeline/load/trend.py`).
     """
     told = [look for look in looks if look.topics]
     if not told:

@@ -1,4 +1,8 @@
-"""Adds the rates of the pipeline's load model to a sighting: bytes in and out, and their costs in processor time."""
+"""Adds the rates of the pipeline's load model to a sighting: bytes in and out, and their costs in processor time.
+
+A model is used as a whole or not at all: a partition without rates would count as idle, and an old rate would move a
+partition whose load has fallen since.
+"""
 
 from __future__ import annotations
 

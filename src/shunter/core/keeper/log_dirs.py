@@ -1,4 +1,7 @@
-"""Log dirs within brokers: which brokers are out of the band, what a plan moves, and what it leaves."""
+"""Log dirs within brokers: which brokers are out of the band, what a plan moves, and what it leaves.
+
+A broker with one large replica is always uneven. So a condition needs a way out: a replica that would fit better.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Reconciliation after a failover: four sources speak about one partition's move, and a table says which one is right.
 
-The sources, by their letters in the decision record (docs/decisions/0107-reconciliation.md):
+The sources of docs/decisions/0107-reconciliation.md:
 **r** Shunter's durable record, **t** the topic's assignment, **l** the legacy znode, **s** `targetReplicas`.
 """
 

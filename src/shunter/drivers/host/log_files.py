@@ -2,7 +2,8 @@
 
 The event loop hands values over and goes on; the thread makes lines of them. Values that the thread can't keep up with
 or can't write (the disk is full, the folder was deleted) are counted. This is logged once, and noted in the file itself
-(`gap`) as soon as the file can be written again. Rotation is that of the standard library.
+(`gap`) as soon as the file can be written again: a log must never slow or end the controller that it
+describes. Rotation is that of the standard library.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 Before a process ends by a bug, it writes the input that it handled (the suspects) into `/admin/shunter/crashes`. The
 next elected controller, on this machine or another, reads the suspects before the cluster. It treats their znodes like
-znodes that it may not read (0035): it leaves what belongs to them alone, and reads them again when the time is over. A
+znodes that it may not read (0017): it leaves what belongs to them alone, and reads them again when the time is over. A
 caller's request with the same content is refused meanwhile. Each time the same suspects bring a controller down, they
 are set aside for twice as long.
 
-Source: docs/decisions/0061-crash-loops.md.
+Source: docs/decisions/0021-too-much.md.
 """
 
 from __future__ import annotations

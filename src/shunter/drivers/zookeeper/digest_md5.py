@@ -1,6 +1,6 @@
 """The client's side of SASL DIGEST-MD5 (RFC 2831) as ZooKeeper uses it: authentication only (qop `auth`).
 
-kazoo needs pure-sasl for this, whose last release was in 2019 (see docs/decisions/0085-zookeeper-secured.md).
+kazoo needs pure-sasl for this, whose last release was in 2019 (see decision 0080).
 """
 
 from __future__ import annotations

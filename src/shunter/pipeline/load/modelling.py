@@ -1,7 +1,8 @@
 """The load model: each replica's rates with percentiles, its size and growth, and how far to trust them.
 
 Leaders and followers are modelled apart, since a leader serves consumers and a follower does not. Percentiles are
-exact over the time that was measured (nearest rank: the lowest rate that is not exceeded in at least p of that time).
+exact over the time that was measured (nearest rank: the lowest rate that is not exceeded in at least p of that time):
+plans are made for the peak, where sketches are weakest.
 """
 
 from __future__ import annotations

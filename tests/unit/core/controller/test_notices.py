@@ -1,6 +1,6 @@
 """Notices come once, when their decision is final: with the write when it is durable; without a write, at once.
 
-Source: docs/decisions/0038-notices.md.
+Source: docs/decisions/0002-decide-and-apply.md.
 """
 
 from harness import Harness

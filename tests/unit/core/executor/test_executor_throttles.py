@@ -255,7 +255,7 @@ def test_a_rate_that_somebody_changed_is_told_while_the_copy_goes_on() -> None:
 
 
 def test_what_was_denied_can_be_ended_by_who_was_denied() -> None:
-    """Decision 0231: each command gave up because of the missing permission, even the command that rolled back."""
+    """Decision 0203: each command gave up because of the missing permission, even the command that rolled back."""
     rig = DeniedRig(Yard({"t": [(1, 2)]}))
     rig.submit(("t", 0, (4, 2)), options=THROTTLED)
     until(rig, lambda: rig.finish is not None, 80, "it does not give up")

@@ -6,7 +6,7 @@ refused draft are dropped. `None` stands for "there is no record": before a move
 
 To answer "when may a move be paused?", see which rows of `TABLE` have `Trigger.PAUSED`: pending, moving, paused.
 
-Source: docs/decisions/0036-transitions.md; h11's `_state.py` and dask's `worker_state_machine.py` for the form.
+Source: docs/decisions/0002-decide-and-apply.md; h11's `_state.py` and dask's `worker_state_machine.py` for the form.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 An addition that is out of sync is told to stop, not to delete (StopReplica without deletion): what it has fetched stays
 on its disk, and it goes on from there when the move is resumed. An addition in sync is left alone.
 
-Source: docs/decisions/0111-pause.md and 0112-pausing-what-waits.md.
+Source: docs/decisions/0111-pause.md.
 """
 
 from __future__ import annotations

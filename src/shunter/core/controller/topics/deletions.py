@@ -1,4 +1,8 @@
-"""Deletions of replicas and topics: asked for, acknowledged, owed by dead brokers, and closed."""
+"""Deletions of replicas and topics: asked for, acknowledged, owed by dead brokers, and closed.
+
+They are asked for at once, not in a review: in a broker's queue a deletion has to come before the LeaderAndIsr that
+places the replica anew, or not at all. Source: docs/decisions/0012-owed-deletions.md.
+"""
 
 from __future__ import annotations
 

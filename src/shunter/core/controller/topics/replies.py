@@ -3,7 +3,7 @@
 CreateTopics and CreatePartitions are answered when the new partitions have leaders and the live brokers have heard of
 them, DeleteTopics when the brokers have forgotten the topic. A reply waits at most `slow_broker_ms` for a broker that
 hosts the topic, and at most `STRANGERS_MS` for any other broker, which may be frozen. The driver sees to the request's
-own timeout. Source: docs/decisions/0041-strangers.md.
+own timeout. Source: docs/decisions/0022-topic-answers.md.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def _changes(topic: AlteredTopic, request: AlterReassignmentsRequest) -> Iterabl
 async def list_partition_reassignments(request: ListReassignmentsRequest, call: Call) -> ListReassignmentsResult:
     """List whole moves, from acceptance to end, as one consistent view: there is no await until all moves are read.
 
-    A move that only waits for deletions is over for clients, and is not listed (docs/decisions/0011-dropping.md).
+    A move that only waits for deletions is over for clients, and is not listed (decision 0004).
     """
     view = call.view
     if not view.active:
