@@ -10,7 +10,11 @@ from lab import simulation
 FOLDER = Path(simulation.__file__).parent
 EXECUTORS = ("executor.rules", "executor.journal_rules", "executor.ledger", "executor.observed")
 RULES = (
-    *sorted(f"rules.{path.stem}" for path in (FOLDER / "rules").glob("*.py") if path.stem != "__init__"),
+    *sorted(
+        f"rules.{path.stem}"
+        for path in (FOLDER / "rules").glob("*.py")
+        if path.stem not in {"__init__", "convergence", "truth"}
+    ),
     *EXECUTORS,
 )
 
