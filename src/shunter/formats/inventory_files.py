@@ -33,7 +33,8 @@ def encode_inventory(inventory: Inventory) -> Iterator[bytes]:
     for partition in inventory.partitions:
         sizes = [{"broker": broker, "bytes": size} for broker, size in partition.sizes]
         line = {"kind": "partition", "version": VERSION, **every, **partition._asdict(), "sizes": sizes}
-        del line["adding"]  # A snapshot is of the assignment; whether a move was under way does not count later.
+        # A snapshot is of the assignment; whether a move was under way does not count later.
+        del line["adding"], line["removing"]
         yield orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
 
 
@@ -86,7 +87,7 @@ def _broker(row: dict[str, Any], place: str) -> InventoryBroker:
 
 def _partition(document: dict[str, Any]) -> InventoryPartition:
     # Snapshots of older versions have neither offline replicas nor cleanup policies: then these are not known.
-    newer = ("offline", "adding", "cleanup_policy")
+    newer = ("offline", "adding", "removing", "cleanup_policy")
     values = {name: document[name] for name in InventoryPartition._fields if name not in newer}
     values["offline"] = tuple(document.get("offline", ()))
     values["cleanup_policy"] = document.get("cleanup_policy")

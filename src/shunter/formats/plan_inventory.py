@@ -44,16 +44,21 @@ def size_of(partition: InventoryPartition) -> int | None:
 
 
 def _row(partition: InventoryPartition, known: Collection[BrokerId]) -> dict[str, Any]:
+    # A reassignment under way counts as done: else a plan would keep what it removes, and raise the number of replicas.
+    replicas = tuple(broker for broker in partition.replicas if broker not in partition.removing) or partition.replicas
+    isr = tuple(broker for broker in partition.isr if broker in replicas or broker not in partition.removing)
     leader = partition.leader if partition.leader in known else -1
-    lost = [broker for broker in partition.offline if broker in partition.replicas]
+    if leader in partition.removing and leader not in replicas:
+        leader = next(iter(isr), -1)
+    lost = [broker for broker in partition.offline if broker in replicas]
     offline = {"offline": lost} if lost else {}
     return {
         "topic": partition.topic,
         "partition": partition.partition,
-        "replicas": partition.replicas,
+        "replicas": replicas,
         "size": (size_of(partition) or 0) / KIB,
         "min_isr": partition.min_insync,
-        "isr": partition.isr,
+        "isr": isr,
         "leader": leader,
         **offline,
     }

@@ -119,6 +119,8 @@ class InventoryPartition(NamedTuple):
     """
     cleanup_policy: str | None = None
     """`cleanup.policy` of the topic, such as `compact,delete`; None: not known."""
+    removing: Replicas = ()
+    """Replicas that a reassignment was removing when the partition was read, before or after. Files do not have them."""
 
     @property
     def due(self) -> Replicas:

@@ -5,8 +5,16 @@ from __future__ import annotations
 import pytest
 from kafka import TopicPartition
 from kafka import errors as kafka_errors
+from kafka.structs import OffsetAndTimestamp
 
-from shunter.drivers.admin.inventory import _adding_around, _disk, _holders, _space, take_inventory
+from shunter.drivers.admin.inventory import (
+    _changing_around,
+    _disk,
+    _holders,
+    _offsets,
+    _space,
+    take_inventory,
+)
 from shunter.errors import DriverError
 from shunter.model.inventory import Disk
 
@@ -40,13 +48,39 @@ class _Reassigned:
     def list_partition_reassignments(self) -> dict[TopicPartition, dict[str, list[int]]]:
         if self.refuses:
             raise kafka_errors.UnsupportedVersionError
-        return {TopicPartition("t", at): {"adding_replicas": each} for at, each in self.answers.pop(0).items()}
+        return {
+            TopicPartition("t", at): {"adding_replicas": each, "removing_replicas": [at]}
+            for at, each in self.answers.pop(0).items()
+        }
 
 
 def test_replicas_that_are_being_added_are_read_on_both_sides_of_the_metadata():
     client = _Reassigned({0: [3], 1: [4]}, {1: [5]})
-    assert _adding_around(client, lambda: "metadata") == ("metadata", {("t", 0): (3,), ("t", 1): (4, 5)})
-    assert _adding_around(_Reassigned(refuses=True), lambda: 7) == (7, {})
+    assert _changing_around(client, lambda: "metadata") == (
+        "metadata",
+        {("t", 0): ((3,), (0,)), ("t", 1): ((4, 5), (1,))},
+    )
+    assert _changing_around(_Reassigned(refuses=True), lambda: 7) == (7, {})
+
+
+class _Offsets:
+    """A client; some partitions' leaders do not know their offsets, which fails each request that names one."""
+
+    def __init__(self, unknown: set[int]) -> None:
+        self.unknown = unknown
+
+    def list_partition_offsets(self, asked: dict[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp]:
+        if any(tp.partition in self.unknown for tp in asked):
+            raise kafka_errors.OffsetNotAvailableError
+        return {tp: OffsetAndTimestamp(tp.partition * 10, -1, None) for tp in asked}
+
+
+@pytest.mark.parametrize("unknown", [set(), {0}, {3, 4}, set(range(9))])
+def test_an_offset_that_its_leader_does_not_know_costs_no_other(unknown):
+    """A leader that was elected below min.insync.replicas answers 78 for as long as the incident lasts."""
+    partitions = [TopicPartition("t", number) for number in range(9)]
+    expected = {("t", number): number * 10 for number in range(9) if number not in unknown}
+    assert _offsets(_Offsets(unknown), partitions, -1) == expected
 
 
 @pytest.mark.parametrize("form", [",".join, ", ".join, list])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import orjson
+
 from shunter.formats.plan_files import read_plan_input
 from shunter.formats.plan_inventory import encode_plan_input
 from shunter.model.inventory import BrokerFacts, Disk, Inventory, InventoryBroker, InventoryPartition
@@ -65,3 +67,13 @@ def test_partitions_without_replicas_are_left_out() -> None:
     raw = encode_plan_input(snapshot((), (3, 2), ()))
     found = read_plan_input(raw, "yard")
     assert found.numbers.tolist() == [1]
+
+
+def test_a_reassignment_under_way_counts_as_done() -> None:
+    """Else a plan would keep the replica that is being removed, and raise the replication factor."""
+    moved = InventoryPartition(
+        "t", None, 0, (4, 2, 3, 1), (2, 3, 1), 1, 0, 9, 1, ((1, 1024),), adding=(4,), removing=(1,)
+    )
+    brokers = tuple(InventoryBroker(broker, "host", None, None, None) for broker in (1, 2, 3, 4))
+    found = orjson.loads(encode_plan_input(Inventory("c", 0, brokers, (moved,))))["partitions"][0]
+    assert (found["replicas"], found["isr"], found["leader"]) == ([4, 2, 3], [2, 3], 2)

@@ -38,7 +38,7 @@ def plan_cluster(bootstrap: str, properties: Path | None, options: PlanOptions, 
         FormatError: a file can't be read or written.
         PlanRefused: the request can't be served on this cluster.
     """
-    taken = take_inventory(configuration_of(bootstrap, properties))
+    taken = take_inventory(configuration_of(bootstrap, properties), offsets=False)
     raw = encode_plan_input(taken)
     if save is not None:
         try:
@@ -56,6 +56,11 @@ def _notes(taken: Inventory, *, rackless: bool) -> Iterator[str]:
         yield "no broker has a rack: racks are ignored, and all replicas of a partition may end in one place"
     for broker, why in taken.unanswered:
         yield f"broker {broker} did not report its log dirs: {why}"
+    moving = [partition for partition in taken.partitions if partition.adding or partition.removing]
+    if moving:
+        first = f"{moving[0].topic}-{moving[0].partition}"
+        counts = counted(len(moving), "partition is", "partitions are")
+        yield f"{counts} being reassigned, {first} for one: planned from the replicas that they will have"
     bare = [partition for partition in taken.partitions if not partition.replicas]
     if bare:
         first = f"{bare[0].topic}-{bare[0].partition}"

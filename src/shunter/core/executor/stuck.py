@@ -80,8 +80,8 @@ def _what_it_waits_for(move: Move, seen: ObservedPartition, live: frozenset[Brok
     if step.cancels:
         return None
     late = (*blockers(move, seen), *(broker for broker in step.adding if broker not in seen.isr))
-    dead = ", ".join(str(broker) for broker in late if broker not in live)
-    return Waits(f"its step needs broker {dead} in sync", late, len(late))
+    named = [broker for broker in late if broker not in live] or list(late)
+    return Waits(f"its step needs broker {', '.join(map(str, named))} in sync", late, len(late))
 
 
 def way_out(move: Move) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from kafka import TopicPartition
 from kafka import errors as kafka_errors
@@ -21,6 +21,16 @@ from shunter.model.inventory import BrokerDisks, Disk, DiskReplica, Inventory, I
 _CLEANUP = "cleanup.policy"
 _EARLIEST, _LATEST = -2, -1
 _UNTOLD = (kafka_errors.IncompatibleBrokerVersion, kafka_errors.UnsupportedVersionError)
+_NO_OFFSET = (
+    kafka_errors.NotLeaderForPartitionError,
+    kafka_errors.UnknownTopicOrPartitionError,
+    kafka_errors.LeaderNotAvailableError,
+    kafka_errors.ReplicaNotAvailableError,
+    kafka_errors.KafkaStorageError,
+    kafka_errors.OffsetNotAvailableError,
+)
+"""A leader moved, a topic was deleted, a log dir failed; or a leader elected while its ISR was below min.insync.replicas
+does not know its high watermark (78), perhaps for as long as the incident lasts."""
 _AT_ONCE = 5_000
 """Partitions per request: keeps every answer well under a broker's frame limit."""
 
@@ -30,11 +40,19 @@ Spaces = dict[int, tuple[int | None, int | None, int]]
 Assigned = Mapping[tuple[str, int], Collection[int]]
 
 
-def take_inventory(configuration: Mapping[str, Any]) -> Inventory:
+class _Changing(NamedTuple):
+    """Replicas that a reassignment under way adds and removes."""
+
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+
+def take_inventory(configuration: Mapping[str, Any], *, offsets: bool = True) -> Inventory:
     """Read a cluster once. Blocks; asks each broker for its log dirs and each leader for its offsets.
 
     Args:
         configuration: kafka-python's names (`bootstrap_servers`, security).
+        offsets: Whether first and last offsets of partitions are read, which no plan needs.
 
     Raises:
         DriverError: no broker answers (raised within seconds), or the login is refused.
@@ -45,7 +63,7 @@ def take_inventory(configuration: Mapping[str, Any]) -> Inventory:
     try:
         while True:
             try:
-                return _take(client)
+                return _take(client, offsets=offsets)
             except (kafka_errors.KafkaError, RuntimeError, OSError) as error:
                 failure = translated("reading the cluster", "Describe on Cluster and Topic", error)
                 if not failure.retriable or time.monotonic() >= give_up_s:
@@ -55,10 +73,10 @@ def take_inventory(configuration: Mapping[str, Any]) -> Inventory:
         client.close()
 
 
-def _take(client: Any) -> Inventory:
+def _take(client: Any, *, offsets: bool) -> Inventory:
     began = time.time()
     described = client.describe_cluster()
-    topics, adding = _adding_around(client, lambda: [t for t in client.describe_topics() if t["error_code"] == 0])
+    topics, changing = _changing_around(client, lambda: [t for t in client.describe_topics() if t["error_code"] == 0])
     up = list(live_brokers(described))
     assigned = {
         (str(topic["name"]), int(part["partition_index"])): tuple(map(int, part["replica_nodes"]))
@@ -73,7 +91,7 @@ def _take(client: Any) -> Inventory:
         for partition in topic["partitions"]
         if int(partition["leader_id"]) >= 0
     ]
-    starts, ends = _offsets(client, led, _EARLIEST), _offsets(client, led, _LATEST)
+    starts, ends = (_offsets(client, led if offsets else [], which) for which in (_EARLIEST, _LATEST))
     settings = effective(client, [str(topic["name"]) for topic in topics], (MIN_INSYNC, _CLEANUP))
     registered = [
         InventoryBroker(
@@ -90,7 +108,8 @@ def _take(client: Any) -> Inventory:
     fenced = tuple(broker for broker in registered if broker.fenced)
     partitions = tuple(
         _partition(topic, found, sizes, starts, ends, settings)._replace(
-            adding=adding.get((str(topic["name"]), int(found["partition_index"])), ())
+            adding=(under_way := changing.get((str(topic["name"]), int(found["partition_index"])), _Changing())).adding,
+            removing=under_way.removing,
         )
         for topic in sorted(topics, key=lambda topic: str(topic["name"]))
         for found in sorted(topic["partitions"], key=lambda found: int(found["partition_index"]))
@@ -99,27 +118,37 @@ def _take(client: Any) -> Inventory:
     return Inventory(str(described["cluster_id"]), taken_at_ms, brokers, partitions, unanswered, disks, fenced)
 
 
-def _adding_around(client: Any, read: Callable[[], Answer]) -> tuple[Answer, dict[tuple[str, int], tuple[int, ...]]]:
-    """Read something, and on both sides of it the replicas that reassignments add, by partition.
+def _changing_around(client: Any, read: Callable[[], Answer]) -> tuple[Answer, dict[tuple[str, int], _Changing]]:
+    """Read something, and on both sides of it the replicas that reassignments add and remove, by partition.
 
     So a replica that was being added when the metadata were read is known as such, even if its reassignment began or
     ended just then. A cluster that does not tell its reassignments shows none.
     """
-    before = _adding(client)
+    before = _changing(client)
     answer = read()
-    after = _adding(client)
+    after = _changing(client)
+    none = _Changing()
     return answer, {
-        key: tuple(sorted(before.get(key, frozenset()) | after.get(key, frozenset()))) for key in before.keys() | after
+        key: _Changing(
+            *(
+                tuple(sorted({*one, *other}))
+                for one, other in zip(before.get(key, none), after.get(key, none), strict=True)
+            )
+        )
+        for key in before.keys() | after
     }
 
 
-def _adding(client: Any) -> dict[tuple[str, int], frozenset[int]]:
+def _changing(client: Any) -> dict[tuple[str, int], _Changing]:
     try:
         found = client.list_partition_reassignments()
     except (*_UNTOLD, kafka_errors.AuthorizationError):
         return {}
     return {
-        (str(tp.topic), int(tp.partition)): frozenset(map(int, each["adding_replicas"])) for tp, each in found.items()
+        (str(tp.topic), int(tp.partition)): _Changing(
+            tuple(map(int, each["adding_replicas"])), tuple(map(int, each["removing_replicas"]))
+        )
+        for tp, each in found.items()
     }
 
 
@@ -239,11 +268,20 @@ def _offsets(client: Any, partitions: Sequence[TopicPartition], which: int) -> d
     found: dict[tuple[str, int], int] = {}
     for first in range(0, len(partitions), _AT_ONCE):
         some = partitions[first : first + _AT_ONCE]
-        try:
-            answered = client.list_partition_offsets(dict.fromkeys(some, which))
-        except (kafka_errors.NotLeaderForPartitionError, kafka_errors.UnknownTopicOrPartitionError):
-            # A leader moved or a topic was deleted meanwhile. This snapshot lacks the offsets of these partitions; the
-            # next snapshot can have them.
-            continue
-        found.update({(tp.topic, tp.partition): int(answer.offset) for tp, answer in answered.items()})
+        found.update(_known_offsets(client, some, which))
     return found
+
+
+def _known_offsets(client: Any, some: Sequence[TopicPartition], which: int) -> dict[tuple[str, int], int]:
+    """Read offsets of partitions; without those that their leaders can't tell now, which a later snapshot can have.
+
+    One such partition fails the whole request, so the request is halved until it stands alone.
+    """
+    try:
+        answered = client.list_partition_offsets(dict.fromkeys(some, which))
+    except _NO_OFFSET:
+        if len(some) == 1:
+            return {}
+        half = len(some) // 2
+        return _known_offsets(client, some[:half], which) | _known_offsets(client, some[half:], which)
+    return {(tp.topic, tp.partition): int(answer.offset) for tp, answer in answered.items()}
