@@ -25,7 +25,7 @@ def test_all_that_the_demo_claims_is_true(
     options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    done = run_bounded([sys.executable, "-m", "shunter", "demo", *options], timeout_s=600)
+    done = run_bounded([sys.executable, "-m", "lab.demo", *options], timeout_s=600)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "all of it held" in done.stdout
     assert list(tmp_path.iterdir()) == [], "a demo that held leaves no folder behind"

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Iterator
@@ -78,7 +80,9 @@ async def test_the_passes_are_switched_at_run_time(work_dir: Path, zookeeper: Zo
     connect = zookeeper.connect_string + chroot
     async with yard_of(connect) as yard:
         controller, settings = two_passes(work_dir, connect)
-        with controller:
+        with contextlib.ExitStack() as stack:
+            stack.callback(controller.stop)
+            await asyncio.to_thread(controller.start)  # The brokers live in this loop, and a controller asks one first.
             phases = Phases(yard, controller.process.pid or 0, bound_s=BOUND_S)
             assert (await phases.start_up()).complete
             own = {broker: yard.brokers[broker].epoch for broker in yard.living()}

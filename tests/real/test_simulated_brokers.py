@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -45,7 +47,7 @@ def controller(request: pytest.FixtureRequest, work_dir: Path, zookeeper: ZooKee
 
 async def test_every_broker_ends_with_the_truth(controller: Server, zookeeper: ZooKeeperServer, chroot: str) -> None:
     async with yard_of(zookeeper.connect_string + chroot) as yard:
-        controller.start()
+        await asyncio.to_thread(controller.start)  # The brokers live in this loop, and a controller asks one first.
         try:
             phases = Phases(yard, controller.process.pid or 0, bound_s=BOUND_S)
             seen = [
@@ -97,7 +99,10 @@ async def test_a_broker_refuses_older_epochs_and_takes_newer_ones(
         await yard.kill(3)
         await yard.revive(3)
         assert yard.brokers[3].epoch > first
-        with ShunterController(work_dir, connect) as controller:
+        controller = ShunterController(work_dir, connect)
+        with contextlib.ExitStack() as stack:
+            stack.callback(controller.stop)
+            await asyncio.to_thread(controller.start)
             phases = Phases(yard, controller.process.pid or 0, bound_s=BOUND_S)
             started = await phases.start_up()
             assert started.complete

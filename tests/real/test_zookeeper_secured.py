@@ -106,7 +106,9 @@ async def test_another_version_of_tls(place):
 
 
 async def test_plaintext_to_a_port_with_tls(place):
-    assert "needs zookeeper.ssl.client.enable=true" in await refused(place.secure, ZooKeeperSecurity(), 3)
+    assert "its port is one with TLS (zookeeper.ssl.client.enable=true)" in await refused(
+        place.secure, ZooKeeperSecurity(), 3
+    )
 
 
 async def test_tls_to_a_plaintext_port(place):

@@ -10,10 +10,10 @@ from click.testing import CliRunner
 from executor_mutants import EXECUTOR_MUTANTS
 from mutants import hunt
 
+from lab.simulation.command import simulate
 from lab.simulation.coverage import Coverage
 from lab.simulation.kinds import EXECUTOR
 from lab.simulation.runs import run_seed, shrink
-from shunter.cli import main
 
 SMOKE_SECONDS = 5
 SMOKE_WORLDS = 100
@@ -133,7 +133,7 @@ def test_a_failing_executor_world_shrinks_and_says_how_to_run_it_again():
     with mutant.applied():
         failed = hunt(mutant)
         smaller = shrink(failed, kind=EXECUTOR, most_runs=20)
-        told = CliRunner().invoke(main, ["simulate", "--world", "executor", "--seed", str(failed.seed)])
+        told = CliRunner().invoke(simulate, ["--world", "executor", "--seed", str(failed.seed)])
     assert len(smaller.kinds) < len(failed.kinds)
     assert smaller.violation.rule == failed.violation.rule
     assert told.exit_code == 1

@@ -14,9 +14,9 @@ from mutants import MUTANTS, hunt
 
 from lab.simulation import runs
 from lab.simulation.actions import FAULTS
+from lab.simulation.command import simulate
 from lab.simulation.coverage import Coverage
 from lab.simulation.runs import run_seed, shrink
-from shunter.cli import main
 
 SMOKE_SECONDS = 50
 """The time of the default run for plain worlds. Together with determinism and mutants it stays below three minutes."""
@@ -183,7 +183,7 @@ def test_a_failing_world_shrinks_and_still_fails():
 def test_the_command_says_how_to_run_a_failure_again():
     mutant = next(mutant for mutant in MUTANTS if mutant.name == "isr_shrinks_after_the_assignment")
     with mutant.applied():
-        result = CliRunner().invoke(main, ["simulate", "--seed", "1", "--seeds", str(mutant.within), "--shrink"])
+        result = CliRunner().invoke(simulate, ["--seed", "1", "--seeds", str(mutant.within), "--shrink"])
     assert result.exit_code == 1
     assert "FAILED: the ISR is within the replicas" in result.output
     assert "again: git checkout " in result.output
@@ -191,13 +191,13 @@ def test_the_command_says_how_to_run_a_failure_again():
     assert " --keep " in result.output.splitlines()[-1]
     command = shlex.split(result.output.splitlines()[-1].partition(" && ")[2])
     with mutant.applied():
-        again = CliRunner().invoke(main, command[1:])
+        again = CliRunner().invoke(simulate, command[1:])
     assert again.exit_code == 1
     assert "FAILED: the ISR is within the replicas" in again.output
 
 
 def test_the_command_counts_what_happened_and_what_did_not():
-    result = CliRunner().invoke(main, ["simulate", "--seeds", "2", "--faults", "broker_kill", "--coverage"])
+    result = CliRunner().invoke(simulate, ["--seeds", "2", "--faults", "broker_kill", "--coverage"])
     assert result.exit_code == 0, result.output
     assert "2 worlds (seeds 1 to 2)" in result.output
     assert "never happened (" in result.output
@@ -205,7 +205,7 @@ def test_the_command_counts_what_happened_and_what_did_not():
 
 
 def test_the_command_refuses_faults_that_it_does_not_know():
-    result = CliRunner().invoke(main, ["simulate", "--faults", "broker_kill,rust"])
+    result = CliRunner().invoke(simulate, ["--faults", "broker_kill,rust"])
     assert result.exit_code == 2
     assert "rust" in result.output
     assert all(fault in result.output for fault in FAULTS)

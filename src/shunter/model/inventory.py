@@ -112,13 +112,13 @@ class InventoryPartition(NamedTuple):
     sizes: tuple[tuple[BrokerId, int], ...]
     offline: Replicas = ()
     """Replicas of the partition that are offline: their broker is dead, or their log dir failed."""
+    cleanup_policy: str | None = None
+    """`cleanup.policy` of the topic, such as `compact,delete`; None: not known."""
     adding: Replicas = ()
     """Replicas that a reassignment was adding when the partition was read, before or after; they are not yet due.
 
     Snapshot files do not have them.
     """
-    cleanup_policy: str | None = None
-    """`cleanup.policy` of the topic, such as `compact,delete`; None: not known."""
     removing: Replicas = ()
     """Replicas that a reassignment was removing when the partition was read, before or after. Files do not have them."""
 

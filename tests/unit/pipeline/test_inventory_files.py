@@ -27,8 +27,8 @@ brokers = st.builds(
 replicas = st.lists(numbers, max_size=4).map(tuple)
 partitions = st.builds(
     InventoryPartition, st.text(), st.none() | st.text(), numbers, replicas, replicas, st.integers(-1, 9), st.none() | sizes,
-    st.none() | sizes, st.integers(1, 5), st.lists(st.tuples(numbers, sizes), max_size=3).map(tuple), replicas, st.just(()),
-    st.none() | st.text(), st.just(()),
+    st.none() | sizes, st.integers(1, 5), st.lists(st.tuples(numbers, sizes), max_size=3).map(tuple), replicas, st.none() | st.text(),
+    st.just(()), st.just(()),
 )  # fmt: skip
 inventories = st.builds(
     Inventory, st.text(), sizes, st.lists(brokers, max_size=3).map(tuple), st.lists(partitions, max_size=4).map(tuple),
