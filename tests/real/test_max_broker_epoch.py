@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import signal
@@ -82,7 +81,7 @@ async def test_the_passes_are_switched_at_run_time(work_dir: Path, zookeeper: Zo
         controller, settings = two_passes(work_dir, connect)
         with contextlib.ExitStack() as stack:
             stack.callback(controller.stop)
-            await asyncio.to_thread(controller.start)  # The brokers live in this loop, and a controller asks one first.
+            controller.launch()  # Without a wait: the brokers live in this loop, and a controller asks one first.
             phases = Phases(yard, controller.process.pid or 0, bound_s=BOUND_S)
             assert (await phases.start_up()).complete
             own = {broker: yard.brokers[broker].epoch for broker in yard.living()}
