@@ -107,10 +107,7 @@ def _take(client: Any, *, offsets: bool) -> Inventory:
     brokers = tuple(broker for broker in registered if broker.id in up)
     fenced = tuple(broker for broker in registered if broker.fenced)
     partitions = tuple(
-        _partition(topic, found, sizes, starts, ends, settings)._replace(
-            adding=(under_way := changing.get((str(topic["name"]), int(found["partition_index"])), _Changing())).adding,
-            removing=under_way.removing,
-        )
+        _partition(topic, found, sizes, starts, ends, settings, changing)
         for topic in sorted(topics, key=lambda topic: str(topic["name"]))
         for found in sorted(topic["partitions"], key=lambda found: int(found["partition_index"]))
     )
@@ -170,8 +167,10 @@ def _partition(
     starts: Mapping[tuple[str, int], int],
     ends: Mapping[tuple[str, int], int],
     settings: Mapping[str, Mapping[str, str | None]],
+    changing: Mapping[tuple[str, int], _Changing],
 ) -> InventoryPartition:
     name, number = str(topic["name"]), int(found["partition_index"])
+    under_way = changing.get((name, number), _Changing())
     identity = topic.get("topic_id")
     no_id = identity is None or set(str(identity)) <= {"0", "-"}
     return InventoryPartition(
@@ -187,6 +186,8 @@ def _partition(
         sizes=tuple(sorted(sizes.get((name, number), ()))),
         offline=tuple(found.get("offline_replicas") or ()),
         cleanup_policy=settings[name][_CLEANUP],
+        adding=under_way.adding,
+        removing=under_way.removing,
     )
 
 
