@@ -163,14 +163,15 @@ def undo(
     return _cancel(step, seen, live, min_isr, why, running=running)
 
 
-def end_stranded(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_isr: int) -> Begin | Waits | None:
+def end_stranded(
+    step: CurrentStep, seen: ObservedPartition, live: frozenset[BrokerId], min_isr: int
+) -> Begin | Waits | None:
     """Cancel a step that the cluster would never end, because it drops a replica that an earlier step was adding.
 
     Only another target makes such a step. Kafka 4.3.1 and 4.4.0 list the replica as being added and as being removed,
     and go on doing so for ever; 4.2.2 and earlier end the step at once (tried on each).
     """
-    assert move.step is not None
-    return _cancel(move.step, seen, live, min_isr, "the cluster does not end the step by itself", running=True)
+    return _cancel(step, seen, live, min_isr, "the cluster does not end the step by itself", running=True)
 
 
 def _drops_go_on(step: CurrentStep, after: Replicas, *, running: bool) -> bool:

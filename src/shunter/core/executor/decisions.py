@@ -306,7 +306,7 @@ def _decide_running(work: Pass, move: Move, seen: ObservedPartition, live: froze
         return
     ongoing = work.state.cluster.ongoing.get(move.tp)
     if ongoing is not None and ongoing.stranded:
-        ended = end_stranded(move, seen, live, work.state.cluster.min_isr(move.tp.topic))
+        ended = end_stranded(step, seen, live, work.state.cluster.min_isr(move.tp.topic))
         if isinstance(ended, Begin):
             _begin(work, move, ended)
         elif isinstance(ended, Waits):
