@@ -8,6 +8,7 @@ import struct
 import sys
 import time
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import jwt
@@ -29,6 +30,7 @@ from lab.testbed.process import run_bounded
 from lab.testbed.server import properties_text
 from lab.testbed.waiting import wait_until
 from made_certificates import CLIENT, Made, authority, issued
+from shunter.drivers.listener.server_stats import LINES_AT_ONCE, QUIET_SECONDS
 from shunter.formats.client_properties import parse_properties
 
 pytestmark = [
@@ -73,6 +75,18 @@ def with_certificate(certificates: Certificates, name: str | None) -> dict[str, 
 
 def log_of(yard: SecuredYard) -> str:
     return (yard.shunter.folder / "shunter-1000.log").read_text()
+
+
+@pytest.fixture(autouse=True)
+def _room_in_the_log(yard: SecuredYard) -> None:
+    """Begin once the log takes lines again: of one reason it takes a bounded number in some seconds."""
+
+    def has_room() -> bool:
+        closed = [line for line in log_of(yard).splitlines() if "connection closed" in line]
+        since = datetime.now() - timedelta(seconds=QUIET_SECONDS)  # noqa: DTZ005 (the log has local time)
+        return sum(datetime.strptime(line[:19], "%Y-%m-%d %H:%M:%S") >= since for line in closed) < LINES_AT_ONCE // 4  # noqa: DTZ007
+
+    wait_until(has_room, what="the log takes lines again", timeout_s=3 * QUIET_SECONDS)
 
 
 def told(yard: SecuredYard, words: str) -> None:
