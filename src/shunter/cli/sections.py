@@ -19,6 +19,10 @@ class Sections(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write every command under its heading; without headings, all under `Commands`."""
         for title, names in (self._sections or {"Commands": tuple(self.list_commands(ctx))}).items():
-            named = [(name, command) for name in names if (command := self.get_command(ctx, name))]
             with formatter.section(title):
-                formatter.write_dl([(name, command.get_short_help_str(limit=1_000)) for name, command in named])
+                formatter.write_dl([(name, told) for name in names if (told := self.summary_of(ctx, name)) is not None])
+
+    def summary_of(self, ctx: click.Context, name: str) -> str | None:
+        """Return the whole first sentence of a command's help; None: no such command."""
+        command = self.get_command(ctx, name)
+        return None if command is None else command.get_short_help_str(limit=1_000)

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from shunter.cli import main
+from shunter.cli.verbs import VERBS
 
 FILES = ("plan.json", "yard.json", "moves.journal", "owners.json")
 """Files that examples name."""
@@ -52,6 +53,14 @@ def test_every_verb_is_told_once_under_what_people_do() -> None:
     assert sorted(listed) == main.list_commands(click.Context(main))
     assert told.index("\nPlan:") < told.index("\nMove:") < told.index("\nLook:") < told.index("\nRun a controller:")
     assert "…" not in told, "no sentence is cut off"
+
+
+VERBS_BY_NAME = {name: verb for verbs in VERBS.values() for name, verb in verbs.items()}
+
+
+@pytest.mark.parametrize("name", sorted(VERBS_BY_NAME))
+def test_the_summary_of_a_verb_is_its_helps_first_sentence(name: str) -> None:
+    assert VERBS_BY_NAME[name].summary == found((name,))[0].get_short_help_str(limit=1_000)
 
 
 @pytest.mark.parametrize("group", ["pipeline", "throttles"])
