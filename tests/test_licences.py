@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
+
+from shunter.app.bundle import declared
 
 ROOT = Path(__file__).parents[1]
 
 
 def test_every_dependency_has_a_licence() -> None:
-    asked = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    names = {re.split(r"[\[<>=~ ]", each, maxsplit=1)[0].lower() for each in asked}
+    names = {re.split(r"[\[<>=~ ]", each, maxsplit=1)[0].lower() for each in declared(ROOT / "pyproject.toml")}
     rows = re.findall(
         r"^\| ([a-z0-9-]+) \| [^|]+ \| ([^|]+) \|$", (ROOT / "docs/licences.md").read_text(), re.MULTILINE
     )

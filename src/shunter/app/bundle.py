@@ -49,7 +49,7 @@ def make_bundle(out: Path, source: Path, progress: Callable[[str], None]) -> int
     _check(out, source)
     wheels, cache = out / "wheels", out / "cache"
     wheels.mkdir(parents=True)
-    names = dependencies(tomllib.loads((source / "pyproject.toml").read_text())["project"]["dependencies"])
+    names = dependencies(declared(source / "pyproject.toml"))
     locked = locked_lines((source / "requirements.lock").read_text(), names)
     asked = out / "locked.txt"
     asked.write_text("".join(locked.values()))
@@ -75,6 +75,13 @@ def make_bundle(out: Path, source: Path, progress: Callable[[str], None]) -> int
     kept = [path for path in files if path.parent == out or path.suffix in {".whl", ".jar"}]
     (out / SHA256SUMS).write_text("".join(f"{_sha256_of(path)}  {path.relative_to(out)}\n" for path in kept))
     return sum(path.stat().st_size for path in files)
+
+
+def declared(project_file: Path) -> list[str]:
+    """The requirements that a pyproject.toml declares, those of its extras included."""
+    project = tomllib.loads(project_file.read_text())["project"]
+    extras = [requirement for extra in project["optional-dependencies"].values() for requirement in extra]
+    return [wanted for wanted in [*project["dependencies"], *extras] if not wanted.startswith("shunter[")]
 
 
 def dependencies(requirements: Iterable[str]) -> list[str]:

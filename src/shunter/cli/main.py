@@ -12,6 +12,7 @@ from click.shell_completion import CompletionItem
 from shunter import __version__
 from shunter.app.access.private_files import keep_to_ourselves
 from shunter.app.exit_codes import ExitCode
+from shunter.cli.extras import way_out
 from shunter.cli.outlet import failure_at_end, let_out
 from shunter.cli.sections import Sections
 from shunter.cli.verbs import VERBS
@@ -33,6 +34,12 @@ class _LazyGroup(Sections):
                 raise
             click.echo(f"shunter: {failure}", err=True)
             sys.exit(end.code or ExitCode.PARTLY)
+        except ModuleNotFoundError as missing:
+            verb = next((word for word in sys.argv[1:] if word in _VERBS), None)
+            if (told := way_out(missing, verb)) is None:
+                raise
+            click.echo(f"shunter: {told}", err=True)
+            sys.exit(ExitCode.USAGE)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*super().list_commands(ctx), *_VERBS})
