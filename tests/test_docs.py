@@ -68,7 +68,9 @@ def test_every_command_and_flag_is_documented(path: str) -> None:
 
 
 def test_no_command_is_documented_that_is_not_there() -> None:
-    assert sorted(set(sections(ROOT / "docs" / "cli.md", 2)) - set(COMMANDS)) == ["Shared flags"], "run scripts/document-cli"
+    assert sorted(set(sections(ROOT / "docs" / "cli.md", 2)) - set(COMMANDS)) == ["Shared flags"], (
+        "run scripts/document-cli"
+    )
 
 
 @pytest.mark.parametrize("room", ROOMS)

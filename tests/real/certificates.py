@@ -60,14 +60,10 @@ class Certificates:
         )
         return self.folder / f"{name}.jks"
 
-    def from_java_store(self, store: Path, *, password: str) -> Path:
-        """A PEM file of a Java store, made by the commands in the executor's message, with the passwords asked for."""
+    def pkcs12(self, name: str, *, key_password: str) -> Path:
+        """The key and chain of a name in a PKCS12 store, as Strimzi writes `user.p12`."""
         self._run(
-            f"keytool -importkeystore -srckeystore {store} -destkeystore {store}.p12 -deststoretype PKCS12",
-            f"-srcstorepass {PASSWORD} -deststorepass {PASSWORD}",
+            f"openssl pkcs12 -export -in {name}.pem -passin pass:{key_password} -name {name}",
+            f"-out {name}.p12 -passout pass:{PASSWORD}",
         )
-        self._run(
-            f"openssl pkcs12 -in {store}.p12 -out {store}.pem",
-            f"-passin pass:{PASSWORD} -passout pass:{password}",
-        )
-        return Path(f"{store}.pem")
+        return self.folder / f"{name}.p12"

@@ -146,23 +146,28 @@ def test_who_shows_no_certificate_is_told_so(secured: KRaftCluster, certificates
     assert "client certificate (ssl.keystore.location)" in refused.stderr
 
 
-def test_a_java_store_is_refused_and_the_way_out_that_is_told_leads_out(
-    secured: KRaftCluster, cluster: Cluster, certificates: Certificates, tmp_path: Path
+@pytest.mark.parametrize("kind", ["JKS", "PKCS12", "text"])
+def test_stores_are_taken_as_javas_clients_take_them(
+    secured: KRaftCluster, cluster: Cluster, certificates: Certificates, tmp_path: Path, kind: str
 ) -> None:
     shunter = Shunter(secured.bootstrap_of("TLS"), tmp_path / "moves.journal")
     store = certificates.java_store("mover", key_password=KEY_PASSWORD)
     mine: dict[str, object] = {"ssl__keystore__location": store, "ssl__keystore__password": PASSWORD}
-    refused = shunter.run("status", "--command-config", properties(tmp_path, **tls(certificates, **mine)))
-    assert refused.returncode == ExitCode.USAGE
-    assert f"ssl.keystore.type JKS can't be read by Python; make a PEM file of {store}" in refused.stderr
-    assert "keytool -importkeystore" in refused.stderr
-    converted = certificates.from_java_store(store, password="another")
-    mine = {
-        "ssl__keystore__type": "PEM",
-        "ssl__keystore__location": converted,
-        "ssl__key__password": "another",
-    }
+    if kind == "PKCS12":
+        mine = {
+            "ssl__keystore__type": "PKCS12",
+            "ssl__keystore__location": certificates.pkcs12("mover", key_password=KEY_PASSWORD),
+            "ssl__keystore__password": PASSWORD,
+        }
+    elif kind == "text":
+        both = (certificates.folder / "mover.pem").read_text().replace("\n", "\\n")
+        mine = {"ssl__keystore__type": "PEM", "ssl__keystore__key": both, "ssl__key__password": KEY_PASSWORD}
     moves(shunter, cluster, tmp_path, properties(tmp_path, **tls(certificates, **mine)))
+    wrong = {**mine, "ssl__keystore__password" if kind != "text" else "ssl__key__password": "wrong"}
+    refused = shunter.run("status", "--command-config", properties(tmp_path, **tls(certificates, **wrong)))
+    assert refused.returncode == ExitCode.USAGE, refused.stderr
+    assert "key store" in refused.stderr
+    assert "Traceback" not in refused.stderr
 
 
 def bearer(folder: Path, options: str, **more: object) -> str:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from shunter.app.access.private_files import tell_readers
 from shunter.errors import FormatError, SettingsError
-from shunter.formats.client_properties import client_configuration, parse_properties
+from shunter.formats.client_properties import TLS, client_configuration, parse_properties
 from shunter.formats.text_files import text_of
 
 _OF_LOGINS = ("security.", "sasl.", "ssl.")
@@ -34,7 +34,12 @@ def configuration_of(bootstrap: str, properties: Path | None, client_id: str | N
         found.setdefault("client.id", client_id)
     from shunter.drivers.security.bearer_tokens import with_tokens  # noqa: PLC0415  brings the client library with it
 
-    return with_tokens(client_configuration(found, bootstrap, place))
+    configuration = with_tokens(client_configuration(found, bootstrap, place))
+    if TLS in configuration:
+        from shunter.drivers.security.tls import ClientTls  # noqa: PLC0415  the other clients need no certificates
+
+        configuration[TLS] = ClientTls(configuration[TLS], place)
+    return configuration
 
 
 def stream_options(properties: Path | None, said: Mapping[str, str]) -> dict[str, str]:

@@ -11,8 +11,13 @@ from typing import Any
 from shunter.errors import FormatError, SettingsError
 from shunter.formats.security.bearer_login import PROVIDER, bearer_login
 from shunter.formats.security.jaas import jaas_options
+from shunter.formats.security.tls_properties import TLS_VERSIONS, TlsProperties
+from shunter.model.security.listeners import TlsSettings
 
+MSK_IAM = "AWS_MSK_IAM"
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+TLS = "ssl_context"
+"""The library's setting for TLS."""
 _NO_GSSAPI = "it needs the Python package `gssapi`, which is not installed (Shunter does not bring it)"
 _NUMBERS = {
     "request.timeout.ms": "request_timeout_ms",
@@ -24,28 +29,23 @@ _NUMBERS = {
 }
 _DEFAULTS = {"request_timeout_ms": 20_000, "reconnect_backoff_max_ms": 1_000, "bootstrap_timeout_ms": 15_000}
 """Shorter than the library's, because brokers die while Shunter watches: half a minute is too long a wait for one."""
-_OPENSSL = "`openssl pkcs12 -in STORE.p12 -out STORE.pem`, with the password that is asked for in ssl.key.password"
-_TO_PEM = {
-    "truststore": (
-        "`keytool -list -rfc -keystore STORE > STORE.pem`",
-        "`openssl pkcs12 -in STORE -nokeys -out STORE.pem`",
-    ),
-    "keystore": (
-        f"`keytool -importkeystore -srckeystore STORE -destkeystore STORE.p12 -deststoretype PKCS12`, then {_OPENSSL}",
-        _OPENSSL,
-    ),
-}
-"""Commands that make a PEM file from a Java store: (from JKS, from PKCS12)."""
 _SECURITY = (
     "security.protocol",
     "sasl.mechanism",
     "sasl.jaas.config",
     "sasl.kerberos.service.name",
+    "ssl.cipher.suites",
+    "ssl.enabled.protocols",
     "ssl.endpoint.identification.algorithm",
     "ssl.key.password",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
     "ssl.keystore.location",
+    "ssl.keystore.password",
     "ssl.keystore.type",
+    "ssl.truststore.certificates",
     "ssl.truststore.location",
+    "ssl.truststore.password",
     "ssl.truststore.type",
 )
 """Security settings that are read here. If one is left out, the connection is less secure, or logs in differently."""
@@ -120,7 +120,8 @@ def _is_server(text: str) -> bool:
 def client_configuration(properties: Mapping[str, str], bootstrap: str, place: str) -> dict[str, Any]:
     """kafka-python's settings for these properties. Properties that Shunter has no use for are passed over.
 
-    In the place of the library's token provider there is a `BearerLogin`, which says how to get tokens.
+    In the place of the library's token provider there is a `BearerLogin`, which says how to get tokens, and in the place
+    of its TLS context there are `TlsSettings`.
 
     Raises:
         SettingsError: a bootstrap server, a mechanism or a key store can't be used, or the name of a security setting
@@ -141,7 +142,7 @@ def client_configuration(properties: Mapping[str, str], bootstrap: str, place: s
     if protocol.startswith("SASL"):
         configuration.update(_sasl(properties, place))
     if protocol.endswith("SSL"):
-        configuration.update(_tls(properties, place))
+        configuration[TLS] = _Tls(properties, place).settings()
     return configuration
 
 
@@ -167,6 +168,19 @@ def _sasl(properties: Mapping[str, str], place: str) -> dict[str, Any]:
         return {"sasl_mechanism": mechanism, "sasl_kerberos_service_name": service}
     if mechanism == "GSSAPI":
         raise SettingsError(f"{place}: sasl.mechanism GSSAPI: {_NO_GSSAPI}; use {', '.join(_MECHANISMS)}")
+    if mechanism == MSK_IAM:
+        # The library takes credentials, profile and region from botocore: AWS_PROFILE, AWS_DEFAULT_REGION, an instance's role.
+        if find_spec("botocore") is None:
+            raise SettingsError(f"{place}: sasl.mechanism {MSK_IAM} needs botocore: pip install 'shunter[msk]'")
+        if "awsProfileName" in properties.get("sasl.jaas.config", "") or "awsRoleArn" in properties.get(
+            "sasl.jaas.config", ""
+        ):
+            raise SettingsError(
+                f"{place}: sasl.jaas.config: name the profile or role by AWS_PROFILE and AWS's own files"
+            )
+        if properties["security.protocol"].upper() != "SASL_SSL":
+            raise SettingsError(f"{place}: sasl.mechanism {MSK_IAM} needs security.protocol SASL_SSL")
+        return {"sasl_mechanism": mechanism}
     if mechanism not in _MECHANISMS:
         raise SettingsError(f"{place}: sasl.mechanism {mechanism!r} is none of {', '.join(_MECHANISMS)}")
     said = properties.get("sasl.jaas.config", "")
@@ -182,26 +196,25 @@ def _sasl(properties: Mapping[str, str], place: str) -> dict[str, Any]:
     }
 
 
-def _tls(properties: Mapping[str, str], place: str) -> dict[str, Any]:
-    """PEM files (`ssl.truststore.type=PEM`, `ssl.keystore.type=PEM`), as Kafka knows them since 2.7 (KIP-651)."""
-    configuration: dict[str, Any] = {}
-    checked = properties.get("ssl.endpoint.identification.algorithm", "https")
-    configuration["ssl_check_hostname"] = bool(checked.strip())
-    for store, ours in (("truststore", ("ssl_cafile",)), ("keystore", ("ssl_certfile", "ssl_keyfile"))):
-        location = properties.get(f"ssl.{store}.location")
-        if location is None:
-            if f"ssl.{store}.certificates" in properties or f"ssl.{store}.certificate.chain" in properties:
-                raise SettingsError(
-                    f"{place}: certificates inside the properties file are not read; put them in a PEM file"
-                )
-            continue
-        kind = properties.get(f"ssl.{store}.type", "JKS").upper()
-        if kind != "PEM":
-            raise SettingsError(
-                f"{place}: ssl.{store}.type {kind} can't be read by Python; make a PEM file of {location} and set "
-                f"ssl.{store}.type=PEM: {_TO_PEM[store][kind == 'PKCS12']}"
-            )
-        configuration.update(dict.fromkeys(ours, location))
-    if "ssl.key.password" in properties:
-        configuration["ssl_password"] = properties["ssl.key.password"]
-    return configuration
+class _Tls(TlsProperties):
+    """One file's TLS settings."""
+
+    def __init__(self, properties: Mapping[str, str], place: str) -> None:
+        self._properties = properties
+        self._place = place
+
+    def find(self, name: str) -> str | None:
+        return (self._properties.get(name) or "").strip() or None
+
+    def refusal(self, name: str, told: str) -> SettingsError:
+        return SettingsError(f"{self._place}: {name}: {told}")
+
+    def settings(self) -> TlsSettings:
+        asked = [text.strip() for text in (self.get("ssl.enabled.protocols") or ",".join(TLS_VERSIONS)).split(",")]
+        return TlsSettings(
+            self.store("keystore", ("key", "certificate.chain")),
+            self.store("truststore", ("certificates",)),
+            versions=self.tls_versions("ssl.enabled.protocols", asked),
+            ciphers=self.ciphers("ssl.cipher.suites"),
+            checks_host=bool(self._properties.get("ssl.endpoint.identification.algorithm", "https").strip()),
+        )

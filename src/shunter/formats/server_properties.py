@@ -24,7 +24,6 @@ from shunter.model.security.listeners import (
     AclSettings,
     BearerLogin,
     ClientAuth,
-    KeyStore,
     ListenerSecurity,
     SaslLogin,
     SaslSettings,
@@ -157,21 +156,6 @@ class _OneListener(TlsProperties):
     def refusal(self, name: str, told: str) -> SettingsError:
         return SettingsError(f"{self._place}: {name} (or {self._prefix}{name}): {told}")
 
-    def _store(self, which: str, inline: tuple[str, ...]) -> KeyStore | None:
-        kind = self.get(f"ssl.{which}.type")
-        location = self.get(f"ssl.{which}.location")
-        parts = [self.get(f"ssl.{which}.{name}") for name in inline]
-        text = "\n".join(part for part in parts if part is not None)
-        if location is None and not text:
-            return None
-        return KeyStore(
-            self.store_kind(f"ssl.{which}.type", kind),
-            location,
-            Secret(text) if text else None,
-            self.secret(f"ssl.{which}.password"),
-            self.secret("ssl.key.password"),
-        )
-
     def tls(self) -> TlsSettings:
         words = [each.value for each in ClientAuth]
         client_auth = (self.get("ssl.client.auth") or "none").lower()
@@ -179,7 +163,7 @@ class _OneListener(TlsProperties):
             raise self.refusal("ssl.client.auth", f"{client_auth!r} is none of {', '.join(words)}")
         asked = [text.strip() for text in (self.get("ssl.enabled.protocols") or ",".join(TLS_VERSIONS)).split(",")]
         versions = self.tls_versions("ssl.enabled.protocols", asked)
-        key_store = self._store("keystore", ("key", "certificate.chain"))
+        key_store = self.store("keystore", ("key", "certificate.chain"))
         if key_store is None:
             raise self.refusal("ssl.keystore.location", "is not set: who speaks TLS needs a key and a certificate")
         rules = self.get("ssl.principal.mapping.rules") or "DEFAULT"
@@ -193,7 +177,7 @@ class _OneListener(TlsProperties):
             algorithm = self._properties.get("ssl.endpoint.identification.algorithm", "https")
         return TlsSettings(
             key_store,
-            self._store("truststore", ("certificates",)),
+            self.store("truststore", ("certificates",)),
             ClientAuth(client_auth),
             versions,
             ciphers,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,10 +11,13 @@ from kafka import TopicPartition as KafkaTopicPartition
 from made_certificates import authority, issued
 from shunter.drivers.admin.check_up import take_check_up
 from shunter.drivers.admin.cluster import READ_WITHIN_S, Answer, KafkaPythonAdmin
+from shunter.drivers.security.tls import ClientTls
 from shunter.errors import DriverError
+from shunter.formats.client_properties import TLS
 from shunter.model.execution import OngoingReassignment
 from shunter.model.log_dirs import LogDirCopy
 from shunter.model.partition import TopicPartition
+from shunter.model.security.listeners import CertificateFault, KeyStore, Secret, TlsSettings
 
 
 class Client:
@@ -122,14 +124,16 @@ async def test_what_nobody_answers_is_named_and_the_rest_is_read() -> None:
     assert seen.ongoing == {}
 
 
-async def test_the_certificate_that_we_show_is_looked_at(tmp_path: Path) -> None:
-    root, shown = authority("root"), tmp_path / "client.pem"
-    cluster = Cluster(set())
-    cluster._configuration["ssl_certfile"] = str(shown)
-    assert (await take_check_up(cluster)).certificate is None, "whoever connects by it is told"
-    shown.write_text(issued("x", root, days=(-99, 99)).pem())
-    assert (await take_check_up(cluster)).certificate is None
-    shown.write_text(issued("x", root, days=(-99, 3.5)).pem())
-    soon = (await take_check_up(cluster)).certificate
+async def test_the_certificate_that_we_show_is_looked_at() -> None:
+    root, cluster = authority("root"), Cluster(set())
+    assert (await take_check_up(cluster)).certificate is None, "this client shows none"
+
+    async def judged(days: tuple[float, float]) -> CertificateFault | None:
+        store = KeyStore("PEM", text=Secret(issued("x", root, days=days).pem()))
+        cluster._configuration[TLS] = ClientTls(TlsSettings(store), "client.properties")
+        return (await take_check_up(cluster)).certificate
+
+    assert await judged((-99, 99)) is None
+    soon = await judged((-99, 3.5))
     assert soon is not None
     assert soon.told.startswith("its certificate (CN=x) expires in 3 days, at ")

@@ -7,8 +7,16 @@ from typing import Any
 import pytest
 
 from shunter.errors import FormatError, SettingsError
-from shunter.formats.client_properties import client_configuration, parse_properties
-from shunter.model.security.listeners import BearerLogin, ClientCredentials, Secret, TokenFile, UnsecuredToken
+from shunter.formats.client_properties import TLS, client_configuration, parse_properties
+from shunter.model.security.listeners import (
+    BearerLogin,
+    ClientCredentials,
+    KeyStore,
+    Secret,
+    TlsSettings,
+    TokenFile,
+    UnsecuredToken,
+)
 
 APACHE = "org.apache.kafka.common.security.oauthbearer."
 
@@ -40,14 +48,41 @@ def test_scram_over_tls_with_a_client_certificate() -> None:
         "u",
         'p"w',
     )
-    assert (made["ssl_cafile"], made["ssl_certfile"], made["ssl_keyfile"]) == ("/ca.pem", "/me.pem", "/me.pem")
-    assert made["ssl_password"] == "k"
-    assert made["ssl_check_hostname"] is True
+    assert made[TLS] == TlsSettings(
+        KeyStore("PEM", "/me.pem", None, None, Secret("k")), KeyStore("PEM", "/ca.pem", None, None, Secret("k"))
+    )
+
+
+def test_java_stores_and_text_within_the_file_are_taken_as_java_takes_them() -> None:
+    stores = {
+        "ssl__keystore__type": "PKCS12",
+        "ssl__keystore__location": "/user.p12",
+        "ssl__keystore__password": "s",
+        "ssl__truststore__location": "/ca.jks",
+    }
+    made = configured(security__protocol="SSL", **stores)[TLS]
+    assert made.key_store == KeyStore("PKCS12", "/user.p12", None, Secret("s"), None)
+    assert made.trust_store == KeyStore("JKS", "/ca.jks")
+    text = {"ssl__keystore__key": "key", "ssl__keystore__certificate__chain": "chain", "ssl__keystore__type": "PEM"}
+    assert configured(security__protocol="SSL", **text)[TLS].key_store == KeyStore("PEM", text=Secret("key\nchain"))
+
+
+def test_iam_of_msk_needs_its_library_and_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {"security__protocol": "SASL_SSL", "sasl__mechanism": "AWS_MSK_IAM"}
+    monkeypatch.setattr("shunter.formats.client_properties.find_spec", lambda name: None)
+    with pytest.raises(SettingsError, match=r"needs botocore: pip install 'shunter\[msk\]'"):
+        configured(**asked)
+    monkeypatch.setattr("shunter.formats.client_properties.find_spec", lambda name: object())
+    assert configured(**asked)["sasl_mechanism"] == "AWS_MSK_IAM"
+    with pytest.raises(SettingsError, match=r"needs security\.protocol SASL_SSL"):
+        configured(**{**asked, "security__protocol": "SASL_PLAINTEXT"})
+    with pytest.raises(SettingsError, match="name the profile or role by AWS_PROFILE"):
+        configured(**asked, sasl__jaas__config='x.IAMLoginModule required awsProfileName="p";')
 
 
 def test_host_names_go_unchecked_only_if_asked() -> None:
     made = configured(security__protocol="SSL", ssl__endpoint__identification__algorithm="")
-    assert made["ssl_check_hostname"] is False
+    assert made[TLS].checks_host is False
 
 
 @pytest.mark.parametrize(
@@ -56,7 +91,10 @@ def test_host_names_go_unchecked_only_if_asked() -> None:
         ({"security__protocol": "TLS"}, "security.protocol 'TLS' is none of"),
         ({"security__protocol": "SASL_SSL", "sasl__mechanism": "GSSAPI"}, "GSSAPI: it needs the Python package"),
         ({"security__protocol": "SASL_SSL", "sasl__mechanism": "PLAIN"}, "names no username"),
-        ({"security__protocol": "SSL", "ssl__truststore__location": "/x.jks"}, "make a PEM file of /x.jks"),
+        (
+            {"security__protocol": "SSL", "ssl__truststore__location": "/x", "ssl__truststore__type": "BCFKS"},
+            "'BCFKS' is",
+        ),
         ({"request__timeout__ms": "soon"}, "request.timeout.ms 'soon' is no number"),
     ],
 )
@@ -164,8 +202,6 @@ def test_a_misspelt_name_of_what_secures_the_connection_is_refused(misspelt: str
 
 def test_other_names_are_passed_over_as_apache_does() -> None:
     others = (
-        "ssl.keystore.key",
-        "ssl.keystore.password",
         "ssl.protocol",
         "sasl.login.class",
         "acks",

@@ -19,7 +19,6 @@ from shunter.drivers.admin.client import is_shunters
 from shunter.drivers.admin.cluster import PATIENCE_S, READ_WITHIN_S, KafkaPythonAdmin
 from shunter.drivers.admin.log_dirs import LogDirsSeen, describe_log_dirs, take_log_dirs
 from shunter.drivers.admin.settings import min_insync
-from shunter.drivers.security.tls import file_expires_soon
 from shunter.errors import DriverError
 from shunter.model.check_up import (
     LOG_DIRS,
@@ -108,7 +107,7 @@ async def take_check_up(admin: KafkaPythonAdmin) -> CheckUp:
         operations=None if own is None else frozenset(str(name) for name in own),
         clock_ahead_ms=None if quorum is None else quorum[1],
         unread=tuple(dict.fromkeys(visit.unread)),
-        certificate=None if admin.certificate_file is None else file_expires_soon(admin.certificate_file),
+        certificate=admin.expiring_certificate,
     )
 
 

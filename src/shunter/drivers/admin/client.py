@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from kafka.protocol.metadata import MetadataRequest
 from shunter.drivers.admin.answers import check_described, translated
 from shunter.drivers.security.bearer_tokens import BearerTokens
 from shunter.errors import DriverError
+from shunter.formats.client_properties import TLS
 from shunter.formats.security.bearer_login import PROVIDER
 from shunter.model.features import SHUNTER_FEATURE
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
@@ -153,10 +153,8 @@ def connected(configuration: Mapping[str, Any]) -> Any:
     """Connect a client, and return it when it has found the cluster.
 
     Raises:
-        DriverError: no broker answers in time, the login is refused, a certificate can't be read, or no token can be
-            fetched.
+        DriverError: no broker answers in time, the login is refused, or no token can be fetched.
     """
-    _check_certificates(configuration)
     if isinstance(tokens := configuration.get(PROVIDER), BearerTokens):
         tokens.token()  # Without a token the library would try again and again, and report only that no broker answers.
     overheard = _Overheard()
@@ -178,24 +176,6 @@ def connected(configuration: Mapping[str, Any]) -> Any:
     return client
 
 
-def _check_certificates(configuration: Mapping[str, Any]) -> None:
-    """Read the certificates once: the library would try again and again, or ask the terminal for a key's password."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    authority, chain = configuration.get("ssl_cafile"), configuration.get("ssl_certfile")
-    try:
-        if authority is not None:
-            context.load_verify_locations(authority)
-    except OSError as error:
-        raise DriverError(f"connecting: ssl.truststore.location {authority}: {error}", retriable=False) from error
-    try:
-        if chain is not None:
-            password = configuration.get("ssl_password") or ""
-            context.load_cert_chain(chain, configuration.get("ssl_keyfile"), password=lambda: password)
-    except OSError as error:
-        told = f"ssl.keystore.location {chain}: {error}; it needs a key, encrypted by ssl.key.password or not at all"
-        raise DriverError(f"connecting: {told}, and its chain of certificates", retriable=False) from error
-
-
 def _why_not(configuration: Mapping[str, Any], error: Exception, overheard: Sequence[BaseException]) -> DriverError:
     """Build the error that says why the library found no cluster, from what it logged: its own error has no reason."""
     protocol = configuration.get("security_protocol", "PLAINTEXT")
@@ -209,7 +189,7 @@ def _why_not(configuration: Mapping[str, Any], error: Exception, overheard: Sequ
         # Brokers close the connection after a wrong password, and the library does not see the reason.
         why = "the cluster does not let us in: it hung up while we logged in; are user name and password right?"
         why += f" Does that listener take sasl.mechanism {configuration['sasl_mechanism']}?"
-    elif "SSL" in protocol and hung_up and "ssl_certfile" not in configuration:
+    elif "SSL" in protocol and hung_up and not configuration[TLS].shows_certificate:
         why = "the cluster hung up: it may want a client certificate (ssl.keystore.location)"
     elif "SSL" in protocol and hung_up:
         why = f"the cluster hung up on our certificate ({overheard[-1]}): does it trust its authority?"

@@ -43,10 +43,12 @@ from shunter.drivers.admin.settings import (
     write_settings,
 )
 from shunter.errors import DriverError, ErrorCode, RequestRejected
+from shunter.formats.client_properties import TLS
 from shunter.model.execution import OngoingReassignment, ThrottleKey
 from shunter.model.log_dirs import LogDirCopies
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.model.reassignment import Intervention, Strategy
+from shunter.model.security.listeners import CertificateFault
 
 if TYPE_CHECKING:
     from shunter.drivers.admin.reassignments import AlterOptions, PartitionReassignment
@@ -99,9 +101,10 @@ class KafkaPythonAdmin:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="admin")
 
     @property
-    def certificate_file(self) -> str | None:
-        """The PEM file with the certificate that this client shows to brokers; None: it shows none."""
-        return self._configuration.get("ssl_certfile")
+    def expiring_certificate(self) -> CertificateFault | None:
+        """That the certificate that this client shows to brokers expires soon; None: it does not, or there is none."""
+        tls = self._configuration.get(TLS)
+        return None if tls is None else tls.contexts.expires_soon
 
     @classmethod
     async def connect(cls, configuration: Mapping[str, Any], *, patient: bool = False) -> KafkaPythonAdmin:

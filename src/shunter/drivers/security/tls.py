@@ -7,12 +7,13 @@ import datetime as dt
 import logging
 import os
 import secrets
+import socket
 import ssl
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -253,13 +254,28 @@ class TlsContexts:
                 raise SettingsError(f"{self._name}: key store {place}: {refusal.reason}") from None
 
 
-def file_expires_soon(path: str) -> CertificateFault | None:
-    """Tell that the chain of certificates in a PEM file expires soon; None: it does not, or can't be read."""
-    try:
-        chain = tuple(x509.load_pem_x509_certificates(Path(path).read_bytes()))
-    except (OSError, ValueError):
-        return None  # Whoever connects by it is told.
-    return expiry(chain, None, dt.datetime.now(dt.UTC)) if chain else None
+class ClientTls:
+    """What kafka-python takes for a TLS context: it makes connections for as long as a client lives.
+
+    Each connection uses the certificates that are in the stores at its time.
+    """
+
+    def __init__(self, settings: TlsSettings, place: str) -> None:
+        """Read the stores.
+
+        Raises:
+            SettingsError: a store can't be used.
+        """
+        self.contexts = TlsContexts(settings, place)
+
+    @property
+    def shows_certificate(self) -> bool:
+        """Whether brokers see a certificate of ours."""
+        return self.contexts.settings.key_store is not None
+
+    def wrap_socket(self, sock: socket.socket, **options: Any) -> ssl.SSLSocket:
+        """Begin TLS, as `ssl.SSLContext.wrap_socket`."""
+        return self.contexts.client.wrap_socket(sock, **options)
 
 
 def _handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> str | None:

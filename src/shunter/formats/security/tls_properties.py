@@ -8,7 +8,7 @@ from collections.abc import Collection
 from typing import Final
 
 from shunter.errors import SettingsError
-from shunter.model.security.listeners import Secret
+from shunter.model.security.listeners import KeyStore, Secret
 
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 _REFERENCE: Final = re.compile(r"\$\{[^}:]*:[^}]*\}")
@@ -41,6 +41,27 @@ class TlsProperties(ABC):
         """Return a password; None if it is not set, or empty."""
         value = self.get(name)
         return None if value is None else Secret(value)
+
+    def store(self, which: str, inline: tuple[str, ...]) -> KeyStore | None:
+        """Return `ssl.keystore` or `ssl.truststore`; None: it is not set.
+
+        Args:
+            which: `keystore` or `truststore`.
+            inline: settings that may hold its PEM text themselves (KIP-651), after `ssl.WHICH.`.
+        """
+        location = self.get(f"ssl.{which}.location")
+        parts = [self.get(f"ssl.{which}.{name}") for name in inline]
+        text = "\n".join(part for part in parts if part is not None)
+        if location is None and not text:
+            return None
+        name = f"ssl.{which}.type"
+        return KeyStore(
+            self.store_kind(name, self.get(name)),
+            location,
+            Secret(text) if text else None,
+            self.secret(f"ssl.{which}.password"),
+            self.secret("ssl.key.password"),
+        )
 
     def store_kind(self, name: str, said: str | None) -> str:
         """Return the kind of a store; `said` is the property's value.
