@@ -288,7 +288,7 @@ def _decide_turned(
     if cluster.topics_at_ms.get(move.tp.topic, -1) <= move.turned_at_ms:
         work.stale_topics.add(move.tp.topic)  # Before a step is undone, read again which replicas are live and in sync.
         return True
-    turned = undo(move, seen, live, cluster.min_isr(move.tp.topic), running=running)
+    turned = undo(move, seen, live, work.state.least_in_sync(move), running=running)
     if isinstance(turned, Begin):
         _begin(work, move, turned)
     elif isinstance(turned, Waits):
@@ -306,7 +306,7 @@ def _decide_running(work: Pass, move: Move, seen: ObservedPartition, live: froze
         return
     ongoing = work.state.cluster.ongoing.get(move.tp)
     if ongoing is not None and ongoing.stranded:
-        ended = end_stranded(step, seen, live, work.state.cluster.min_isr(move.tp.topic))
+        ended = end_stranded(step, seen, live, work.state.least_in_sync(move))
         if isinstance(ended, Begin):
             _begin(work, move, ended)
         elif isinstance(ended, Waits):
@@ -332,14 +332,14 @@ def _decide_running(work: Pass, move: Move, seen: ObservedPartition, live: froze
     if not move.relaxed:
         work.out.wake(due)
         return
-    relaxed = relax(move, seen, live, work.state.cluster.min_isr(move.tp.topic))
+    relaxed = relax(move, seen, live, work.state.least_in_sync(move))
     if relaxed is not None:
         _begin(work, move, relaxed)
 
 
 def _put_off(work: Pass, move: Move, seen: ObservedPartition, live: frozenset[BrokerId]) -> bool:
     """Cancel a paused copy; returns whether nothing else is due now. If it can't be cancelled, it slows its broker."""
-    undone = undo(move, seen, live, work.state.cluster.min_isr(move.tp.topic), put_off=True)
+    undone = undo(move, seen, live, work.state.least_in_sync(move), put_off=True)
     if isinstance(undone, Begin):
         shares = "because it shares a broker or a bound with copies that go on"
         told = f"paused: its copy is cancelled, {shares}; {_lost(work, move)}"
@@ -421,7 +421,7 @@ def _decide_one_idle(work: Pass, move: Move, live: frozenset[BrokerId], capacity
         move.waits = Wait(WaitKind.RESUME, "is paused")
         move.election = move.election._replace(since_ms=None, due=False)
         return
-    choice = choose(move, seen, live, cluster.min_isr(move.tp.topic))
+    choice = choose(move, seen, live, work.state.least_in_sync(move))
     if isinstance(choice, Waits):
         move.waits = Wait(WaitKind.BROKERS, choice.reason)
         return
