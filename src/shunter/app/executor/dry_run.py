@@ -37,8 +37,8 @@ class PlannedMove:
 
     `taken`: whether it would be taken on; `log_dirs`: where brokers would put its replicas; `placing`: those of them
     that would copy their replica from another of their log dirs. `elects`: the broker that would be elected at the end,
-    if another one leads then; None: the plan does not ask for an election. `never_ends`: why the executor can't end it
-    now under Apache's controllers; "": nothing that was seen keeps it from ending.
+    if another one leads then; None: the plan does not ask for an election. `held_up`: the dead broker or log dir
+    that holds it up under a controller of Apache's, and why; "": nothing that was seen does.
     """
 
     partition: str
@@ -51,7 +51,7 @@ class PlannedMove:
     log_dirs: tuple[tuple[BrokerId, str], ...] = ()
     placing: Replicas = ()
     elects: BrokerId | None = None
-    never_ends: str = ""
+    held_up: str = ""
 
     @property
     def placing_bytes(self) -> int:
@@ -109,7 +109,7 @@ async def dry_run(
     judged = judge_submission(state, event)
     for record in judged.records:
         apply(state, JournalEntry(state.next_sequence, 0, "dry-run", record))
-    results = {result.tp: replace(result, never_ends="") if goes_around else result for result in judged.results}
+    results = {result.tp: replace(result, held_up="") if goes_around else result for result in judged.results}
     foreign = {order.tp: _replaced(order, copies) for order in moves if order.tp not in ours}
     planned = [
         replace(
@@ -157,10 +157,8 @@ def _planned(state: ExecutorState, order: MoveOrder, result: MoveResult, foreign
     if move.strategy is Strategy.ALL_AT_ONCE:
         new = sum(broker not in move.original for broker in move.target)
         whole = (PlannedStep(move.target, new * move.size_bytes, _gone(move) * move.size_bytes),)
-        problem, never_ends = _both(_adopted(move), foreign), result.never_ends
-        return PlannedMove(
-            str(order.tp), move.original, move.target, move.size_bytes, whole, problem, never_ends=never_ends
-        )
+        problem, held_up = _both(_adopted(move), foreign), result.held_up
+        return PlannedMove(str(order.tp), move.original, move.target, move.size_bytes, whole, problem, held_up=held_up)
     dead = [broker for broker in (*move.original, *move.target) if broker not in state.cluster.brokers]
     isr = tuple(broker for broker in seen.isr if broker in move.current)
     paper = plan_on_paper(
@@ -171,12 +169,10 @@ def _planned(state: ExecutorState, order: MoveOrder, result: MoveResult, foreign
         PlannedStep(step.replicas, cost.copied_bytes, cost.rollback_bytes)
         for step, cost in zip(paper.steps, costs, strict=True)
     )
-    told = isinstance(paper.waiting, Waiting) and not result.never_ends
+    told = isinstance(paper.waiting, Waiting) and not result.held_up
     waiting = describe_waiting(paper.waiting) if told and paper.waiting is not None else None
     problem = "; ".join(told for told in (_adopted(move), foreign, result.instead, waiting) if told) or None
-    return PlannedMove(
-        str(order.tp), move.original, move.goal, move.size_bytes, steps, problem, never_ends=result.never_ends
-    )
+    return PlannedMove(str(order.tp), move.original, move.goal, move.size_bytes, steps, problem, held_up=result.held_up)
 
 
 def _adopted(move: Move) -> str | None:

@@ -25,7 +25,7 @@ from shunter.cli.execution.plan import show_dry_run
 from shunter.cli.leaving import leave_with, run
 from shunter.cli.outlet import goes_on_without_output
 from shunter.core.doers import Doer
-from shunter.core.executor.stuck import told_never_ends
+from shunter.core.executor.stuck import told_held_up
 from shunter.core.wording import counted, told_bytes
 from shunter.errors import SettingsError
 from shunter.model.execution import Command, CommandKind, ExecutionOptions, MoveOrder
@@ -216,8 +216,8 @@ async def run_session(
                 counted(view)
 
         def taken(plan: PlanReply) -> None:
-            if told := told_never_ends((move.tp, move.never_ends) for move in plan.moves if move.never_ends):
-                display.notice(Notice("never-ends", "the plan", told))
+            if told := told_held_up((move.tp, move.held_up) for move in plan.moves if move.held_up):
+                display.notice(Notice("held-up", "the plan", told))
 
         async with open_session(target, display.notice) as session:
             interruption = Interruption(
@@ -342,7 +342,7 @@ def told_order(answer: dict[str, Any], *, as_json: bool) -> int:
             click.echo(told)
         for told in answer.get("refused", ()):
             click.echo(f"not taken on: {told}")
-        if never := told_never_ends(tuple(told.split(": ", 1)) for told in answer.get("never_ends", ())):
+        if never := told_held_up(tuple(told.split(": ", 1)) for told in answer.get("held_up", ())):
             click.echo(never)
     if answer["accepted"]:
         return int(ExitCode.PARTLY if answer.get("partly") else ExitCode.DONE)

@@ -11,7 +11,7 @@ from shunter.app.executor.dry_run import DryRun, PlannedMove
 from shunter.app.executor.session import Target, lay_out
 from shunter.cli.execution.display import say_json, told_ms
 from shunter.core.executor.capacity import told_unknown
-from shunter.core.executor.stuck import told_never_ends
+from shunter.core.executor.stuck import told_held_up
 from shunter.core.wording import counted, told_bytes
 from shunter.model.execution import ExecutionOptions, MoveOrder
 
@@ -55,7 +55,7 @@ def _show_move(move: PlannedMove) -> None:
         click.echo(f"  broker {broker} puts it into {path}{copied if broker in move.placing else ''}")
     if move.elects is not None:
         click.echo(f"  broker {move.elects} is elected at the end, if another one leads then")
-    for told in filter(None, (move.problem, move.never_ends)):
+    for told in filter(None, (move.problem, move.held_up)):
         click.echo(f"  ! {told}")
 
 
@@ -63,7 +63,7 @@ def show_sum(found: DryRun) -> None:
     """Show how much a plan copies, how long that takes at least, and how much a rollback copies."""
     for broker in found.unknown_room:
         click.echo(f"! {told_unknown(broker)}")
-    if told := told_never_ends((move.partition, move.never_ends) for move in found.moves if move.never_ends):
+    if told := told_held_up((move.partition, move.held_up) for move in found.moves if move.held_up):
         click.echo(f"! {told}")
     forecast = found.forecast
     guess = " (a guess: nothing was measured yet)" if forecast.guessed else ""

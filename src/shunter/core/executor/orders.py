@@ -151,12 +151,12 @@ def _leave(state: ExecutorState, _command: Command, moves: list[Move]) -> Decide
             reason += f"; its step to {list(move.step.after)} is the cluster's own business now"
         if endless_step(state, move):
             endless.append(move.tp)
-            reason += ", and does not end before an offline replica of it is back"
+            reason += ", and may not end before an offline replica of it is back"
         closed.append(MoveClosed(move.tp, Outcome.LEFT, reason, replicas, move.copied_bytes))
     told = f"; the cluster goes on with {counted(running, 'step')} by itself, without our throttle" if running else ""
     if endless:
         told += (
-            f"; {counted(len(endless), 'of them does', 'of them do')} not end before offline replicas are back: "
+            f"; {counted(len(endless), 'of them')} may not end before offline replicas are back: "
             f"{named(endless)}; `kafka-reassign-partitions --cancel` ends such a reassignment, "
             "`shunter execute --take-over` takes it up again"
         )

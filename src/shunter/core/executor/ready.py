@@ -93,13 +93,13 @@ class MoveResult:
     """Whether one move of a plan was taken on: `refused` says why not (None: it was).
 
     `instead`: a sentence about the move that it takes the place of; "" if it takes the place of none.
-    `never_ends`: why it can't end now; "": nothing that was seen keeps it from ending.
+    `held_up`: the dead broker or log dir that holds it up, and why; "": nothing that was seen does.
     """
 
     tp: TopicPartition
     refused: str | None
     instead: str = ""
-    never_ends: str = ""
+    held_up: str = ""
 
 
 @dataclass(frozen=True, slots=True)

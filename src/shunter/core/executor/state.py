@@ -405,6 +405,8 @@ class ObservedCluster:
     """When each broker's last answer about its log dirs was asked for."""
     landed: dict[BrokerId, list[tuple[int, int]]] = field(default_factory=dict[BrokerId, list[tuple[int, int]]])
     """Copies that ended at a broker since its log dirs were looked at: when, and the bytes that the look did not see."""
+    missed_since_ms: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
+    """Since when this process misses brokers that running copies go to."""
     room_wanted_ms: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
     """Since when copies wait for the room of a broker that did not tell it lately."""
     room_unknown: set[BrokerId] = field(default_factory=set[BrokerId])

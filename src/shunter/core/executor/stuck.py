@@ -16,11 +16,7 @@ from shunter.core.wording import counted, named
 from shunter.model.execution import Direction, ObservedPartition
 from shunter.model.partition import Replicas, TopicPartition
 
-IN_SYNC_AS_A_WHOLE = (
-    "the cluster's controller ends a step only when all replicas of its target are in sync: `shunter plan --scope offline` "
-    "gives offline replicas other brokers first"
-)
-"""Why a copy beside an offline replica that stays does not end, and what ends such moves."""
+OFFLINE_FIRST = "`shunter plan --scope offline` gives offline replicas other brokers first"
 
 
 def stuck(state: ExecutorState, move: Move) -> str | None:
@@ -30,7 +26,8 @@ def stuck(state: ExecutorState, move: Move) -> str | None:
     if not move.open or seen is None or not live:
         return None
     if move.direction is Direction.FORWARD and set(move.current) != set(move.goal):
-        return never_ends(state, move.tp, move.goal)
+        missing = _named(state, move.tp, _needed(state, move, seen))
+        return f"it can't end without {missing} and part of its target" if missing else None
     waits = _what_it_waits_for(state, move, seen)
     if waits is None:
         missing = _named(state, move.tp, _unplaced(move))
@@ -43,33 +40,45 @@ def stuck(state: ExecutorState, move: Move) -> str | None:
     return f"it can't end without {missing}: {waits.reason}" if missing and able < waits.missing else None
 
 
-def never_ends(state: ExecutorState, tp: TopicPartition, target: Replicas) -> str | None:
-    """Why a copy for a partition can't end in `target` now; None: nothing that was seen keeps it from ending.
+def _needed(state: ExecutorState, move: Move, seen: ObservedPartition) -> Replicas:
+    """The replicas of a move's goal without which the cluster does not end the move, whatever its version.
 
-    The controller ends a step that adds or drops a replica only when all replicas that stay are in sync.
+    That are all if a step makes the set smaller. Otherwise controllers from KAFKA-19975 on need those that are added
+    alone; older ones need all, and show that by a step that goes on although what it adds is in sync.
     """
-    missing = _named(state, tp, target)
-    return f"it can't end without {missing} and part of its target" if missing else None
+    step = move.step
+    before, after = (move.current, move.goal) if step is None else (step.before, step.after)
+    hangs = step is not None and move.tp in state.cluster.ongoing and all(broker in seen.isr for broker in step.adding)
+    if hangs or len(after) < len(before):
+        return move.goal
+    return tuple(broker for broker in move.goal if broker not in move.current)
 
 
-def told_never_ends(whys: Iterable[tuple[TopicPartition | str, str]]) -> str:
-    """A sentence about the moves of a plan that can't end now, each with its reason; "": there are none."""
+def held_up(state: ExecutorState, tp: TopicPartition, current: Replicas, target: Replicas) -> str:
+    """What holds up a move from `current` to `target` that is about to begin; "": nothing that was seen does."""
+    if set(current) == set(target):
+        return ""  # A change of the order alone needs no replica in sync.
+    missing = _named(state, tp, tuple(broker for broker in target if broker not in current))
+    staying = _named(state, tp, tuple(broker for broker in target if broker in current))
+    if missing or (staying and len(target) < len(current)):
+        return f"it can't end without {' and '.join(filter(None, (missing, staying)))} and part of its target"
+    old = "controllers without KAFKA-19975 end it only when its whole target is in sync"
+    return f"it may not end without {staying} and stays in its target: {old}" if staying else ""
+
+
+def told_held_up(whys: Iterable[tuple[TopicPartition | str, str]]) -> str:
+    """A sentence about the moves of a plan that dead brokers hold up, each with its reason; "": there are none."""
     found = list(whys)
     if not found:
         return ""
-    many = f"{counted(len(found), 'move')} can't end now, {named(tp for tp, _why in found)}"
-    return f"{many}: {found[0][1]}; {IN_SYNC_AS_A_WHOLE}"
+    which = named(tp for tp, _why in found)
+    return f"dead brokers or log dirs hold up {counted(len(found), 'move')}, {which}: {found[0][1]}; {OFFLINE_FIRST}"
 
 
 def endless_step(state: ExecutorState, move: Move) -> bool:
-    """Whether the cluster can't end the step under way of a move, because a replica of its target is offline."""
-    step, seen = move.step, state.cluster.partition(move.tp)
-    if (
-        step is None
-        or seen is None
-        or step.cancels
-        or (set(step.after) == set(step.before) and not step.redirected_from)
-    ):
+    """Whether the cluster may not end the step under way of a move, because a replica of its target is offline."""
+    step = move.step
+    if step is None or step.cancels or (set(step.after) == set(step.before) and not step.redirected_from):
         return False
     return bool(_named(state, move.tp, step.after))
 
@@ -131,7 +140,7 @@ def _what_it_waits_for(state: ExecutorState, move: Move, seen: ObservedPartition
     steps, waits = ahead(replace(move, step=None), after, able, min_isr)
     for each in steps:
         dead = [broker for broker in each.after if broker not in able]
-        if dead and set(each.after) != set(each.before):
+        if dead and len(each.after) < len(each.before):
             return Waits(
                 f"a step to {list(each.after)} needs broker {', '.join(map(str, dead))} in sync",
                 each.after,
@@ -152,7 +161,7 @@ def way_out(state: ExecutorState, move: Move) -> str:
     """The orders by which an operator may end a move that can't end by itself."""
     leaving = "`shunter stop --leave` ends it as it is"
     if endless_step(state, move):
-        leaving = "`shunter stop --leave` gives it up, and leaves a reassignment that does not end in the cluster"
+        leaving = "`shunter stop --leave` gives it up, and leaves a reassignment in the cluster that may not end"
     if ways := _ways(state, move, forced=False):
         return f"{ways} ends it"
     if ways := _ways(state, move, forced=True):

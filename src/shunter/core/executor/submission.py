@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from shunter.core.executor.events import PlanSubmitted
 from shunter.core.executor.ready import MoveResult, PlanReply
 from shunter.core.executor.state import LATE_MS, ExecutorState, Move
-from shunter.core.executor.stuck import never_ends
+from shunter.core.executor.stuck import held_up
 from shunter.core.reassignment import no_longer_fits, validate_target
 from shunter.core.topic_names import illegal_name
 from shunter.core.wording import counted
@@ -110,7 +110,7 @@ def judge_submission(state: ExecutorState, event: PlanSubmitted) -> JudgedPlan:
         if isinstance(taken, str):
             judged.results.append(MoveResult(order.tp, taken))
         else:
-            instead, endless = _instead(state.moves.get(order.tp), order), _never_ends(state, order, taken)
+            instead, endless = _instead(state.moves.get(order.tp), order), _held_up(state, order, taken)
             judged.results.append(MoveResult(order.tp, None, instead, endless))
             moves.extend(taken)
     if moves:
@@ -119,14 +119,13 @@ def judge_submission(state: ExecutorState, event: PlanSubmitted) -> JudgedPlan:
     return judged
 
 
-def _never_ends(state: ExecutorState, order: MoveOrder, taken: list[JournalRecord]) -> str:
-    """Why a move that is taken on can't end now; "": nothing that was seen keeps it from ending."""
-    current = next((record.original for record in taken if isinstance(record, MoveAccepted)), ())
+def _held_up(state: ExecutorState, order: MoveOrder, taken: list[JournalRecord]) -> str:
+    """What holds up a move that is taken on; "": nothing that was seen does."""
     ours = state.moves.get(order.tp)
+    current = next((record.original for record in taken if isinstance(record, MoveAccepted)), ())
     if ours is not None and ours.open:
         current = ours.current
-    copies = bool(order.target) and set(order.target) != set(current)
-    return (never_ends(state, order.tp, order.target) or "") if copies else ""
+    return held_up(state, order.tp, current, order.target) if order.target else ""
 
 
 def _instead(ours: Move | None, order: MoveOrder) -> str:

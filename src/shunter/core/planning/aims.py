@@ -72,7 +72,7 @@ class Targets:
     lost: Flags
     """(P,) partitions of which no live replica in sync has the data."""
     waiting: Flags
-    """(P,) partitions that have an offline replica which the scope would keep: no copy beside it ends."""
+    """(P,) partitions that have an offline replica which the scope would keep: a copy beside it may not end."""
     ill: dict[tuple[int, int], int]
     """The `Fitness` of each replica that can't lead now, by partition and broker."""
     group: Ints

@@ -129,8 +129,8 @@ def _one_pass(board: Board, request: PlanRequest) -> list[Undone]:
 def _leave_beside_offline(board: Board, request: PlanRequest) -> list[Undone]:
     """Take back what a scope would change beside an offline replica that stays.
 
-    A controller of Apache's ends a step only when its whole target is in sync. So such a copy would not end, and a
-    replica that is good now would leave when the dead broker comes back.
+    Controllers without KAFKA-19975 end a step only when its whole target is in sync, so such a copy would not end. Newer
+    ones end it, but take away a good replica instead of the offline one.
     """
     waiting = board.beside_offline()
     if request.scope in {*KEEPING, *ORDER_ALONE} or not len(waiting):
@@ -138,7 +138,7 @@ def _leave_beside_offline(board: Board, request: PlanRequest) -> list[Undone]:
     board.put_back(waiting)
     counts = counted(len(waiting), "partition stays as it is", "partitions stay as they are")
     what = f"{counts}, {board.cluster.partition_name(int(waiting[0]))} for one"
-    return [Undone(what, f"an offline replica would stay, and no copy beside it ends; {OFFLINE_FIRST}")]
+    return [Undone(what, f"an offline replica would stay, and a copy beside it may not end; {OFFLINE_FIRST}")]
 
 
 def _finished(request: PlanRequest, start: Indexes, began: Indexes, board: Board, undone: list[Undone]) -> BalancedPlan:

@@ -291,7 +291,7 @@ class Board:
             self.topic_held[int(self.cluster.topic_of[partition]), here] -= 1
 
     def beside_offline(self) -> Ints:
-        """Partitions whose set of replicas changes and keeps an offline one: no step to that set ends."""
+        """Partitions whose set of replicas changes and keeps an offline one: a step to that set may not end."""
         keeps = ((self.fitness == Fitness.OFFLINE) & (self.replicas != ABSENT)).any(axis=1)
         changes = (np.sort(self.replicas, axis=1) != np.sort(self.start, axis=1)).any(axis=1)
         return np.flatnonzero(keeps & changes)

@@ -63,7 +63,7 @@ def what_is_unknown(plan: BalancedPlan) -> Iterator[str]:
         counts = counted(len(waiting), "partition has an offline replica", "partitions have offline replicas")
         name = cluster.partition_name(int(waiting[0]))
         left = "it stays as it is" if len(waiting) == 1 else "they stay as they are"
-        yield f"{counts}, {name} for one: {left}, because no copy beside one ends; {OFFLINE_FIRST}"
+        yield f"{counts}, {name} for one: {left}, because a copy beside one may not end; {OFFLINE_FIRST}"
     if cluster.facts:
         found = rooms(cluster, plan.request.headroom)
         known = cluster.capacity(Resource.DISK)

@@ -128,5 +128,5 @@ async def _answer(driver: ExecutionDriver, order: OrderRow, gate: OrderGate | No
     if gate is not None and reply.error is None:
         gate.taken("execute a plan", str(document.get("given_by", "")), text)
     answer: dict[str, Any] = {"accepted": reply.error is None, "text": text, "refused": refused, "instead": instead}
-    answer["never_ends"] = [f"{move.tp}: {move.never_ends}" for move in reply.moves if move.never_ends]
+    answer["held_up"] = [f"{move.tp}: {move.held_up}" for move in reply.moves if move.held_up]
     return orjson.dumps(answer).decode()

@@ -52,7 +52,7 @@ class World(NamedTuple):
         return [b for b in row if b in isr and self.states[b] != "dead"]
 
     def waits(self, row: list[int], was: list[int]) -> bool:
-        """Whether a step to other replicas would wait for an offline one that stays, under a controller of Apache's."""
+        """Whether a step to other replicas may wait for an offline one that stays."""
         return set(row) != set(was) and any(self.states[broker] == "dead" for broker in row if broker in was)
 
     @property
@@ -109,7 +109,7 @@ def assert_allowed(world: World, made: BalancedPlan) -> None:
             continue
         fresh = [broker for broker in row if broker not in was]
         assert able, "nobody has its data"
-        assert not world.waits(row, was), "no step to it ends"
+        assert not world.waits(row, was), "a step to it may not end"
         assert all(world.states[broker] in TAKES for broker in fresh)
         assert row[0] in {*able, *fresh}
         in_sync = sum(broker in able or broker in fresh for broker in row)
