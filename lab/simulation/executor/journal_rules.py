@@ -197,9 +197,10 @@ class JournalRules:
         total = 0
         into_dirs: Counter[tuple[BrokerId, str]] = Counter()
         for move in self.ledger.open_moves():
-            total += len(move.copying)
-            into_dirs.update(each for each in move.places if each[0] in move.copying)
-            for broker in sorted(move.copying):
+            copying = self.unfinished(move)
+            total += len(copying)
+            into_dirs.update(each for each in move.places if each[0] in copying)
+            for broker in sorted(copying):
                 incoming[broker] += 1
                 rack = known.get(broker)
                 if rack is not None:
@@ -233,9 +234,9 @@ class JournalRules:
         leaders = {each.tp: found.leader for each in self.ledger.open_moves() if (found := seen.partition(each.tp))}
         leader = leaders.get(move.tp, -1)
         others = sum(
-            len(each.copying)
+            len(self.unfinished(each))
             for each in self.ledger.open_moves()
-            if each is not move and each.copying and leaders.get(each.tp) == leader
+            if each is not move and leaders.get(each.tp) == leader
         )
         if others and others + len(fresh) > most:
             told = f"broker {leader} sends {others + len(fresh)} copies, {most} may"
@@ -344,6 +345,13 @@ class JournalRules:
             if tp == move.tp and copy.by == OURS and (since_us < 0 or copy.began_us < since_us)
             if (broker, copy.path) in move.asked_for or copy.began_us >= move.accepted_us
         ]
+
+    def unfinished(self, move: LedgerMove) -> frozenset[BrokerId]:
+        """The brokers that a move's step copies to, without those that are in sync, or that the executor saw in sync."""
+        process, truth = self._rules.world.driver(), self._truth(move.tp)
+        seen = None if process is None else process.core.state.cluster.partition(move.tp)
+        in_sync = set(() if truth is None else truth.isr) | set(() if seen is None else seen.isr)
+        return move.copying - in_sync
 
     def counted_copies(self, move: LedgerMove) -> list[BrokerId]:
         """The brokers of a move's copies between log dirs, as far as the executor knows that they are up and hold one."""

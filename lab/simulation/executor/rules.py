@@ -262,8 +262,9 @@ class ExecutorRules:
     def _bounds(self, broker: BrokerId, within: int, all_within: int) -> None:
         """A copy between log dirs begins within the bounds. Source: docs/executor.md, "as capacity frees up"."""
         options, moves = self.ledger.options, self.ledger.open_moves()
-        incoming = within + sum(broker in move.copying for move in moves)
-        total = all_within + sum(len(move.copying) for move in moves)
+        copying = [self.journal.unfinished(move) for move in moves]
+        incoming = within + sum(broker in each for each in copying)
+        total = all_within + sum(map(len, copying))
         if 1 < incoming > options.max_in > 0 or 1 < total > options.max_concurrent > 0:
             told = (
                 f"broker {broker} copies {within} replicas between log dirs and receives {incoming}, of {total} copies"

@@ -84,7 +84,8 @@ def _brokers(seen: CheckUp) -> list[Finding]:
             Level.PROBLEM,
             "brokers",
             f"broker {broker} is down, and holds {counted(count, 'replica')}",
-            "start it; if it never comes back, `shunter plan --scope replace` or `drain` moves its replicas elsewhere",
+            "start it; if it never comes back, `shunter plan --scope offline` gives its replicas other brokers "
+            "(`--scope replace`: one broker in its place)",
         )
         for broker, count in sorted(lost.items())
     ]
@@ -200,7 +201,10 @@ def _disks(seen: CheckUp) -> list[Finding]:
         for log_dir in broker.log_dirs:
             where = f"broker {broker.broker}: log dir {log_dir.path}"
             if log_dir.error:
-                advice = "replace the disk and restart the broker, or move its replicas elsewhere"
+                advice = (
+                    "replace the disk and restart the broker, or `shunter plan --scope offline` gives its replicas "
+                    "other brokers"
+                )
                 found.append(Finding(Level.PROBLEM, "disks", f"{where} has failed: {log_dir.error}", advice))
                 continue
             used = 1 - log_dir.usable / log_dir.total if log_dir.total > 0 else 0.0

@@ -180,6 +180,7 @@ def command_to_json(command: Command) -> dict[str, Any]:
         "brokers": list(command.brokers),
         "bounds": dict(command.bounds),
         **({"key": command.key} if command.key else {}),
+        **({"force": True} if command.force else {}),
     }
 
 
@@ -191,8 +192,8 @@ def command_from_json(document: Mapping[str, Any]) -> Command:
     brokers = _replicas(document.get("brokers", ()))
     bytes_per_s = None if rate is None else int(rate)
     bounds = tuple((str(name), int(value)) for name, value in document.get("bounds", {}).items())
-    key = str(document.get("key", ""))
-    return Command(CommandKind(document["kind"]), partitions, bytes_per_s, given_by, brokers, bounds, key)
+    key, force = str(document.get("key", "")), _flag(document.get("force", False))
+    return Command(CommandKind(document["kind"]), partitions, bytes_per_s, given_by, brokers, bounds, key, force)
 
 
 def partition_from_text(text: str) -> TopicPartition:
@@ -259,6 +260,7 @@ _BY_NAME: dict[str, Callable[[Any], Any]] = {
     "cancels": _flag,
     "paused": _flag,
     "left": _flag,
+    "forced": _flag,
     "limited": _flag,
     "direction": Direction,
     "sight": CopySight,

@@ -80,6 +80,7 @@ class Command(NamedTuple):
 
     `brokers` is for FORGET alone: those that don't come back. `bounds` is for BOUND alone: names of `BOUNDS` with new
     values. `key` identifies this order: the process that gave it finds by the key whether the journal has it.
+    `force` is for STOP and ROLL_BACK alone: see `DirectionChanged.forced`.
     """
 
     kind: CommandKind
@@ -89,6 +90,7 @@ class Command(NamedTuple):
     brokers: Replicas = ()
     bounds: tuple[tuple[str, int], ...] = ()
     key: str = ""
+    force: bool = False
 
 
 DISK_SHARE = 0.95
@@ -250,10 +252,15 @@ class ElectionBegun(NamedTuple):
 
 
 class DirectionChanged(NamedTuple):
-    """A move was turned: stop or roll back."""
+    """A move was turned: stop or roll back.
+
+    `forced`: its step is cancelled as soon as one of the replicas before it is live and in sync, however many of them
+    min.insync.replicas asks for.
+    """
 
     tp: TopicPartition
     direction: Direction
+    forced: bool = False
 
 
 class MovePaused(NamedTuple):

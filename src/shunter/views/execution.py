@@ -223,7 +223,7 @@ def _row(state: ExecutorState, meter: Meter, move: Move) -> MoveRow:
         step=None if move.step is None else move.step.after,
         steps=move.steps,
         waits=move.waits.text if move.open else move.reason,
-        stuck="" if (why := stuck(state, move)) is None else f"{why}; {way_out(move)}",
+        stuck="" if (why := stuck(state, move)) is None else f"{why}; {way_out(state, move)}",
         total_bytes=total,
         copied_bytes=max(0, total - left) if move.open else total,
         rollback_bytes=rollback_cost(move),

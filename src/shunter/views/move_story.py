@@ -196,7 +196,8 @@ def tell_story(
     if move.open:
         after = move.current if move.step is None else move.step.after
         brokers = frozenset((*move.original, *move.target, *after)) if live is None else live
-        to_come, waits = ahead(move, after, brokers)
+        to_come, waiting = ahead(move, after, brokers)
+        waits = "" if waiting is None else waiting.reason
         steps += [
             _priced(StoryStep(move.steps + 1 + index, "to come", each.before, each.after, (), _change(each)), move)
             for index, each in enumerate(to_come)

@@ -158,6 +158,18 @@ def test_what_is_wrong_has_a_finding_and_a_way_out(seen: CheckUp, level: Level, 
     assert found.advice
 
 
+@pytest.mark.parametrize(
+    ("seen", "check"),
+    [
+        (replace(WELL, brokers=WELL.brokers[:2]), "brokers"),
+        (replace(WELL, brokers=(*WELL.brokers[:2], broker(3, error="KafkaStorageError"))), "disks"),
+    ],
+)
+def test_the_way_out_for_offline_replicas_is_the_scope_of_that_name(seen: CheckUp, check: str) -> None:
+    (found,) = [finding for finding in bad(seen) if finding.check == check]
+    assert "`shunter plan --scope offline`" in found.advice
+
+
 def test_a_move_under_way_is_no_partition_out_of_sync() -> None:
     moving = OngoingReassignment((1, 2, 3, 4), (4,), (3,))
     adding = ObservedPartition((1, 2, 3, 4), (1, 2, 3), 1)

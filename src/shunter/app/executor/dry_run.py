@@ -37,7 +37,8 @@ class PlannedMove:
 
     `taken`: whether it would be taken on; `log_dirs`: where brokers would put its replicas; `placing`: those of them
     that would copy their replica from another of their log dirs. `elects`: the broker that would be elected at the end,
-    if another one leads then; None: the plan does not ask for an election.
+    if another one leads then; None: the plan does not ask for an election. `held_up`: the dead broker or log dir
+    that holds it up under a controller of Apache's, and why; "": nothing that was seen does.
     """
 
     partition: str
@@ -50,6 +51,7 @@ class PlannedMove:
     log_dirs: tuple[tuple[BrokerId, str], ...] = ()
     placing: Replicas = ()
     elects: BrokerId | None = None
+    held_up: str = ""
 
     @property
     def placing_bytes(self) -> int:
@@ -77,7 +79,12 @@ class DryRun:
 
 
 async def dry_run(
-    admin: AdminClient, state: ExecutorState, moves: Sequence[MoveOrder], options: ExecutionOptions
+    admin: AdminClient,
+    state: ExecutorState,
+    moves: Sequence[MoveOrder],
+    options: ExecutionOptions,
+    *,
+    goes_around: bool = False,
 ) -> DryRun:
     """Lay a plan out on paper; the cluster does not change.
 
@@ -86,6 +93,7 @@ async def dry_run(
         state: The journal's fold, for moves under way and rates learnt earlier; this function changes it.
         moves: The plan.
         options: As for the execution.
+        goes_around: The cluster's controller ends steps whose target has a dead broker, as Shunter's does.
     """
     cluster = state.cluster
     cluster.ongoing = await admin.list_reassignments()
@@ -101,7 +109,7 @@ async def dry_run(
     judged = judge_submission(state, event)
     for record in judged.records:
         apply(state, JournalEntry(state.next_sequence, 0, "dry-run", record))
-    results = {result.tp: result for result in judged.results}
+    results = {result.tp: replace(result, held_up="") if goes_around else result for result in judged.results}
     foreign = {order.tp: _replaced(order, copies) for order in moves if order.tp not in ours}
     planned = [
         replace(
@@ -149,8 +157,8 @@ def _planned(state: ExecutorState, order: MoveOrder, result: MoveResult, foreign
     if move.strategy is Strategy.ALL_AT_ONCE:
         new = sum(broker not in move.original for broker in move.target)
         whole = (PlannedStep(move.target, new * move.size_bytes, _gone(move) * move.size_bytes),)
-        problem = _both(_adopted(move), foreign)
-        return PlannedMove(str(order.tp), move.original, move.target, move.size_bytes, whole, problem)
+        problem, held_up = _both(_adopted(move), foreign), result.held_up
+        return PlannedMove(str(order.tp), move.original, move.target, move.size_bytes, whole, problem, held_up=held_up)
     dead = [broker for broker in (*move.original, *move.target) if broker not in state.cluster.brokers]
     isr = tuple(broker for broker in seen.isr if broker in move.current)
     paper = plan_on_paper(
@@ -161,9 +169,10 @@ def _planned(state: ExecutorState, order: MoveOrder, result: MoveResult, foreign
         PlannedStep(step.replicas, cost.copied_bytes, cost.rollback_bytes)
         for step, cost in zip(paper.steps, costs, strict=True)
     )
-    waiting = describe_waiting(paper.waiting) if isinstance(paper.waiting, Waiting) else None
+    told = isinstance(paper.waiting, Waiting) and not result.held_up
+    waiting = describe_waiting(paper.waiting) if told and paper.waiting is not None else None
     problem = "; ".join(told for told in (_adopted(move), foreign, result.instead, waiting) if told) or None
-    return PlannedMove(str(order.tp), move.original, move.goal, move.size_bytes, steps, problem)
+    return PlannedMove(str(order.tp), move.original, move.goal, move.size_bytes, steps, problem, held_up=result.held_up)
 
 
 def _adopted(move: Move) -> str | None:

@@ -42,7 +42,8 @@ def exit_code(ended: Ended) -> ExitCode:
     if not ended.worked and ended.plan is None and ended.command is None:
         return ExitCode.DONE
     refused = ended.plan is not None and any(move.refused is not None for move in ended.plan.moves)
-    if refused or any(ended.view.counts.get(state) for state in _BAD):
+    partly = ended.command is not None and ended.command.partly
+    if refused or partly or any(ended.view.counts.get(state) for state in _BAD):
         return ExitCode.PARTLY
     if any(ended.view.counts.get(state) for state in _TURNED):
         wanted = ended.command is not None and ended.command.accepted

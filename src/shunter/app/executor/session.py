@@ -502,8 +502,12 @@ def read_plan(path: Path) -> tuple[MoveOrder, ...]:
         raise FormatError(str(path), f"can't be read: {error.strerror}") from error
 
 
-async def lay_out(target: Target, moves: Sequence[MoveOrder], options: ExecutionOptions) -> DryRun:
+async def lay_out(
+    target: Target, moves: Sequence[MoveOrder], options: ExecutionOptions, *, goes_around: bool = False
+) -> DryRun:
     """A plan on paper, with the rates that the cluster's journal has learnt; checks that the journal can be made.
+
+    `goes_around`: see `dry_run`.
 
     Raises:
         FormatError: the journal can't be made, or it is damaged.
@@ -516,7 +520,7 @@ async def lay_out(target: Target, moves: Sequence[MoveOrder], options: Execution
         place = await journal_place(target, admin)
         await asyncio.to_thread(place.check)
         state = read_journal(place)[0] if place.exists() else ExecutorState()
-        return await dry_run(admin, state, moves, options)
+        return await dry_run(admin, state, moves, options, goes_around=goes_around)
     finally:
         await admin.close()
 

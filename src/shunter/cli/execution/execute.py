@@ -25,12 +25,15 @@ from shunter.cli.execution.plan import show_dry_run
 from shunter.cli.leaving import leave_with, run
 from shunter.cli.outlet import goes_on_without_output
 from shunter.core.doers import Doer
+from shunter.core.executor.stuck import told_held_up
 from shunter.core.wording import counted, told_bytes
 from shunter.errors import SettingsError
 from shunter.model.execution import Command, CommandKind, ExecutionOptions, MoveOrder
+from shunter.model.notice import Notice
 from shunter.model.partition import Replicas, TopicPartition
 
 if TYPE_CHECKING:
+    from shunter.core.executor.ready import PlanReply
     from shunter.views.execution import ExecutionView
 
 
@@ -103,7 +106,9 @@ def carry_out(moves: Sequence[MoveOrder], target: Target, options: ExecutionOpti
     placing = "the plan's `log_dirs`" if any(move.log_dirs for move in moves) else ""
     with found_out(target, how.by, only_executors=placing, chosen=how.chosen, as_json=how.as_json) as doing:
         if how.dry_run or asks:
-            possible = asyncio.run(show_dry_run(doing.target, moves, options, as_json=how.as_json))
+            goes_around = doing.choice.doer is Doer.CONTROLLER
+            shown = show_dry_run(doing.target, moves, options, as_json=how.as_json, goes_around=goes_around)
+            possible = asyncio.run(shown)
             if how.dry_run:
                 return int(ExitCode.DONE if possible else ExitCode.REFUSED)
             if not click.confirm("Begin?" if possible else "Begin with what can be taken on?"):
@@ -210,13 +215,17 @@ async def run_session(
             if counted is not None:
                 counted(view)
 
+        def taken(plan: PlanReply) -> None:
+            if told := told_held_up((move.tp, move.held_up) for move in plan.moves if move.held_up):
+                display.notice(Notice("held-up", "the plan", told))
+
         async with open_session(target, display.notice) as session:
             interruption = Interruption(
                 session, display, leave, asks=not forever and not as_json and sys.stdin.isatty()
             )
             interruption.install()
             try:
-                ended = await drive(session, work, on_view=seen, leave=leave, forever=forever)
+                ended = await drive(session, work, on_view=seen, on_plan=taken, leave=leave, forever=forever)
             finally:
                 interruption.remove()
         display.quiet()
@@ -333,7 +342,11 @@ def told_order(answer: dict[str, Any], *, as_json: bool) -> int:
             click.echo(told)
         for told in answer.get("refused", ()):
             click.echo(f"not taken on: {told}")
-    return int(ExitCode.DONE if answer["accepted"] else ExitCode.REFUSED)
+        if never := told_held_up(tuple(told.split(": ", 1)) for told in answer.get("held_up", ())):
+            click.echo(never)
+    if answer["accepted"]:
+        return int(ExitCode.PARTLY if answer.get("partly") else ExitCode.DONE)
+    return int(ExitCode.REFUSED)
 
 
 __all__ = ["Interruption", "carry_out", "execute", "executor", "require_consent", "run_session", "told_order"]

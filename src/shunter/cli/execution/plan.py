@@ -11,19 +11,24 @@ from shunter.app.executor.dry_run import DryRun, PlannedMove
 from shunter.app.executor.session import Target, lay_out
 from shunter.cli.execution.display import say_json, told_ms
 from shunter.core.executor.capacity import told_unknown
+from shunter.core.executor.stuck import told_held_up
 from shunter.core.wording import counted, told_bytes
 from shunter.model.execution import ExecutionOptions, MoveOrder
 
 SHOWN = 40
 
 
-async def show_dry_run(target: Target, moves: Sequence[MoveOrder], options: ExecutionOptions, *, as_json: bool) -> bool:
+async def show_dry_run(
+    target: Target, moves: Sequence[MoveOrder], options: ExecutionOptions, *, as_json: bool, goes_around: bool = False
+) -> bool:
     """Lay a plan out and show it: steps, bytes, the least time, and what a rollback costs at each point.
+
+    `goes_around`: the controller that will carry it out ends steps whose target has a dead broker.
 
     Returns:
         Whether every move can be taken on.
     """
-    found = await lay_out(target, moves, options)
+    found = await lay_out(target, moves, options, goes_around=goes_around)
     possible = all(move.taken for move in found.moves)
     if as_json:
         say_json({"event": "dry-run", **found.to_json()})
@@ -50,14 +55,16 @@ def _show_move(move: PlannedMove) -> None:
         click.echo(f"  broker {broker} puts it into {path}{copied if broker in move.placing else ''}")
     if move.elects is not None:
         click.echo(f"  broker {move.elects} is elected at the end, if another one leads then")
-    if move.problem is not None:
-        click.echo(f"  ! {move.problem}")
+    for told in filter(None, (move.problem, move.held_up)):
+        click.echo(f"  ! {told}")
 
 
 def show_sum(found: DryRun) -> None:
     """Show how much a plan copies, how long that takes at least, and how much a rollback copies."""
     for broker in found.unknown_room:
         click.echo(f"! {told_unknown(broker)}")
+    if told := told_held_up((move.partition, move.held_up) for move in found.moves if move.held_up):
+        click.echo(f"! {told}")
     forecast = found.forecast
     guess = " (a guess: nothing was measured yet)" if forecast.guessed else ""
     click.echo(

@@ -27,10 +27,20 @@ from shunter.cli.leaving import leave_with
 from shunter.cli.profiles import is_on_command_line
 from shunter.core.doers import Doer, Wanted
 from shunter.core.wording import told_bytes
-from shunter.errors import ShunterError
+from shunter.errors import SettingsError, ShunterError
 from shunter.model.execution import Command, CommandKind
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+force_option = click.option(
+    "--force",
+    is_flag=True,
+    help="Executor only: cancel steps although fewer replicas than min.insync.replicas are then in sync, but at least one."
+    " Says so, and asks first.",
+)
+_FORCED = (
+    "--force cancels the steps under way as soon as one of the former replicas is live and in sync: if fewer than "
+    "min.insync.replicas are, producers with acks=all are refused until more of them are. New replicas in sync are given up"
+)
 
 
 class NobodyDrives(ShunterError):
@@ -60,13 +70,14 @@ def resume(target: Target, wanted: Wanted, by: Doer | None, *, yes: bool, as_jso
 @wanted_options
 @driver_options
 @by_option
+@force_option
 @yes_option
 @json_option
-def rollback(target: Target, wanted: Wanted, by: Doer | None, *, yes: bool, as_json: bool) -> None:
+def rollback(target: Target, wanted: Wanted, by: Doer | None, *, force: bool, yes: bool, as_json: bool) -> None:
     """Bring the original replicas back, in their order; asks first if any of them has to be copied again.
 
     Originals that were dropped are gone from disk, so they are fetched over the network. New replicas stay until enough
-    originals are in sync.
+    originals are in sync: as many as min.insync.replicas asks for, or one with --force.
 
     \b
     Examples:
@@ -74,7 +85,7 @@ def rollback(target: Target, wanted: Wanted, by: Doer | None, *, yes: bool, as_j
       shunter rollback orders-3 orders-4 --bootstrap-server kafka1:9092 --yes
       shunter rollback --topic orders --bootstrap-server kafka1:9092
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _turn("rollback", CommandKind.ROLL_BACK, target, wanted, by, yes=yes, as_json=as_json)
+    _turn("rollback", CommandKind.ROLL_BACK, target, wanted, by, force=force, yes=yes, as_json=as_json)
 
 
 @click.command()
@@ -84,14 +95,20 @@ def rollback(target: Target, wanted: Wanted, by: Doer | None, *, yes: bool, as_j
 @click.option(
     "--leave", is_flag=True, help="Executor only: end the moves at once, and leave the step under way to the cluster."
 )
+@force_option
+@yes_option
 @json_option
-def stop(target: Target, wanted: Wanted, by: Doer | None, *, leave: bool, as_json: bool) -> None:
+def stop(
+    target: Target, wanted: Wanted, by: Doer | None, *, leave: bool, force: bool, yes: bool, as_json: bool
+) -> None:
     """End moves where they stand: new replicas that are in sync stay, the others are removed; nothing is copied.
 
     Copies between log dirs are given up.
 
     With --leave the executor's moves end at once, even if a dead broker keeps them from ending. The cluster then goes on
-    with the last step that the executor asked for, without its throttle, and Shunter no longer watches it.
+    with the last step that the executor asked for, without its throttle, and Shunter no longer watches it. If such a step
+    needs a dead broker, it stays in the cluster, and the exit status is 1. With --force such a step is cancelled instead;
+    new replicas that are in sync go with it.
 
     \b
     Examples:
@@ -99,8 +116,12 @@ def stop(target: Target, wanted: Wanted, by: Doer | None, *, leave: bool, as_jso
       shunter stop orders-3 --bootstrap-server kafka1:9092 --leave
       shunter stop --plan plan.json --bootstrap-server kafka1:9092 --by controller
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    if leave and force:
+        raise click.UsageError(
+            "--leave leaves the step under way to the cluster, and --force cancels it: name one of them"
+        )
     kind = CommandKind.LEAVE if leave else CommandKind.STOP
-    _turn("stop", kind, target, wanted, by, yes=False, as_json=as_json)
+    _turn("stop", kind, target, wanted, by, force=force, yes=yes, as_json=as_json)
 
 
 @click.command()
@@ -128,8 +149,9 @@ def pause(target: Target, wanted: Wanted, by: Doer | None, *, yes: bool, as_json
 @wanted_options
 @cluster_options
 @by_option
+@yes_option
 @json_option
-def relax(target: Target, wanted: Wanted, by: Doer | None, *, as_json: bool) -> None:
+def relax(target: Target, wanted: Wanted, by: Doer | None, *, yes: bool, as_json: bool) -> None:
     """Let moves go on now without replicas that are out of sync (relax the floor).
 
     A move waits as long as its next drop would leave fewer replicas in sync than its target has. Once relaxed, it goes on
@@ -140,7 +162,7 @@ def relax(target: Target, wanted: Wanted, by: Doer | None, *, as_json: bool) -> 
     Example:
       shunter relax orders-3 --bootstrap-server kafka1:9092
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _turn("relax", CommandKind.RELAX, target, wanted, by, yes=False, as_json=as_json)
+    _turn("relax", CommandKind.RELAX, target, wanted, by, yes=yes, as_json=as_json)
 
 
 @click.command()
@@ -185,7 +207,15 @@ def limit(
 
 
 def _turn(
-    verb: str, kind: CommandKind, target: Target, wanted: Wanted, by: Doer | None, *, yes: bool, as_json: bool
+    verb: str,
+    kind: CommandKind,
+    target: Target,
+    wanted: Wanted,
+    by: Doer | None,
+    *,
+    force: bool = False,
+    yes: bool,
+    as_json: bool,
 ) -> None:
     """Turn moves by the controller or the executor, and leave with the exit status."""
 
@@ -194,20 +224,28 @@ def _turn(
             if doing.session is not None and doing.ground is not None and doing.choice.doer is Doer.CONTROLLER:
                 from shunter.cli.execution import by_controller  # noqa: PLC0415 - brings the client library with it
 
+                if force:
+                    raise SettingsError(
+                        "--force cancels steps of the executor; Shunter's controller needs none: leave it out"
+                    )
                 return by_controller.turn(doing.session, doing.ground, verb, wanted, yes=yes, as_json=as_json)
-        return asyncio.run(_by_executor(verb, kind, doing, wanted, yes=yes, as_json=as_json))
+            if force and not agreed(_FORCED, "Do it?", yes=yes, as_json=as_json):
+                return int(ExitCode.REFUSED)
+        return asyncio.run(_by_executor(verb, kind, doing, wanted, force=force, yes=yes, as_json=as_json))
 
     leave_with(work)
 
 
-async def _by_executor(verb: str, kind: CommandKind, doing: Doing, wanted: Wanted, *, yes: bool, as_json: bool) -> int:
+async def _by_executor(
+    verb: str, kind: CommandKind, doing: Doing, wanted: Wanted, *, force: bool = False, yes: bool, as_json: bool
+) -> int:
     partitions = wanted.partitions
     if not (wanted.everything or partitions):
         place, _holder = await holder_of(doing.target)
         partitions = await asyncio.to_thread(journalled_moves, place, wanted)
         if not partitions:
             return told_order({"accepted": False, "text": NOTHING_OF_IT}, as_json=as_json)
-    command = Command(kind, partitions, given_by=giver(verb))
+    command = Command(kind, partitions, given_by=giver(verb), force=force)
     if kind in (CommandKind.PAUSE, CommandKind.RELAX):
         return await _order(doing.target, command, yes=yes, as_json=as_json)
     return await _go_on(doing.target, command, yes=yes, as_json=as_json)

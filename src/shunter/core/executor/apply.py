@@ -235,7 +235,7 @@ def _direction_changed(state: ExecutorState, entry: JournalEntry) -> None:
     assert isinstance(record, DirectionChanged)
     move = _move(state, record.tp, entry)
     move.asked_before = move.asked_for
-    move.direction, move.paused = record.direction, False
+    move.direction, move.paused, move.forced = record.direction, False, record.forced
     move.log_dir_status = LogDirStatus(since_ms=entry.at_ms, given_up=move.log_dir_status.given_up)
     move.copies = move.cancelled = frozenset()
     move.election = ElectionStatus()

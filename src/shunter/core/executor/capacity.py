@@ -7,7 +7,7 @@ first move, in the chained order, that fits.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from shunter.core.executor.copies import within
@@ -51,15 +51,16 @@ class Capacity:
     """Brokers that steps were let begin at although they did not say how much room they have."""
 
     @classmethod
-    def of(cls, state: ExecutorState, now_ms: int) -> Capacity:
-        """Count what the steps under way take."""
+    def of(cls, state: ExecutorState, now_ms: int, *, without: Collection[TopicPartition] = ()) -> Capacity:
+        """Count what the steps under way take: copies that were not seen to be in sync. `without`: moves left out."""
         capacity = cls(state.options, state.cluster, now_ms)
         for (broker, path), space in state.cluster.spaces.items():
             capacity.log_dirs_of.setdefault(broker, {})[path] = space
         for broker, landed in state.cluster.landed.items():
             capacity.coming[broker, ""] += sum(added for _at_ms, added in landed)
         for move in state.stepping():
-            capacity.take(move, move.copying)
+            if move.tp not in without:
+                capacity.take(move, _unfinished(state.cluster, move))
         for move in state.open_moves():
             for broker, path in within(state, move) if move.names_log_dirs else ():
                 capacity.take_within(move, broker, path)
@@ -230,6 +231,14 @@ class Capacity:
     def _leader(self, tp: TopicPartition) -> BrokerId:
         seen = self.cluster.partition(tp)
         return -1 if seen is None else seen.leader
+
+
+def _unfinished(cluster: ObservedCluster, move: Move) -> Replicas:
+    """The replicas that a step under way still copies: one that is in sync holds no place, whatever the step waits for."""
+    step, seen = move.step, cluster.partition(move.tp)
+    if step is None or seen is None or cluster.topics_at_ms.get(move.tp.topic, -1) <= step.begun_at_ms:
+        return move.copying
+    return tuple(broker for broker in move.copying if broker not in seen.isr)
 
 
 def note_landed(state: ExecutorState, move: Move, now_ms: int) -> None:

@@ -84,8 +84,10 @@ STEPS_AT_MOST = 1_000
 """No move has more steps, because each step adds or drops a replica, or writes the order."""
 
 
-def ahead(move: Move, replicas: Replicas, live: frozenset[BrokerId]) -> tuple[tuple[Begin, ...], str]:
-    """The steps that an open move has before it, and what it would wait for after them ("" if it reaches its goal).
+def ahead(
+    move: Move, replicas: Replicas, live: frozenset[BrokerId], min_isr: int = 1
+) -> tuple[tuple[Begin, ...], Waits | None]:
+    """The steps that an open move has before it, and what it would wait for after them (None: it reaches its goal).
 
     This assumes that dead brokers stay dead, and that every live replica is in sync before the next step.
 
@@ -93,6 +95,7 @@ def ahead(move: Move, replicas: Replicas, live: frozenset[BrokerId]) -> tuple[tu
         move: An open move; its direction says where it heads.
         replicas: The partition's replicas when the step under way, if there is one, has ended.
         live: Brokers that are up.
+        min_isr: The live in-sync replicas that have to stay at the least.
 
     Raises:
         InvariantViolation: the steps would not end.
@@ -101,9 +104,9 @@ def ahead(move: Move, replicas: Replicas, live: frozenset[BrokerId]) -> tuple[tu
     for _ in range(STEPS_AT_MOST):
         isr = tuple(broker for broker in replicas if broker in live)
         seen = ObservedPartition(replicas, isr, isr[0] if isr else NO_LEADER)
-        chosen = choose(move, seen, live, 1)
+        chosen = choose(move, seen, live, min_isr)
         if not isinstance(chosen, Begin):
-            return tuple(steps), chosen.reason if isinstance(chosen, Waits) else ""
+            return tuple(steps), chosen if isinstance(chosen, Waits) else None
         # Each step but the last adds or drops a replica, and no later step undoes that. So the loop ends.
         steps.append(chosen)
         replicas = chosen.after
@@ -132,7 +135,8 @@ def undo(
     """Decide about a step that was under way when its move was turned; None: let it finish.
 
     A stop keeps additions that are in sync (KIP-455's draft). A rollback or another target keeps the additions that its
-    goal contains, in sync or not, so that no replica is deleted and fetched again (KIP-236).
+    goal contains, in sync or not, so that no replica is deleted and fetched again (KIP-236). A stop by force gives up
+    additions in sync too, if the step that brought them can't end now.
 
     `running`: the cluster has the step. `put_off`: the move is paused and goes on later, so its step is undone as by a
     stop.
@@ -141,6 +145,8 @@ def undo(
     assert step is not None
     stops = put_off or move.direction is Direction.STOP
     kept = tuple(broker for broker in step.adding if broker in (seen.isr if stops else move.goal))
+    if move.forced and stops and not step.cancels and _in_sync(step.after, seen, live) != step.after:
+        return _cancel(step, seen, live, min_isr, _turned(move), running=running)
     regretted = not stops and _regretted(move, seen, live, running=running)
     additions_stay = kept == step.adding and (bool(kept) or step.after == step.before)
     if additions_stay and not regretted:
@@ -152,14 +158,17 @@ def undo(
         return None
     why = "put off: paused" if put_off else _turned(move)
     # A step to `after` ends only when all replicas that it keeps are in sync.
-    can_end = regretted or _in_sync(step.before, seen, live) == step.before
+    staying = tuple(broker for broker in after if broker not in step.adding)
+    can_end = _in_sync(staying, seen, live) == staying
     # If the step has just ended and nothing shows that yet, a cancel has no effect, but another target would copy
     # replicas back, only for a pause.
     cancel_is_enough = put_off and not kept
-    if can_end and not cancel_is_enough and not _drops_go_on(step, after, running=running):
+    redirects = not cancel_is_enough and not _drops_go_on(step, after, running=running)
+    # A cancel would delete additions that the goal contains.
+    if redirects and (can_end or (regretted and bool(kept))):
         return Begin(step.before, after, why)
     if kept and not stops:
-        return None  # A cancel would delete additions that the goal contains.
+        return None
     return _cancel(step, seen, live, min_isr, why, running=running)
 
 

@@ -21,6 +21,7 @@ from shunter.core.executor.judgement import (
     shows_the_past,
     told_refusal,
 )
+from shunter.core.executor.places import TRIED, Refused, dead_copies, given_up, note_missed
 from shunter.core.executor.ready import Collected
 from shunter.core.executor.state import CurrentStep, ExecutorState, Move
 from shunter.core.executor.step_status import Standing, StepTrigger
@@ -68,6 +69,8 @@ class Pass:
     touched: set[TopicPartition] = field(default_factory=set[TopicPartition])
     unheld: frozenset[TopicPartition] = frozenset()
     """Paused copies that no throttle can hold: they are cancelled."""
+    refused: list[Refused] = field(default_factory=list[Refused])
+    """Moves that wait for their turn, in their order."""
     stale_topics: set[str] = field(default_factory=set[str])
     """Topics whose metadata must be read again before their moves can go on."""
 
@@ -288,7 +291,7 @@ def _decide_turned(
     if cluster.topics_at_ms.get(move.tp.topic, -1) <= move.turned_at_ms:
         work.stale_topics.add(move.tp.topic)  # Before a step is undone, read again which replicas are live and in sync.
         return True
-    turned = undo(move, seen, live, cluster.min_isr(move.tp.topic), running=running)
+    turned = undo(move, seen, live, work.state.least_in_sync(move), running=running)
     if isinstance(turned, Begin):
         _begin(work, move, turned)
     elif isinstance(turned, Waits):
@@ -306,7 +309,7 @@ def _decide_running(work: Pass, move: Move, seen: ObservedPartition, live: froze
         return
     ongoing = work.state.cluster.ongoing.get(move.tp)
     if ongoing is not None and ongoing.stranded:
-        ended = end_stranded(step, seen, live, work.state.cluster.min_isr(move.tp.topic))
+        ended = end_stranded(step, seen, live, work.state.least_in_sync(move))
         if isinstance(ended, Begin):
             _begin(work, move, ended)
         elif isinstance(ended, Waits):
@@ -332,14 +335,14 @@ def _decide_running(work: Pass, move: Move, seen: ObservedPartition, live: froze
     if not move.relaxed:
         work.out.wake(due)
         return
-    relaxed = relax(move, seen, live, work.state.cluster.min_isr(move.tp.topic))
+    relaxed = relax(move, seen, live, work.state.least_in_sync(move))
     if relaxed is not None:
         _begin(work, move, relaxed)
 
 
 def _put_off(work: Pass, move: Move, seen: ObservedPartition, live: frozenset[BrokerId]) -> bool:
     """Cancel a paused copy; returns whether nothing else is due now. If it can't be cancelled, it slows its broker."""
-    undone = undo(move, seen, live, work.state.cluster.min_isr(move.tp.topic), put_off=True)
+    undone = undo(move, seen, live, work.state.least_in_sync(move), put_off=True)
     if isinstance(undone, Begin):
         shares = "because it shares a broker or a bound with copies that go on"
         told = f"paused: its copy is cancelled, {shares}; {_lost(work, move)}"
@@ -385,8 +388,12 @@ def _held(work: Pass, brokers: Replicas, live: frozenset[BrokerId]) -> Wait:
 
 def _decide_idle(work: Pass, idle: list[Move], live: frozenset[BrokerId]) -> None:
     capacity = Capacity.of(work.state, work.now_ms)
+    given_up_at_ms = note_missed(work.state, work.now_ms)
+    if given_up_at_ms is not None:
+        work.out.wake(given_up_at_ms)
+    tried = TRIED if dead_copies(work.state, work.now_ms) else 0
     for move in in_order(idle, work.state.options, work.state.cluster):
-        if capacity.full and _copies_first(move):
+        if capacity.full and _copies_first(move) and len(work.refused) >= tried:
             move.waits = Wait(WaitKind.TURN, "waits for its turn")
             seen = work.state.cluster.partition(move.tp)
             if seen is not None and seen.replicas != move.current and _never_began(work, move):
@@ -394,9 +401,21 @@ def _decide_idle(work: Pass, idle: list[Move], live: frozenset[BrokerId]) -> Non
                 _unexplained(work, move, seen)
             continue
         _decide_one_idle(work, move, live, capacity)
+    if tried and work.refused and not work.records:
+        _give_places(work, live)
     for broker in sorted(capacity.unknown - work.state.cluster.room_unknown):
         work.out.notices.append(Notice("room-unknown", f"broker {broker}", told_unknown(broker)))
     work.state.cluster.room_unknown |= capacity.unknown
+
+
+def _give_places(work: Pass, live: frozenset[BrokerId]) -> None:
+    """Cancel copies to brokers that stay dead, if another move can begin in their place."""
+    found = given_up(work.state, live, work.refused, work.now_ms)
+    for move, cancel in () if found is None else found[1]:
+        assert found is not None
+        told = f"its broker stays dead, and {found[0].tp} takes its place: its copy is cancelled; {_lost(work, move)}"
+        work.out.notices.append(Notice("copy-put-off", str(move.tp), told))
+        _begin(work, move, cancel)
 
 
 def _copies_first(move: Move) -> bool:
@@ -421,7 +440,7 @@ def _decide_one_idle(work: Pass, move: Move, live: frozenset[BrokerId], capacity
         move.waits = Wait(WaitKind.RESUME, "is paused")
         move.election = move.election._replace(since_ms=None, due=False)
         return
-    choice = choose(move, seen, live, cluster.min_isr(move.tp.topic))
+    choice = choose(move, seen, live, work.state.least_in_sync(move))
     if isinstance(choice, Waits):
         move.waits = Wait(WaitKind.BROKERS, choice.reason)
         return
@@ -432,6 +451,8 @@ def _decide_one_idle(work: Pass, move: Move, live: frozenset[BrokerId], capacity
     refusal = _refusal(work, move, adding, capacity)
     if refusal is not None:
         move.waits = refusal
+        if refusal.kind is WaitKind.TURN:
+            work.refused.append(Refused(move, adding))
         return
     capacity.take(move, adding)
     _begin(work, move, choice)

@@ -118,7 +118,7 @@ def _why_held(state: ExecutorState, move: Move) -> str | None:
         return "paused until `shunter resume`"
     why = stuck(state, move)
     if why is not None:
-        return f"stuck: {why}; {way_out(move)}"
+        return f"stuck: {why}; {way_out(state, move)}"
     return move.waits.told if move.waits.kind in ENDLESS else None
 
 

@@ -463,7 +463,7 @@ class Executor:
             event = self._commands.popleft()
             decided = decide_command(self.state, event.command)
             records += decided.records
-            self._replies.append((event.reply_to, CommandReply(decided.accepted, decided.text)))
+            self._replies.append((event.reply_to, CommandReply(decided.accepted, decided.text, decided.partly)))
         if not records and self._submissions and self._seen_for(self._submissions[0]):
             submission = self._submissions.popleft()
             judged = judge_submission(self.state, submission.event)

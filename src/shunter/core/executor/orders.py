@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from shunter.core.executor.copies import within
 from shunter.core.executor.state import ExecutorState, Move
-from shunter.core.executor.stuck import told_stuck
+from shunter.core.executor.stuck import endless_step, stuck, told_stuck, turned_to
 from shunter.core.executor.throttling.pausing import paused_within, unheld
-from shunter.core.wording import counted, told_bytes, told_rate
+from shunter.core.wording import counted, named, told_bytes, told_rate
 from shunter.model.execution import (
     BOUNDS,
     BoundsChanged,
@@ -26,6 +26,7 @@ from shunter.model.execution import (
     ThrottleRestored,
 )
 from shunter.model.limits import bound_trouble
+from shunter.model.partition import TopicPartition
 
 
 @dataclass(slots=True)
@@ -35,6 +36,8 @@ class DecidedOrder:
     accepted: bool
     text: str
     records: list[JournalRecord] = field(default_factory=list[JournalRecord])
+    partly: bool = False
+    """It is done, and leaves something in the cluster that somebody has to end."""
 
 
 def decide_command(state: ExecutorState, command: Command) -> DecidedOrder:
@@ -54,7 +57,7 @@ def decide_command(state: ExecutorState, command: Command) -> DecidedOrder:
         return DecidedOrder(
             False, "nothing is under way: all moves named have ended; `shunter undo` takes back what was done"
         )
-    decided = _PER_MOVE[command.kind](state, opened)
+    decided = _PER_MOVE[command.kind](state, command, opened)
     if decided.accepted:
         decided.records.insert(0, CommandTaken(command))
     return decided
@@ -105,25 +108,39 @@ def _forget(state: ExecutorState, command: Command) -> DecidedOrder:
     return DecidedOrder(True, f"{told}: `shunter throttles list` finds them", [CommandTaken(command), *forgotten])
 
 
-def _stop(state: ExecutorState, moves: list[Move]) -> DecidedOrder:
-    turned: list[JournalRecord] = [DirectionChanged(move.tp, Direction.STOP) for move in moves]
-    told = _and(told_stuck(state, moves, direction=Direction.STOP))
+def _turn(state: ExecutorState, command: Command, moves: list[Move]) -> DecidedOrder:
+    """Stop moves, or roll them back."""
+    direction = Direction.STOP if command.kind is CommandKind.STOP else Direction.BACK
+    turned: list[JournalRecord] = [DirectionChanged(move.tp, direction, command.force) for move in moves]
+    told = _and(told_stuck(state, moves, direction=direction, forced=command.force))
+    told = (_told_below(state, moves) if command.force else "") + told
+    if direction is Direction.BACK:
+        # Nothing is said about the price of a rollback that does not end.
+        ending = [move for move in moves if stuck(state, turned_to(move, direction, forced=command.force)) is None]
+        price = f"; {told_rollback(ending)}" if ending else ""
+        back = counted(len(moves), "move is", "moves are")
+        return DecidedOrder(True, f"{back} {'rolled' if ending == moves else 'turned'} back{price}{told}", turned)
     copies = sum(1 for move in moves for _copy in within(state, move))
     given_up = counted(copies, "copy between log dirs is", "copies between log dirs are")
     stays = f"what is in sync stays{f', {given_up} given up' if copies else ''}"
     return DecidedOrder(True, f"{counted(len(moves), 'move')} told to stop: {stays}{told}", turned)
 
 
-def _roll_back(state: ExecutorState, moves: list[Move]) -> DecidedOrder:
-    turned: list[JournalRecord] = [DirectionChanged(move.tp, Direction.BACK) for move in moves]
-    told = _and(told_stuck(state, moves, direction=Direction.BACK))
-    return DecidedOrder(
-        True, f"{counted(len(moves), 'move is', 'moves are')} rolled back; {told_rollback(moves)}{told}", turned
-    )
+def _told_below(state: ExecutorState, moves: list[Move]) -> str:
+    """Name partitions that an order by force leaves with fewer in sync than their topic's min.insync.replicas."""
+    live, below = state.cluster.brokers, list[str]()
+    for move in moves:
+        seen, least = state.cluster.partition(move.tp), state.cluster.min_isr(move.tp.topic)
+        before = move.current if move.step is None else move.step.before
+        healthy = 0 if seen is None else sum(broker in seen.isr and broker in live for broker in before)
+        if healthy < min(least, len(before)):
+            below.append(f"{move.tp} ({healthy} of {len(before)} in sync, min.insync.replicas is {least})")
+    return f"; producers with acks=all are refused until more replicas are in sync: {named(below)}" if below else ""
 
 
-def _leave(state: ExecutorState, moves: list[Move]) -> DecidedOrder:
+def _leave(state: ExecutorState, _command: Command, moves: list[Move]) -> DecidedOrder:
     closed: list[JournalRecord] = []
+    endless: list[TopicPartition] = []
     running = 0
     for move in moves:
         seen = state.cluster.partition(move.tp)
@@ -132,15 +149,23 @@ def _leave(state: ExecutorState, moves: list[Move]) -> DecidedOrder:
         reason = "left as it is at an operator's word"
         if move.step is not None:
             reason += f"; its step to {list(move.step.after)} is the cluster's own business now"
+        if endless_step(state, move):
+            endless.append(move.tp)
+            reason += ", and may not end before an offline replica of it is back"
         closed.append(MoveClosed(move.tp, Outcome.LEFT, reason, replicas, move.copied_bytes))
     told = f"; the cluster goes on with {counted(running, 'step')} by itself, without our throttle" if running else ""
+    if endless:
+        told += (
+            f"; {counted(len(endless), 'of them')} may not end before offline replicas are back: "
+            f"{named(endless)}; `kafka-reassign-partitions --cancel` ends such a reassignment, "
+            "`shunter execute --take-over` takes it up again"
+        )
     copies = sum(1 for move in moves for _copy in within(state, move))
     if copies:
         goes_on = counted(copies, "copy between log dirs goes on", "copies between log dirs go on")
         told += f"; {goes_on} without our throttle"
-    return DecidedOrder(
-        True, f"{counted(len(moves), 'move is left as it is', 'moves are left as they are')}{told}", closed
-    )
+    left = counted(len(moves), "move is left as it is", "moves are left as they are")
+    return DecidedOrder(True, f"{left}{told}", closed, partly=bool(endless))
 
 
 SLOWED = (
@@ -152,7 +177,7 @@ and a fetch takes up to `replica.fetch.max.bytes` of each partition and `replica
 each of `num.replica.fetchers`."""
 
 
-def _pause(state: ExecutorState, moves: list[Move]) -> DecidedOrder:
+def _pause(state: ExecutorState, _command: Command, moves: list[Move]) -> DecidedOrder:
     paused: list[JournalRecord] = [MovePaused(move.tp, True) for move in moves if not move.paused]
     named = {move.tp for move in moves} | {move.tp for move in state.open_moves() if move.paused}
     shared = paused_within(state, named)[1]
@@ -167,14 +192,14 @@ def _pause(state: ExecutorState, moves: list[Move]) -> DecidedOrder:
     return DecidedOrder(True, f"{done}. No step begins; {SLOWED}{told}", paused)
 
 
-def _resume(_state: ExecutorState, moves: list[Move]) -> DecidedOrder:
+def _resume(_state: ExecutorState, _command: Command, moves: list[Move]) -> DecidedOrder:
     resumed: list[JournalRecord] = [MovePaused(move.tp, False) for move in moves if move.paused]
     if not resumed:
         return DecidedOrder(False, "none of the moves named is paused")
     return DecidedOrder(True, f"{counted(len(resumed), 'move goes', 'moves go')} on", resumed)
 
 
-def _relax(state: ExecutorState, moves: list[Move]) -> DecidedOrder:
+def _relax(state: ExecutorState, _command: Command, moves: list[Move]) -> DecidedOrder:
     relaxed: list[JournalRecord] = [FloorRelaxed(move.tp) for move in moves if not move.relaxed]
     told = _and(told_stuck(state, moves))
     done = f"the floor of {counted(len(relaxed), 'move')} is relaxed"
@@ -232,8 +257,8 @@ def most_rollback_bytes(move: Move) -> int:
 
 
 _PER_MOVE = {
-    CommandKind.STOP: _stop,
-    CommandKind.ROLL_BACK: _roll_back,
+    CommandKind.STOP: _turn,
+    CommandKind.ROLL_BACK: _turn,
     CommandKind.PAUSE: _pause,
     CommandKind.RESUME: _resume,
     CommandKind.RELAX: _relax,

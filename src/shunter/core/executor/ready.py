@@ -93,11 +93,13 @@ class MoveResult:
     """Whether one move of a plan was taken on: `refused` says why not (None: it was).
 
     `instead`: a sentence about the move that it takes the place of; "" if it takes the place of none.
+    `held_up`: the dead broker or log dir that holds it up, and why; "": nothing that was seen does.
     """
 
     tp: TopicPartition
     refused: str | None
     instead: str = ""
+    held_up: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +112,14 @@ class PlanReply:
 
 @dataclass(frozen=True, slots=True)
 class CommandReply:
-    """The reply to `CommandReceived`: a sentence that says what will happen, or why nothing will."""
+    """The reply to `CommandReceived`: a sentence that says what will happen, or why nothing will.
+
+    `partly`: it is done, and leaves something in the cluster that somebody has to end.
+    """
 
     accepted: bool
     text: str
+    partly: bool = False
 
 
 Reply: TypeAlias = PlanReply | CommandReply

@@ -195,6 +195,8 @@ class Move:
     """Brokers whose copy another tool cancelled."""
     led_by: BrokerId | None = None
     """Who led at acceptance, if the plan wants the first replica of the target elected; None: it does not."""
+    forced: bool = False
+    """It was turned with force: see `DirectionChanged.forced`."""
     election: ElectionStatus = field(default_factory=ElectionStatus)
     # Soft from here on.
     status: StepStatus = field(default_factory=StepStatus)
@@ -403,6 +405,8 @@ class ObservedCluster:
     """When each broker's last answer about its log dirs was asked for."""
     landed: dict[BrokerId, list[tuple[int, int]]] = field(default_factory=dict[BrokerId, list[tuple[int, int]]])
     """Copies that ended at a broker since its log dirs were looked at: when, and the bytes that the look did not see."""
+    missed_since_ms: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
+    """Since when this process misses brokers that running copies go to."""
     room_wanted_ms: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
     """Since when copies wait for the room of a broker that did not tell it lately."""
     room_unknown: set[BrokerId] = field(default_factory=set[BrokerId])
@@ -457,6 +461,10 @@ class ExecutorState:
     learnt_yields: list[float] = field(default_factory=list[float])
     """Rates of throttled copies, each as a share of the throttle, the latest last."""
     cluster: ObservedCluster = field(default_factory=ObservedCluster)
+
+    def least_in_sync(self, move: Move) -> int:
+        """The live in-sync replicas that a move may leave: the topic's min.insync.replicas, or 1 by force."""
+        return 1 if move.forced else self.cluster.min_isr(move.tp.topic)
 
     @property
     def at_work(self) -> bool:

@@ -1,24 +1,22 @@
 """Moves that can't end now: what each move waits for, and the way out.
 
-Replies to orders that promise an end (stop, roll back, relax) and every view of an execution name these moves.
-Otherwise the execution would wait silently for a broker that never comes back.
+Replies to plans and to orders that promise an end (stop, roll back, relax), dry runs and every view of an execution
+name these moves. Otherwise the execution would wait silently for a broker that never comes back.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
-from shunter.core.executor.choice import Waits, blockers, choose, undo
+from shunter.core.executor.choice import Begin, Waits, ahead, blockers, choose, undo
 from shunter.core.executor.copies import unsettled
 from shunter.core.executor.state import ExecutorState, Move
+from shunter.core.wording import counted, named
 from shunter.model.execution import Direction, ObservedPartition
-from shunter.model.partition import BrokerId, Replicas, TopicPartition
+from shunter.model.partition import Replicas, TopicPartition
 
-_WAYS_OUT = {
-    Direction.FORWARD: "`shunter rollback` or `shunter stop` ends it",
-    Direction.STOP: "`shunter stop --leave` ends it as it is",
-    Direction.BACK: "`shunter stop --leave` ends it as it is",
-}
+OFFLINE_FIRST = "`shunter plan --scope offline` gives offline replicas other brokers first"
 
 
 def stuck(state: ExecutorState, move: Move) -> str | None:
@@ -28,10 +26,9 @@ def stuck(state: ExecutorState, move: Move) -> str | None:
     if not move.open or seen is None or not live:
         return None
     if move.direction is Direction.FORWARD and set(move.current) != set(move.goal):
-        # The controller ends a step that adds or drops a replica only when all replicas that stay are in sync.
-        missing = _named(state, move.tp, move.goal)
+        missing = _named(state, move.tp, _needed(state, move, seen))
         return f"it can't end without {missing} and part of its target" if missing else None
-    waits = _what_it_waits_for(move, seen, live, state.cluster.min_isr(move.tp.topic))
+    waits = _what_it_waits_for(state, move, seen)
     if waits is None:
         missing = _named(state, move.tp, _unplaced(move))
         if missing:
@@ -41,6 +38,49 @@ def stuck(state: ExecutorState, move: Move) -> str | None:
     missing = _named(state, move.tp, waits.brokers)
     able = sum(broker in live and broker not in seen.offline for broker in waits.brokers)
     return f"it can't end without {missing}: {waits.reason}" if missing and able < waits.missing else None
+
+
+def _needed(state: ExecutorState, move: Move, seen: ObservedPartition) -> Replicas:
+    """The replicas of a move's goal without which the cluster does not end the move, whatever its version.
+
+    That are all if a step makes the set smaller. Otherwise controllers from KAFKA-19975 on need those that are added
+    alone; older ones need all, and show that by a step that goes on although what it adds is in sync.
+    """
+    step = move.step
+    before, after = (move.current, move.goal) if step is None else (step.before, step.after)
+    hangs = step is not None and move.tp in state.cluster.ongoing and all(broker in seen.isr for broker in step.adding)
+    if hangs or len(after) < len(before):
+        return move.goal
+    return tuple(broker for broker in move.goal if broker not in move.current)
+
+
+def held_up(state: ExecutorState, tp: TopicPartition, current: Replicas, target: Replicas) -> str:
+    """What holds up a move from `current` to `target` that is about to begin; "": nothing that was seen does."""
+    if set(current) == set(target):
+        return ""  # A change of the order alone needs no replica in sync.
+    missing = _named(state, tp, tuple(broker for broker in target if broker not in current))
+    staying = _named(state, tp, tuple(broker for broker in target if broker in current))
+    if missing or (staying and len(target) < len(current)):
+        return f"it can't end without {' and '.join(filter(None, (missing, staying)))} and part of its target"
+    old = "controllers without KAFKA-19975 end it only when its whole target is in sync"
+    return f"it may not end without {staying} and stays in its target: {old}" if staying else ""
+
+
+def told_held_up(whys: Iterable[tuple[TopicPartition | str, str]]) -> str:
+    """A sentence about the moves of a plan that dead brokers hold up, each with its reason; "": there are none."""
+    found = list(whys)
+    if not found:
+        return ""
+    which = named(tp for tp, _why in found)
+    return f"dead brokers or log dirs hold up {counted(len(found), 'move')}, {which}: {found[0][1]}; {OFFLINE_FIRST}"
+
+
+def endless_step(state: ExecutorState, move: Move) -> bool:
+    """Whether the cluster may not end the step under way of a move, because a replica of its target is offline."""
+    step = move.step
+    if step is None or step.cancels or (set(step.after) == set(step.before) and not step.redirected_from):
+        return False
+    return bool(_named(state, move.tp, step.after))
 
 
 def _unplaced(move: Move) -> Replicas:
@@ -68,41 +108,94 @@ def _named(state: ExecutorState, tp: TopicPartition, brokers: Replicas) -> str:
     return " and ".join(told)
 
 
-def _what_it_waits_for(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_isr: int) -> Waits | None:
-    step = move.step
+def _what_it_waits_for(state: ExecutorState, move: Move, seen: ObservedPartition) -> Waits | None:
+    """What a move waits for, now or at a later step, if dead brokers stay dead; None: it reaches its goal."""
+    live, min_isr = frozenset(state.cluster.brokers), state.least_in_sync(move)
+    step, able = move.step, live.difference(seen.offline)
     if step is None:
         chosen = choose(move, seen, live, min_isr)
-        return chosen if isinstance(chosen, Waits) else None
-    if move.turned_at_ms is not None:
-        turned = undo(move, seen, live, min_isr)
-        if turned is not None:
-            return turned if isinstance(turned, Waits) else None
-    if step.cancels:
+    else:
+        chosen = None if move.turned_at_ms is None else undo(move, seen, live, min_isr)
+    if isinstance(chosen, Waits):
+        return chosen
+    late: Replicas = ()
+    if isinstance(chosen, Begin):
+        after = chosen.after
+        if step is not None and not chosen.cancels:
+            late = tuple(broker for broker in after if broker not in seen.isr)
+    elif step is None:
         return None
-    late = (*blockers(move, seen), *(broker for broker in step.adding if broker not in seen.isr))
-    named = [broker for broker in late if broker not in live] or list(late)
-    return Waits(f"its step needs broker {', '.join(map(str, named))} in sync", late, len(late))
+    else:
+        after = step.after
+        if not step.cancels:
+            late = (*blockers(move, seen), *(broker for broker in step.adding if broker not in seen.isr))
+    dead = [broker for broker in late if broker not in able]
+    if dead:
+        return Waits(f"its step needs broker {', '.join(map(str, dead))} in sync", late, len(late))
+    if isinstance(chosen, Begin) and chosen.cancels:
+        # Apache's cancel keeps what an older target had added and this step's target removes.
+        after += tuple(
+            broker for broker in seen.replicas if broker not in after and broker not in _added_now(state, move)
+        )
+    steps, waits = ahead(replace(move, step=None), after, able, min_isr)
+    for each in steps:
+        dead = [broker for broker in each.after if broker not in able]
+        if dead and len(each.after) < len(each.before):
+            return Waits(
+                f"a step to {list(each.after)} needs broker {', '.join(map(str, dead))} in sync",
+                each.after,
+                len(each.after),
+            )
+    return waits
 
 
-def way_out(move: Move) -> str:
+def _added_now(state: ExecutorState, move: Move) -> Replicas:
+    """Replicas that a cancel of a move's step takes back: those that the cluster lists as being added."""
+    ongoing = state.cluster.ongoing.get(move.tp)
+    if ongoing is not None:
+        return ongoing.adding
+    return () if move.step is None else move.step.copying
+
+
+def way_out(state: ExecutorState, move: Move) -> str:
     """The orders by which an operator may end a move that can't end by itself."""
-    return _WAYS_OUT[move.direction]
+    leaving = "`shunter stop --leave` ends it as it is"
+    if endless_step(state, move):
+        leaving = "`shunter stop --leave` gives it up, and leaves a reassignment in the cluster that may not end"
+    if ways := _ways(state, move, forced=False):
+        return f"{ways} ends it"
+    if ways := _ways(state, move, forced=True):
+        return f"{ways} ends it, although fewer replicas than min.insync.replicas are then in sync; {leaving}"
+    return leaving
 
 
-def told_stuck(state: ExecutorState, moves: list[Move], *, direction: Direction | None = None) -> str:
+def _ways(state: ExecutorState, move: Move, *, forced: bool) -> str:
+    """The orders that turn a move and then end it."""
+    return " or ".join(
+        f"`shunter {verb}{' --force' if forced else ''}`"
+        for verb, direction in (("rollback", Direction.BACK), ("stop", Direction.STOP))
+        if (forced or direction is not move.direction)
+        and stuck(state, turned_to(move, direction, forced=forced)) is None
+    )
+
+
+def told_stuck(
+    state: ExecutorState, moves: list[Move], *, direction: Direction | None = None, forced: bool = False
+) -> str:
     """A sentence about the moves that can't end (if they were turned to `direction`, if given); "" if all can."""
     told: list[tuple[Move, str]] = []
     for move in moves:
-        turned = move if direction is None else _turned(move, direction)
+        turned = move if direction is None else turned_to(move, direction, forced=forced)
         why = stuck(state, turned)
         if why is not None:
             told.append((turned, why))
     if not told:
         return ""
     first, why = told[0]
-    return f"{len(told)} of them can't end now: {first.tp}: {why}; {way_out(first)}"
+    return f"{len(told)} of them can't end now: {first.tp}: {why}; {way_out(state, first)}"
 
 
-def _turned(move: Move, direction: Direction) -> Move:
+def turned_to(move: Move, direction: Direction, *, forced: bool = False) -> Move:
     """A copy of the move, turned to `direction`. It shares the step, because nothing here changes the step."""
-    return replace(move, direction=direction, turned_at_ms=None if move.step is None else 0, paused=False)
+    turned_at_ms = None if move.step is None else 0
+    return replace(move, direction=direction, turned_at_ms=turned_at_ms, paused=False, forced=forced)

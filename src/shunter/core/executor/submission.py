@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from shunter.core.executor.events import PlanSubmitted
 from shunter.core.executor.ready import MoveResult, PlanReply
 from shunter.core.executor.state import LATE_MS, ExecutorState, Move
+from shunter.core.executor.stuck import held_up
 from shunter.core.reassignment import no_longer_fits, validate_target
 from shunter.core.topic_names import illegal_name
 from shunter.core.wording import counted
@@ -109,12 +110,22 @@ def judge_submission(state: ExecutorState, event: PlanSubmitted) -> JudgedPlan:
         if isinstance(taken, str):
             judged.results.append(MoveResult(order.tp, taken))
         else:
-            judged.results.append(MoveResult(order.tp, None, _instead(state.moves.get(order.tp), order)))
+            instead, endless = _instead(state.moves.get(order.tp), order), _held_up(state, order, taken)
+            judged.results.append(MoveResult(order.tp, None, instead, endless))
             moves.extend(taken)
     if moves:
         accepted = PlanAccepted(event.plan_id, state.cluster_id, options_beside(state, event.options))
         judged.records = [*close_ended(state), accepted, *moves]
     return judged
+
+
+def _held_up(state: ExecutorState, order: MoveOrder, taken: list[JournalRecord]) -> str:
+    """What holds up a move that is taken on; "": nothing that was seen does."""
+    ours = state.moves.get(order.tp)
+    current = next((record.original for record in taken if isinstance(record, MoveAccepted)), ())
+    if ours is not None and ours.open:
+        current = ours.current
+    return held_up(state, order.tp, current, order.target) if order.target else ""
 
 
 def _instead(ours: Move | None, order: MoveOrder) -> str:

@@ -17,9 +17,18 @@ from shunter.core.planning.cluster import (
     broker_loads,
     weights,
 )
-from shunter.core.planning.facts import barred, fitness_of, ill_ones, led_by_the_able, rooms, spare, without_data
+from shunter.core.planning.facts import (
+    barred,
+    fitness_of,
+    ill_ones,
+    led_by_the_able,
+    rooms,
+    spare,
+    with_offline,
+    without_data,
+)
 from shunter.core.planning.racks import RackRules
-from shunter.core.planning.request import EMPTYING, ORDER_ALONE, PlanRefused, PlanRequest, Scope
+from shunter.core.planning.request import EMPTYING, KEEPING, ORDER_ALONE, PlanRefused, PlanRequest, Scope
 from shunter.core.wording import counted
 
 _PRIORITY = 4.0
@@ -59,9 +68,11 @@ class Targets:
     largest: Floats
     """(B,) the largest replica that may come to a broker, as `hard` for disks; the log dir that it chooses limits it."""
     movable: Flags
-    """(P,) partitions whose topic is not excluded, and of which a live replica in sync has the data."""
+    """(P,) partitions whose topic is not excluded, of which a live replica in sync has the data, and that don't wait."""
     lost: Flags
     """(P,) partitions of which no live replica in sync has the data."""
+    waiting: Flags
+    """(P,) partitions that have an offline replica which the scope would keep: a copy beside it may not end."""
     ill: dict[tuple[int, int], int]
     """The `Fitness` of each replica that can't lead now, by partition and broker."""
     group: Ints
@@ -114,6 +125,7 @@ def targets(cluster: ClusterLoad, request: PlanRequest) -> Targets:
     low[:, weight == 0], high[:, weight == 0] = 0.0, hard[:, weight == 0]
     excluded_topics = np.array([topic in set(request.excluded_topics) for topic in cluster.topics], dtype=np.bool_)
     lost = without_data(cluster.replicas, fitness)
+    waiting = with_offline(cluster.replicas, fitness) & ~lost & (request.scope in KEEPING)
     return Targets(
         resources=resources,
         scale=scale,
@@ -128,8 +140,9 @@ def targets(cluster: ClusterLoad, request: PlanRequest) -> Targets:
         receivers=receivers,
         barred=shut,
         largest=largest,
-        movable=~excluded_topics[cluster.topic_of] & ~lost,
+        movable=~excluded_topics[cluster.topic_of] & ~lost & ~waiting,
         lost=lost,
+        waiting=waiting,
         ill=ill_ones(cluster.replicas, fitness),
         group=cluster.rack_of.astype(np.int64) if pinned else np.zeros(len(cluster.brokers), dtype=np.int64),
         rack_level=rack_level,

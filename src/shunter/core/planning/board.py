@@ -77,6 +77,7 @@ class Board:
         self.start = replicas
         self.fitness = fitness.copy()
         """(P, W) the `Fitness` of each replica; a replica that comes will be in sync."""
+        self.began = fitness
         self.all_able = bool((fitness >= LEADS_FROM).all())
         """Whether nothing is known against any replica's leading."""
         self.why: Codes = np.zeros(replicas.shape, dtype=np.int8)
@@ -288,6 +289,23 @@ class Board:
         self.factors[partition] -= 1
         if self.topic_held is not None:
             self.topic_held[int(self.cluster.topic_of[partition]), here] -= 1
+
+    def beside_offline(self) -> Ints:
+        """Partitions whose set of replicas changes and keeps an offline one: a step to that set may not end."""
+        keeps = ((self.fitness == Fitness.OFFLINE) & (self.replicas != ABSENT)).any(axis=1)
+        changes = (np.sort(self.replicas, axis=1) != np.sort(self.start, axis=1)).any(axis=1)
+        return np.flatnonzero(keeps & changes)
+
+    def put_back(self, partitions: Ints) -> None:
+        """Put partitions back where they began, and refund their copies."""
+        for at in partitions.tolist():
+            came = int((~np.isin(self.replicas[at], self.start[at])).sum())
+            self.budget.spend(-came * float(self.cluster.sizes[at]), -came)
+            self.replicas[at], self.fitness[at] = self.start[at], self.began[at]
+            self.why[at], self.why_resource[at], self.why_order[at] = 0, -1, -1
+            self.factors[at] = int((self.start[at] != ABSENT).sum())
+        self.topic_held = self._count_topics()
+        self.rebuild()
 
     def lead(self, partition: int, slot: int, resource: Resource) -> None:
         """Make the replica at `slot` the preferred leader; the former one takes its place in the order."""

@@ -108,6 +108,11 @@ def without_data(replicas: Indexes, fitness: Codes) -> Flags:
     return np.asarray(~((fitness >= LEADS_FROM) & (replicas != ABSENT)).any(axis=1))
 
 
+def with_offline(replicas: Indexes, fitness: Codes) -> Flags:
+    """(P,) whether a replica of a partition is offline."""
+    return np.asarray(((fitness == Fitness.OFFLINE) & (replicas != ABSENT)).any(axis=1))
+
+
 __all__ = [
     "LEADS_FROM",
     "Fitness",
@@ -117,5 +122,6 @@ __all__ = [
     "led_by_the_able",
     "rooms",
     "spare",
+    "with_offline",
     "without_data",
 ]

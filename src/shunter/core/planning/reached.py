@@ -14,6 +14,7 @@ from shunter.core.planning.request import EMPTYING, ORDER_ALONE, Scope
 from shunter.core.wording import counted
 
 _TOLD = 20
+OFFLINE_FIRST = "`shunter plan --scope offline` gives offline replicas other brokers first"
 
 
 def what_is_left(plan: BalancedPlan, budget: Budget) -> tuple[Undone, ...]:
@@ -57,6 +58,12 @@ def what_is_unknown(plan: BalancedPlan) -> Iterator[str]:
     if len(lost):
         name = cluster.partition_name(int(lost[0]))
         yield f"{counted(len(lost), 'partition has', 'partitions have')} no live replica in sync, {name} for one: none of them changes"
+    waiting = np.flatnonzero(goal.waiting)
+    if len(waiting):
+        counts = counted(len(waiting), "partition has an offline replica", "partitions have offline replicas")
+        name = cluster.partition_name(int(waiting[0]))
+        left = "it stays as it is" if len(waiting) == 1 else "they stay as they are"
+        yield f"{counts}, {name} for one: {left}, because a copy beside one may not end; {OFFLINE_FIRST}"
     if cluster.facts:
         found = rooms(cluster, plan.request.headroom)
         known = cluster.capacity(Resource.DISK)
@@ -101,7 +108,7 @@ def _why(plan: BalancedPlan, budget: Budget, broker: int, column: int, *, over: 
     fixed = (held.any(axis=1)) & ~goal.movable
     weight = goal.every[:, column] + np.where(plan.replicas[:, 0] == broker, goal.leading[:, column], 0)
     if over and float(weight[fixed].sum()) > goal.high[broker, column]:
-        return f"replicas of excluded topics alone make {float(weight[fixed].sum()):.3f} of the mean"
+        return f"replicas of partitions that stay as they are alone make {float(weight[fixed].sum()):.3f} of the mean"
     largest = float(weight[held.any(axis=1)].max(initial=0.0))
     if over and largest > goal.high[broker, column] - goal.low[broker, column]:
         partition = int(np.flatnonzero(held.any(axis=1))[int(weight[held.any(axis=1)].argmax())])

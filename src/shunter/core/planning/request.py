@@ -47,6 +47,8 @@ class Scope(Enum):
 
 EMPTYING = (Scope.EMPTY_DISKS, Scope.FILLING_DISKS)
 """Scopes that move replicas only away from disks that hold too much."""
+KEEPING = (Scope.REBALANCE, Scope.FILL, *EMPTYING)
+"""Scopes that balance. They never take an offline replica away, so they leave its partition alone."""
 ORDER_ALONE = (Scope.LEADERS, Scope.DEMOTE)
 """Scopes that change only the order of replicas, so that no byte moves."""
 

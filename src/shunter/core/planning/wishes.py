@@ -67,6 +67,8 @@ def why_fixed(board: Board, partition: int) -> str:
     """Why nothing of a partition may change. Pre: it is not movable."""
     if board.targets.lost[partition]:
         return "no live replica in sync has its data"
+    if board.targets.waiting[partition]:
+        return "it has an offline replica, and a copy beside one may not end"
     return "its topic is excluded"
 
 

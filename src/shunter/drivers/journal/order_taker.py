@@ -7,7 +7,7 @@ any executor that drives the journal: a rollback that no shell waits for could h
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from typing import Any, Protocol
 
 import orjson
 
@@ -114,7 +114,8 @@ async def _answer(driver: ExecutionDriver, order: OrderRow, gate: OrderGate | No
             if gate is not None and reply.accepted:
                 about = named(command.partitions) or "all moves"
                 gate.taken(f"{_VERBS.get(command.kind, command.kind.value)} {about}", command.given_by, reply.text)
-            return orjson.dumps({"accepted": reply.accepted, "text": reply.text}).decode()
+            partly = {"partly": True} if reply.partly else {}
+            return orjson.dumps({"accepted": reply.accepted, "text": reply.text, **partly}).decode()
         moves = decode_plan(orjson.dumps(document["plan"]), f"order {order.number}")
         reply = await driver.submit(f"order-{order.number}", moves, options_from_json(document["options"]))
     except ExecutorEnded:
@@ -126,5 +127,6 @@ async def _answer(driver: ExecutionDriver, order: OrderRow, gate: OrderGate | No
     text = reply.error or f"{counted(len(reply.moves) - len(refused), 'move')} taken on"
     if gate is not None and reply.error is None:
         gate.taken("execute a plan", str(document.get("given_by", "")), text)
-    answer = {"accepted": reply.error is None, "text": text, "refused": refused, "instead": instead}
+    answer: dict[str, Any] = {"accepted": reply.error is None, "text": text, "refused": refused, "instead": instead}
+    answer["held_up"] = [f"{move.tp}: {move.held_up}" for move in reply.moves if move.held_up]
     return orjson.dumps(answer).decode()

@@ -379,9 +379,11 @@ class Rig:
         self.tell(event)
         return self.last_token
 
-    def command(self, kind: CommandKind, *partitions: TopicPartition, rate: int | None = None) -> int:
+    def command(
+        self, kind: CommandKind, *partitions: TopicPartition, rate: int | None = None, force: bool = False
+    ) -> int:
         self.last_token += 1
-        self.tell(ev.CommandReceived(Command(kind, partitions, rate, "test"), self.last_token))
+        self.tell(ev.CommandReceived(Command(kind, partitions, rate, "test", force=force), self.last_token))
         return self.last_token
 
     def settle(self, *, catching_up: bool = True, rounds: int = 400, until_ms: int = 250) -> None:

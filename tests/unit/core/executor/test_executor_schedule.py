@@ -386,3 +386,65 @@ def test_a_step_with_more_copies_than_the_bound_runs_alone(bound: str) -> None:
     assert len(yard.partitions[rig.asked[0][0]].adding) == 3
     rig.settle()
     assert set(rig.outcomes().values()) == {Outcome.DONE}
+
+
+def test_a_copy_that_is_in_sync_holds_no_place_though_its_step_waits_for_a_dead_broker() -> None:
+    """An outsider's find: moves that waited for a dead broker held the places of `--max-in`, and the others starved."""
+    rig = Rig(Yard({"t": [(1, 2, 3), (2, 3, 5)]}))
+    rig.yard.kill(1)
+    orders = (MoveOrder(TopicPartition("t", 0), (4, 1, 2)), MoveOrder(TopicPartition("t", 1), (4, 2, 3)))
+    rig.tell(ev.PlanSubmitted("p", orders, ExecutionOptions(max_in=1, relax_after_ms=10**9), 1))
+    until_asked(rig)
+    assert rig.asked[0][0] == T0, "what is under-replicated comes first"
+    rig.settle()
+    assert rig.yard.partitions[T0].adding == (4,), "its step waits for broker 1"
+    assert rig.outcomes() == {T0: None, TopicPartition("t", 1): Outcome.DONE}
+
+
+def beside_dead_copies(bound: ExecutionOptions) -> Rig:
+    """A rig whose broker 6 dies while two moves copy to it within a bound; a third one waits for its turn."""
+    rig = Rig(Yard({"t": [(1, 2), (1, 2), (1, 2)]}))
+    orders = tuple(MoveOrder(TopicPartition("t", n), (target, 2)) for n, target in enumerate((6, 6, 5)))
+    rig.tell(ev.PlanSubmitted("p", orders, bound, 1))
+    until_asked(rig, 2)
+    assert [target for _tp, target in rig.asked] == [(6, 2), (6, 2)]
+    rig.settle(catching_up=False, rounds=20)
+    rig.yard.kill(6)
+    return rig
+
+
+@pytest.mark.parametrize("bound", [ExecutionOptions(max_concurrent=2), ExecutionOptions(max_out=2)])
+def test_a_copy_to_a_broker_that_stays_dead_gives_its_place_away_and_gets_it_back(bound: ExecutionOptions) -> None:
+    rig = beside_dead_copies(bound)
+    waiting = TopicPartition("t", 2)
+    rig.settle(catching_up=False, rounds=160)
+    assert waiting not in {tp for tp, _target in rig.asked}, "a restart loses nothing"
+    rig.settle(rounds=200)
+    assert rig.core.state.moves[waiting].outcome is Outcome.DONE
+    cancelled = [tp for tp, target in rig.asked if target is None]
+    assert len(cancelled) == 1, "no more places are given away than one move needs"
+    assert any(each.kind == "copy-put-off" and "t-2 takes its place" in each.text for each in rig.notices)
+    rig.yard.revive(6)
+    rig.settle()
+    assert set(rig.outcomes().values()) == {Outcome.DONE}
+
+
+def test_the_bound_holds_when_the_dead_broker_is_back_before_the_others_end() -> None:
+    rig = beside_dead_copies(ExecutionOptions(max_concurrent=2))
+    rig.settle(catching_up=False, rounds=400)
+    assert rig.yard.partitions[TopicPartition("t", 2)].adding == (5,)
+    rig.yard.revive(6)
+    rig.settle(catching_up=False, rounds=100)
+    assert sum(len(each.adding) for each in rig.yard.partitions.values()) == 2
+    rig.settle()
+    assert set(rig.outcomes().values()) == {Outcome.DONE}
+
+
+def test_a_copy_to_a_dead_broker_keeps_its_place_if_nobody_could_take_it() -> None:
+    rig = Rig(Yard({"t": [(1, 2), (3, 2)]}))
+    orders = (MoveOrder(T0, (6, 2)), MoveOrder(TopicPartition("t", 1), (5, 2)))
+    rig.tell(ev.PlanSubmitted("p", orders, ExecutionOptions(max_in=1), 1))
+    until_asked(rig, 2)
+    rig.yard.kill(6)
+    rig.settle(catching_up=False, rounds=600)
+    assert [target for _tp, target in rig.asked if target is None] == []

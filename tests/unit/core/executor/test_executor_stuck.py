@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from apache_yard import Rig, Yard
+from apache_yard import Rig, Yard, until
 
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.events import Envelope, LogDirsObserved
-from shunter.core.executor.ready import CommandReply
+from shunter.core.executor.ready import CommandReply, PlanReply
 from shunter.core.executor.state import ExecutorState, Move
-from shunter.core.executor.stuck import stuck
+from shunter.core.executor.stuck import stuck, told_held_up
 from shunter.model.execution import (
     CommandKind,
     Direction,
@@ -20,7 +20,7 @@ from shunter.model.execution import (
     Outcome,
     ReplicaSize,
 )
-from shunter.model.partition import TopicPartition
+from shunter.model.partition import Replicas, TopicPartition
 from shunter.model.reassignment import Strategy
 from shunter.views.execution import view_execution
 
@@ -63,7 +63,11 @@ def test_a_stop_that_a_dead_original_holds_up_names_it_and_leaving_ends_it_at_on
     answer = told(rig, rig.command(CommandKind.STOP))
     assert "can't end without broker 2, which is down" in answer
     assert "only 1 of the replicas [1, 2] are live and in sync and 2 must be" in answer
-    assert "`shunter stop --leave`" in answer
+    forced = (
+        "`shunter rollback --force` or `shunter stop --force` ends it, although fewer replicas than min.insync.replicas"
+    )
+    assert forced in answer
+    assert answer.endswith("`shunter stop --leave` ends it as it is"), "the copies' own target is live"
     rig.settle(catching_up=False, rounds=300)
     assert rig.finish is None
     assert "`shunter stop --leave`" in stuck_row(rig)
@@ -199,3 +203,156 @@ def test_a_move_between_log_dirs_needs_the_brokers_of_these_log_dirs_alone(direc
     assert stuck(state, move) is None
     del state.cluster.brokers[2]
     assert stuck(state, move) == "it can't end without broker 2, which is down and due to be in another log dir"
+
+
+def beside_a_dead_one(*, min_isr: int = 1, catches_up: bool = True, dead: tuple[int, ...] = (1,)) -> Rig:
+    """A rig whose one move adds broker 4 beside broker 1, which stays, and is dead."""
+    yard = Yard({"t": [(1, 2, 3)]})
+    yard.min_isr["t"] = min_isr
+    rig = Rig(yard)
+    for broker in dead:
+        yard.kill(broker)
+    rig.submit(("t", 0, (4, 1, 2)), options=ExecutionOptions(relax_after_ms=10**9))
+    rig.settle(catching_up=catches_up, rounds=40)
+    assert yard.partitions[T0].adding == (4,)
+    return rig
+
+
+def test_a_plan_says_at_once_which_copies_can_not_end_and_what_does_end_them() -> None:
+    """An outsider's find: nothing said that a copy beside an offline replica that stays never ends."""
+    rig = Rig(Yard({"t": [(1, 2, 3), (1, 2, 3), (2, 3, 4)]}))
+    rig.yard.kill(1)
+    reply = rig.submit(("t", 0, (4, 1, 2)), ("t", 1, (2, 3, 1)), ("t", 2, (2, 3, 5)))
+    rig.settle(catching_up=False, rounds=40)
+    answer = rig.replies[reply]
+    assert isinstance(answer, PlanReply)
+    why = (
+        "it may not end without broker 1, which is down and stays in its target: controllers without KAFKA-19975 end it"
+    )
+    assert [bool(move.held_up) for move in answer.moves] == [True, False, False], "an order needs no replica in sync"
+    assert answer.moves[0].held_up.startswith(why)
+    told = told_held_up((move.tp, move.held_up) for move in answer.moves if move.held_up)
+    assert told.startswith(f"dead brokers or log dirs hold up 1 move, t-0: {why}")
+    assert "`shunter plan --scope offline`" in told
+    assert told_held_up(()) == ""
+
+
+@pytest.mark.parametrize(
+    ("target", "held"),
+    [((1, 2), "it can't end without broker 1"), ((4, 1, 2), "it may not end without broker 1"), ((2, 3), "")],
+)
+def test_a_smaller_set_needs_its_offline_replica_under_any_controller(target: Replicas, held: str) -> None:
+    """KAFKA-19975: newer controllers end a step without a replica that stays, but not if the set gets smaller."""
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.yard.kill(1)
+    reply = rig.submit(("t", 0, target))
+    rig.settle(catching_up=False, rounds=12)
+    answer = rig.replies[reply]
+    assert isinstance(answer, PlanReply)
+    assert answer.moves[0].held_up[: len(held) or None] == held
+
+
+def test_a_copy_beside_a_dead_replica_is_stuck_only_once_the_controller_shows_that() -> None:
+    rig = beside_a_dead_one(catches_up=False)
+    assert stuck_row(rig) == "", "what is added may come into sync, and a newer controller ends it then"
+    rig.settle(rounds=40)
+    assert "it can't end without broker 1, which is down and part of its target" in stuck_row(rig)
+
+
+def test_only_orders_that_end_a_stuck_move_are_named_and_they_do_end_it() -> None:
+    """An outsider's find: "`shunter rollback` or `shunter stop` ends it", and the stop never ended."""
+    rig = beside_a_dead_one()
+    assert stuck_row(rig).endswith("; `shunter rollback` ends it")
+    answer = told(rig, rig.command(CommandKind.ROLL_BACK))
+    assert answer == "1 move is rolled back; it is instant"
+    rig.settle(catching_up=False)
+    assert rig.outcomes() == {T0: Outcome.ROLLED_BACK}
+    assert rig.yard.partitions[T0].replicas == (1, 2, 3)
+
+
+def test_a_stop_that_keeps_what_is_in_sync_waits_for_the_dead_broker_and_by_force_does_not() -> None:
+    rig = beside_a_dead_one()
+    answer = told(rig, rig.command(CommandKind.STOP))
+    assert "1 of them can't end now: t-0: it can't end without broker 1, which is down" in answer
+    assert answer.endswith("`shunter rollback` ends it")
+    rig.settle(catching_up=False, rounds=40)
+    assert rig.outcomes() == {T0: None}
+    assert "can't end" not in told(rig, rig.command(CommandKind.STOP, force=True))
+    rig.settle(catching_up=False)
+    assert rig.outcomes() == {T0: Outcome.STOPPED}
+    assert rig.yard.partitions[T0].replicas == (1, 2, 3)
+    assert 4 not in rig.yard.partitions[T0].isr
+
+
+@pytest.mark.parametrize("kind", [CommandKind.STOP, CommandKind.ROLL_BACK])
+def test_below_min_isr_a_move_is_cancelled_by_force_alone_and_that_is_said(kind: CommandKind) -> None:
+    """An outsider's find: kafka-reassign-partitions --cancel always worked."""
+    rig = beside_a_dead_one(min_isr=3)
+    plain = told(rig, rig.command(kind))
+    assert "can't end" in plain
+    assert "instant" not in plain
+    assert "`shunter rollback --force` or `shunter stop --force` ends it, although fewer replicas" in plain
+    rig.settle(catching_up=False, rounds=40)
+    assert rig.outcomes() == {T0: None}
+    forced = told(rig, rig.command(kind, force=True))
+    assert "producers with acks=all are refused until more replicas are in sync: t-0 (2 of 3 in sync" in forced
+    assert "can't end" not in forced
+    rig.crash()
+    rig.settle(catching_up=False)
+    assert rig.outcomes() == {T0: Outcome.STOPPED if kind is CommandKind.STOP else Outcome.ROLLED_BACK}
+    assert rig.yard.partitions[T0].replicas == (1, 2, 3)
+
+
+def test_force_never_leaves_a_partition_without_a_live_replica_in_sync() -> None:
+    rig = beside_a_dead_one()
+    for broker in (2, 3):
+        rig.yard.kill(broker)
+    rig.settle(catching_up=False, rounds=40)
+    answer = told(rig, rig.command(CommandKind.ROLL_BACK, force=True))
+    assert "only 0 of the replicas [1, 2, 3] are live and in sync and 1 must be" in answer
+    asked = len(rig.asked)
+    rig.settle(catching_up=False, rounds=40)
+    assert [target for _tp, target in rig.asked[asked:] if target is None] == []
+    rig.yard.revive(2)
+    rig.settle()
+    assert rig.outcomes() == {T0: Outcome.ROLLED_BACK}
+
+
+def test_leaving_a_step_that_does_not_end_says_so() -> None:
+    rig = beside_a_dead_one()
+    token = rig.command(CommandKind.LEAVE)
+    assert "1 of them may not end before offline replicas are back: t-0; `kafka-reassign-partitions --cancel`" in told(
+        rig, token
+    )
+    reply = rig.replies[token]
+    assert isinstance(reply, CommandReply)
+    assert reply.partly
+    rig.settle(catching_up=False)
+    assert "may not end before an offline replica of it is back" in rig.core.state.moves[T0].reason
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (4, 1, 2)))
+    rig.settle(catching_up=False, rounds=40)
+    reply = rig.replies[rig.command(CommandKind.LEAVE)]
+    assert isinstance(reply, CommandReply)
+    assert not reply.partly
+
+
+def test_a_rollback_whose_later_steps_need_a_dead_broker_promises_nothing() -> None:
+    """The cancel of the step under way is instant; the original that was dropped before is dead."""
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (4, 5, 6)))
+
+    def has_dropped_one() -> bool:
+        partition = rig.yard.partitions[T0]
+        if not {1, 2, 3} <= set(partition.replicas):
+            return bool(partition.adding)
+        rig.yard.catch_up(T0)
+        return False
+
+    until(rig, has_dropped_one, 400, "an original is dropped, and a step runs")
+    (dropped,) = {1, 2, 3}.difference(rig.yard.partitions[T0].replicas)
+    rig.yard.kill(dropped)
+    rig.settle(catching_up=False, rounds=40)
+    answer = told(rig, rig.command(CommandKind.ROLL_BACK))
+    told_dead = f"it can't end without broker {dropped}, which is down"
+    assert f"1 move is turned back. But 1 of them can't end now: t-0: {told_dead}" in answer

@@ -51,6 +51,10 @@ class World(NamedTuple):
     def able(self, row: list[int], isr: tuple[int, ...]) -> list[int]:
         return [b for b in row if b in isr and self.states[b] != "dead"]
 
+    def waits(self, row: list[int], was: list[int]) -> bool:
+        """Whether a step to other replicas may wait for an offline one that stays."""
+        return set(row) != set(was) and any(self.states[broker] == "dead" for broker in row if broker in was)
+
     @property
     def cluster(self) -> ClusterLoad:
         isr_beside = tuple(b for b in self.beside if self.states[b] != "dead")
@@ -105,6 +109,7 @@ def assert_allowed(world: World, made: BalancedPlan) -> None:
             continue
         fresh = [broker for broker in row if broker not in was]
         assert able, "nobody has its data"
+        assert not world.waits(row, was), "a step to it may not end"
         assert all(world.states[broker] in TAKES for broker in fresh)
         assert row[0] in {*able, *fresh}
         in_sync = sum(broker in able or broker in fresh for broker in row)
@@ -118,6 +123,8 @@ def possible(world: World, request: PlanRequest) -> bool:
     for row in LAYOUTS:
         fresh = [broker for broker in row if broker not in was]
         if row != was and not (able and all(world.states[broker] in TAKES for broker in fresh)):
+            continue
+        if world.waits(row, was):
             continue
         in_sync = sum(broker in able or broker in fresh for broker in row)
         if request.scope is Scope.CHANGE_REPLICATION:
