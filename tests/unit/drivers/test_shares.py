@@ -56,7 +56,7 @@ def wait_for_ever(client: RawClient):
 
 
 async def test_a_principal_has_so_many_connections_from_wherever_they_come():
-    async with login_world(WireLimits(max_connections_per_principal=2)) as w:
+    async with login_world(WireLimits(max_connections=4)) as w:
         for source in (LOCAL, OTHER):
             wait_for_ever(await as_user(w, "ann", source))
         await w.core.until_asked(2)
@@ -70,7 +70,7 @@ async def test_a_principal_has_so_many_connections_from_wherever_they_come():
 
 
 async def test_the_idlest_connection_of_a_principal_goes_for_its_next():
-    async with login_world(WireLimits(max_connections_per_principal=1)) as w:
+    async with login_world(WireLimits(max_connections=2)) as w:
         first, of_bob = await as_user(w, "ann"), await as_user(w, "bob")
         for guest in w.server.house.door.everybody():
             guest.last_active -= 5.0

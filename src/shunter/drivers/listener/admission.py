@@ -227,7 +227,7 @@ class Door:
     def _lack_of(self, principal: Principal) -> bool:
         """Whether a principal has all its places. A client that has not logged in is counted by its address only."""
         taken = len(self._by_principal.get(principal, ()))
-        return principal != ANONYMOUS and taken >= self.limits.max_connections_per_principal
+        return principal != ANONYMOUS and taken >= self.limits.share(self.limits.max_connections)
 
     def _lack(self, address: str, principal: Principal) -> str | None:
         """Return the bound that another client from an address would exceed; None: no bound."""

@@ -86,7 +86,7 @@ class House:
         allowed = {
             "max.connections": self.limits.max_connections,
             "max.connections.per.ip": self.limits.max_connections_per_ip,
-            "max.connections.per.principal": self.limits.max_connections_per_principal,
+            "max.connections.per.principal": self.limits.share(self.limits.max_connections),
         }
         told = f"{bound}={allowed[bound]}" if bound in allowed else f"no more {bound}"
         self.stats.refuse(bound, f"{peer} turned away: {told}, and none of those that are open is idle")

@@ -69,10 +69,10 @@ class Share:
         """Number of connections."""
         self.begun = 0
         """Number of requests that are begun and not answered."""
-        self.most = _part(limits.queued_max_requests, limits)
+        self.most = limits.share(limits.queued_max_requests)
         """Bound of `begun`."""
-        self.answers = AnswerRoom(_part(limits.queued_max_answer_bytes, limits))
-        self._most_bytes = _part(limits.queued_max_request_bytes, limits)
+        self.answers = AnswerRoom(limits.share(limits.queued_max_answer_bytes))
+        self._most_bytes = limits.share(limits.queued_max_request_bytes)
         self._reserved = 0
         self._waiting: OrderedDict[Holder, None] = OrderedDict()
 
@@ -125,7 +125,3 @@ class Shares:
         share.users -= 1
         if share.users == 0:
             del self._by_key[share.key]
-
-
-def _part(bound: int, limits: WireLimits) -> int:
-    return max(1, -(-bound * limits.client_share_percent // 100))
