@@ -34,7 +34,6 @@ from shunter.drivers.journal.journals import (
     JournalBusy,
     JournalFenced,
     JournalForsaken,
-    JournalRestored,
     JournalUnusable,
     JournalUnwritten,
 )
@@ -180,9 +179,6 @@ class ExecutionDriver:
             try:
                 async with self._journal_lock:
                     return await to_its_end(work)
-            except JournalRestored as error:
-                self._listener(Notice("journal-restored", "", str(error)))
-                continue
             except JournalBusy as error:
                 self._listener(Notice("journal-busy", "", str(error)))
             await asyncio.sleep(BUSY_S)
