@@ -19,7 +19,8 @@ from functools import partial
 from shunter.app.access.private_files import keep_to_ourselves
 from shunter.app.controller.broker_defaults import BrokerDefaults
 from shunter.app.controller.logs import ControllerLogs
-from shunter.app.controller.metrics import PrometheusPage, collect_metrics
+from shunter.app.controller.metric_rows import ControllerParts
+from shunter.app.controller.metrics import PrometheusPage
 from shunter.app.controller.security import MetricsReaders, Security
 from shunter.app.controller.settings import LIMITS, ControllerConfig, strange_variables
 from shunter.app.controller.zookeeper_security import zookeeper_access
@@ -156,7 +157,7 @@ class ControllerProcess:
     def _metrics(self, readers: MetricsReaders | None) -> MetricsEndpoint:
         census = CensusTaker(lambda: self.machine.state, lambda: self.loop.stats.count)
         page = PrometheusPage(
-            lambda: collect_metrics(
+            lambda: ControllerParts(
                 self.machine,
                 self.loop,
                 self.channels,
