@@ -24,6 +24,7 @@ from shunter.drivers.listener.server import RpcServer
 from shunter.drivers.listener.server_stats import ServerStats
 from shunter.views.census import Census
 from shunter.views.metrics import Cluster, PendingDeletions, cluster_metrics, pending_deletions
+from shunter.wire.fragments import CacheSize
 from shunter.wire.versions import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 
 API_NAMES = {LEADER_AND_ISR: "LeaderAndIsr", STOP_REPLICA: "StopReplica", UPDATE_METADATA: "UpdateMetadata"}
@@ -69,6 +70,11 @@ class ControllerParts:
     def queues(self) -> tuple[QueueStats, ...]:
         """The queue of each broker."""
         return tuple(self.channels.queues())
+
+    @cached_property
+    def cache(self) -> CacheSize:
+        """The size of the cache of encoded metadata."""
+        return self.channels.cache_size()
 
     @cached_property
     def deletions(self) -> PendingDeletions:
@@ -235,13 +241,13 @@ _CONTROL = (
         lambda s: s.channels.stats.dropped,
     ),
     gauge("encoded_bytes", "Bytes of encoded requests that are held, each once", lambda s: s.channels.resident()),
-    gauge("fragment_cache_topics", "Topics in the cache of encoded metadata", lambda s: s.channels.cache_size().topics),
+    gauge("fragment_cache_topics", "Topics in the cache of encoded metadata", lambda s: s.cache.topics),
     gauge(
         "fragment_cache_partitions",
         "Partitions in the cache of encoded metadata",
-        lambda s: s.channels.cache_size().partitions,
+        lambda s: s.cache.partitions,
     ),
-    gauge("fragment_cache_bytes", "Memory of the cache of encoded metadata", lambda s: s.channels.cache_size().held),
+    gauge("fragment_cache_bytes", "Memory of the cache of encoded metadata", lambda s: s.cache.held),
     by(
         "broker",
         "broker_queue",
