@@ -30,11 +30,6 @@ class AnswerRoom:
         """Whether the room is full, so that no further request should be begun."""
         return self._pool.full
 
-    @property
-    def sharers(self) -> tuple[int, ...]:
-        """The number of answers that share each group of pieces."""
-        return tuple(self._lent.values())
-
     def lend(self, answer: Answer) -> None:
         """Count an answer that is about to be sent."""
         if answer.pieces:
