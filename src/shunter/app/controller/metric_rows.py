@@ -18,7 +18,7 @@ from shunter.drivers.election.loop import ControllerLoop
 from shunter.drivers.election.loop_stats import LoopStats
 from shunter.drivers.host.log_files import LogFile
 from shunter.drivers.host.loop_lag import LoopLag
-from shunter.drivers.listener.admission import GuestKind
+from shunter.drivers.listener.admission import PeerKind
 from shunter.drivers.listener.handlers.audit import api_name
 from shunter.drivers.listener.server import RpcServer
 from shunter.drivers.listener.server_stats import ServerStats
@@ -314,7 +314,7 @@ _PEERS = (
         "kind",
         "connections",
         "Connections that are open",
-        lambda s: {kind.value: s.server.count(kind) for kind in GuestKind},
+        lambda s: {kind.value: s.server.count(kind) for kind in PeerKind},
         counts=False,
     ),
     by("reason", "connections_refused", "Connections not taken", lambda s: s.peers.refused, counts=True),
@@ -345,23 +345,25 @@ _PEERS = (
     gauge(
         "requests_begun",
         "Requests that are worked on",
-        lambda s: s.server.house.desk.begun + s.server.house.desk.brokers,
+        lambda s: s.server.resources.queue.begun + s.server.resources.queue.brokers,
     ),
-    gauge("requests_waiting", "Connections whose request waits for its turn", lambda s: s.server.house.desk.waiting),
+    gauge(
+        "requests_waiting", "Connections whose request waits for its turn", lambda s: s.server.resources.queue.waiting
+    ),
     gauge(
         "request_bytes",
         "Bytes of large requests that are held",
-        lambda s: sum(s.server.house.pool_of(kind).held for kind in (GuestKind.CLIENT, GuestKind.BROKER)),
+        lambda s: sum(s.server.resources.pool_of(kind).held for kind in (PeerKind.CLIENT, PeerKind.BROKER)),
     ),
     gauge(
         "answer_bytes",
         "Bytes of answers that are held until their peers have read them",
-        lambda s: s.server.house.answers.held,
+        lambda s: s.server.resources.answers.held,
     ),
     counter(
         "metadata_builds",
         "How often metadata of all topics were rebuilt",
-        lambda s: s.server.house.node.metadata.builds,
+        lambda s: s.server.resources.node.metadata.builds,
     ),
 )
 

@@ -138,7 +138,7 @@ class ControllerProcess:
             relays=config.relay == "judged",
         )
         self.server = RpcServer(node, room_for_files(config.wire_limits()), selector, self.security.gate)
-        node.metadata.give_way = self.server.house.desk.give_way
+        node.metadata.give_way = self.server.resources.queue.give_way
         self.seat: ControllerSeat | None = None
         self.guard: CrashGuard | None = None
         self.permissions: asyncio.Task[None] | None = None

@@ -1,7 +1,7 @@
 """Limits how much of the clients' common room one client may take.
 
 A client that logs in is counted by its principal, whatever its addresses; any other client by its address. Connections
-that have proved to be brokers' are not counted (`door`).
+that have proved to be brokers' are not counted (`admission`).
 """
 
 from __future__ import annotations
