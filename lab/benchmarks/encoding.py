@@ -30,7 +30,7 @@ from shunter.errors import ErrorCode
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.partition import LeaderAndIsr, PartitionState, ReplicaAssignment
 from shunter.wire.answers import decode_control_response
-from shunter.wire.control import leader_and_isr_body, live_brokers_fragment, update_metadata_body, update_metadata_parts
+from shunter.wire.control import leader_and_isr_body, live_brokers_fragment, update_metadata_parts
 from shunter.wire.fragments import FragmentCache
 from shunter.wire.metadata import NOTHING_FAILED, Audience, MetadataPieces, listening_brokers
 from shunter.wire.reassignments import (
@@ -172,7 +172,7 @@ def measure_update_metadata(topics: list[Slice], partitions: int, brokers: int) 
     told("UpdateMetadata v8, kio: one partition, entity made", f"{seconds(both) / SAMPLE * 1e6:8.2f} us")
 
     def full(cache: FragmentCache | None, some: list[Slice] = topics) -> bytes:
-        return update_metadata_body(8, **HEAD, topics=some, live=live, offline={}, cache=cache)
+        return b"".join(update_metadata_parts(8, **HEAD, topics=some, live=live, offline={}, cache=cache))
 
     cold = seconds(lambda: full(FragmentCache()))
     told("UpdateMetadata v8, ours: one partition, cold", f"{cold / partitions * 1e6:8.2f} us")

@@ -10,15 +10,12 @@ from __future__ import annotations
 from datetime import timedelta
 from random import Random
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from lab.simulation.brokers.broker import SimulatedBroker
 from lab.simulation.brokers.poison import POISONS, is_poison
 from lab.simulation.brokers.replica import Role
-from lab.simulation.faults import Faults
-from lab.simulation.inhabited import InhabitedWorld
-from lab.simulation.operators import Operators
 from lab.simulation.process import ShunterProcess
 from lab.simulation.scheduler import MS, SECOND
 from lab.simulation.zookeeper.session import SimulatedKazoo
@@ -42,6 +39,10 @@ from shunter.wire.reassignments import (
     AlterReassignmentsRequest,
     AlterReassignmentsResult,
 )
+
+if TYPE_CHECKING:
+    from lab.simulation.world import World
+
 
 TOPICS_AT_MOST = 8
 PATIENCE_MS = 20_000
@@ -71,23 +72,10 @@ HARMLESS = {
 """Errors for other reasons, which are checked before the content of the request."""
 
 
-class EdgesWorld(InhabitedWorld, Protocol):
-    """A world in the eyes of these actions."""
-
-    operators: Operators
-    faults: Faults
-    racks: dict[BrokerId, str | None]
-    """The racks that brokers give at their next start."""
-    asked_factors: dict[UUID, tuple[int, int]]
-    """For topics that brokers made: the replication factor that was asked for, and the initial number of partitions."""
-    auto_created: set[UUID | None]
-    """Topics that brokers made."""
-
-
 class Edges:
     """Does to a controller what a well-behaved cluster never does."""
 
-    def __init__(self, world: EdgesWorld) -> None:
+    def __init__(self, world: World) -> None:
         """Begin with nothing done."""
         self.world = world
         self._made = 0

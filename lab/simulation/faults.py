@@ -6,32 +6,22 @@ Every method takes a PRNG of its own and returns whether it did anything.
 from __future__ import annotations
 
 from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from lab.simulation.brokers.broker import DIRECTORIES, SimulatedBroker
-from lab.simulation.inhabited import InhabitedWorld
-from lab.simulation.operators import Operators
 from lab.simulation.process import ShunterProcess
 from lab.simulation.scheduler import MS, SECOND
-from lab.simulation.zookeeper.garbling import Garbling
 from shunter.drivers.zookeeper.requests import Remove
 from shunter.formats.znodes import paths as znodes
-from shunter.model.partition import BrokerId
 
-
-class FaultsWorld(InhabitedWorld, Protocol):
-    """A world in the eyes of its faults."""
-
-    operators: Operators
-    garbling: Garbling
-    parted: set[tuple[BrokerId, BrokerId]]
-    """Pairs of brokers that do not reach each other."""
+if TYPE_CHECKING:
+    from lab.simulation.world import World
 
 
 class Faults:
     """Breaks things."""
 
-    def __init__(self, world: FaultsWorld) -> None:
+    def __init__(self, world: World) -> None:
         """Begin without faults."""
         self.world = world
 

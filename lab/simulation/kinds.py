@@ -4,43 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from lab.simulation.actions import ASIDE, FAULT_WEIGHTS, NOTHING_ASIDE, OPERATION_WEIGHTS, PACES_US, Action
-from lab.simulation.coverage import EXPECTED, Coverage
+from lab.simulation.coverage import EXPECTED
 from lab.simulation.executor import actions as executor_actions
 from lab.simulation.executor.expected import EXECUTOR_EXPECTED
 from lab.simulation.executor.shape import draw_executor_shape
 from lab.simulation.executor.world import ExecutorWorld
 from lab.simulation.rules.convergence import find_unfinished
-from lab.simulation.rules.observed import Violation
-from lab.simulation.scheduler import Scheduler
 from lab.simulation.shape import draw_shape
 from lab.simulation.world import World
 
 EXECUTOR_STEPS = 60
-
-
-class Runnable(Protocol):
-    """A world, as `runs` sees it."""
-
-    scheduler: Scheduler
-    coverage: Coverage
-    violation: Violation | None
-
-    @property
-    def acknowledged(self) -> int:
-        """How many records or moves were acknowledged in it."""
-        ...
-
-    @property
-    def checks(self) -> int:
-        """How often rules were checked."""
-        ...
-
-    def run(self) -> None:
-        """Live through both phases; stops at the first violation."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +30,7 @@ class WorldKind:
     faults: Mapping[str, int]
     paces_us: Sequence[int]
     steps: Callable[[int], int]
-    build: Callable[[int, Sequence[Action]], Runnable]
+    build: Callable[[int, Sequence[Action]], World | ExecutorWorld]
     acknowledges: str
     expected: Mapping[str, Sequence[str]]
     aside: Mapping[int, Mapping[str, int]] = field(default_factory=lambda: NOTHING_ASIDE)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
+from typing import TYPE_CHECKING
 from uuid import UUID
 
-from lab.simulation.inhabited import InhabitedWorld
 from lab.simulation.scheduler import MS, SECOND
 from lab.simulation.zookeeper.tree import Transaction
 from shunter.core.controller.events import (
@@ -33,6 +33,10 @@ from shunter.model.partition import BrokerId, ReplicaAssignment, Replicas, Topic
 from shunter.model.reassignment import Intervention, Phase, Strategy
 from shunter.model.settings import ControlRequestEpoch
 
+if TYPE_CHECKING:
+    from lab.simulation.world import World
+
+
 TOPICS_AT_MOST = 6
 NO_TARGETS: Mapping[TopicPartition, Replicas] = {}
 
@@ -40,7 +44,7 @@ NO_TARGETS: Mapping[TopicPartition, Replicas] = {}
 class Operators:
     """Sends requests to the present controller, or writes znodes."""
 
-    def __init__(self, world: InhabitedWorld) -> None:
+    def __init__(self, world: World) -> None:
         """Begin."""
         self.world = world
         self._created = 0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
-from lab.simulation.actions import Action
-from lab.simulation.rules.observed import Violation
-from lab.simulation.scheduler import MS, SECOND, Scheduler
+from lab.simulation.scheduler import MS, SECOND
+
+if TYPE_CHECKING:
+    from lab.simulation.executor.world import ExecutorWorld
+    from lab.simulation.world import World
 
 QUIET_US = 2 * SECOND
 """How long after the last action the faults stop."""
@@ -15,23 +17,7 @@ SPIN = 5_000
 """So many events within a millisecond can only come from a process that wakes up again and again."""
 
 
-class Phased(Protocol):
-    """A world, as far as its phases are concerned."""
-
-    scheduler: Scheduler
-    actions: Sequence[Action]
-    violation: Violation | None
-
-    def begin_phase_two(self) -> None:
-        """Stop the faults, and mend what they broke."""
-        ...
-
-    def violate(self, rule: str, told: str) -> None:
-        """A rule is broken."""
-        ...
-
-
-W = TypeVar("W", bound=Phased)
+W = TypeVar("W", "World", "ExecutorWorld")
 
 
 def live_through(world: W, find_unfinished: Callable[[W], list[str]], *, within_us: int, look_every_us: int) -> None:
@@ -52,7 +38,7 @@ def live_through(world: W, find_unfinished: Callable[[W], list[str]], *, within_
         world.violate("everything converges", "; ".join(unfinished[:6]))
 
 
-def run_until(world: Phased, moment_us: int) -> None:
+def run_until(world: World | ExecutorWorld, moment_us: int) -> None:
     """Run all events that are due by a moment."""
     scheduler = world.scheduler
     step, began_us, began = scheduler.step, scheduler.now_us, scheduler.events

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from lab.simulation.brokers.broker import SimulatedBroker
 from lab.simulation.brokers.channels import SimulatedChannels
 from lab.simulation.event_loop import ProcessLoop
 from lab.simulation.scheduler import SECOND
-from lab.simulation.surroundings import Surroundings
 from lab.simulation.zookeeper.session import SimulatedKazoo
 from shunter.core.controller.events import Envelope, Event, ReplyToken
 from shunter.core.controller.machine import ControllerMachine
@@ -37,6 +35,10 @@ from shunter.wire.alter_partition import (
     TopicIsrChanges,
 )
 
+if TYPE_CHECKING:
+    from lab.simulation.world import World
+
+
 CALL_TIMEOUT_MS = 20_000
 ALTER_PARTITION_VERSION = 3
 BY_NAME_VERSION = 1
@@ -45,7 +47,7 @@ BY_NAME_VERSION = 1
 class SkewedClock:
     """A process's wall clock. Its error is fixed at the start of the process, as in `drivers.clock`."""
 
-    def __init__(self, world: ProcessesWorld, skew_ms: int) -> None:
+    def __init__(self, world: World, skew_ms: int) -> None:
         """Remember the clock's error."""
         self._scheduler = world.scheduler
         self._skew_ms = skew_ms
@@ -87,43 +89,10 @@ class Service(Supervisor):
         super().fail(failure)
 
 
-class ProcessesWorld(Surroundings, Protocol):
-    """A world in the eyes of its controllers' processes."""
-
-    brokers: dict[BrokerId, SimulatedBroker]
-    not_owed: set[str]
-
-    def draw_skew_ms(self) -> int:
-        """Draw the error of a process's clock."""
-        ...
-
-    def settings_of(self, broker_id: BrokerId, takeover: Takeover) -> ControllerSettings:
-        """A controller's settings."""
-        ...
-
-    def looks_controllers_up(self, broker: BrokerId) -> bool | None:
-        """Whether a broker is so old that it looks a controller up in ZooKeeper; None: brokers are not asked."""
-        ...
-
-    def machine_handled(
-        self, process: ShunterProcess, machine: ObservedMachine, envelope: Envelope, ready: Ready
-    ) -> None:
-        """A machine handled an event."""
-        ...
-
-    def refused(self, process: str, path: str) -> None:
-        """ZooKeeper refused a request of a process, about a path."""
-        ...
-
-    def controller_stopped(self, name: str) -> None:
-        """A controller's process ended."""
-        ...
-
-
 class ShunterProcess:
     """One controller process with the broker id `broker_id`. It can be started, paused, killed and started again."""
 
-    def __init__(self, world: ProcessesWorld, broker_id: int, takeover: Takeover) -> None:
+    def __init__(self, world: World, broker_id: int, takeover: Takeover) -> None:
         """Begin stopped."""
         self.world = world
         self.id = broker_id

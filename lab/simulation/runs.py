@@ -12,7 +12,7 @@ from itertools import count
 from lab.simulation.actions import plan_actions
 from lab.simulation.coverage import Coverage
 from lab.simulation.kinds import CONTROLLER, WorldKind
-from lab.simulation.rules.observed import Violation
+from lab.simulation.rules.violation import Violation
 
 FORGOTTEN_TOGETHER = 32
 """After so many worlds their frozen objects are freed at once: a full collection takes half as long as a world."""

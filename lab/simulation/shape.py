@@ -84,7 +84,6 @@ def draw_shape(seed: int) -> Shape:
         slice_partitions=random.choice((1, 2, 3, 500)),
         leader_rebalance_interval_ms=random.choice((3_000, 300_000)),
         leader_imbalance_percent=random.choice((0, 10)),
-        write_target_replicas=random.random() < 0.5,
         roll_back_after_ms=random.choice((0, 0, 4_000)),
     )
     if ASIDE.get(seed % ASIDE_OF) is ISOLATION_WEIGHTS:

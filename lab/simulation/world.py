@@ -28,9 +28,9 @@ from lab.simulation.phases import live_through
 from lab.simulation.process import ObservedMachine, ShunterProcess, altered_results
 from lab.simulation.rules.edges import REFUSED_BY_ZOOKEEPER, EdgeRules
 from lab.simulation.rules.machine import MachineRules
-from lab.simulation.rules.observed import Violation
 from lab.simulation.rules.safety import Safety
 from lab.simulation.rules.truth import Truth
+from lab.simulation.rules.violation import Violation
 from lab.simulation.scheduler import MS, SECOND, Scheduler
 from lab.simulation.shape import Shape
 from lab.simulation.zookeeper.garbling import Garbling

@@ -63,7 +63,7 @@ def _topic() -> bytes:
 def _journal_row(body: bytes) -> Any:
     text = body.decode("utf-8", "replace")
     row = journal.JournalRow(1, text, zlib.crc32(text.encode()))
-    return journal.decode_line(row, 2, "journal")
+    return journal.decode_line(row, "journal")
 
 
 ZNODES = (

@@ -273,16 +273,7 @@ def test_original_replicas_are_kept_in_our_record_and_hidden_from_apaches_parser
     world.write_legacy({TP: (4, 5, 6)}, originals={TP: (1, 2, 3)})
     written = [r for records in world.store.log for r in records if isinstance(r, PutLegacyReassignments)]
     assert written
-    assert all(not record.originals for record in written)
     assert world.store.legacy.originals == {}
-
-
-def test_original_replicas_are_shown_where_no_apache_controller_may_come():
-    """'the current assigned replicas … are read … and added the "original_replicas"': by setting."""
-    world = Harness(brokers=(1, 2, 3, 4, 5, 6), show_original_replicas=True).start()
-    world.create("t", [(1, 2, 3)])
-    world.write_legacy({TP: (4, 5, 6)})
-    assert world.store.legacy.originals == {TP: (1, 2, 3)}
 
 
 def test_the_format_of_the_legacy_znode_with_original_replicas():

@@ -386,7 +386,7 @@ def test_the_legacy_znode_takes_precedence_over_the_state_znodes():
 
 def test_a_rolled_back_move_leaves_no_target_replicas():
     """'clear the targetReplicas': a field left behind would start the move again at the next failover."""
-    world = yard(write_target_replicas=True)
+    world = yard()
     world.reassign({TP: (4, 5, 6)})
     world.reassign({TP: None}, token=2)
     assert world.store.states[TP].target_replicas is None

@@ -28,8 +28,8 @@ from apache_yard import Yard as ApacheYard
 from web_yard import Yard
 
 from lab.testbed.ports import free_port
-from shunter.app.controller.metric_rows import ROWS
-from shunter.app.controller.metrics import PrometheusPage, collect_metrics
+from shunter.app.controller.metric_rows import ROWS, ControllerParts
+from shunter.app.controller.metrics import PrometheusPage
 from shunter.app.controller.process import ControllerProcess
 from shunter.app.controller.settings import load_controller_config
 from shunter.app.executor.metrics import ROWS as EXECUTOR_ROWS
@@ -67,7 +67,7 @@ def alerts() -> list[tuple[str, str]]:
 def controller() -> MetricsEndpoint:
     told = {"zookeeper": "nowhere:1", "listener": ["PLAINTEXT://127.0.0.1:0"], "broker_id": 1000}
     ours = ControllerProcess(load_controller_config(None, told))
-    page = PrometheusPage(lambda: collect_metrics(ours.machine, ours.loop, ours.channels, ours.lag, ours.server))
+    page = PrometheusPage(lambda: ControllerParts(ours.machine, ours.loop, ours.channels, ours.lag, ours.server))
     return MetricsEndpoint(page.render)
 
 

@@ -84,7 +84,7 @@ def test_features_are_on_and_none_of_them_is_supported(yard, zk):
 def check(yard, *changed, listener="PLAINTEXT://127.0.0.1:0"):
     at = ("--zookeeper", yard.cluster.zookeeper_connect, "--listener", listener, "--broker-id", "77")
     status, output = cli("controller", "--check", "--json", *at, *changed)
-    return status, {(each["level"], each["about"]): each["told"] for each in json.loads(output)["findings"]}
+    return status, {(each["level"], each["check"]): each["text"] for each in json.loads(output)["findings"]}
 
 
 def test_the_check_says_what_would_be_in_the_way_and_changes_nothing(yard, zk):
@@ -93,15 +93,15 @@ def test_the_check_says_what_would_be_in_the_way_and_changes_nothing(yard, zk):
     status, found = check(yard)
     assert status == 0, found
     assert found["warning", "controller"] == "broker 1000 leads now, and would go on"
-    assert found["good", "reachability"] == "4 of 4 brokers answer us"
-    assert found["good", "min.insync.replicas"] == "1, as the brokers have it"
+    assert found["fine", "reachability"] == "4 of 4 brokers answer us"
+    assert found["fine", "min.insync.replicas"] == "1, as the brokers have it"
     status, found = check(yard, "--broker-id", "1", "--set", "default_partitions=3", listener="OTHER://127.0.0.1:0")
     assert status == 1
-    assert found["obstacle", "broker id"] == "a broker has the id 1"
+    assert found["problem", "broker id"] == "a broker has the id 1"
     assert found["warning", "num.partitions"] == "the brokers have 1, and Shunter would decide by 3"
     status, found = check(yard, listener=f"PLAINTEXT://{yard.controller.address}")
     assert status == 1
-    assert "can't be opened" in found["obstacle", "listener"]
+    assert "can't be opened" in found["problem", "listener"]
     assert (sorted(zk.get_children("/")), zk.get("/controller")) == before
 
 
@@ -120,7 +120,7 @@ def test_defaults_are_compared_before_a_start_and_while_it_leads(yard):
     set_default("2")
     try:
         wait_until(
-            lambda: check(yard)[1].get(("good", "min.insync.replicas")) == "2, as the brokers have it",
+            lambda: check(yard)[1].get(("fine", "min.insync.replicas")) == "2, as the brokers have it",
             what="all brokers have taken the dynamic default",
             timeout_s=60,
         )
@@ -149,7 +149,7 @@ def test_the_check_sees_what_zookeepers_acls_forbid(yard, zk, path, rights, lack
     finally:
         zk.set_acls(path, before)
     told = None if lacking is None else f"{path}: ZooKeeper's ACL does not let us {lacking}"
-    assert found.get(("obstacle", "ZooKeeper")) == told
+    assert found.get(("problem", "ZooKeeper")) == told
     assert status == (told is not None)
 
 

@@ -360,7 +360,7 @@ def test_a_check_says_what_is_wrong_with_a_certificate_or_a_login(yard: SecuredY
         changed = with_changes(yard, **shown(yard, made))
         status, output = cli("controller", "--check", *changed)
         assert (status, told in output) == (1, True), output
-        assert "OBSTACLE  certificate: listener INTERNAL: its certificate" in output
+        assert "PROBLEM  certificate: listener INTERNAL: its certificate" in output
         command = [sys.executable, "-m", "shunter", "controller", "--takeover", "preempt", *changed]
         ended = run_bounded(command, timeout_s=60)
         assert ended.returncode == 2, "it does not even stand for election"

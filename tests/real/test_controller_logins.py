@@ -49,7 +49,7 @@ def test_logins_permissions_and_tokens(tmp_path):
     }
     with ExitStack() as stack:
         zookeeper = stack.enter_context(ZooKeeperServer(tmp_path / "zookeeper"))
-        options = ("--takeover", "preempt", "--set", "token_expiry_check_interval_ms=1000")
+        options = ("--takeover", "preempt")
         shunter = stack.enter_context(
             ShunterController(tmp_path / "shunter", zookeeper.connect_string, options=options)
         )
@@ -79,10 +79,11 @@ def test_logins_permissions_and_tokens(tmp_path):
         described = ("--describe", "--owner-principal", "User:ann")
         assert token in tool(tokens, *asked, *described)
 
-        # Shunter deletes an expired token, and brokers learn of it.
+        # A controller that is elected deletes expired tokens, and brokers learn of it.
         data = zk.get(f"/delegation_token/tokens/{token}")[0]
         expiry = data.partition(b'"expiryTimestamp":')[2].partition(b",")[0]
         zk.set(f"/delegation_token/tokens/{token}", data.replace(expiry.rstrip(b"}"), b"1000"))
+        shunter.restart()
         gone = "the expired token is deleted"
         wait_until(lambda: not zk.get_children("/delegation_token/tokens"), what=gone, timeout_s=30)
         wait_until(lambda: token not in tool(tokens, *asked, *described), what="the broker has heard", timeout_s=60)

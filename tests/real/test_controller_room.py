@@ -45,7 +45,6 @@ def narrow(tmp_path_factory, metrics_port):
     settings = {
         "max-connections": CLIENTS,
         "connections-max-idle-ms": IDLE_MS,
-        "peer-timeout-ms": 2_000,
         "queued-max-requests": 20,
         "metrics-port": metrics_port,
     }

@@ -170,6 +170,8 @@ def comparable(outcome: Outcome) -> Outcome:
     told = outcome.told
     if any(word in told for word in ("valid JSON", "Unrecognized token", "end-of-input", "shouldn't be empty")):
         return Outcome(outcome.kind, "broken JSON")
+    if "Unknown broker id" in told:
+        return Outcome(outcome.kind, "the first of several unknown brokers")
     if told.startswith("Error: Unable to read file "):
         return Outcome(outcome.kind, re.split(r": *\[Errno", told)[0].rstrip())
     if "duplicate" in told:

@@ -35,7 +35,7 @@ from shunter.wire.control import (
     leader_and_isr_body,
     live_brokers_fragment,
     stop_replica_body,
-    update_metadata_body,
+    update_metadata_parts,
 )
 from shunter.wire.versions import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 
@@ -167,7 +167,7 @@ def decided_at(moment: Moment) -> dict[int, tuple[int, bytes]]:
     }
     live = live_brokers_fragment(8, moment.brokers)
     return {
-        UPDATE_METADATA: (8, update_metadata_body(8, **head, topics=(), live=live, offline={}, cache=None)),
+        UPDATE_METADATA: (8, b"".join(update_metadata_parts(8, **head, topics=(), live=live, offline={}, cache=None))),
         LEADER_AND_ISR: (
             7,
             leader_and_isr_body(7, **head, leaders=(), listener="PLAINTEXT", topics=(), new=(), full=False, cache=None),

@@ -204,7 +204,8 @@ class TestElection:
     async def test_a_controller_that_cant_note_its_id_leads_all_the_same(self, place, caplog):
         async with outsider(place) as tool, seat_of(place, 100, takeover=Takeover.NEVER) as (seat, events):
             await tool.multi((Remove(znodes.CONTROLLERS),))
-            seat.election.change_takeover(Takeover.VACANT)
+            seat.election._candidacy.takeover = Takeover.VACANT
+            seat.election.survey_again()
             await events.next(Elected)
             async with asyncio.timeout(BOUND_SECONDS):
                 while "a successor of another id will not know" not in caplog.text:
@@ -337,14 +338,12 @@ class TestElection:
                     await broker.sync()
             assert await broker.exists(znodes.broker(100)) is not None
 
-    async def test_never_means_never_until_it_is_changed(self, place):
+    async def test_never_means_never(self, place):
         async with seat_of(place, takeover=Takeover.NEVER) as (seat, events):
             async with asyncio.timeout(BOUND_SECONDS):
                 while seat.election.obstacle is None:
                     await seat.client.sync()
             assert not events.all
-            seat.election.change_takeover(Takeover.VACANT)
-            await events.next(Elected)
 
     async def test_an_expired_session_ends_the_term_and_a_new_one_begins(self, place):
         async with seat_of(place) as (seat, events):

@@ -13,7 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from lab.simulation.kinds import CONTROLLER, WorldKind
-from lab.simulation.rules.observed import Violation
+from lab.simulation.rules.violation import Violation
 from lab.simulation.runs import WorldOutcome, run_seed
 from shunter.core import election
 from shunter.core.controller import changes

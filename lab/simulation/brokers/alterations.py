@@ -6,15 +6,17 @@ the request's versions: 0 (2.7), 1 (3.2), 2 (3.3), 3 (3.5).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from lab.simulation.brokers.replica import Replica, Role
-from lab.simulation.scheduler import MS, SECOND, Scheduler
-from lab.simulation.surroundings import Surroundings
+from lab.simulation.brokers.replica import Role
+from lab.simulation.scheduler import MS, SECOND
 from shunter.errors import ErrorCode
-from shunter.model.partition import BrokerId, LeaderAndIsr, TopicPartition
+from shunter.model.partition import LeaderAndIsr, TopicPartition
+
+if TYPE_CHECKING:
+    from lab.simulation.brokers.broker import SimulatedBroker
+
 
 RETRY_US = 50 * MS
 PATIENCE_US = 30 * SECOND
@@ -32,40 +34,10 @@ GIVEN_UP: dict[int, int] = {
 """Errors after which a leader keeps its proposed ISR and waits for new metadata. After any other it retries at once."""
 
 
-class AlteringBroker(Protocol):
-    """A broker in the eyes of its AlterPartition requests."""
-
-    id: BrokerId
-    scheduler: Scheduler
-    epoch: int
-    incarnation: int
-    running: bool
-    paused: bool
-    controller: str | None
-
-    @property
-    def world(self) -> Surroundings:
-        """The world that the broker lives in."""
-        ...
-
-    @property
-    def replicas(self) -> Mapping[TopicPartition, Replica]:
-        """Its replicas."""
-        ...
-
-    def alter_partition(self, proposals: tuple[Any, ...], answered: Callable[[SimpleNamespace | None], None]) -> None:
-        """Send a request to the controller that the broker knows."""
-        ...
-
-    def after_progress(self, replica: Replica) -> None:
-        """React as a leader whose ISR has changed."""
-        ...
-
-
 class Alterations:
     """The AlterPartition requests of one broker, during one run of its process."""
 
-    def __init__(self, broker: AlteringBroker) -> None:
+    def __init__(self, broker: SimulatedBroker) -> None:
         """Begin with no proposals."""
         self._broker = broker
         self.unsent: dict[TopicPartition, None] = {}

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from lab.simulation.brokers.broker import SimulatedBroker
 from lab.simulation.brokers.channels import SimulatedChannels
 from lab.simulation.event_loop import ProcessLoop
 from lab.simulation.scheduler import MS
-from lab.simulation.surroundings import Surroundings
 from lab.simulation.zookeeper.tree import Transaction
 from shunter.core import election
 from shunter.core.controller.events import Event, RequestAnswered
@@ -45,30 +43,20 @@ from shunter.model.partition import (
 )
 from shunter.wire.alter_partition import AlterPartitionResult, IsrResult, TopicIsrResults
 
+if TYPE_CHECKING:
+    from lab.simulation.world import World
+
+
 LOOK_US = (100 * MS, 400 * MS)
 
 INELIGIBLE_SINCE = 2
 """The first version of AlterPartition that knows INELIGIBLE_REPLICA; in older versions another error is answered."""
 
 
-class ApachesWorld(Surroundings, Protocol):
-    """A world in the eyes of Apache's controller."""
-
-    brokers: dict[BrokerId, SimulatedBroker]
-
-    def unclean_allowed(self, tp: TopicPartition) -> bool:
-        """Whether an operator allowed a leader that is out of sync."""
-        ...
-
-    def forget_asked_factor(self, tp: TopicPartition) -> None:
-        """A partition is reassigned: its topic's initial replication factor is not expected of it any longer."""
-        ...
-
-
 class ApacheController:
     """Apache's controller, on whichever broker is elected, if one is."""
 
-    def __init__(self, world: ApachesWorld) -> None:
+    def __init__(self, world: World) -> None:
         """Begin without a broker as controller."""
         self.world = world
         self.loop = ProcessLoop(world.scheduler, "apache", world.process_failed)  # type: ignore[abstract]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from lab.simulation.brokers.alterations import Alterations
@@ -14,7 +14,6 @@ from lab.simulation.brokers.log import Log
 from lab.simulation.brokers.replica import FetchAnswer, Replica, Role
 from lab.simulation.rules.edges import REFUSED_BY_BROKER
 from lab.simulation.scheduler import MS, SECOND, Timer
-from lab.simulation.surroundings import Surroundings
 from lab.simulation.zookeeper.tree import Transaction
 from shunter.core.controller.ready import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata, StopPartition
 from shunter.drivers.zookeeper.requests import Create, Put
@@ -32,6 +31,10 @@ from shunter.model.partition import (
     TopicPartition,
 )
 
+if TYPE_CHECKING:
+    from lab.simulation.world import World
+
+
 DIRECTORIES = 2
 FETCH_US = (30 * MS, 60 * MS)
 TICK_US = 500 * MS
@@ -41,54 +44,10 @@ CONTROL_US = (MS // 5, 2 * MS)
 _NO_ERRORS: Mapping[TopicPartition, ErrorCode] = {}
 
 
-class BrokersWorld(Surroundings, Protocol):
-    """A world in the eyes of its brokers."""
-
-    brokers: dict[BrokerId, SimulatedBroker]
-
-    def slowness(self, broker: BrokerId) -> float:
-        """How many times slower than usual a broker works."""
-        ...
-
-    def connected(self, one: BrokerId, other: BrokerId) -> bool:
-        """Whether two brokers reach each other."""
-        ...
-
-    def rack(self, broker: BrokerId) -> str | None:
-        """The rack that a broker gives at its next registration."""
-        ...
-
-    def min_isr(self, topic: str) -> int:
-        """min.insync.replicas of a topic."""
-        ...
-
-    def is_poisoned(self, topic: str) -> bool:
-        """Whether no broker can read a topic's configuration."""
-        ...
-
-    def broker_stopped(self, broker: BrokerId) -> None:
-        """A broker's process ended: connections to it break."""
-        ...
-
-    def alter_partition(
-        self,
-        broker: SimulatedBroker,
-        epoch: int,
-        proposals: tuple[Any, ...],
-        answered: Callable[[SimpleNamespace | None], None],
-    ) -> None:
-        """Carry an AlterPartition to the controller that the broker knows, and its answer back."""
-        ...
-
-    def controlled_shutdown(self, broker: SimulatedBroker, epoch: int, answered: Callable[[int | None], None]) -> None:
-        """Carry a ControlledShutdown to the controller, and back the number of partitions that the broker leads."""
-        ...
-
-
 class SimulatedBroker:
     """One broker id. `disk` outlives the broker's process; everything else does not."""
 
-    def __init__(self, world: BrokersWorld, broker_id: BrokerId) -> None:
+    def __init__(self, world: World, broker_id: BrokerId) -> None:
         """Begin stopped, with empty disks."""
         self.world = world
         self.scheduler = world.scheduler

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.simulation.event_loop import ProcessLoop
 from lab.simulation.network import Delays, Link
@@ -21,6 +21,11 @@ from shunter.drivers.brokers.channels import GONE_AFTER_SECONDS, REQUEST_SECONDS
 from shunter.errors import ErrorCode
 from shunter.model.broker import Broker
 from shunter.model.partition import BrokerId, TopicPartition
+
+if TYPE_CHECKING:
+    from lab.simulation.brokers.broker import SimulatedBroker
+    from lab.simulation.rules.safety import Safety
+
 
 IN_FLIGHT = 5
 BACKLOG = 64
@@ -48,32 +53,6 @@ class DecidedRequest(NamedTuple):
 Answered = Callable[[ErrorCode, Mapping[TopicPartition, ErrorCode]], None]
 
 
-class ControlledBroker(Protocol):
-    """What a channel needs of a broker."""
-
-    @property
-    def accepting(self) -> bool:
-        """Whether it takes connections."""
-        ...
-
-    @property
-    def incarnation(self) -> int:
-        """Which start of its process this is."""
-        ...
-
-    def take_control_request(self, decided: DecidedRequest, answered: Answered) -> None:
-        """Queue a control request; `answered` is called when the broker has handled it."""
-        ...
-
-
-class Observer(Protocol):
-    """Gets a call for each request that is handed to the channels."""
-
-    def request_handed_out(self, sender: str, request: Request) -> None:
-        """A request was handed to its channel."""
-        ...
-
-
 class SimulatedChannels:
     """Implements `drivers.seams.BrokerChannels`."""
 
@@ -83,9 +62,9 @@ class SimulatedChannels:
         scheduler: Scheduler,
         loop: ProcessLoop,
         post: Callable[[Event], None],
-        brokers: Mapping[BrokerId, ControlledBroker],
+        brokers: Mapping[BrokerId, SimulatedBroker],
         delays: Callable[[BrokerId], Delays],
-        observer: Observer,
+        observer: Safety,
         looks_us_up: Callable[[BrokerId], bool | None] = lambda _: None,
     ) -> None:
         """Begin without connections.

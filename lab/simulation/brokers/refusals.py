@@ -10,12 +10,15 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from random import Random
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lab.simulation.inhabited import InhabitedWorld
 from shunter.drivers.listener.handlers.topics import create_partitions, create_topics
 from shunter.errors import ErrorCode, RequestRejected
 from shunter.model.partition import Replicas
+
+if TYPE_CHECKING:
+    from lab.simulation.world import World
+
 
 TOPICS_AT_MOST = 8
 PATIENCE = timedelta(seconds=20)
@@ -92,7 +95,7 @@ GROWTHS = {
 class Refusals:
     """Sends requests that Apache refuses, and compares the answers."""
 
-    def __init__(self, world: InhabitedWorld) -> None:
+    def __init__(self, world: World) -> None:
         """Begin without requests."""
         self.world = world
         self._made = 0

@@ -10,14 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from lab.simulation.executor.cluster import SimulatedCluster
 from lab.simulation.executor.cluster_broker import ClusterBroker
-from lab.simulation.executor.observed import ObservedExecutorProcess
 from lab.simulation.executor.partition import OURS
-from lab.simulation.executor.rules import ExecutorRules
-from lab.simulation.executor.thread_loop import ThreadLoop
 from lab.simulation.network import Delays
 from lab.simulation.scheduler import MS
 from shunter.drivers.admin.answers import NotSet, SettingsSeen, TopicsSeen
@@ -33,6 +30,10 @@ from shunter.drivers.admin.settings import not_seen_in_force
 from shunter.errors import DriverError, ErrorCode
 from shunter.model.execution import ObservedTopic, OngoingReassignment, ThrottleKey
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
+
+if TYPE_CHECKING:
+    from lab.simulation.executor.process import SimulatedExecutor
+
 
 CLUSTER_ID = "simulated"
 
@@ -63,39 +64,10 @@ class Network:
         return self.reachable and not self.forbidden and not (self.lost or self.unanswered or self.doubled)
 
 
-class AdminsWorld(Protocol):
-    """A world in the eyes of an Admin client."""
-
-    rules: ExecutorRules
-
-    def alter(self, process: ObservedExecutorProcess, tp: TopicPartition, target: Replicas | None) -> ErrorCode:
-        """Carry out a request for a reassignment at the controller."""
-        ...
-
-    def elect(self, tp: TopicPartition) -> ErrorCode:
-        """Carry out a request for the election of a first replica at the controller."""
-        ...
-
-    def alter_log_dir(self, broker: BrokerId, tp: TopicPartition, path: str) -> ErrorCode:
-        """Carry out a request for a log dir at a broker."""
-        ...
-
-
-class AskingProcess(ObservedExecutorProcess, Protocol):
-    """A process in the eyes of its Admin client."""
-
-    loop: ThreadLoop
-
-    @property
-    def world(self) -> AdminsWorld:
-        """The world that the process lives in."""
-        ...
-
-
 class SimulatedAdmin:
     """`AdminClient` for one process."""
 
-    def __init__(self, process: AskingProcess, cluster: SimulatedCluster, network: Network) -> None:
+    def __init__(self, process: SimulatedExecutor, cluster: SimulatedCluster, network: Network) -> None:
         """Connect."""
         self._process = process
         self._cluster = cluster

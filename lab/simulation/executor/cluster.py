@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from random import Random
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from lab.simulation.executor.cluster_broker import ClusterBroker
@@ -22,6 +22,10 @@ from shunter.errors import DriverError, ErrorCode
 from shunter.model.execution import ObservedTopic, OngoingReassignment, ThrottleKey
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
+if TYPE_CHECKING:
+    from lab.simulation.executor.rules import ExecutorRules
+
+
 TICK_US = 200 * MS
 SESSION_US = 6 * SECOND
 CATCH_UP_BYTES = 50_000
@@ -32,26 +36,6 @@ QUORUM = 100
 Answer = Callable[[Any], None]
 
 
-class Watcher(Protocol):
-    """Gets a call for each change in the cluster."""
-
-    def topic_deleted(self, name: str) -> None:
-        """A topic is gone."""
-        ...
-
-    def completing(self, found: SimulatedPartition) -> None:
-        """A reassignment is about to end."""
-        ...
-
-    def changed_by_others(self, key: ThrottleKey, value: str | None) -> None:
-        """Another tool changes a setting."""
-        ...
-
-    def copied(self, found: SimulatedPartition, broker: BrokerId, bytes_per_s: int) -> None:
-        """A broker received some of a partition."""
-        ...
-
-
 class SimulatedCluster:
     """The true state of the cluster, and the changes to it."""
 
@@ -59,7 +43,7 @@ class SimulatedCluster:
         """Build it: all replicas are in sync, and all brokers know everything."""
         self.scheduler = scheduler
         self.shape = shape
-        self.rules: Watcher | None = None
+        self.rules: ExecutorRules | None = None
         random = Random(f"cluster {seed}")
         self.brokers = {
             broker: ClusterBroker(scheduler, broker, f"rack-{broker % 2}" if shape.racks else None)

@@ -17,7 +17,7 @@ from typing import Any
 from lab.simulation.scheduler import SECOND, Scheduler
 from shunter.drivers.journal.journals import Presence
 from shunter.drivers.journal.sqlite import SqliteJournal
-from shunter.formats.journal import VERSION, JournalRow, decode_line
+from shunter.formats.journal import JournalRow, decode_line
 from shunter.model.execution import JournalEntry
 
 FLUSH_US = 5 * SECOND
@@ -79,7 +79,7 @@ class JournalDisk:
         ).fetchall()
         for row in rows:
             self.known = int(row[0])
-            self._on_durable(decode_line(JournalRow(*row), VERSION, str(PLACE)))
+            self._on_durable(decode_line(JournalRow(*row), str(PLACE)))
 
     # ---- for the world
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from lab.simulation.executor.surroundings import ExecutorSurroundings
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lab.simulation.executor.world import ExecutorWorld
 
 
-def find_open_ends(world: ExecutorSurroundings) -> list[str]:
+def find_open_ends(world: ExecutorWorld) -> list[str]:
     """List what is not done yet; empty when the world has converged.
 
     Invariants: once faults have stopped, every move ends or says what it waits for. A finished execution leaves no open
@@ -14,7 +17,7 @@ def find_open_ends(world: ExecutorSurroundings) -> list[str]:
     return [*_cluster(world), *_execution(world), *_settings(world)]
 
 
-def _cluster(world: ExecutorSurroundings) -> list[str]:
+def _cluster(world: ExecutorWorld) -> list[str]:
     cluster = world.cluster
     told = [f"broker {broker.id} is not there" for broker in cluster.brokers.values() if not broker.serving]
     copies = cluster.log_dirs.futures
@@ -27,7 +30,7 @@ def _cluster(world: ExecutorSurroundings) -> list[str]:
     return told
 
 
-def _execution(world: ExecutorSurroundings) -> list[str]:
+def _execution(world: ExecutorWorld) -> list[str]:
     process, ledger = world.driver(), world.rules.ledger
     told: list[str] = []
     if ledger.running and process is None:
@@ -47,7 +50,7 @@ def _execution(world: ExecutorSurroundings) -> list[str]:
     return told
 
 
-def _settings(world: ExecutorSurroundings) -> list[str]:
+def _settings(world: ExecutorWorld) -> list[str]:
     """Throttles are as if no executor had changed them. Source: issue; decision 0203."""
     cluster = world.cluster
     touched = sorted({*cluster.settings, *cluster.theirs})

@@ -6,15 +6,17 @@ Every method takes a PRNG of its own and returns whether it did anything.
 from __future__ import annotations
 
 from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from lab.simulation.executor.cluster_broker import ClusterBroker
 from lab.simulation.executor.partition import FOREIGN
-from lab.simulation.executor.process import SimulatedExecutor
-from lab.simulation.executor.surroundings import ExecutorSurroundings
 from lab.simulation.scheduler import MS, SECOND
 from shunter.errors import ErrorCode
 from shunter.model.partition import BrokerId, TopicPartition
+
+if TYPE_CHECKING:
+    from lab.simulation.executor.world import ExecutorWorld
+
 
 FINAL = (ErrorCode.INVALID_REPLICA_ASSIGNMENT, ErrorCode.POLICY_VIOLATION)
 PASSING = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -23,32 +25,10 @@ FOR_GOOD_US = 60 * SECOND
 HOUR_MS = 3_600_000
 
 
-class ExecutorFaultsWorld(ExecutorSurroundings, Protocol):
-    """An executor's world in the eyes of its faults."""
-
-    processes: list[SimulatedExecutor]
-
-    def driver(self) -> SimulatedExecutor | None:
-        """The process that drives the journal now."""
-        ...
-
-    def start_executor(self, host: str) -> None:
-        """Start a process."""
-        ...
-
-    def kill_executor(self, process: SimulatedExecutor, again_us: int = 2 * SECOND) -> None:
-        """SIGKILL; a new process is started later."""
-        ...
-
-    def hindered(self, length_us: int) -> None:
-        """Note that a fault keeps executors from answering promptly, for `length_us` from now."""
-        ...
-
-
 class ExecutorFaults:
     """Breaks things."""
 
-    def __init__(self, world: ExecutorFaultsWorld) -> None:
+    def __init__(self, world: ExecutorWorld) -> None:
         """Begin without faults."""
         self.world = world
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lab.simulation.executor.cluster import CATCH_UP_BYTES
 from lab.simulation.executor.ledger import JournalLedger, LedgerMove, LedgerThrottle
 from lab.simulation.executor.log_dirs import FutureLog
-from lab.simulation.executor.observed import ObservedRules
 from lab.simulation.executor.partition import FOREIGN, OURS, SimulatedPartition
 from lab.simulation.scheduler import SECOND
 from shunter.core.throttles import FOLLOWER_REPLICAS
@@ -39,6 +38,10 @@ from shunter.model.execution import (
 )
 from shunter.model.partition import BrokerId, TopicPartition
 
+if TYPE_CHECKING:
+    from lab.simulation.executor.rules import ExecutorRules
+
+
 LATE_US = 60 * SECOND
 """How late the executor may see what other tools did. It is not held to what it could not know."""
 OWED_US = 90 * SECOND
@@ -53,7 +56,7 @@ ENTRIES_PER_COMMAND = 40
 class JournalRules:
     """Follows the journal, and compares what it says with the cluster."""
 
-    def __init__(self, rules: ObservedRules) -> None:
+    def __init__(self, rules: ExecutorRules) -> None:
         """Begin with an empty journal."""
         self._rules = rules
         self.ledger = JournalLedger()

@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from lab.simulation.executor.cluster_broker import ClusterBroker
 from lab.simulation.executor.partition import FOREIGN, SimulatedPartition
-from lab.simulation.executor.shape import ExecutorShape
-from lab.simulation.scheduler import SECOND, Scheduler
+from lab.simulation.scheduler import SECOND
 from shunter.core.throttles import LOG_DIR_RATE
 from shunter.errors import ErrorCode
 from shunter.model.execution import LogDirSpace, ReplicaSize, ThrottleKey
 from shunter.model.partition import BrokerId, TopicPartition
+
+if TYPE_CHECKING:
+    from lab.simulation.executor.cluster import SimulatedCluster
+
 
 ROOM = 3.0
 """A log dir's size, as a multiple of the bytes of all partitions together: everything fits."""
@@ -41,20 +43,10 @@ class FutureLog:
     bytes: int = 0
 
 
-class StoringCluster(Protocol):
-    """A cluster in the eyes of its brokers' log dirs."""
-
-    scheduler: Scheduler
-    shape: ExecutorShape
-    brokers: dict[BrokerId, ClusterBroker]
-    partitions: dict[TopicPartition, SimulatedPartition]
-    defaults: dict[str, str]
-
-
 class LogDirs:
     """All brokers' log dirs."""
 
-    def __init__(self, cluster: StoringCluster, paths: tuple[str, ...], seed: int) -> None:
+    def __init__(self, cluster: SimulatedCluster, paths: tuple[str, ...], seed: int) -> None:
         """Begin with nothing in them; every broker has the same `paths`."""
         self._cluster = cluster
         self.paths = paths

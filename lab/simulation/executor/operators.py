@@ -5,16 +5,14 @@ Every method takes a PRNG of its own and returns whether it did anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import orjson
 
 from lab.simulation.executor.partition import FOREIGN
-from lab.simulation.executor.process import SimulatedExecutor
-from lab.simulation.executor.surroundings import ExecutorSurroundings
 from lab.simulation.scheduler import MS, SECOND
 from shunter.core.executor.throttling.pressure import window_is_open
 from shunter.core.throttles import LISTS, RATES
@@ -26,33 +24,17 @@ from shunter.model.execution import Command, CommandKind, ExecutionOptions, Move
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.model.reassignment import Strategy
 
+if TYPE_CHECKING:
+    from lab.simulation.executor.world import ExecutorWorld
+
+
 SHELL = Presence("here", 1, lambda _process: True)
-
-
-class ExecutorOperatorsWorld(ExecutorSurroundings, Protocol):
-    """An executor's world in the eyes of operators."""
-
-    def driver(self) -> SimulatedExecutor | None:
-        """The process that drives the journal now."""
-        ...
-
-    def want_executor(self, then: Callable[[SimulatedExecutor], None]) -> None:
-        """Start a process to do something."""
-        ...
-
-    def shell_order(self, kind: str, document: object) -> None:
-        """Give an order from another shell through the journal."""
-        ...
-
-    def half_a_day_passes(self) -> None:
-        """Move local time on by half a day, so that every time window opens or closes."""
-        ...
 
 
 class ExecutorOperators:
     """Operators with shells, and other tools."""
 
-    def __init__(self, world: ExecutorOperatorsWorld) -> None:
+    def __init__(self, world: ExecutorWorld) -> None:
         """Begin without plans."""
         self.world = world
         self._plans = 0

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from lab.simulation.executor.admin import AdminsWorld, SimulatedAdmin
-from lab.simulation.executor.surroundings import ExecutorSurroundings
+from lab.simulation.executor.admin import SimulatedAdmin
 from lab.simulation.executor.thread_loop import ThreadLoop
-from lab.simulation.scheduler import MS, SECOND, Scheduler
+from lab.simulation.scheduler import MS, Scheduler
 from shunter.core.executor import events as ev
 from shunter.core.executor.machine import Executor
 from shunter.core.executor.ready import Ready
@@ -19,6 +18,10 @@ from shunter.drivers.journal.order_taker import take_orders
 from shunter.errors import DriverError
 from shunter.model.execution import Command, ExecutionOptions, JournalEntry, MoveOrder
 from shunter.model.notice import Notice
+
+if TYPE_CHECKING:
+    from lab.simulation.executor.world import ExecutorWorld
+
 
 CPU_PER_EVENT_S = 0.0002
 
@@ -59,42 +62,10 @@ class ObservedExecutor(Executor):
         return ready
 
 
-class ExecutorsWorld(ExecutorSurroundings, AdminsWorld, Protocol):
-    """A world in the eyes of the executors' processes."""
-
-    def draw_skew_ms(self) -> int:
-        """Draw the clock error of a process that starts now."""
-        ...
-
-    def is_process_alive(self, number: int) -> bool:
-        """Whether a live process has this id."""
-        ...
-
-    def process_ready(self, process: SimulatedExecutor) -> None:
-        """The process has begun to drive."""
-        ...
-
-    def process_ended(self, process: SimulatedExecutor) -> None:
-        """The process has ended by itself."""
-        ...
-
-    def process_failed(self, name: str, failure: BaseException) -> None:
-        """A process raised an exception that it did not catch."""
-        ...
-
-    def kill_executor(self, process: SimulatedExecutor, again_us: int = 2 * SECOND) -> None:
-        """SIGKILL; a new process is started later."""
-        ...
-
-    def core_handled(self, process: SimulatedExecutor, envelope: ev.Envelope, ready: Ready) -> None:
-        """A core handled an event."""
-        ...
-
-
 class SimulatedExecutor:
     """One process that wants to drive the journal. It is never started twice."""
 
-    def __init__(self, world: ExecutorsWorld, number: int, host: str) -> None:
+    def __init__(self, world: ExecutorWorld, number: int, host: str) -> None:
         """Begin stopped. `number` is its process id on `host`."""
         self.world = world
         self.number = number

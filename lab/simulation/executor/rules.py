@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from lab.simulation.executor.journal_rules import LATE_US, JournalRules
 from lab.simulation.executor.ledger import LedgerMove
-from lab.simulation.executor.observed import ObservedExecutorProcess, ObservedExecutorWorld
 from lab.simulation.executor.partition import FOREIGN, OURS, SimulatedPartition
-from lab.simulation.rules.observed import Violation
+from lab.simulation.rules.violation import Violation
 from lab.simulation.scheduler import MS, SECOND
 from shunter.core.executor.events import Envelope
 from shunter.core.executor.ready import AlterReassignments, CommandReply, PlanReply, Ready, Reply
@@ -21,6 +21,11 @@ from shunter.drivers.journal.journals import LEASE_MS
 from shunter.errors import ErrorCode
 from shunter.model.execution import Command, Direction, JournalEntry, StepBegun, ThrottleKey
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
+
+if TYPE_CHECKING:
+    from lab.simulation.executor.process import SimulatedExecutor
+    from lab.simulation.executor.world import ExecutorWorld
+
 
 PROMPT_US = 5 * SECOND
 """Within this time an order has to be durable and answered, while the process lives and its disk works."""
@@ -45,7 +50,7 @@ for times in which something is late or lost on its way."""
 class ExecutorRules:
     """Checks all requests of executors, each durable entry, and their effects in the cluster."""
 
-    def __init__(self, world: ObservedExecutorWorld) -> None:
+    def __init__(self, world: ExecutorWorld) -> None:
         """Begin with nothing seen."""
         self.world = world
         self.journal = JournalRules(self)
@@ -53,7 +58,7 @@ class ExecutorRules:
         self.checks = 0
         self.acknowledged = 0
         self._taken_us = 0
-        self._taker: ObservedExecutorProcess | None = None
+        self._taker: SimulatedExecutor | None = None
         """The process that took the lease last."""
         self._entries_taken = 0
         self._asked: Counter[tuple[str, TopicPartition]] = Counter()
@@ -77,7 +82,7 @@ class ExecutorRules:
 
     # ---- who may act
 
-    def lease_taken(self, process: ObservedExecutorProcess) -> None:
+    def lease_taken(self, process: SimulatedExecutor) -> None:
         """One executor drives a journal. Source: issue, "a second executor on the same journal is refused"."""
         self.world.coverage.count("journal", "topic" if self.world.shape.journal_topic else "file")
         self._taken_us, self._entries_taken = self.world.scheduler.now_us, len(self.ledger.entries)
@@ -88,7 +93,7 @@ class ExecutorRules:
             if other is not process and well and same_time:
                 self.violate("one executor drives", f"{process.name} took the lease while {other.name} drives")
 
-    def journal_loaded(self, process: ObservedExecutorProcess, entries: Sequence[JournalEntry]) -> None:
+    def journal_loaded(self, process: SimulatedExecutor, entries: Sequence[JournalEntry]) -> None:
         """A damaged journal is refused. Source: issue, "a corrupt journal is refused"; decision 0201."""
         count = len(entries)  # A process with another clock may have taken the lease since, and written more.
         true = tuple(entries) == tuple(self.ledger.entries[:count])
@@ -100,7 +105,7 @@ class ExecutorRules:
             told = f"{process.name} read {count} entries, {len(self.ledger.entries)} are durable"
             self.violate("what is durable is read again", told)
 
-    def may_act(self, process: ObservedExecutorProcess) -> None:
+    def may_act(self, process: SimulatedExecutor) -> None:
         """A process that lost the lease sends nothing, except just after it has seen that it had the lease.
 
         Source: decisions 0201 and 0207; docs/executor.md, "One driver".
@@ -116,7 +121,7 @@ class ExecutorRules:
     # ---- requests
 
     def reassignments_sent(
-        self, process: ObservedExecutorProcess, targets: Sequence[tuple[TopicPartition, Replicas | None]]
+        self, process: SimulatedExecutor, targets: Sequence[tuple[TopicPartition, Replicas | None]]
     ) -> None:
         """Durable before sent. Source: issue, "written and synced before a request is sent"; decision 0201."""
         self.may_act(process)
@@ -152,13 +157,13 @@ class ExecutorRules:
         return max(1, min(self.world.cluster.min_isr.get(move.tp.topic, 1), len(move.goal)))
 
     def reassignments_answered(
-        self, process: ObservedExecutorProcess, targets: Sequence[tuple[TopicPartition, Replicas | None]]
+        self, process: SimulatedExecutor, targets: Sequence[tuple[TopicPartition, Replicas | None]]
     ) -> None:
         """The request is over: answered or given up."""
         for tp, _target in targets:
             self._asked[process.name, tp] -= 1
 
-    def _left_alone(self, process: ObservedExecutorProcess, move: LedgerMove) -> None:
+    def _left_alone(self, process: SimulatedExecutor, move: LedgerMove) -> None:
         """Others' reassignments are left alone once they were seen. Source: issue, "foreign reassignments are left alone"."""
         found = self.world.cluster.partitions.get(move.tp)
         if (
@@ -174,9 +179,7 @@ class ExecutorRules:
             told = f"{process.name} asks for {move.tp} which somebody else moves to {list(found.target)}, and saw it"
             self.violate("others' reassignments are left alone", told)
 
-    def settings_sent(
-        self, process: ObservedExecutorProcess, settings: Sequence[tuple[ThrottleKey, str | None]]
-    ) -> None:
+    def settings_sent(self, process: SimulatedExecutor, settings: Sequence[tuple[ThrottleKey, str | None]]) -> None:
         """A setting is remembered before it is touched. Source: decision 0203."""
         self.may_act(process)
         process.cross()
@@ -198,7 +201,7 @@ class ExecutorRules:
             else:
                 self._given_back.discard(key)
 
-    def settings_arrive(self, process: ObservedExecutorProcess, keys: Iterable[ThrottleKey]) -> None:
+    def settings_arrive(self, process: SimulatedExecutor, keys: Iterable[ThrottleKey]) -> None:
         """A fenced executor's request arrives after its successor has given the setting back.
 
         Source: docs/executor.md, "the window that remains".
@@ -214,7 +217,7 @@ class ExecutorRules:
             self.violate("copies begin in their time window", told)
 
     def log_dirs_sent(
-        self, process: ObservedExecutorProcess, replicas: Sequence[tuple[BrokerId, TopicPartition, str]]
+        self, process: SimulatedExecutor, replicas: Sequence[tuple[BrokerId, TopicPartition, str]]
     ) -> None:
         """Log dirs are asked for only as a durable plan names them, with their throttle set, for moves that head there.
 
@@ -271,7 +274,7 @@ class ExecutorRules:
             )
             self.violate("caps are kept", told)
 
-    def elections_sent(self, process: ObservedExecutorProcess, partitions: Iterable[TopicPartition]) -> None:
+    def elections_sent(self, process: SimulatedExecutor, partitions: Iterable[TopicPartition]) -> None:
         """Elections are asked for as a durable entry says, for moves that are neither stopped nor paused."""
         self.may_act(process)
         process.cross()
@@ -363,7 +366,7 @@ class ExecutorRules:
 
     # ---- the core
 
-    def handled(self, process: ObservedExecutorProcess, envelope: Envelope, ready: Ready) -> None:
+    def handled(self, process: SimulatedExecutor, envelope: Envelope, ready: Ready) -> None:
         """An event was handled. Memory and queues stay bounded; nothing spins. Source: issue; TIGER_STYLE."""
         self.checks += 1
         for request in ready.requests:
@@ -392,7 +395,7 @@ class ExecutorRules:
 
     # ---- orders
 
-    def command_asked(self, process: ObservedExecutorProcess, command: Command) -> Callable[[CommandReply], None]:
+    def command_asked(self, process: SimulatedExecutor, command: Command) -> Callable[[CommandReply], None]:
         """Orders act promptly. Source: issue, "`shunter stop|rollback|pause|resume|limit` act within seconds"."""
         answered: list[CommandReply] = []
         asked_us = self.world.scheduler.now_us
@@ -429,7 +432,7 @@ class ExecutorRules:
 
         self.world.scheduler.after(PROMPT_US, look)
 
-    def plan_answered(self, process: ObservedExecutorProcess, asked_us: int, reply: PlanReply) -> None:
+    def plan_answered(self, process: SimulatedExecutor, asked_us: int, reply: PlanReply) -> None:
         """A plan was taken on or refused."""
         del asked_us
         self._answered(process, reply)
@@ -437,7 +440,7 @@ class ExecutorRules:
             taken = sum(move.refused is None for move in reply.moves)
             self.acknowledged += taken
 
-    def _answered(self, process: ObservedExecutorProcess, reply: Reply) -> None:
+    def _answered(self, process: SimulatedExecutor, reply: Reply) -> None:
         """Durable before answered: a move that was reported as accepted is in the journal. Source: decision 0201."""
         # A process that was paused before its answer gives it when the journal may already be in the next execution.
         if isinstance(reply, PlanReply) and reply.error is None and self._taker is process:

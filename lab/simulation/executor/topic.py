@@ -22,7 +22,7 @@ from lab.simulation.scheduler import SECOND, Scheduler
 from shunter.drivers.journal.compacted_topic import Clients
 from shunter.drivers.journal.journals import Presence
 from shunter.drivers.journal.topic import LEASE_KEY, TopicJournal
-from shunter.formats.journal import VERSION, JournalRow, decode_line
+from shunter.formats.journal import JournalRow, decode_line
 from shunter.model.execution import JournalEntry
 
 PLACE = "simulated"
@@ -123,7 +123,7 @@ class JournalTopic:
         self.known = int(record.key.decode().partition("-")[2])
         assert record.value is not None
         body, _newline, checksum = record.value.decode().rpartition("\n")
-        self._on_durable(decode_line(JournalRow(self.known, body, int(checksum)), VERSION, PLACE))
+        self._on_durable(decode_line(JournalRow(self.known, body, int(checksum)), PLACE))
 
     def stable(self) -> int:
         """The last stable offset: the first one that consumers of committed records don't see."""

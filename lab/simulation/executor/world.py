@@ -17,7 +17,6 @@ from lab.simulation.executor.cluster import SimulatedCluster
 from lab.simulation.executor.disk import JournalDisk
 from lab.simulation.executor.endings import find_open_ends
 from lab.simulation.executor.faults import ExecutorFaults
-from lab.simulation.executor.observed import ObservedExecutorProcess
 from lab.simulation.executor.operators import SHELL, ExecutorOperators
 from lab.simulation.executor.partition import OURS
 from lab.simulation.executor.process import SimulatedExecutor
@@ -25,7 +24,7 @@ from lab.simulation.executor.rules import ExecutorRules
 from lab.simulation.executor.shape import ExecutorShape
 from lab.simulation.executor.topic import JournalTopic
 from lab.simulation.phases import live_through
-from lab.simulation.rules.observed import Violation
+from lab.simulation.rules.violation import Violation
 from lab.simulation.scheduler import EPOCH_MS, MS, SECOND, Scheduler
 from shunter.core.executor.events import Envelope
 from shunter.core.executor.ready import Ready
@@ -98,7 +97,7 @@ class ExecutorWorld:
         """Draw the clock error of a process that starts now."""
         return self.jump_ms + self.scheduler.random.randint(-self.shape.skew_ms, self.shape.skew_ms)
 
-    def virtual_us(self, process: ObservedExecutorProcess, moment_ms: int) -> int:
+    def virtual_us(self, process: SimulatedExecutor, moment_ms: int) -> int:
         """A moment of a process's clock as the world's time."""
         return (moment_ms - process.clock.skew_ms - EPOCH_MS) * MS
 
@@ -164,7 +163,7 @@ class ExecutorWorld:
         """Note that a fault keeps executors from answering promptly, for `length_us` from now."""
         self.hindered_us = max(self.hindered_us, self.scheduler.now_us + length_us)
 
-    def window_open(self, process: ObservedExecutorProcess) -> bool:
+    def window_open(self, process: SimulatedExecutor) -> bool:
         """Whether the plan's time window is open by a process's clock."""
         return window_is_open(self.rules.ledger.options.window, process.clock.now_ms(), self.local_minutes)
 
@@ -181,7 +180,7 @@ class ExecutorWorld:
 
     # ---- calls from the parts
 
-    def alter(self, process: ObservedExecutorProcess, tp: TopicPartition, target: Replicas | None) -> ErrorCode:
+    def alter(self, process: SimulatedExecutor, tp: TopicPartition, target: Replicas | None) -> ErrorCode:
         """An executor's request reaches the controller."""
         del process
         found = self.cluster.partitions.get(tp)

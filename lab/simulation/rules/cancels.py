@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from lab.simulation.rules.observed import History
 from lab.simulation.rules.truth import Touched
 from shunter.core.controller.events import ReassignmentsSubmitted
 from shunter.core.controller.ready import PartitionResultsReply, Reply
 from shunter.errors import ErrorCode
 from shunter.model.partition import ReplicaAssignment, Replicas, TopicPartition
 from shunter.model.reassignment import Intervention, Phase
+
+if TYPE_CHECKING:
+    from lab.simulation.rules.safety import Safety
+
 
 Asked = Callable[[Reply | ErrorCode], None]
 Seen = Mapping[TopicPartition, tuple[ReplicaAssignment, int]]
@@ -32,7 +36,7 @@ class ObservedRequest:
 class CancelRules:
     """Follows requests from their arrival to the answer, in the order in which one process got them."""
 
-    def __init__(self, safety: History) -> None:
+    def __init__(self, safety: Safety) -> None:
         """Begin without requests."""
         self._safety = safety
         self._open: list[ObservedRequest] = []

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from lab.simulation.actions import EDGE_WEIGHTS
 from lab.simulation.brokers.poison import is_poison
-from lab.simulation.rules.observed import ObservedBroker, ObservedWorld
 from lab.simulation.scheduler import SECOND
 from lab.simulation.zookeeper.tree import Transaction
 from shunter.formats.znodes import paths as znodes
 from shunter.formats.znodes.configs import decode_config
 from shunter.model.partition import BrokerId, LeaderAndIsr, TopicPartition
+
+if TYPE_CHECKING:
+    from lab.simulation.brokers.broker import SimulatedBroker
+    from lab.simulation.world import World
+
 
 SINCE_VERSION_2 = {100: "UNKNOWN_TOPIC_ID", 107: "INELIGIBLE_REPLICA", 108: "NEW_LEADER_ELECTED"}
 """Errors that leaders before 3.3 don't know: after such an error they ask again at once, for ever."""
@@ -36,7 +41,7 @@ TOPIC, STATE = 4, 7
 class EdgeRules:
     """Looks at transactions, at brokers' refusals, and at answers to callers."""
 
-    def __init__(self, world: ObservedWorld) -> None:
+    def __init__(self, world: World) -> None:
         """Begin with nothing seen."""
         self.world = world
         self._placed: dict[tuple[TopicPartition, UUID | None, BrokerId], tuple[int, int]] = {}
@@ -90,7 +95,7 @@ class EdgeRules:
     # ---- refusals of brokers
 
     def refused_as_not_new(
-        self, broker: ObservedBroker, tp: TopicPartition, topic_id: UUID | None, controller_epoch: int
+        self, broker: SimulatedBroker, tp: TopicPartition, topic_id: UUID | None, controller_epoch: int
     ) -> None:
         """A replica that its broker has to make is announced as new by the controller that placed it.
 

@@ -8,11 +8,14 @@ durability promise for acks=all; the issue's "nothing lost".
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from lab.simulation.brokers.log import LogEntry
 from lab.simulation.brokers.replica import Replica
-from lab.simulation.rules.observed import History
 from shunter.model.partition import BrokerId, TopicPartition
+
+if TYPE_CHECKING:
+    from lab.simulation.rules.safety import Safety
 
 
 @dataclass(slots=True)
@@ -28,7 +31,7 @@ class AcknowledgedRecords:
 class Ledgers:
     """The acknowledged records of all partitions."""
 
-    def __init__(self, safety: History) -> None:
+    def __init__(self, safety: Safety) -> None:
         """Begin without records."""
         self._safety = safety
         self._by_partition: dict[TopicPartition, AcknowledgedRecords] = {}

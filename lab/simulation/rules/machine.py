@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from lab.simulation.rules.observed import ObservedProcess, ObservedWorld
+from typing import TYPE_CHECKING
+
 from shunter.core.controller.events import BrokersRead, Envelope
 from shunter.core.controller.machine import ControllerMachine
 from shunter.core.controller.ready import Ready
 from shunter.core.controller.tasks import CANCELLED_TIMES, Priority
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Phase
+
+if TYPE_CHECKING:
+    from lab.simulation.process import ShunterProcess
+    from lab.simulation.world import World
+
 
 QUEUE_BOUND = 20_000
 CHANNEL_BOUND = 400
@@ -19,14 +25,14 @@ SLICE_SLACK = 12
 class MachineRules:
     """Looks at a machine after each event."""
 
-    def __init__(self, world: ObservedWorld) -> None:
+    def __init__(self, world: World) -> None:
         """Begin."""
         self._world = world
         self.deepest = 0
         self._phases: dict[str, dict[TopicPartition, Phase]] = {}
         """By process: the phase of each move, by the transitions."""
 
-    def handled(self, process: ObservedProcess, machine: ControllerMachine, envelope: Envelope, ready: Ready) -> None:
+    def handled(self, process: ShunterProcess, machine: ControllerMachine, envelope: Envelope, ready: Ready) -> None:
         """Check a machine after an event."""
         state = machine.state
         if isinstance(envelope.event, BrokersRead):
@@ -50,7 +56,7 @@ class MachineRules:
         if ready.wake_at_ms is not None and ready.wake_at_ms > envelope.now_ms + 3_600_000:
             self._world.safety.violate("a wake-up is near", f"{process.name} asks for {ready.wake_at_ms}")
 
-    def _transitions(self, process: ObservedProcess, machine: ControllerMachine, ready: Ready) -> None:
+    def _transitions(self, process: ShunterProcess, machine: ControllerMachine, ready: Ready) -> None:
         """The transitions cover each move from acceptance to end. Source: docs/decisions/0002-decide-and-apply.md.
 
         A topic's deletion removes its moves' records, and an election reads them again: neither is a transition.
@@ -103,7 +109,7 @@ class MachineRules:
         if size > bound:
             self._world.safety.violate("work is taken in slices", f"a draft of {size}, {bound} are allowed")
 
-    def _bounds(self, process: ObservedProcess, machine: ControllerMachine) -> None:
+    def _bounds(self, process: ShunterProcess, machine: ControllerMachine) -> None:
         """Memory and queues stay bounded. Source: issue; TIGER_STYLE, "put a limit on everything"."""
         depth = machine.intake.queue.pending() + len(machine.held)
         self.deepest = max(self.deepest, depth)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from lab.simulation.actions import EDGE_WEIGHTS
-from lab.simulation.rules.observed import History
 from lab.simulation.rules.truth import Touched
 from lab.simulation.scheduler import SECOND
 from shunter.core.controller.moves.lifecycle import Transition
@@ -13,6 +13,10 @@ from shunter.core.reassignment import Step
 from shunter.formats.znodes import paths as znodes
 from shunter.model.partition import BrokerId, ReplicaAssignment, Replicas, TopicPartition
 from shunter.model.reassignment import Phase, Reassignment
+
+if TYPE_CHECKING:
+    from lab.simulation.rules.safety import Safety
+
 
 WAITS_US = 20 * SECOND
 """How long a request may wait, longer than for a slow broker. After that it was refused, or lost with a controller."""
@@ -22,7 +26,7 @@ FOR_GOOD_US = 1_000_000 * SECOND
 class MoveRules:
     """Looks at moves' records and the assignments beside them."""
 
-    def __init__(self, safety: History) -> None:
+    def __init__(self, safety: Safety) -> None:
         """Begin."""
         self._safety = safety
         self._writer = ""

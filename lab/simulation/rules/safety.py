@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from lab.simulation.brokers.channels import DecidedRequest
 from lab.simulation.brokers.log import Log
 from lab.simulation.brokers.replica import Replica, Role
 from lab.simulation.rules.cancels import CancelRules
 from lab.simulation.rules.ledger import Ledgers
 from lab.simulation.rules.moves import MoveRules
-from lab.simulation.rules.observed import ObservedBroker, ObservedWorld, Violation
 from lab.simulation.rules.truth import Truth
+from lab.simulation.rules.violation import Violation
 from lab.simulation.zookeeper.tree import Transaction
 from shunter.core.controller.ready import Request, SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata, StopPartition
 from shunter.errors import FormatError
 from shunter.formats.znodes import paths as znodes
 from shunter.model.partition import EPOCH_DURING_DELETE, BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from shunter.model.topic import Topic
+
+if TYPE_CHECKING:
+    from lab.simulation.brokers.broker import SimulatedBroker
+    from lab.simulation.world import World
+
 
 GUARDED = (
     znodes.TOPICS,
@@ -36,7 +43,7 @@ TAKEN_OVER = (znodes.REASSIGNMENT_REQUESTS, znodes.PREFERRED_ELECTION)
 class Safety:
     """Checks every transaction, every request handed out, every request that a broker accepts, each acknowledgement."""
 
-    def __init__(self, world: ObservedWorld, truth: Truth) -> None:
+    def __init__(self, world: World, truth: Truth) -> None:
         """Begin with nothing seen."""
         self.world = world
         self.truth = truth
@@ -278,7 +285,7 @@ class Safety:
         in_sync = state is not None and broker in state.isr
         return owed is not None and (tp, EPOCH_DURING_DELETE) in owed.partitions and not in_sync
 
-    def control_request_accepted(self, broker: ObservedBroker, decided: DecidedRequest) -> None:
+    def control_request_accepted(self, broker: SimulatedBroker, decided: DecidedRequest) -> None:
         """A request decided before a bounce never takes effect after it; one controller per epoch.
 
         Source: KIP-380, and the KIP on the max broker epoch, "obsolete control requests can be rejected by a broker".
@@ -300,7 +307,7 @@ class Safety:
                 "epochs never go back", f"broker {broker.id} takes controller epoch {request.controller_epoch}"
             )
 
-    def replica_deleted(self, broker: ObservedBroker, stop: StopPartition, log: Log, sender: str) -> None:
+    def replica_deleted(self, broker: SimulatedBroker, stop: StopPartition, log: Log, sender: str) -> None:
         """No broker deletes a replica that is in the ISR of the same topic.
 
         Source: issue, "a deleted replica was in no current assignment"; kafka-facts, "a late one is dangerous".
@@ -322,19 +329,19 @@ class Safety:
 
     # ---- records
 
-    def leader_began(self, broker: ObservedBroker, replica: Replica) -> None:
+    def leader_began(self, broker: SimulatedBroker, replica: Replica) -> None:
         """A broker became leader: check that it has every acknowledged record."""
         self.checks += 1
         state = self.truth.states.get(replica.tp)
         if state is not None and (state.leader, state.leader_epoch) == (broker.id, replica.leader_epoch):
             self.ledgers.leader_began(broker.id, replica)
 
-    def high_watermark_raised(self, broker: ObservedBroker, replica: Replica) -> None:
+    def high_watermark_raised(self, broker: SimulatedBroker, replica: Replica) -> None:
         """A leader raised its high watermark: check the committed records."""
         self.checks += 1
         self.ledgers.committed(broker.id, replica)
 
-    def acknowledged(self, broker: ObservedBroker, replica: Replica, offset: int, value: int) -> None:
+    def acknowledged(self, broker: SimulatedBroker, replica: Replica, offset: int, value: int) -> None:
         """A record was acknowledged: check that the present leader has it."""
         self.checks += 1
         self.world.acknowledged += 1

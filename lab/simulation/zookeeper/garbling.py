@@ -9,12 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from lab.simulation.inhabited import InhabitedWorld
-from lab.simulation.operators import Operators
 from lab.simulation.rules.truth import Garbled
 from lab.simulation.scheduler import SECOND
 from lab.simulation.zookeeper.garbled_znodes import GARBLED, READ_AT_START, READERS, WEIGHTS, last_name
@@ -30,33 +28,18 @@ from shunter.formats.znodes.admin import (
 from shunter.formats.znodes.configs import ConfigChange, encode_config_change
 from shunter.formats.znodes.requests import encode_request
 
+if TYPE_CHECKING:
+    from lab.simulation.world import World
+
+
 OWED_SHARE = 0.7
 ANNOUNCEMENTS = (f"{znodes.ISR_CHANGES}/isr_change_", f"{znodes.LOG_DIR_EVENTS}/log_dir_event_")
-
-
-class Deposing(Protocol):
-    """Faults, as `Garbling` uses them."""
-
-    def controller_deposed(self, random: Random) -> bool:
-        """Remove `/controller`."""
-        ...
-
-
-class GarblingWorld(InhabitedWorld, Protocol):
-    """A world in the eyes of `Garbling`."""
-
-    operators: Operators
-
-    @property
-    def faults(self) -> Deposing:
-        """The faults, of which one deposes controllers."""
-        ...
 
 
 class Garbling:
     """Overwrites znodes, and repairs them."""
 
-    def __init__(self, world: GarblingWorld) -> None:
+    def __init__(self, world: World) -> None:
         """Begin with nothing garbled."""
         self.world = world
         self._last: str | None = None

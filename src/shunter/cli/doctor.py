@@ -15,9 +15,9 @@ from shunter.cli.execution.options import journal_options
 from shunter.cli.leaving import leave_with
 from shunter.cli.profiles import fleet_option, for_each_cluster, the_bootstrap
 from shunter.core.wording import counted
-from shunter.model.check_up import Finding, Level
+from shunter.model.check_up import Level
+from shunter.views.findings import finding_lines, finding_values
 
-_MARKS = {Level.FINE: "ok", Level.NOTE: "note", Level.WARNING: "warning", Level.PROBLEM: "PROBLEM"}
 _BAD = (Level.WARNING, Level.PROBLEM)
 
 
@@ -56,8 +56,7 @@ async def _doctor(target: Target, *, as_json: bool) -> int:
     code = ExitCode.PARTLY if bad else ExitCode.DONE
     if as_json:
         for finding in findings:
-            said = {"level": finding.level.value, "check": finding.check, "text": finding.text}
-            say_json({"event": "finding", **said, "advice": finding.advice})
+            say_json({"event": "finding", **finding_values(finding)})
         counts = {level.value: sum(finding.level is level for finding in findings) for level in Level}
         say_json({"event": "end", "exit": int(code), "cluster": seen.cluster_id, "counts": counts})
         return int(code)
@@ -65,17 +64,11 @@ async def _doctor(target: Target, *, as_json: bool) -> int:
     click.echo(
         f"cluster {seen.cluster_id}: {counted(brokers, 'broker')}, controller {seen.controller}, {seen.controlled_by}"
     )
-    for finding in findings:
-        _show(finding)
+    for line in finding_lines(findings):
+        click.echo(line)
     click.echo(
         f"{len(bad)} of {counted(len(findings), 'finding')} {'wants' if len(bad) == 1 else 'want'} something done"
         if bad
         else "nothing is wrong"
     )
     return int(code)
-
-
-def _show(finding: Finding) -> None:
-    click.echo(f"{_MARKS[finding.level]:<8} {finding.check}: {finding.text}")
-    if finding.advice:
-        click.echo(f"{'':<8}   → {finding.advice}")

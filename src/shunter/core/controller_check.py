@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from shunter.core.wording import counted, named
+from shunter.model.check_up import Finding, Level
 from shunter.model.partition import BrokerId
 from shunter.model.security.listeners import AUTHORIZERS, CertificateFault, FaultKind
 from shunter.model.security.loopback import is_loopback
@@ -36,16 +37,6 @@ ZNODE_LIMIT: Final = 1_048_575
 """The default of `jute.maxbuffer`: bytes of one request or answer."""
 BROKERS_NAMED: Final = 8
 """The most brokers that a finding names; the others are counted."""
-
-
-class Severity(Enum):
-    """How bad a finding is."""
-
-    OBSTACLE = "obstacle"
-    """Shunter would not become the controller, or brokers would not find it."""
-    WARNING = "warning"
-    """Shunter would become the controller, and something would change."""
-    GOOD = "good"
 
 
 class Cause(Enum):
@@ -79,15 +70,6 @@ _WAYS_OUT: Final[Mapping[Cause, str]] = {
     Cause.OUR_CERTIFICATE: "put the authority of the certificate in the ssl.keystore of --server-properties into the"
     " broker's ssl.truststore, or take a certificate that brokers trust",
 }
-
-
-class ControllerFinding(NamedTuple):
-    """One thing that was looked at. `todo` says what to do about it; empty: all is well."""
-
-    level: Severity
-    about: str
-    told: str
-    todo: str = ""
 
 
 class BrokerFound(NamedTuple):
@@ -183,81 +165,79 @@ class Facts:
 _CLUSTER_ID = "/cluster/id"
 
 
-def findings(facts: Facts, settings: ControllerSettings) -> tuple[ControllerFinding, ...]:
-    """Judge the facts: obstacles first, then warnings, then what is well."""
+def findings(facts: Facts, settings: ControllerSettings) -> tuple[Finding, ...]:
+    """Judge the facts: problems first, then warnings, then what is well.
+
+    A problem: Shunter would not become the controller, or brokers would not find it. A warning: it would become the
+    controller, and something would change.
+    """
     found = [*_places(facts), *_brokers(facts), *_ways_back(facts), *_settings(facts, settings), *_znodes(facts)]
-    order = list(Severity)
-    return tuple(sorted(found, key=lambda finding: order.index(finding.level)))
+    order = list(Level)
+    return tuple(sorted(found, key=lambda finding: order.index(finding.level), reverse=True))
 
 
-def _places(facts: Facts) -> Iterator[ControllerFinding]:
+def _places(facts: Facts) -> Iterator[Finding]:
     for told in facts.closed_listeners:
-        yield ControllerFinding(
-            Severity.OBSTACLE, "listener", told, "free the port, or say another one with --listener"
-        )
+        yield Finding(Level.PROBLEM, "listener", told, "free the port, or say another one with --listener")
     for listener, fault, by_brokers in facts.certificates:
         stops = by_brokers and fault.kind not in {FaultKind.DOUBTFUL, FaultKind.EXPIRES}
-        level = Severity.OBSTACLE if stops else Severity.WARNING
-        yield ControllerFinding(level, "certificate", f"listener {listener}: {fault.told}", fault.todo)
+        level = Level.PROBLEM if stops else Level.WARNING
+        yield Finding(level, "certificate", f"listener {listener}: {fault.told}", fault.todo)
     remote = [broker.id for broker in facts.brokers if not is_loopback(broker.host)]
     for host in facts.hosts:
         if remote and is_loopback(host):
             told = f"brokers such as {remote[0]} are on other machines and would look for us at {host}"
-            yield ControllerFinding(
-                Severity.OBSTACLE, "listener", told, "say an address that they reach, with advertised_listener"
-            )
+            yield Finding(Level.PROBLEM, "listener", told, "say an address that they reach, with advertised_listener")
     if facts.kraft is not None:
-        yield ControllerFinding(
-            Severity.OBSTACLE,
+        yield Finding(
+            Level.PROBLEM,
             "migration",
             facts.kraft,
             "a cluster that migrates to KRaft is left alone: finish or revert it",
         )
     if facts.id_taken is not None:
-        yield ControllerFinding(Severity.OBSTACLE, "broker id", facts.id_taken, "say a --broker-id that no broker has")
+        yield Finding(Level.PROBLEM, "broker id", facts.id_taken, "say a --broker-id that no broker has")
     if facts.controller is not None and facts.kraft is None:
-        yield ControllerFinding(
-            Severity.WARNING,
+        yield Finding(
+            Level.WARNING,
             "controller",
             f"{facts.controller} leads now, and would go on",
             "stop that broker, or start Shunter with --takeover preempt",
         )
 
 
-def _brokers(facts: Facts) -> Iterator[ControllerFinding]:
+def _brokers(facts: Facts) -> Iterator[Finding]:
     if not facts.brokers:
         told = "no broker is registered in this ZooKeeper"
         if any(path == _CLUSTER_ID for path, _ in facts.unreadable):
             told += f", and there is no {_CLUSTER_ID}: the chroot does not look like a Kafka cluster's"
-        yield ControllerFinding(
-            Severity.OBSTACLE, "brokers", told, "check --zookeeper and its chroot, or start the brokers"
-        )
+        yield Finding(Level.PROBLEM, "brokers", told, "check --zookeeper and its chroot, or start the brokers")
         return
     unreachable = [broker for broker in facts.brokers if broker.unreachable is not None]
     for broker in unreachable:
         told = f"broker {broker.id} at {broker.address}: {broker.unreachable}"
-        level = Severity.OBSTACLE if len(unreachable) == len(facts.brokers) else Severity.WARNING
-        yield ControllerFinding(level, "reachability", told, _WAYS_OUT[broker.cause])
+        level = Level.PROBLEM if len(unreachable) == len(facts.brokers) else Level.WARNING
+        yield Finding(level, "reachability", told, _WAYS_OUT[broker.cause])
     silent = [broker.id for broker in facts.brokers if broker.settings is None and broker.unreachable is None]
     if silent:
         told = f"brokers {_listed(silent)} do not tell their settings"
         todo = "allow our user (ANONYMOUS, where there is no login) DescribeConfigs, or compare them by hand"
-        yield ControllerFinding(Severity.WARNING, "brokers", told, todo)
+        yield Finding(Level.WARNING, "brokers", told, todo)
     reached = len(facts.brokers) - len(unreachable)
     if reached:
-        yield ControllerFinding(
-            Severity.GOOD,
+        yield Finding(
+            Level.FINE,
             "reachability",
             f"{reached} of {counted(len(facts.brokers), 'broker')} {'answers' if reached == 1 else 'answer'} us",
         )
     without = [broker.id for broker in facts.brokers if broker.rack is None]
     if without and len(without) < len(facts.brokers):
         told = f"brokers {_listed(without)} have no rack and others have one: no broker creates internal topics then"
-        yield ControllerFinding(Severity.WARNING, "racks", told, "give every broker a broker.rack, or none")
+        yield Finding(Level.WARNING, "racks", told, "give every broker a broker.rack, or none")
     yield from _listeners(facts)
 
 
-def _listeners(facts: Facts) -> Iterator[ControllerFinding]:
+def _listeners(facts: Facts) -> Iterator[Finding]:
     missing: dict[str, list[BrokerId]] = defaultdict(list)
     for broker in facts.brokers:
         if broker.settings is None:
@@ -268,13 +248,11 @@ def _listeners(facts: Facts) -> Iterator[ControllerFinding]:
                 missing[name].append(broker.id)
     for name, brokers in sorted(missing.items()):
         told = f"brokers {_listed(brokers)} look for their controller on a listener {name}, and we have none"
-        yield ControllerFinding(
-            Severity.OBSTACLE, "listener", told, f"start Shunter with --listener {name}://HOST:PORT as well"
-        )
+        yield Finding(Level.PROBLEM, "listener", told, f"start Shunter with --listener {name}://HOST:PORT as well")
     yield from _of_clients(facts, missing)
 
 
-def _of_clients(facts: Facts, reported: Collection[str]) -> Iterator[ControllerFinding]:
+def _of_clients(facts: Facts, reported: Collection[str]) -> Iterator[Finding]:
     """Listeners at which clients would not see the controller (docs/decisions/0025-ourselves.md)."""
     only_theirs: dict[str, list[BrokerId]] = defaultdict(list)
     for broker in facts.brokers:
@@ -289,22 +267,22 @@ def _of_clients(facts: Facts, reported: Collection[str]) -> Iterator[ControllerF
         todo = (
             f"start Shunter with --listener {name}://HOST:PORT as well, or have tools bootstrap by {facts.listeners[0]}"
         )
-        yield ControllerFinding(Severity.WARNING, "listener", told, todo)
+        yield Finding(Level.WARNING, "listener", told, todo)
 
 
-def _ways_back(facts: Facts) -> Iterator[ControllerFinding]:
+def _ways_back(facts: Facts) -> Iterator[Finding]:
     """What this machine can see of the brokers' way to Shunter, and what not: brokers connect to a controller alone."""
     for way in facts.ways_back:
         place = f"{way.host}:{way.port}"
         if not way.addresses:
             told = f"the host of {way.listener}://{place} has no address on this machine"
             todo = "see that the brokers' machines know that name, or say an address with advertised_listener"
-            yield ControllerFinding(Severity.WARNING, "way back", told, todo)
+            yield Finding(Level.WARNING, "way back", told, todo)
             continue
         if way.unreached is not None:
             told = f"we listened, and could not connect to {place} from this machine: {way.unreached}"
             todo = "right where only others are forwarded to us; else say another address with advertised_listener"
-            yield ControllerFinding(Severity.WARNING, "way back", told, todo)
+            yield Finding(Level.WARNING, "way back", told, todo)
         other: dict[str, list[BrokerId]] = defaultdict(list)
         for broker in facts.brokers:
             if broker.sees_us_at is not None and broker.sees_us_at not in way.addresses:
@@ -312,15 +290,15 @@ def _ways_back(facts: Facts) -> Iterator[ControllerFinding]:
         for address, brokers in sorted(other.items()):
             told = f"brokers {_listed(brokers)} see us come from {address}, and would look for us at {place}"
             todo = "right where both are this machine's, or the one is forwarded to it; else say advertised_listener"
-            yield ControllerFinding(Severity.WARNING, "way back", told, todo)
+            yield Finding(Level.WARNING, "way back", told, todo)
         told = (
             f"whether brokers reach {way.listener}://{place} can't be seen from here: they connect to who leads alone"
         )
         todo = f"start Shunter with --takeover never, and on each broker's machine: nc -vz {way.host} {way.port}"
-        yield ControllerFinding(Severity.GOOD, "way back", told, todo)
+        yield Finding(Level.FINE, "way back", told, todo)
 
 
-def _settings(facts: Facts, settings: ControllerSettings) -> Iterator[ControllerFinding]:
+def _settings(facts: Facts, settings: ControllerSettings) -> Iterator[Finding]:
     told = {broker.id: broker.settings for broker in facts.brokers if broker.settings is not None}
     yield from _where_brokers_differ(PROTOCOL, _by_value(PROTOCOL, told))
     yield from compared_defaults(told, settings, facts.dynamic_defaults)
@@ -330,7 +308,7 @@ def _settings(facts: Facts, settings: ControllerSettings) -> Iterator[Controller
     ):
         brokers = [broker for broker, known in told.items() if _concerns(name, known.get(name), facts)]
         if brokers:
-            yield ControllerFinding(Severity.WARNING, name, f"brokers {_listed(brokers)} {what}", todo)
+            yield Finding(Level.WARNING, name, f"brokers {_listed(brokers)} {what}", todo)
 
 
 def _concerns(name: str, value: str | None, facts: Facts) -> bool:
@@ -350,7 +328,7 @@ def _authorizers(*, ours: bool) -> tuple[str, str]:
 
 def compared_defaults(
     told: Mapping[BrokerId, Mapping[str, str | None]], settings: ControllerSettings, dynamic: Mapping[str, str]
-) -> Iterator[ControllerFinding]:
+) -> Iterator[Finding]:
     """Compare the settings by which Apache's controller decides: the brokers' with each other and with Shunter's.
 
     Args:
@@ -375,68 +353,58 @@ def _by_value(name: str, told: Mapping[BrokerId, Mapping[str, str | None]]) -> d
     return values
 
 
-def _where_brokers_differ(name: str, values: Mapping[str, list[BrokerId]]) -> Iterator[ControllerFinding]:
+def _where_brokers_differ(name: str, values: Mapping[str, list[BrokerId]]) -> Iterator[Finding]:
     if len(values) > 1:
         which = "; ".join(f"{value} on {_listed(brokers)}" for value, brokers in sorted(values.items()))
-        yield ControllerFinding(Severity.WARNING, name, f"brokers differ: {which}", "set it alike on all brokers")
+        yield Finding(Level.WARNING, name, f"brokers differ: {which}", "set it alike on all brokers")
 
 
-def _compared(
-    name: str, theirs: str, settings: ControllerSettings, dynamic: Mapping[str, str]
-) -> Iterator[ControllerFinding]:
+def _compared(name: str, theirs: str, settings: ControllerSettings, dynamic: Mapping[str, str]) -> Iterator[Finding]:
     setting, value = _DEFAULTS[name]
     ours = dynamic.get(name, str(value(settings)))
     ours = ours.lower() if ours in {"True", "False"} else ours
     if ours == theirs:
-        yield ControllerFinding(Severity.GOOD, name, f"{theirs}, as the brokers have it")
+        yield Finding(Level.FINE, name, f"{theirs}, as the brokers have it")
     else:
         told = f"the brokers have {theirs}, and Shunter would decide by {ours}"
-        yield ControllerFinding(Severity.WARNING, name, told, f"set {setting}={theirs}")
+        yield Finding(Level.WARNING, name, told, f"set {setting}={theirs}")
 
 
-def _znodes(facts: Facts) -> Iterator[ControllerFinding]:
+def _znodes(facts: Facts) -> Iterator[Finding]:
     for path, missing in facts.refused:
         told = f"{path}: ZooKeeper's ACL does not let us {missing}"
-        yield ControllerFinding(
-            Severity.OBSTACLE, "ZooKeeper", told, "log in as the brokers do (zookeeper_config, docs/security.md)"
-        )
+        yield Finding(Level.PROBLEM, "ZooKeeper", told, "log in as the brokers do (zookeeper_config, docs/security.md)")
     yield from _ownership(facts)
     for path, why in facts.unreadable:
         if path == _CLUSTER_ID and not facts.brokers:
             continue  # It is told with the brokers that are missing.
-        yield ControllerFinding(
-            Severity.WARNING, "ZooKeeper", f"{path} can't be read: {why}", "mend it: it would be left alone"
-        )
+        yield Finding(Level.WARNING, "ZooKeeper", f"{path} can't be read: {why}", "mend it: it would be left alone")
     path, size = facts.largest
     if size > ZNODE_LIMIT // 2:
         told = f"{path} has {size} bytes, of {ZNODE_LIMIT} that ZooKeeper takes where jute.maxbuffer is not set"
-        yield ControllerFinding(Severity.WARNING, "ZooKeeper", told, "give that topic no more partitions")
+        yield Finding(Level.WARNING, "ZooKeeper", told, "give that topic no more partitions")
     if facts.without_replicas:
         told = f"{counted(len(facts.without_replicas), 'partition has', 'partitions have')} no replicas, {facts.without_replicas[0]} for one: nobody can read or write there"
         todo = "delete the topic, or give the partition replicas with kafka-reassign-partitions"
-        yield ControllerFinding(Severity.WARNING, "partitions", told, todo)
+        yield Finding(Level.WARNING, "partitions", told, todo)
     if facts.moves:
         told = f"{counted(len(facts.moves), 'partition is', 'partitions are')} being moved, {facts.moves[0]} for one: Shunter would go on with them"
-        yield ControllerFinding(Severity.WARNING, "moves", told, "wait for them, or go on")
+        yield Finding(Level.WARNING, "moves", told, "wait for them, or go on")
     for path in facts.requests:
-        yield ControllerFinding(
-            Severity.WARNING, "moves", f"a tool has asked for moves in {path}", "Shunter would take them over"
-        )
+        yield Finding(Level.WARNING, "moves", f"a tool has asked for moves in {path}", "Shunter would take them over")
     if not facts.refused and not facts.unreadable:
         told = f"{counted(facts.topics, 'topic')} with {counted(facts.partitions, 'partition')} can be read"
-        yield ControllerFinding(Severity.GOOD, "ZooKeeper", told)
+        yield Finding(Level.FINE, "ZooKeeper", told)
 
 
-def _ownership(facts: Facts) -> Iterator[ControllerFinding]:
+def _ownership(facts: Facts) -> Iterator[Finding]:
     """Brokers have to be able to change the znodes that Shunter makes, and others only if they can change theirs."""
     theirs = tuple(who for who in facts.belongs_to if not who.startswith("world:"))
     if not theirs:
         return
     if facts.ours_belongs_to is None:
         told = f"the topics' znodes belong to {', '.join(theirs)}, and what Shunter makes could be changed by everybody"
-        yield ControllerFinding(
-            Severity.WARNING, "ZooKeeper", told, "set zookeeper.set.acl=true, as the brokers have it"
-        )
+        yield Finding(Level.WARNING, "ZooKeeper", told, "set zookeeper.set.acl=true, as the brokers have it")
         return
     schemes = {who.partition(":")[0] for who in theirs}
     comparable = [who for who in facts.ours_belongs_to if who.partition(":")[0] in schemes]
@@ -445,7 +413,7 @@ def _ownership(facts: Facts) -> Iterator[ControllerFinding]:
             f"the topics' znodes belong to {', '.join(theirs)}, and what Shunter makes would to {', '.join(comparable)}"
         )
         todo = "log in as the brokers do: a broker that leads after Shunter could not change what Shunter made"
-        yield ControllerFinding(Severity.OBSTACLE, "ZooKeeper", told, todo)
+        yield Finding(Level.PROBLEM, "ZooKeeper", told, todo)
 
 
 def _listed(brokers: Iterable[BrokerId]) -> str:

@@ -61,9 +61,9 @@ def decode_inventory(raw: bytes, place: str) -> Inventory:
             raise FormatError(where, f"is no line of a snapshot: {error!r}") from error
     if head is None:
         raise FormatError(place, "has no line of kind cluster: the snapshot was cut off")
-    told = head.get("partitions", len(partitions))
-    if told != len(partitions):
-        raise FormatError(place, f"holds {len(partitions)} of its {told} partitions: the snapshot was cut off")
+    if head["partitions"] != len(partitions):
+        told = f"holds {len(partitions)} of its {head['partitions']} partitions: the snapshot was cut off"
+        raise FormatError(place, told)
     brokers = tuple(_broker(broker, place) for broker in head["brokers"])
     unanswered = tuple((entry["broker"], entry["why"]) for entry in head["unanswered"])
     return Inventory(head["cluster_id"], head["taken_at_ms"], brokers, tuple(partitions), unanswered)
@@ -79,19 +79,14 @@ def _broker_row(broker: InventoryBroker) -> dict[str, Any]:
 
 
 def _broker(row: dict[str, Any], place: str) -> InventoryBroker:
-    # Snapshots of older versions do not have facts.
-    facts = read_facts(row.get("facts") or {}, f"{place}: broker {row['id']}")
+    facts = read_facts(row["facts"], f"{place}: broker {row['id']}")
     known = {name: row[name] for name in _OF_BROKER}
     return InventoryBroker(**known, fenced=facts.fenced, cordoned=facts.cordoned, log_dirs=facts.log_dirs)
 
 
 def _partition(document: dict[str, Any]) -> InventoryPartition:
-    # Snapshots of older versions have neither offline replicas nor cleanup policies: then these are not known.
-    newer = ("offline", "adding", "removing", "cleanup_policy")
-    values = {name: document[name] for name in InventoryPartition._fields if name not in newer}
-    values["offline"] = tuple(document.get("offline", ()))
-    values["cleanup_policy"] = document.get("cleanup_policy")
-    values["replicas"] = tuple(values["replicas"])
-    values["isr"] = tuple(values["isr"])
+    values = {name: document[name] for name in InventoryPartition._fields if name not in ("adding", "removing")}
+    for name in ("replicas", "isr", "offline"):
+        values[name] = tuple(values[name])
     values["sizes"] = tuple((entry["broker"], entry["bytes"]) for entry in values["sizes"])
     return InventoryPartition(**values)

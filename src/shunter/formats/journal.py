@@ -1,7 +1,6 @@
 """The executor's journal rows: one JSON object per entry, versioned, with a checksum, both ways.
 
-Version 2 row: `{"at": ms, "cause": "...", "kind": "step-begun", ...fields}` with the CRC-32 of its text beside it.
-Version 1 row: `{"type": "step_begun", "time": ms, "data": {...fields}}`, no cause, no checksum; it is still read.
+A row is `{"at": ms, "cause": "...", "kind": "step-begun", ...fields}`, with the CRC-32 of its text beside it.
 Fields are the record's own, in lower case; a partition is `"topic-0"` with the number after the last dash.
 """
 
@@ -52,7 +51,6 @@ from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
 
 VERSION = 2
-READABLE = (1, 2)
 
 _KINDS: dict[str, type[Any]] = {
     "plan-accepted": PlanAccepted,
@@ -80,7 +78,7 @@ _NAMES = {kind: name for name, kind in _KINDS.items()}
 
 
 class JournalRow(NamedTuple):
-    """An entry as it is stored. `checksum` is the CRC-32 of `body`; None in version 1."""
+    """An entry as it is stored. `checksum` is the CRC-32 of `body`; None: a topic's row without one."""
 
     sequence: int
     body: str
@@ -101,34 +99,21 @@ def encode_line(entry: JournalEntry) -> JournalRow:
     return JournalRow(entry.sequence, body, zlib.crc32(body.encode()))
 
 
-def decode_line(row: JournalRow, version: int, place: str) -> JournalEntry:
-    """Read a row of any version that is understood.
+def decode_line(row: JournalRow, place: str) -> JournalEntry:
+    """Read a row.
 
     Raises:
         FormatError: the checksum does not fit, the row is not a JSON object, or a field is missing or of another kind.
     """
-    if version not in READABLE:
-        raise FormatError(place, f"journal version {version} is not understood; {VERSION} is, and {VERSION - 1}")
-    if version >= 2 and not row.fits:
+    if not row.fits:
         raise FormatError(f"{place}, entry {row.sequence}", "the checksum does not fit: the entry was damaged")
     try:
         document = orjson.loads(row.body)
-        if version == 1:
-            document = _from_version_1(document)
         kind = _KINDS[document["kind"]]
         record = kind(**{name: _READERS[kind, name](document[name]) for name in kind._fields if name in document})
         return JournalEntry(row.sequence, int(document["at"]), str(document["cause"]), record)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(f"{place}, entry {row.sequence}", f"not a journal entry: {error!r}") from error
-
-
-def _from_version_1(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a version 1 row, which has underscores in its kinds, its fields in `data`, and no cause."""
-    kind = str(document["type"]).replace("_", "-")
-    values = dict(document["data"])
-    if kind == "step-finished":
-        values.setdefault("copied_bytes", 0)
-    return {"at": document["time"], "cause": "version 1", "kind": kind, **values}
 
 
 def _plain(value: Any) -> Any:

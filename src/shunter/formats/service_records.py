@@ -100,9 +100,8 @@ def decode_look(at_ms: int, raw: str, place: str) -> LookGist:
             int(document["partitions"]),
             int(document["under_replicated"]),
             tuple(map(str, document["conditions"])),
-            # Looks that an earlier version kept have neither `topics` nor `others`.
-            tuple((topic, int(size)) for topic, size in document.get("topics", {}).items()),
-            tuple((int(broker), int(size)) for broker, size in document.get("others", [])),
+            tuple((topic, int(size)) for topic, size in document["topics"].items()),
+            tuple((int(broker), int(size)) for broker, size in document["others"]),
         )
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(place, f"is no look: {error!r}") from error

@@ -97,8 +97,6 @@ class PutLegacyReassignments(NamedTuple):
 
     targets: tuple[tuple[TopicPartition, Replicas], ...] | None
     version: int
-    originals: tuple[tuple[TopicPartition, Replicas], ...] = ()
-    """Written as KIP-236's `original_replicas`; only where no Apache controller may ever read them."""
 
 
 class PutExtraReassignments(NamedTuple):

@@ -60,7 +60,15 @@ class ControllerSettings:
     until its session ends (`zookeeper.session.timeout.ms`, 18 s by default).
     """
     metadata_linger_ms: int = 80
+    """How long news of ISR changes may be gathered before it is sent to all brokers. A new leader is never held back.
+
+    People don't set it: brokers act on what they heard for longer than that anyway.
+    """
     slice_partitions: int = 500
+    """How many znodes are decided and written together; a cancel may have twice as many.
+
+    People don't set it: a slice has to fit into one ZooKeeper multi, and to be decided within 100 ms.
+    """
     default_partitions: int = 1
     default_replication_factor: int = 1
     default_min_isr: int = 1
@@ -72,24 +80,28 @@ class ControllerSettings:
     leader_rebalance_interval_ms: int = 300_000
     leader_imbalance_percent: int = 10
     """The percentage of the partitions preferring a broker that others may lead before it gets them back."""
-    write_target_replicas: bool = True
     roll_back_after_ms: int = 0
     """How long a move may wait for a dead broker of its target before it is rolled back; 0: for ever.
 
     Source: the controller redesign, 2.A.
     """
-    show_original_replicas: bool = False
-    """Keep `original_replicas` in the legacy znode, though an Apache controller would reject the whole znode for it."""
     topic_policy: TopicPolicy = TopicPolicy()
 
 
 @dataclass(frozen=True, slots=True)
 class WireLimits:
-    """What one peer may ask for before its connection is closed, and what all peers together may ask for."""
+    """What one peer may ask for before its connection is closed, and what all peers together may ask for.
+
+    Fields that say "constant" are no settings; tests set them.
+    """
 
     frame_bytes: int = 104_857_600
+    """The largest request. Constant: Kafka's default of `socket.request.max.bytes`, so every client keeps to it."""
     array_length: int = 250_000
+    """The longest array; all arrays of a request may be four times as long. Constant: no cluster has so many partitions
+    in one request, and the limit is there to refuse a length that no request can have."""
     requests_in_flight: int = 64
+    """Requests of one connection that are worked on. Constant: Kafka's clients send five at most."""
     max_connections: int = 2_000
     """Connections of clients. Brokers' connections are not counted."""
     max_connections_per_ip: int = 1_000
@@ -97,10 +109,17 @@ class WireLimits:
     queued_max_requests: int = 500
     queued_max_request_bytes: int = 104_857_600
     queued_max_answer_bytes: int = 67_108_864
+    """Bytes of answers that clients have not read. Constant: two hundred answers with the metadata of 5,000 partitions."""
     client_share_percent: int = 50
-    """The share of the three bounds above that one principal may take, or one address on listeners without a login."""
-    max_connections_per_principal: int = 1_000
+    """The share of `max_connections` that one principal may take, and of the three bounds above that one principal may
+    take, or one address on listeners without a login. Constant: half leaves as much for all others."""
     handshakes_per_second: int = 100
-    """TLS handshakes and logins that may begin in a second."""
+    """TLS handshakes and logins that may begin in a second. Constant: they cost a fifth of a core then."""
     peer_timeout_ms: int = 30_000
-    """How long a request may take to arrive, and an answer to be read, in addition to the time that its size allows."""
+    """How long a request may take to arrive, and an answer to be read, in addition to the time that its size allows.
+
+    Constant: Kafka's default of a client's `request.timeout.ms`; after that nobody waits for the answer."""
+
+    def share(self, bound: int) -> int:
+        """One client's share of a bound."""
+        return max(1, -(-bound * self.client_share_percent // 100))

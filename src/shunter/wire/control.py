@@ -94,7 +94,21 @@ def update_metadata_parts(
 ) -> Iterator[bytes]:
     """Encode an UpdateMetadata topic by topic, so that the caller can let other tasks run in between.
 
-    The joined parts are the body. `update_metadata_body` describes the arguments.
+    The joined parts are the body.
+
+    Args:
+        version: 5 to 8.
+        controller_id: this controller's broker id.
+        controller_epoch: this controller's.
+        broker_epoch: the greatest epoch of all brokers, so that the body serves each of them.
+        topics: partitions that never had a leader are left out, as Apache does.
+        live: `live_brokers_fragment` of the SAME version. It always has all brokers, because a broker replaces its list
+            by this one.
+        offline: offline replicas, for partitions that have any.
+        cache: keeps the topics for the next request; None keeps nothing.
+
+    Raises:
+        InvariantViolation: a version that is not served.
     """
     layout = _metadata_layout(version)
     kraft = _BY_ZOOKEEPER if version >= 8 else b""
@@ -111,47 +125,6 @@ def update_metadata_parts(
     yield live
     if layout.flexible:
         yield NO_TAGS
-
-
-def update_metadata_body(
-    version: int,
-    *,
-    controller_id: int,
-    controller_epoch: int,
-    broker_epoch: int,
-    topics: Collection[TopicStates],
-    live: bytes,
-    offline: Mapping[TopicPartition, Replicas],
-    cache: FragmentCache | None,
-) -> bytes:
-    """Encode an UpdateMetadata.
-
-    Args:
-        version: 5 to 8.
-        controller_id: this controller's broker id.
-        controller_epoch: this controller's.
-        broker_epoch: the greatest epoch of all brokers, so that the body serves each of them.
-        topics: partitions that never had a leader are left out, as Apache does.
-        live: `live_brokers_fragment` of the SAME version. It always has all brokers, because a broker replaces its list
-            by this one.
-        offline: offline replicas, for partitions that have any.
-        cache: keeps the topics for the next request; None keeps nothing.
-
-    Raises:
-        InvariantViolation: a version that is not served.
-    """
-    return b"".join(
-        update_metadata_parts(
-            version,
-            controller_id=controller_id,
-            controller_epoch=controller_epoch,
-            broker_epoch=broker_epoch,
-            topics=topics,
-            live=live,
-            offline=offline,
-            cache=cache,
-        )
-    )
 
 
 def leader_and_isr_body(

@@ -111,6 +111,7 @@ def test_a_variable_that_names_no_setting_is_told_and_not_refused(monkeypatch):
     ("name", "value", "told"),
     [
         ("foo", "1", "foo names no setting (got '1'); see docs/settings.md"),
+        ("write_target_replicas", 1, "write_target_replicas names no setting (got 1); see docs/settings.md"),
         (
             "reassignment_max_concurent",
             "4",
@@ -124,9 +125,9 @@ def test_a_variable_that_names_no_setting_is_told_and_not_refused(monkeypatch):
         ),
         ("broker_id", -1, "broker_id: it should be greater than or equal to 0 (got -1)"),
         (
-            "slice_partitions",
+            "max_connections",
             "x",
-            "slice_partitions: it should be a valid integer, unable to parse string as an integer (got 'x')",
+            "max_connections: it should be a valid integer, unable to parse string as an integer (got 'x')",
         ),
         ("zookeeper", None, "zookeeper: it should be a valid string (got None)"),
     ],

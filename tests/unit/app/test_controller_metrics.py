@@ -10,19 +10,20 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from shunter.app.controller.kafka_metrics import EVENTS
-from shunter.app.controller.metrics import PrometheusPage, collect_metrics
+from shunter.app.controller.metric_rows import ControllerParts
+from shunter.app.controller.metrics import PrometheusPage
 from shunter.app.controller.process import ControllerProcess
 from shunter.app.controller.settings import load_controller_config
 from shunter.core.controller.events import Elected, Event
 from shunter.core.controller.ready import ConnectBrokers, SendStopReplica
 from shunter.core.controller.state import TopicState
+from shunter.drivers.election.loop_stats import NEVER, Durations, together
 from shunter.drivers.host.loop_lag import INTERVAL_SECONDS, LoopLag
 from shunter.drivers.host.metrics_endpoint import MetricsEndpoint
 from shunter.errors import InvariantViolation
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.partition import LeaderAndIsr, PartitionState, ReplicaAssignment, TopicPartition
 from shunter.views.controller_status import decode_status
-from shunter.views.metrics import ControllerMetrics
 from shunter.wire.versions import UPDATE_METADATA
 
 
@@ -31,8 +32,8 @@ def process(**given: object) -> ControllerProcess:
     return ControllerProcess(load_controller_config(None, told))
 
 
-def collected(of: ControllerProcess) -> ControllerMetrics:
-    return collect_metrics(of.machine, of.loop, of.channels, of.lag, of.server)
+def collected(of: ControllerProcess) -> ControllerParts:
+    return ControllerParts(of.machine, of.loop, of.channels, of.lag, of.server)
 
 
 def samples(page: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -172,6 +173,16 @@ async def test_whatever_a_broker_tells_by_the_jmx_exporter_we_tell_by_the_same_n
 def test_every_event_that_kafkas_metrics_are_made_of_is_one_of_ours() -> None:
     known = {kind.__name__ for kind in get_args(Event)}
     assert {event for ours in EVENTS.values() for event in ours} <= known
+
+
+def test_quantiles_are_of_what_was_measured() -> None:
+    durations = Durations()
+    for seconds in (4.0, 1.0, 3.0, 2.0):
+        durations.add(seconds)
+    assert [durations.quantile(share) for share in (0.0, 0.5, 0.75, 0.999)] == [1.0, 3.0, 4.0, 4.0]
+    assert NEVER.quantile(0.5) == 0.0
+    assert together([durations, durations]).count == 8
+    assert NEVER.count == 0
 
 
 async def test_queues_are_told_by_broker(free_port: int) -> None:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from shunter.app.drop_in.java_order import hash_set_order
 from shunter.app.drop_in.options import UsageError, ValueRefused, VersionAsked, parse, usage
 
 AT = ("--bootstrap-server", "h:1")
@@ -150,10 +149,3 @@ def test_a_word_about_cancels_is_refused_where_nothing_is_cancelled(word):
 
 def test_a_cancel_by_zookeeper_needs_no_file():
     assert parse(("--zookeeper", "h:2181", "--cancel")).action == "cancel"
-
-
-def test_javas_order():
-    """As `new HashSet<>(…)` of Java 17 printed them."""
-    assert hash_set_order([1000, 3, 2, 1, 17]) == [1, 17, 2, 3, 1000]
-    assert hash_set_order(["foo", "bar", "foo"]) == ["bar", "foo"]
-    assert hash_set_order(["t-1", "orders", "payments-eu", "x"]) == ["x", "t-1", "orders", "payments-eu"]

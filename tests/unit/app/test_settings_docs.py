@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner
 from pydantic.fields import FieldInfo
 
-from shunter.app.controller.metrics import PrometheusPage, collect_metrics
+from shunter.app.controller.metric_rows import ControllerParts
+from shunter.app.controller.metrics import PrometheusPage
 from shunter.app.controller.process import ControllerProcess
 from shunter.app.controller.settings import ControllerConfig, load_controller_config
 from shunter.cli import main
@@ -90,7 +91,7 @@ async def test_every_metric_is_documented() -> None:
     told = {"zookeeper": "nowhere:1", "listener": ["PLAINTEXT://127.0.0.1:0"], "broker_id": 1000}
     process = ControllerProcess(load_controller_config(None, told))
     _, page = PrometheusPage(
-        lambda: collect_metrics(process.machine, process.loop, process.channels, process.lag, process.server)
+        lambda: ControllerParts(process.machine, process.loop, process.channels, process.lag, process.server)
     ).render()
     served = set(re.findall(r"^# TYPE shunter_(\w+) ", page.decode(), re.MULTILINE))
     section = (PAGE.parent / "controller.md").read_text().split("## Metrics\n", 1)[1].split("\n## ", 1)[0]

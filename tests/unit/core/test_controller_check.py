@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from shunter.core.controller_check import BrokerFound, Cause, Facts, ListenerFault, Severity, WayBack, findings
+from shunter.core.controller_check import BrokerFound, Cause, Facts, ListenerFault, WayBack, findings
+from shunter.model.check_up import Level
 from shunter.model.security.listeners import CertificateFault, FaultKind
 from shunter.model.settings import ControllerSettings
 
@@ -40,12 +41,12 @@ GOOD = Facts(
 
 
 def bad(facts, settings=OURS):
-    return [finding for finding in findings(facts, settings) if finding.level is not Severity.GOOD]
+    return [finding for finding in findings(facts, settings) if finding.level is not Level.FINE]
 
 
 def test_a_cluster_that_is_ready_has_nothing_in_the_way():
     assert bad(GOOD) == []
-    told = [finding.told for finding in findings(GOOD, OURS)]
+    told = [finding.text for finding in findings(GOOD, OURS)]
     assert "3 of 3 brokers answer us" in told
     assert "2 topics with 7 partitions can be read" in told
 
@@ -61,7 +62,7 @@ def test_brokers_of_this_machine_find_a_controller_on_the_loopback(address):
 def test_a_broker_whose_name_only_begins_like_the_loopback_is_on_another_machine(host, address):
     facts = replace(GOOD, hosts=(host,), brokers=(broker(1)._replace(address=address),))
     (found,) = bad(facts)
-    assert "brokers such as 1 are on other machines" in found.told
+    assert "brokers such as 1 are on other machines" in found.text
 
 
 WAY = WayBack("INTERNAL", "shunter", 9090, ("10.0.0.5",))
@@ -70,9 +71,9 @@ WAY = WayBack("INTERNAL", "shunter", 9090, ("10.0.0.5",))
 def test_what_can_be_seen_of_the_brokers_way_to_us_is_not_taken_for_more():
     facts = replace(GOOD, ways_back=(WAY,), brokers=(broker(1)._replace(sees_us_at="10.0.0.5"),))
     assert bad(facts) == []
-    (told,) = [finding for finding in findings(facts, OURS) if finding.about == "way back"]
-    assert "whether brokers reach INTERNAL://shunter:9090 can't be seen from here" in told.told
-    assert "nc -vz shunter 9090" in told.todo
+    (told,) = [finding for finding in findings(facts, OURS) if finding.check == "way back"]
+    assert "whether brokers reach INTERNAL://shunter:9090 can't be seen from here" in told.text
+    assert "nc -vz shunter 9090" in told.advice
 
 
 def certificate(kind, *, by_brokers=True):
@@ -80,7 +81,7 @@ def certificate(kind, *, by_brokers=True):
     return replace(GOOD, certificates=(ListenerFault("INTERNAL", fault, by_brokers),))
 
 
-OBSTACLES = {
+PROBLEMS = {
     "certificate": (certificate(FaultKind.UNUSABLE), "listener INTERNAL: its certificate (CN=x) is bad"),
     "certificate of another authority": (certificate(FaultKind.UNTRUSTED), "listener INTERNAL: its certificate"),
     "certificate for another host": (certificate(FaultKind.OTHER_HOST), "listener INTERNAL: its certificate"),
@@ -102,12 +103,12 @@ OBSTACLES = {
 }
 
 
-@pytest.mark.parametrize("name", OBSTACLES)
+@pytest.mark.parametrize("name", PROBLEMS)
 def test_an_obstacle_names_its_way_out(name):
-    facts, told = OBSTACLES[name]
-    obstacles = [finding for finding in bad(facts) if finding.level is Severity.OBSTACLE]
-    assert [told in finding.told for finding in obstacles] == [True]
-    assert obstacles[0].todo
+    facts, told = PROBLEMS[name]
+    problems = [finding for finding in bad(facts) if finding.level is Level.PROBLEM]
+    assert [told in finding.text for finding in problems] == [True]
+    assert problems[0].advice
 
 
 WARNINGS = {
@@ -188,9 +189,9 @@ WARNINGS = {
 def test_a_warning_is_no_obstacle_and_says_what_to_do(name):
     facts, told, todo = WARNINGS[name]
     (finding,) = bad(facts)
-    assert finding.level is Severity.WARNING
-    assert told in finding.told
-    assert todo in finding.todo
+    assert finding.level is Level.WARNING
+    assert told in finding.text
+    assert todo in finding.advice
 
 
 def test_the_authorizer_that_we_have_too_is_no_finding():
@@ -212,14 +213,14 @@ def test_the_way_out_goes_with_the_cause(cause):
         Cause.ITS_HOST: "a certificate for that host",
         Cause.OUR_CERTIFICATE: "broker's ssl.truststore",
     }
-    assert [word for word in named.values() if word in finding.todo] == [named[cause]]
+    assert [word for word in named.values() if word in finding.advice] == [named[cause]]
 
 
-def test_obstacles_come_first_and_long_lists_are_cut():
+def test_problems_come_first_and_long_lists_are_cut():
     many = tuple(broker(number, min__insync__replicas="2") for number in range(1, 13))
     found = findings(replace(GOOD, brokers=many, listeners=("PLAINTEXT",)), OURS)
-    assert [finding.level for finding in found] == sorted((f.level for f in found), key=list(Severity).index)
-    assert "brokers 1, 2, 3, 4, 5, 6, 7, 8 and 4 more look" in found[0].told
+    assert [finding.level for finding in found] == sorted((f.level for f in found), key=list(Level).index, reverse=True)
+    assert "brokers 1, 2, 3, 4, 5, 6, 7, 8 and 4 more look" in found[0].text
 
 
 def test_a_dynamic_default_of_the_cluster_is_ours_as_well():
@@ -228,12 +229,12 @@ def test_a_dynamic_default_of_the_cluster_is_ours_as_well():
     )
     assert not bad(facts)
     (finding,) = bad(replace(facts, dynamic_defaults={"min.insync.replicas": "3"}))
-    assert "would decide by 3" in finding.told
+    assert "would decide by 3" in finding.text
 
 
 def test_a_chroot_without_a_cluster_is_told_as_that():
     """`/cluster/id can't be read: is empty` misled: nobody has to mend that znode."""
     facts = replace(GOOD, brokers=(), unreadable=(("/cluster/id", "is empty"),))
     (finding,) = bad(facts)
-    assert finding.told.startswith("no broker is registered in this ZooKeeper, and there is no /cluster/id")
-    assert finding.told.endswith("the chroot does not look like a Kafka cluster's")
+    assert finding.text.startswith("no broker is registered in this ZooKeeper, and there is no /cluster/id")
+    assert finding.text.endswith("the chroot does not look like a Kafka cluster's")

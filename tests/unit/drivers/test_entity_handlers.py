@@ -82,7 +82,7 @@ async def test_a_request_that_waits_for_zookeeper_is_answered_all_the_same(name,
     timeout = {} if api_key == 51 else {"timeout": 50 if ends == "by its timeout" else 60_000}
     async with rpc_world() as w:
         silent = SilentZooKeeper()
-        w.server.house.node = replace(
+        w.server.resources.node = replace(
             w.node,
             quotas=MutationQuotas(lambda: silent, lambda: 10.0, lambda: 4, lambda: w.now_s),
             user_configs=lambda: UserConfigs(silent, silent),

@@ -27,7 +27,6 @@ from shunter.drivers.journal.journals import (
     JournalFenced,
     JournalForsaken,
     JournalHeld,
-    JournalRestored,
     JournalUnusable,
     JournalUnwritten,
 )
@@ -250,92 +249,70 @@ def test_a_copy_that_lacks_entries_is_made_whole_by_whoever_drives(journal: Sqli
     assert copy.read() == tuple(entries())
 
 
+def assert_ended(journal: SqliteJournal, told: str) -> None:
+    """Whatever this executor does with its journal, it is refused."""
+    for use in (journal.check, lambda: journal.renew(NOW), lambda: journal.append(entries(11, 2), NOW)):
+        with pytest.raises(JournalUnusable, match=told):
+            use()
+
+
+def assert_rebuilt_from_the_copy(path: Path) -> None:
+    """The way out: the damaged file is moved away, and the next journal has all of its entries."""
+    for file in path.parent.glob("cluster.journal*"):
+        if not file.name.endswith(".copy"):
+            file.unlink()
+    with closing(SqliteJournal(path, "second")) as again:
+        assert again.load() == tuple(entries())
+        again.acquire(NOW)
+        again.append(entries(11, 2), NOW)
+
+
 @pytest.mark.parametrize("looked_at", [False, True], ids=["alone", "after another shell looked for it"])
-def test_a_journal_that_is_deleted_while_it_is_driven_is_written_again(
+def test_a_journal_that_is_deleted_while_it_is_driven_ends_its_executor(
     journal: SqliteJournal, path: Path, looked_at: bool
 ) -> None:
     journal.append(entries(), NOW)
     for file in path.parent.glob("cluster.journal*"):
-        if not looked_at or not file.name.endswith(".copy"):
+        if not file.name.endswith(".copy"):
             file.unlink()
     if looked_at:
         with closing(SqliteJournal(path, "reader")) as reader:
             assert reader.load() == tuple(entries())
-    with pytest.raises(JournalRestored, match="was deleted while we drove it"):
-        journal.append(entries(11, 2), NOW)
-    journal.append(entries(11, 2), NOW)
-    with closing(SqliteJournal(path, "reader")) as reader:
-        assert reader.load() == tuple(entries(count=12))
-        held = reader.holder(NOW)
-    assert held is not None
-    assert held.owner == "first"
-    assert JournalCopy(path).read() == tuple(entries(count=12))
-    journal.check()
+    assert_ended(journal, "was deleted or replaced while we drove it")
+    assert_rebuilt_from_the_copy(path)
 
 
 @pytest.mark.parametrize("left", [0, 2_000])
-def test_a_journal_that_is_cut_off_while_it_is_driven_is_written_again(
+def test_a_journal_that_is_cut_off_while_it_is_driven_ends_its_executor(
     journal: SqliteJournal, path: Path, left: int
 ) -> None:
     journal.append(entries(), NOW)
     os.truncate(path, left)
-    with pytest.raises(JournalRestored, match=f"was cut off from .* to {left} bytes while we drove it"):
-        journal.check()
-    journal.append(entries(11, 2), NOW)
-    with closing(SqliteJournal(path, "reader")) as reader:
-        assert reader.load() == tuple(entries(count=12))
-        held = reader.holder(NOW)
-    assert held is not None
-    assert held.owner == "first"
-    assert JournalCopy(path).read() == tuple(entries(count=12))
-    journal.renew(NOW)
+    assert_ended(journal, f"was cut off from .* to {left} bytes while we drove it")
+    assert_rebuilt_from_the_copy(path)
 
 
-@pytest.mark.parametrize("first", [0, 4_096], ids=["from its head on", "behind its head"])
-def test_a_journal_that_is_written_over_while_it_is_driven_is_written_again(
-    journal: SqliteJournal, path: Path, first: int
+@pytest.mark.parametrize("table", [None, "about", "entries", "lease", "orders"])
+def test_a_journal_that_is_written_over_while_it_is_driven_ends_its_executor(
+    journal: SqliteJournal, path: Path, table: str | None
 ) -> None:
-    """With garbage, in place, to its full size: SQLite itself would go on with the pages that it has in memory."""
+    """With garbage, in place: SQLite itself would go on with the pages that it has in memory.
+
+    The whole file, or one page. Every shell reads all tables before it gives an order: without one of them, no shell
+    could stop the execution.
+    """
     journal.append(entries(), NOW)
     with closing(sqlite3.connect(path)) as somebody:
         somebody.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (size,) = somebody.execute("PRAGMA page_size").fetchone()
+        root = "SELECT rootpage FROM sqlite_master WHERE name = ?"
+        first = 0 if table is None else (somebody.execute(root, (table,)).fetchone()[0] - 1) * size
     journal.check()
-    size = path.stat().st_size
     with path.open("r+b") as stream:
         stream.seek(first)
-        stream.write(random.Random(7).randbytes(size - first))
-    assert path.stat().st_size == size
-    with pytest.raises(JournalRestored, match="was written over while we drove it: it was written again, whole"):
-        journal.check()
-    journal.append(entries(11, 2), NOW)
-    with closing(SqliteJournal(path, "reader")) as reader:
-        assert reader.load() == tuple(entries(count=12))
-        held = reader.holder(NOW)
-    assert held is not None
-    assert held.owner == "first"
-    journal.renew(NOW)
-
-
-@pytest.mark.parametrize("table", ["about", "entries", "lease", "orders"])
-def test_a_single_page_that_is_written_over_is_noticed_whatever_it_holds(
-    journal: SqliteJournal, path: Path, table: str
-) -> None:
-    """Every shell reads all tables before it gives an order: without one of them, no shell could stop the execution."""
-    journal.append(entries(), NOW)
-    with closing(sqlite3.connect(path)) as somebody:
-        somebody.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        (page,) = somebody.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
-        (size,) = somebody.execute("PRAGMA page_size").fetchone()
-    journal.check()
-    with path.open("r+b") as stream:
-        stream.seek((page - 1) * size)
-        stream.write(random.Random(7).randbytes(size))
-    with pytest.raises(JournalRestored, match="was written over while we drove it: it was written again, whole"):
-        journal.check()
-    with closing(SqliteJournal(path, "reader")) as reader:
-        assert reader.load() == tuple(entries())
-        assert reader.orders() == ()
-    journal.renew(NOW)
+        stream.write(random.Random(7).randbytes(path.stat().st_size if table is None else size))
+    assert_ended(journal, "was written over while we drove it")
+    assert_rebuilt_from_the_copy(path)
 
 
 def test_a_checkpoint_is_no_damage(journal: SqliteJournal, path: Path) -> None:
@@ -347,28 +324,14 @@ def test_a_checkpoint_is_no_damage(journal: SqliteJournal, path: Path) -> None:
     assert len(journal.load()) == 400
 
 
-def test_a_journal_that_is_cut_off_with_its_copy_and_forgotten_can_not_be_used(
-    journal: SqliteJournal, path: Path
-) -> None:
-    journal.append(entries(), NOW)
-    JournalCopy(path).path.write_bytes(b"")
-    with closing(sqlite3.connect(path)) as somebody:
-        somebody.execute("DELETE FROM entries")
-        somebody.commit()
-    os.truncate(path, 0)
-    with pytest.raises(JournalUnusable, match="the copy beside it is not whole"):
-        journal.append(entries(11, 2), NOW)
-
-
-def test_a_journal_of_somebody_else_under_our_name_fences_us(journal: SqliteJournal, path: Path) -> None:
+def test_another_journal_under_our_name_ends_us(journal: SqliteJournal, path: Path) -> None:
     journal.append(entries(), NOW)
     for file in path.parent.glob("cluster.journal*"):
         file.unlink()
     with closing(SqliteJournal(path, "other")) as other:
         other.acquire(NOW)
         other.append(entries(count=3), NOW)
-        with pytest.raises(JournalFenced, match="another journal has its name"):
-            journal.renew(NOW)
+        assert_ended(journal, "was deleted or replaced while we drove it")
 
 
 def test_a_file_that_is_no_journal_is_refused(path: Path) -> None:
@@ -441,30 +404,6 @@ def test_pages_of_garbage_in_the_middle_are_refused_with_what_can_be_read(path: 
         second.load()
     readable = refused.value.readable
     assert readable == tuple(entries(count=len(readable)))
-
-
-def version_1(path: Path) -> Path:
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript((DATA / "journal-v1.sql").read_text())
-    return path
-
-
-def test_the_version_before_is_read_and_written_anew(path: Path) -> None:
-    with closing(SqliteJournal(version_1(path), "first")) as journal:
-        loaded = journal.load()
-        journal.acquire(NOW)
-        following = JournalEntry(8, NOW, "test", StepBegun(TP, 2, (2, 1, 3), (3, 1), "forward: -2"))
-        journal.append([following], NOW)
-    state = ExecutorState()
-    for entry in loaded:
-        apply(state, entry)
-    assert state.moves[TP].original == (2, 1)
-    assert state.moves[TP].current == (2, 1, 3)
-    assert state.limit == 5_000_000
-    assert len(state.throttles) == 1
-    with closing(SqliteJournal(path, "second")) as again:
-        assert again.version == 2
-        assert again.load() == (*loaded, following)
 
 
 def test_a_later_version_is_refused(path: Path) -> None:

@@ -15,7 +15,7 @@ from rpc_world import partition, rpc_world, topic
 
 from shunter.core.controller.events import AlterPartitionReceived, ProducerIdsRequested
 from shunter.core.controller.ready import AlterPartitionReply, ProducerIdsReply
-from shunter.drivers.listener.admission import ANTEROOM, CONNECTIONS_PER_BROKER, GuestKind
+from shunter.drivers.listener.admission import ANTEROOM, CONNECTIONS_PER_BROKER, PeerKind
 from shunter.drivers.listener.connection import PRESSED_SECONDS
 from shunter.drivers.listener.request_queue import MOST_QUICK
 from shunter.drivers.listener.server_stats import LINES_AT_ONCE, QUIET_SECONDS, ServerStats
@@ -63,7 +63,7 @@ async def test_where_clients_have_no_room_a_broker_has():
         assert w.server.stats.refused == {"max.connections": 1}
         broker = await w.client()
         assert int((await ask_as_broker(broker)).error_code) == 0
-        assert [w.server.count(kind) for kind in (GuestKind.CLIENT, GuestKind.NEWCOMER, GuestKind.BROKER)] == [3, 0, 1]
+        assert [w.server.count(kind) for kind in (PeerKind.CLIENT, PeerKind.NEWCOMER, PeerKind.BROKER)] == [3, 0, 1]
         for client in clients:
             await client.ask(3, 12, topics=())
 
@@ -76,9 +76,9 @@ async def test_a_broker_says_who_it_is_by_its_client_id_until_it_has_proved_it()
         broker = await w.client()
         broker.client_id = "1"
         await broker.ask(18, 3, client_software_name="apache-kafka-java", client_software_version="3.9.1")
-        assert w.server.count(GuestKind.NEWCOMER) == 1
+        assert w.server.count(PeerKind.NEWCOMER) == 1
         await ask_as_broker(broker)
-        assert (w.server.count(GuestKind.NEWCOMER), w.server.count(GuestKind.BROKER)) == (0, 1)
+        assert (w.server.count(PeerKind.NEWCOMER), w.server.count(PeerKind.BROKER)) == (0, 1)
 
 
 @pytest.mark.parametrize(("number", "epoch"), [(1, 76), (1, 78), (1, -1), (2, 77), (9, -1), (9, 90)])
@@ -88,7 +88,7 @@ async def test_who_does_not_know_the_epoch_is_no_broker(number, epoch):
         pretender = await w.client()
         pretender.client_id = "1"
         await ask_as_broker(pretender, number, epoch)
-        assert (w.server.count(GuestKind.CLIENT), w.server.count(GuestKind.BROKER)) == (1, 0)
+        assert (w.server.count(PeerKind.CLIENT), w.server.count(PeerKind.BROKER)) == (1, 0)
 
 
 async def test_pretenders_go_for_a_broker_and_a_broker_for_nobody():
@@ -104,11 +104,11 @@ async def test_pretenders_go_for_a_broker_and_a_broker_for_nobody():
             pretender.client_id = "1"
             pretender.send(18, 3, client_software_name="x", client_software_version="1")
             pretenders.append(pretender)
-            await until(lambda: w.server.count(GuestKind.NEWCOMER) == min(len(pretenders), ANTEROOM))
+            await until(lambda: w.server.count(PeerKind.NEWCOMER) == min(len(pretenders), ANTEROOM))
         broker = await w.client()
         assert int((await ask_as_broker(broker)).error_code) == 0
         assert int((await ask_as_broker(known)).error_code) == 0
-        assert w.server.count(GuestKind.BROKER) == 2
+        assert w.server.count(PeerKind.BROKER) == 2
         assert w.server.stats.closed["room"] == 41
 
 
@@ -119,11 +119,11 @@ async def test_a_broker_that_comes_is_heard_while_every_turn_is_taken():
         clients = [await w.client() for _ in range(MOST_QUICK + 2)]
         for client in clients:
             client.send(67, 0, broker_id=5, broker_epoch=5)
-        await until(lambda: w.server.house.desk.waiting == 1 and len(w.core.events) == MOST_QUICK + 1)
+        await until(lambda: w.server.resources.queue.waiting == 1 and len(w.core.events) == MOST_QUICK + 1)
         w.core.answers[ProducerIdsRequested] = lambda event: ProducerIdsReply(ErrorCode.NONE, 7, 1)
         broker = await w.client()
         assert int((await ask_as_broker(broker)).error_code) == 0
-        assert w.server.count(GuestKind.BROKER) == 1
+        assert w.server.count(PeerKind.BROKER) == 1
 
 
 async def test_where_brokers_have_registered_addresses_strangers_go_first():
@@ -133,12 +133,12 @@ async def test_where_brokers_have_registered_addresses_strangers_go_first():
             endpoints=tuple(each._replace(host=OTHER) for each in w.state.brokers[1].endpoints)
         )
         del w.state.brokers[9]
-        w.server.house.addresses.refresh(w.state.brokers.values())
-        await until(lambda: OTHER in w.server.house.addresses)
+        w.server.resources.addresses.refresh(w.state.brokers.values())
+        await until(lambda: OTHER in w.server.resources.addresses)
         first = await w.client()
         await first.ask(3, 12, topics=())
         from_broker = await w.client(source=OTHER)
-        await until(lambda: w.server.count(GuestKind.NEWCOMER) == 1)
+        await until(lambda: w.server.count(PeerKind.NEWCOMER) == 1)
         strangers = [await w.client() for _ in range(ANTEROOM)]
         await until(lambda: w.server.stats.closed.get("room") == 1)
         assert await strangers[0].closed()
@@ -152,7 +152,7 @@ async def test_of_one_broker_the_latest_connections_are_kept():
         for one in mine:
             await ask_as_broker(one)
         assert await mine[0].closed()
-        assert w.server.count(GuestKind.BROKER) == CONNECTIONS_PER_BROKER
+        assert w.server.count(PeerKind.BROKER) == CONNECTIONS_PER_BROKER
         await ask_as_broker(mine[1])
 
 
@@ -161,8 +161,8 @@ async def test_an_idle_client_goes_for_one_that_asks():
         idle, other = [await w.client() for _ in range(2)]
         for client in (idle, other):
             await client.ask(3, 12, topics=())
-        for guest in w.server.house.door.everybody():
-            guest.last_active -= 60
+        for peer in w.server.resources.admission.everybody():
+            peer.last_active -= 60
         await other.ask(3, 12, topics=())
         late = await w.client()
         await late.ask(3, 12, topics=())
@@ -190,9 +190,9 @@ async def test_who_says_nothing_while_clients_have_no_room_goes(caplog):
         first = await w.client()
         await first.ask(3, 12, topics=())
         silent = await w.client()
-        await until(lambda: w.server.count(GuestKind.NEWCOMER) == 1)
-        for guest in w.server.house.door.everybody():
-            guest.opened -= 60
+        await until(lambda: w.server.count(PeerKind.NEWCOMER) == 1)
+        for peer in w.server.resources.admission.everybody():
+            peer.opened -= 60
         assert await silent.closed()
         assert w.server.stats.closed == {"room": 1}
         assert "no request within 5 s" in caplog.text
@@ -213,11 +213,11 @@ async def test_without_files_newcomers_wait_and_the_rest_goes_on(caplog):
             await kept.ask(3, 12, topics=())
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        await until(lambda: w.server.count(GuestKind.CLIENT) == 9)
+        await until(lambda: w.server.count(PeerKind.CLIENT) == 9)
         assert "ulimit -n" in caplog.text
         for one in plain:
             one.close()
-        await until(lambda: w.server.count(GuestKind.CLIENT) == 1)
+        await until(lambda: w.server.count(PeerKind.CLIENT) == 1)
 
 
 # Connections that are closed.
@@ -251,10 +251,10 @@ async def test_a_client_that_never_reads_is_closed_and_its_memory_is_free_again(
         deaf = await w.client(receive=4_096)
         for _ in range(20):
             deaf.send(3, 12, topics=None)
-        await until(lambda: w.server.house.answers.held > 0)
+        await until(lambda: w.server.resources.answers.held > 0)
         await until(lambda: w.server.stats.closed == {"slow answer": 1})
-        assert w.server.house.answers.held == 0
-        assert w.server.house.desk.begun == 0
+        assert w.server.resources.answers.held == 0
+        assert w.server.resources.queue.begun == 0
 
 
 async def test_answers_that_nobody_reads_hold_up_clients_and_no_broker():
@@ -264,9 +264,9 @@ async def test_answers_that_nobody_reads_hold_up_clients_and_no_broker():
         client, broker, deaf = await w.client(), await w.client(), await w.client(receive=4_096)
         await ask_as_broker(broker)
         deaf.send(3, 12, topics=None)
-        await until(lambda: w.server.house.answers.full)
+        await until(lambda: w.server.resources.answers.full)
         client.send(3, 12, topics=())
-        await until(lambda: w.server.house.desk.waiting == 1)
+        await until(lambda: w.server.resources.queue.waiting == 1)
         assert int((await ask_as_broker(broker)).error_code) == 0
         anew = await w.client()
         await anew.ask(18, 3, client_software_name="apache-kafka-java", client_software_version="3.9.1")
@@ -280,9 +280,9 @@ async def test_who_reads_nothing_goes_sooner_where_others_wait_for_the_room():
         large_cluster(w)
         deaf = await w.client(receive=4_096)
         deaf.send(3, 12, topics=None)
-        await until(lambda: w.server.house.answers.full)
-        (guest,) = w.server.house.door.everybody()
-        guest._taken_at -= PRESSED_SECONDS + 1
+        await until(lambda: w.server.resources.answers.full)
+        (peer,) = w.server.resources.admission.everybody()
+        peer._taken_at -= PRESSED_SECONDS + 1
         w.server._close_overdue(w.server._everybody(), time.monotonic())
         assert w.server.stats.closed == {}
         client = await w.client()
@@ -295,7 +295,7 @@ async def test_few_clients_that_speak_as_a_broker_are_read_before_others_for_a_m
     async with rpc_world() as w:
         with_a_broker(w)
         set_back = []
-        w.server.house.set_back = set_back.append
+        w.server.resources.set_back = set_back.append
         first, *others = [await w.client() for _ in range(ANTEROOM + 2)]
         stranger = others.pop()
         for number, pretender in enumerate((first, *others)):
@@ -304,12 +304,12 @@ async def test_few_clients_that_speak_as_a_broker_are_read_before_others_for_a_m
             assert len(set_back) == max(0, number - ANTEROOM + 1)
         await stranger.ask(3, 12, topics=())
         assert len(set_back) == 2
-        for guest in w.server.house.door.everybody():
-            guest.opened -= 60
+        for peer in w.server.resources.admission.everybody():
+            peer.opened -= 60
         await first.ask(3, 12, topics=())
         assert len(set_back) == 3
         await ask_as_broker(first)
-        assert w.server.count(GuestKind.BROKER) == 1
+        assert w.server.count(PeerKind.BROKER) == 1
 
 
 async def test_all_who_ask_for_everything_share_its_memory():
@@ -320,9 +320,9 @@ async def test_all_who_ask_for_everything_share_its_memory():
         deaf = [await w.client(receive=4_096) for _ in range(50)]
         for one in deaf:
             one.send(3, 12, topics=None)
-        await until(lambda: len(w.server.house.answers.sharers) == 1 and w.server.house.desk.begun == 0)
-        assert w.server.house.answers.sharers == (50,)
-        assert w.server.house.answers.held < 2_000_000
+        await until(lambda: len(w.server.resources.answers._lent) == 1 and w.server.resources.queue.begun == 0)
+        assert list(w.server.resources.answers._lent.values()) == [50]
+        assert w.server.resources.answers.held < 2_000_000
 
 
 async def test_large_requests_share_a_bound_and_come_to_an_end_one_after_another():
@@ -338,7 +338,7 @@ async def test_large_requests_share_a_bound_and_come_to_an_end_one_after_another
             for client in clients:
                 _, message = await client.receive(3, 9)
                 assert len(message.topics) == 2_000
-        assert w.server.house.pool_of(GuestKind.CLIENT).held == 0
+        assert w.server.resources.pool_of(PeerKind.CLIENT).held == 0
 
 
 @pytest.mark.parametrize("broker", [False, True])
@@ -408,14 +408,14 @@ async def test_an_address_with_many_connections_gets_no_more_turns_than_one_with
         for client in many:
             for _ in range(5):
                 client.send(3, 12, topics=())
-        await until(lambda: w.server.house.desk.waiting > 150)
+        await until(lambda: w.server.resources.queue.waiting > 150)
         await alone.ask(3, 12, topics=())
-        assert w.server.house.desk.waiting > 100
+        assert w.server.resources.queue.waiting > 100
 
 
 async def test_requests_of_clients_are_begun_up_to_a_bound_and_brokers_beyond_it():
     async with rpc_world(WireLimits(queued_max_requests=3, client_share_percent=100)) as w:
-        w.server.house.desk.most_quick = 0
+        w.server.resources.queue.most_quick = 0
         with_a_broker(w)
         broker = await w.client()
         await ask_as_broker(broker)
@@ -423,8 +423,8 @@ async def test_requests_of_clients_are_begun_up_to_a_bound_and_brokers_beyond_it
         clients = [await w.client() for _ in range(5)]
         for client in clients:
             client.send(67, 0, broker_id=5, broker_epoch=5)
-        await until(lambda: w.server.house.desk.waiting == 2 and len(w.core.events) == 4)
-        assert w.server.house.desk.begun == 3
+        await until(lambda: w.server.resources.queue.waiting == 2 and len(w.core.events) == 4)
+        assert w.server.resources.queue.begun == 3
         w.core.answers[ProducerIdsRequested] = lambda event: ProducerIdsReply(ErrorCode.NONE, 7, 1)
         assert int((await ask_as_broker(broker)).error_code) == 0
         assert len(w.core.events) == 5
@@ -436,16 +436,16 @@ async def test_requests_of_clients_are_begun_up_to_a_bound_and_brokers_beyond_it
 
 async def test_a_client_that_goes_while_it_waits_leaves_nothing_behind():
     async with rpc_world(WireLimits(queued_max_requests=2)) as w:
-        w.server.house.desk.most_quick = 0
+        w.server.resources.queue.most_quick = 0
         clients = [await w.client() for _ in range(6)]
         for client in clients:
             for _ in range(3):
                 client.send(67, 0, broker_id=5, broker_epoch=5)
-        await until(lambda: w.server.house.desk.waiting >= 4)
+        await until(lambda: w.server.resources.queue.waiting >= 4)
         for client in clients:
             client.writer.transport.abort()
-        await until(lambda: w.server.count(GuestKind.CLIENT) == 0)
-        await until(lambda: w.server.house.desk.begun == 0)
+        await until(lambda: w.server.count(PeerKind.CLIENT) == 0)
+        await until(lambda: w.server.resources.queue.begun == 0)
         assert len(w.core.callers) == 0
 
 

@@ -11,7 +11,7 @@ from rpc_world import RawClient, RpcWorld, partition, rpc_world, topic
 
 from shunter.core.controller.events import ProducerIdsRequested
 from shunter.core.controller.ready import ProducerIdsReply
-from shunter.drivers.listener.admission import GuestKind
+from shunter.drivers.listener.admission import PeerKind
 from shunter.drivers.listener.gate import ListenerGate
 from shunter.drivers.listener.handshakes import Handshakes
 from shunter.drivers.listener.server import RpcServer, parse_listener
@@ -56,7 +56,7 @@ def wait_for_ever(client: RawClient):
 
 
 async def test_a_principal_has_so_many_connections_from_wherever_they_come():
-    async with login_world(WireLimits(max_connections_per_principal=2)) as w:
+    async with login_world(WireLimits(max_connections=4)) as w:
         for source in (LOCAL, OTHER):
             wait_for_ever(await as_user(w, "ann", source))
         await w.core.until_asked(2)
@@ -66,14 +66,14 @@ async def test_a_principal_has_so_many_connections_from_wherever_they_come():
         assert await late.closed()
         assert w.server.stats.refused == {"max.connections.per.principal": 1}
         assert (await (await as_user(w, "bob")).ask(60, 0)).error_code == 0
-        assert w.server.count(GuestKind.CLIENT) == 3
+        assert w.server.count(PeerKind.CLIENT) == 3
 
 
 async def test_the_idlest_connection_of_a_principal_goes_for_its_next():
-    async with login_world(WireLimits(max_connections_per_principal=1)) as w:
+    async with login_world(WireLimits(max_connections=2)) as w:
         first, of_bob = await as_user(w, "ann"), await as_user(w, "bob")
-        for guest in w.server.house.door.everybody():
-            guest.last_active -= 5.0
+        for peer in w.server.resources.admission.everybody():
+            peer.last_active -= 5.0
         second = await as_user(w, "ann")
         assert await first.closed()
         for client in (second, of_bob):
@@ -82,10 +82,10 @@ async def test_the_idlest_connection_of_a_principal_goes_for_its_next():
 
 async def test_a_principal_has_its_share_of_what_is_begun_and_no_more():
     async with login_world(WireLimits(queued_max_requests=4)) as w:
-        w.server.house.desk.most_quick = 0
+        w.server.resources.queue.most_quick = 0
         for source in (LOCAL, OTHER, LOCAL, OTHER):
             wait_for_ever(await as_user(w, "ann", source))
-        await until(lambda: w.server.house.desk.waiting == 2)
+        await until(lambda: w.server.resources.queue.waiting == 2)
         assert len(w.core.events) == 2
         of_bob = await as_user(w, "bob")
         assert (await of_bob.ask(60, 0)).error_code == 0
@@ -101,14 +101,14 @@ async def test_an_address_that_does_not_read_its_answers_keeps_nobody_else_waiti
             w.add_topic(topic(f"topic-{number}", number + 1, *[partition([1, 2, 3], 1)] * 100))
         deaf = await w.client(receive=4_096)
         deaf.send(3, 12, topics=None)
-        share = next(iter(w.server.house.door.everybody())).share
+        share = next(iter(w.server.resources.admission.everybody())).share
         await until(lambda: share.answers.full)
         more = await w.client()
         more.send(3, 12, topics=())
-        await until(lambda: w.server.house.desk.waits(share))
+        await until(lambda: w.server.resources.queue.waits(share))
         assert (await (await w.client(source=OTHER)).ask(3, 12, topics=())).brokers
-        assert w.server.house.desk.waits(share)
-        assert w.server.house.pressed_for(share), "whoever does not read goes sooner for those of its own address"
+        assert w.server.resources.queue.waits(share)
+        assert w.server.resources.pressed_for(share), "whoever does not read goes sooner for those of its own address"
 
 
 async def test_large_requests_of_one_address_wait_for_one_another_and_for_nobody_else():
@@ -117,7 +117,7 @@ async def test_large_requests_of_one_address_wait_for_one_another_and_for_nobody
     async with rpc_world(WireLimits(queued_max_request_bytes=100_000)) as w:
         first, second = [await w.client() for _ in range(2)]
         first.writer.write(frame)
-        share = next(iter(w.server.house.door.everybody())).share
+        share = next(iter(w.server.resources.admission.everybody())).share
         await until(lambda: share._reserved > 0)
         second.writer.write(frame)
         await until(lambda: share._waiting)
@@ -127,19 +127,19 @@ async def test_large_requests_of_one_address_wait_for_one_another_and_for_nobody
         first.writer.transport.abort()
         await until(lambda: not share._waiting)
         second.writer.transport.abort()
-        await until(lambda: w.server.count(GuestKind.CLIENT) <= 1)
+        await until(lambda: w.server.count(PeerKind.CLIENT) <= 1)
         assert share._reserved == 0
 
 
 async def test_nothing_is_left_of_those_who_have_gone():
     async with login_world(WireLimits()) as w:
         clients = [await as_user(w, user, source) for user in USERS for source in (LOCAL, OTHER)]
-        assert len(w.server.house.shares) == 2
+        assert len(w.server.resources.shares) == 2
         for client in clients:
             client.writer.transport.abort()
-        await until(lambda: w.server.count(GuestKind.CLIENT) == 0)
-        assert len(w.server.house.shares) == 0
-        assert not w.server.house.door._by_principal
+        await until(lambda: w.server.count(PeerKind.CLIENT) == 0)
+        assert len(w.server.resources.shares) == 0
+        assert not w.server.resources.admission._by_principal
 
 
 class Clock:

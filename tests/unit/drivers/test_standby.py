@@ -29,7 +29,7 @@ class Standby(RefusingPlace):
 
     def __init__(self, takeover=Takeover.VACANT):
         super().__init__()
-        self.seat.election.change_takeover(takeover)
+        self.seat.election._candidacy.takeover = takeover
         self.seat.election._survey = self._look_around
         self.surveys = 0
         self.unfit = None

@@ -29,7 +29,7 @@ OUTDATED = token(expiry=NOW - 1)
 @pytest.fixture
 def place():
     made = Place().begin()
-    made.expiry = TokenExpiry(made.seat.reader, made.seat.store, lambda: 1_000)
+    made.expiry = TokenExpiry(made.seat.reader, made.seat.store, 1_000)
     return made
 
 

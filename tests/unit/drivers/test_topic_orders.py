@@ -8,7 +8,7 @@ from kafka import errors as kafka_errors
 from lab.simulation.executor.topic import JournalTopic
 from lab.simulation.scheduler import Scheduler
 from shunter.drivers.journal.journals import ANSWER_WITHIN_S, LEASE_MS, JournalFenced, JournalForsaken, Presence
-from shunter.drivers.journal.topic import ANSWERS_KEPT_MS, DELETED_AT_ONCE, TopicJournal
+from shunter.drivers.journal.topic import ANSWERS_KEPT_MS, TopicJournal
 from shunter.errors import DriverError
 
 NOW = 1_000_000
@@ -107,18 +107,6 @@ def test_a_clock_that_was_set_back_does_not_keep_answers(topic: JournalTopic) ->
     driver.renew(NOW)
     driver.renew(LATER)
     assert shell.answer_to(number) is None
-
-
-def test_many_answers_are_deleted_in_portions(topic: JournalTopic) -> None:
-    driver = driving(topic)
-    for number in range(DELETED_AT_ONCE + 1):
-        driver.answer(number, "done")
-    driver.orders()
-    driver.renew(NOW)
-    driver.renew(LATER)
-    assert kept(topic) == {"answer", "lease"}
-    driver.renew(LATER + LEASE_MS)
-    assert kept(topic) == {"lease"}
 
 
 def test_an_order_is_deleted_though_the_first_answer_failed(

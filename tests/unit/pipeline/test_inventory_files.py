@@ -42,14 +42,6 @@ def test_a_snapshot_comes_back_as_it_went(taken):
     assert decode_inventory(b"".join(encode_inventory(taken)), "here") == taken
 
 
-def test_a_snapshot_of_before_offline_replicas_and_cleanup_policies_were_told_is_read():
-    taken = Inventory("c", 1, (), (InventoryPartition("t", None, 0, (1, 2), (1,), 1, 0, 9, 1, ((1, 5),)),))
-    older = b"".join(encode_inventory(taken)).replace(b',"offline":[],"cleanup_policy":null', b"")
-    assert b"offline" not in older
-    assert b"cleanup" not in older
-    assert decode_inventory(older, "here") == taken
-
-
 EMPTY = b"".join(encode_inventory(Inventory("c", 1, (), ())))
 
 

@@ -23,7 +23,7 @@ from shunter.errors import ErrorCode
 from shunter.model.broker import Broker, Endpoint
 from shunter.model.partition import LeaderAndIsr, PartitionState, ReplicaAssignment, TopicPartition
 from shunter.wire.answers import decode_control_response
-from shunter.wire.control import leader_and_isr_body, live_brokers_fragment, stop_replica_body, update_metadata_body
+from shunter.wire.control import leader_and_isr_body, live_brokers_fragment, stop_replica_body, update_metadata_parts
 from shunter.wire.framing import request_frame_head
 from shunter.wire.versions import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 
@@ -45,7 +45,8 @@ HEAD = {"controller_id": 1000, "controller_epoch": 3, "broker_epoch": 20}
 def metadata_body(version: int, topics=TOPICS, **head: int) -> bytes:
     live = live_brokers_fragment(version, BROKERS)
     offline = {TopicPartition("a", 0): (3,)}
-    return update_metadata_body(version, **{**HEAD, **head}, topics=topics, live=live, offline=offline, cache=None)
+    told = {**HEAD, **head, "topics": topics, "live": live, "offline": offline, "cache": None}
+    return b"".join(update_metadata_parts(version, **told))
 
 
 def leadership_body(version: int, **head: int) -> bytes:

@@ -3,7 +3,7 @@
 from shunter.core.controller.state import TopicState
 from shunter.model.partition import LeaderAndIsr, PartitionState, ReplicaAssignment, TopicPartition
 from shunter.views.census import Census, count_topic
-from shunter.views.metrics import PendingDeletions, Timing, pending_deletions
+from shunter.views.metrics import PendingDeletions, pending_deletions
 
 
 def partition(replicas, leader):
@@ -43,10 +43,3 @@ def test_deletions_that_wait_for_a_dead_broker_are_told_apart():
     assert pending_deletions(deletions, {1, 2}) == PendingDeletions(
         topics=3, replicas=4, stuck_topics=1, stuck_replicas=2
     )
-
-
-def test_quantiles_are_of_what_was_measured():
-    timing = Timing(4, 10.0, (4.0, 1.0, 3.0, 2.0))
-    assert [timing.quantile(share) for share in (0.0, 0.5, 0.75, 0.999)] == [1.0, 3.0, 4.0, 4.0]
-    assert Timing().quantile(0.5) == 0.0
-    assert timing.plus(timing).count == 8

@@ -18,7 +18,6 @@ from shunter.wire.control import (
     live_brokers_fragment,
     stop_replica_bodies,
     stop_replica_body,
-    update_metadata_body,
     update_metadata_parts,
 )
 from shunter.wire.fragments import FragmentCache
@@ -40,7 +39,6 @@ def test_update_metadata_is_kios(version: int, data: Any, head: Any, topics: Any
     fragment = live_brokers_fragment(version, live)
     for cache in (None, FragmentCache()):
         asked = {"topics": topics, "live": fragment, "offline": offline, "cache": cache}
-        assert update_metadata_body(version, **head, **asked) == expected
         assert b"".join(update_metadata_parts(version, **head, **asked)) == expected
 
 
@@ -107,9 +105,8 @@ def test_an_unknown_security_protocol_is_refused() -> None:
 def test_transcript_of_an_update_metadata_v8() -> None:
     """One partition, one broker: the bytes written so that a person can read them."""
     live = live_brokers_fragment(8, [Broker(1, 9, (Endpoint("PLAINTEXT", "PLAINTEXT", "h", 9092),), "r1")])
-    body = update_metadata_body(
-        8, **HEAD, topics=[peer.Slice("t", None, ((0, ONE),))], live=live, offline={}, cache=None
-    )
+    topics = [peer.Slice("t", None, ((0, ONE),))]
+    body = b"".join(update_metadata_parts(8, **HEAD, topics=topics, live=live, offline={}, cache=None))
     told = [
         "00000007 00 00000003 0000000100000068",  # controller id, not KRaft, controller epoch, broker epoch
         "02 0274 00000000000000000000000000000000 02",  # one topic "t", no id, one partition
@@ -127,7 +124,8 @@ class TestCache:
     """A topic is encoded once, and again only as far as it changed."""
 
     def body(self, cache: FragmentCache | None, topics: Any, offline: Any = None, version: int = 8) -> bytes:
-        return update_metadata_body(version, **HEAD, topics=topics, live=b"\x01", offline=offline or {}, cache=cache)
+        asked = {"topics": topics, "live": b"\x01", "offline": offline or {}, "cache": cache}
+        return b"".join(update_metadata_parts(version, **HEAD, **asked))
 
     @peer.PATIENT
     @given(data=st.data(), partitions=st.lists(peer.states, min_size=1, max_size=12), rounds=st.integers(1, 4))

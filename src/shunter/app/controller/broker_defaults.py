@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from shunter.core.controller_check import ControllerFinding, Severity, compared_defaults
+from shunter.core.controller_check import compared_defaults
+from shunter.model.check_up import Finding, Level
 from shunter.model.partition import BrokerId
 from shunter.model.settings import ControllerSettings
 
@@ -21,7 +22,7 @@ class BrokerDefaults:
 
     def __init__(self) -> None:
         """Begin with no difference."""
-        self.different: dict[str, ControllerFinding] = {}
+        self.different: dict[str, Finding] = {}
         """The current differences, by the name of Kafka's setting."""
 
     def compare(self, told: Mapping[BrokerId, Mapping[str, str | None]], settings: ControllerSettings) -> None:
@@ -32,10 +33,10 @@ class BrokerDefaults:
             settings: The controller's settings. Dynamic configuration is not compared: all read the same.
         """
         findings = compared_defaults(told, settings, {})
-        now = {finding.about: finding for finding in findings if finding.level is Severity.WARNING}
+        now = {finding.check: finding for finding in findings if finding.level is Level.WARNING}
         for name, finding in now.items():
             if finding != self.different.get(name):
-                LOG.warning("%s: %s; %s", name, finding.told, finding.todo)
+                LOG.warning("%s: %s; %s", name, finding.text, finding.advice)
         for name in sorted(self.different.keys() - now.keys()):
             LOG.info("%s: no difference any more", name)
         self.different = now

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from shunter.app.controller.metric_rows import MetricRow, Samples, counter, gauge
-from shunter.views.metrics import ControllerMetrics as Seen
-from shunter.views.metrics import Timing
+from shunter.app.controller.metric_rows import ControllerParts, MetricRow, Samples, counter, gauge
+from shunter.drivers.brokers.channel_stats import QueueStats
+from shunter.drivers.election.loop_stats import NEVER, Durations, together
+from shunter.drivers.listener.handlers.audit import api_name
 
 QUANTILES = {"0.50": 0.5, "0.75": 0.75, "0.95": 0.95, "0.98": 0.98, "0.99": 0.99, "0.999": 0.999}
 """The labels that the rules write: Kafka's `50thPercentile` becomes `0.50`."""
@@ -44,10 +45,10 @@ SERVED = {"ListPartitionReassignment": "ListPartitionReassignments", "UpdateFeat
 """States that are not events in Shunter but requests, which are answered without the core."""
 
 
-def _timer(name: str, meaning: str, of: Callable[[Seen], Timing]) -> tuple[MetricRow, MetricRow]:
-    def quantiles(seen: Seen) -> Samples:
-        timing = of(seen)
-        return [((label,), timing.quantile(share) * 1000) for label, share in QUANTILES.items()]
+def _timer(name: str, meaning: str, of: Callable[[ControllerParts], Durations]) -> tuple[MetricRow, MetricRow]:
+    def quantiles(seen: ControllerParts) -> Samples:
+        durations = of(seen)
+        return [((label,), durations.quantile(share) * 1000) for label, share in QUANTILES.items()]
 
     return (
         gauge(f"{name}_count", f"{meaning}: how often, since the start", lambda seen: of(seen).count),
@@ -58,11 +59,8 @@ def _timer(name: str, meaning: str, of: Callable[[Seen], Timing]) -> tuple[Metri
 def _timers(events: Mapping[str, tuple[str, ...]]) -> Iterable[MetricRow]:
     for state, ours in events.items():
 
-        def of(seen: Seen, ours: tuple[str, ...] = ours) -> Timing:
-            total = Timing()
-            for event in ours:
-                total = total.plus(seen.work.events.get(event, Timing()))
-            return total
+        def of(seen: ControllerParts, ours: tuple[str, ...] = ours) -> Durations:
+            return together(seen.work.events.get(event, NEVER) for event in ours)
 
         yield from _timer(f"controllerstats_{state}RateAndTimeMs", f"{state} events", of)
 
@@ -71,8 +69,8 @@ def _counts() -> Iterable[MetricRow]:
     """Metrics of states whose time is not measured: only how often they occurred."""
     for state, api in SERVED.items():
 
-        def of(seen: Seen, api: str = api) -> float:
-            return sum(one.requests for one in seen.peers.served if one.api == api)
+        def of(seen: ControllerParts, api: str = api) -> float:
+            return sum(count for key, count in seen.peers.requests.items() if api_name(key) == api)
 
         yield gauge(f"controllerstats_{state}RateAndTimeMs_count", f"{api} requests answered, since the start", of)
     yield gauge(
@@ -82,13 +80,18 @@ def _counts() -> Iterable[MetricRow]:
     )
 
 
-def _if_active(value: Callable[[Seen], float]) -> Callable[[Seen], float]:
+def _if_active(value: Callable[[ControllerParts], float]) -> Callable[[ControllerParts], float]:
     """A standby reports 0, as in Kafka, so that sums over all controllers are right."""
     return lambda seen: value(seen) if seen.cluster.active else 0.0
 
 
-def _controller(name: str, meaning: str, value: Callable[[Seen], float]) -> MetricRow:
+def _controller(name: str, meaning: str, value: Callable[[ControllerParts], float]) -> MetricRow:
     return gauge(f"kafkacontroller_{name}", meaning, _if_active(value))
+
+
+def _waits(seen: ControllerParts, queue: QueueStats) -> Durations:
+    """How long the requests of a broker waited until they were sent."""
+    return seen.channels.stats.queued.get(queue.broker, NEVER)
 
 
 _STATE = (
@@ -129,14 +132,14 @@ _CHANNELS = (
     MetricRow(
         "controllerchannelmanager_RequestRateAndQueueTimeMs_count",
         "Control requests sent, by broker, since the start",
-        lambda s: [((str(queue.broker),), queue.waits.count) for queue in s.queues],
+        lambda s: [((str(queue.broker),), _waits(s, queue).count) for queue in s.queues],
         ("broker_id",),
     ),
     MetricRow(
         "controllerchannelmanager_RequestRateAndQueueTimeMs",
         "How long they waited, ms, of the latest",
         lambda s: [
-            ((str(queue.broker), label), queue.waits.quantile(share) * 1000)
+            ((str(queue.broker), label), _waits(s, queue).quantile(share) * 1000)
             for queue in s.queues
             for label, share in QUANTILES.items()
         ],
@@ -151,7 +154,7 @@ _EVENTS = (
     ),
     *_timers(EVENTS),
     *_counts(),
-    gauge("controllereventmanager_EventQueueSize", "Events that wait", lambda s: s.work.events_waiting),
+    gauge("controllereventmanager_EventQueueSize", "Events that wait", lambda s: s.loop.waiting()),
     *_timer("controllereventmanager_EventQueueTimeMs", "Events' wait for their turn", lambda s: s.work.waits),
 )
 

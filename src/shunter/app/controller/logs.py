@@ -6,6 +6,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -23,6 +24,10 @@ from shunter.views.state_log import StateLog, slim, worth_telling
 LOG = logging.getLogger("shunter.controller")
 STATE_LOG = "state-changes.log"
 AUDIT_LOG = "audit.log"
+FILE_BYTES = 67_108_864
+"""The size at which a file of these logs is rotated: small enough to be opened in an editor."""
+FILES = 8
+"""How many files are kept of each log, the newest included: half a GiB each at most."""
 FAILURE_AT_MOST = 500
 """The most characters that are kept of the reason why a process ends."""
 
@@ -44,11 +49,9 @@ class ControllerLogs:
         self.state: LogFile[Handled] | None = None
         self.audit: LogFile[Audited] | None = None
         if config.log_dir is not None:
-            folder, size, files = Path(config.log_dir), config.log_file_bytes, config.log_files
-            self.state = LogFile(folder / STATE_LOG, self._lines, self._clock, file_bytes=size, files=files)
-            self.audit = LogFile(
-                folder / AUDIT_LOG, lambda each: (audit_line(each),), self._clock, file_bytes=size, files=files
-            )
+            make = partial(LogFile, clock=self._clock, file_bytes=FILE_BYTES, files=FILES)
+            self.state = make(Path(config.log_dir, STATE_LOG), self._lines)
+            self.audit = make(Path(config.log_dir, AUDIT_LOG), lambda item: (audit_line(item),))
 
     @property
     def files(self) -> tuple[LogFile[Any], ...]:

@@ -13,15 +13,16 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 
 from shunter.app.access.private_files import keep_to_ourselves
 from shunter.app.controller.broker_defaults import BrokerDefaults
 from shunter.app.controller.logs import ControllerLogs
-from shunter.app.controller.metrics import PrometheusPage, collect_metrics
+from shunter.app.controller.metric_rows import ControllerParts
+from shunter.app.controller.metrics import PrometheusPage
 from shunter.app.controller.security import MetricsReaders, Security
-from shunter.app.controller.settings import ControllerConfig, strange_variables
+from shunter.app.controller.settings import LIMITS, ControllerConfig, strange_variables
 from shunter.app.controller.zookeeper_security import zookeeper_access
 from shunter.core.controller.events import SessionExpired, SettingsChanged
 from shunter.core.controller.machine import ControllerMachine
@@ -74,8 +75,7 @@ _FIXED = (
     "zookeeper", "listener", "advertised_listener", "server_properties", "zookeeper_config",
     "cluster_action_networks", "administration_networks", "relay", "broker_id", "rack", "session_timeout_ms", "takeover",
     "takeover_cool_down_ms", "inter_broker_protocol_version", "inter_broker_listener", "metrics_port",
-    "metrics_address", "metrics_listener", "metrics_tokens", "log_dir", "log_file_bytes", "log_files", "control_request_timeout_ms",
-    *(each.name for each in fields(WireLimits)),
+    "metrics_address", "metrics_listener", "metrics_tokens", "log_dir", "control_request_timeout_ms", *LIMITS,
 )  # fmt: skip
 """Settings that are used once, at the start."""
 
@@ -138,7 +138,7 @@ class ControllerProcess:
             relays=config.relay == "judged",
         )
         self.server = RpcServer(node, room_for_files(config.wire_limits()), selector, self.security.gate)
-        node.metadata.give_way = self.server.house.desk.give_way
+        node.metadata.give_way = self.server.resources.queue.give_way
         self.seat: ControllerSeat | None = None
         self.guard: CrashGuard | None = None
         self.permissions: asyncio.Task[None] | None = None
@@ -157,7 +157,7 @@ class ControllerProcess:
     def _metrics(self, readers: MetricsReaders | None) -> MetricsEndpoint:
         census = CensusTaker(lambda: self.machine.state, lambda: self.loop.stats.count)
         page = PrometheusPage(
-            lambda: collect_metrics(
+            lambda: ControllerParts(
                 self.machine,
                 self.loop,
                 self.channels,
@@ -224,7 +224,7 @@ class ControllerProcess:
         self.loop.on_resigned = self.seat.give_back
         working = asyncio.create_task(self.loop.run(), name="controller-loop")
         self.supervisor.watch(working)
-        tokens = TokenExpiry(self.seat.reader, self.seat.store, lambda: self.config.token_expiry_check_interval_ms)
+        tokens = TokenExpiry(self.seat.reader, self.seat.store)
         keeping = asyncio.create_task(self._look_after(self.features, tokens), name="upkeep")
         self.supervisor.watch(keeping)
         failing = asyncio.create_task(self.supervisor.wait(), name="supervisor")

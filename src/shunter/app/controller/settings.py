@@ -28,6 +28,11 @@ from shunter.model.reassignment import Intervention, Strategy
 from shunter.model.settings import ControllerSettings, ControlRequestEpoch, Takeover, TopicPolicy, WireLimits
 
 STRATEGIES = {"incremental": Strategy.INCREMENTAL, "all-at-once": Strategy.ALL_AT_ONCE}
+LIMITS = (
+    "max_connections", "max_connections_per_ip", "connections_max_idle_ms", "queued_max_requests",
+    "queued_max_request_bytes",
+)  # fmt: skip
+"""The fields of `WireLimits` that are settings. Nobody sets the others."""
 CANCEL_MODES = {"rollback": Intervention.ROLL_BACK, "stop": Intervention.STOP}
 
 
@@ -91,20 +96,12 @@ class ControllerConfig(BaseSettings):
     reassignment_roll_back_after_ms: int = Field(
         0, ge=0, description="how long a move waits for a dead broker before it is rolled back, ms; 0: for ever"
     )
-    write_target_replicas: bool = Field(True, description="write KIP-455's targetReplicas into partition states")
-    legacy_znode_original_replicas: str = Field(
-        "hidden", description="original_replicas in /admin/reassign_partitions: hidden, or shown (no Apache controller)"
-    )
     control_request_timeout_ms: int = Field(
         30_000,
         ge=1_000,
         description="how long one control request may be unanswered before its connection is made anew, ms",
     )
     slow_broker_ms: int = Field(10_000, ge=0, description="how long waiting work waits for one broker's answer, ms")
-    metadata_linger_ms: int = Field(
-        80, ge=0, le=100, description="how long ISR changes may be gathered before all brokers are told, ms"
-    )
-    slice_partitions: int = Field(500, ge=1, le=1_000, description="znodes decided and written together")
     default_partitions: int = Field(1, ge=1, description="num.partitions of new topics")
     default_replication_factor: int = Field(1, ge=1, description="default.replication.factor of new topics")
     default_min_isr: int = Field(1, ge=1, description="min.insync.replicas where neither topic nor cluster says")
@@ -124,9 +121,6 @@ class ControllerConfig(BaseSettings):
         description="seconds of a controller_mutation_rate that may be used at once: controller.quota.window.num times"
         " controller.quota.window.size.seconds",
     )
-    token_expiry_check_interval_ms: int = Field(
-        3_600_000, ge=1_000, description="how often expired delegation tokens are deleted, ms"
-    )
     tiered_storage: bool = Field(False, description="the brokers' remote.log.storage.system.enable")
     leader_rebalance_enable: bool = Field(True, description="give leadership back to preferred leaders now and then")
     leader_rebalance_interval_ms: int = Field(
@@ -135,30 +129,16 @@ class ControllerConfig(BaseSettings):
     leader_imbalance_percent: int = Field(
         10, ge=0, le=100, description="share of its preferred partitions that a broker may not lead"
     )
-    frame_bytes: int = Field(104_857_600, ge=1_024, description="largest request taken, bytes")
-    array_length: int = Field(250_000, ge=1, description="longest array taken in a request")
     max_connections: int = Field(2_000, ge=1, description="connections of clients taken at once; max.connections")
     max_connections_per_ip: int = Field(1_000, ge=1, description="of one address; max.connections.per.ip")
     connections_max_idle_ms: int = Field(
         600_000, ge=1_000, description="how long a connection may be idle, ms; connections.max.idle.ms"
     )
-    requests_in_flight: int = Field(64, ge=1, description="unanswered requests taken from one connection")
     queued_max_requests: int = Field(
         500, ge=1, description="unanswered requests of all clients together; queued.max.requests"
     )
     queued_max_request_bytes: int = Field(
         104_857_600, ge=65_536, description="bytes of requests held for clients; queued.max.request.bytes"
-    )
-    queued_max_answer_bytes: int = Field(67_108_864, ge=65_536, description="bytes of answers held for clients")
-    client_share_percent: int = Field(
-        50, ge=1, le=100, description="of these three, what one principal or one unknown address may take, percent"
-    )
-    max_connections_per_principal: int = Field(1_000, ge=1, description="connections of one principal taken at once")
-    handshakes_per_second: int = Field(
-        100, ge=1, le=100_000, description="TLS handshakes and logins begun in a second; as many of brokers' addresses"
-    )
-    peer_timeout_ms: int = Field(
-        30_000, ge=100, description="how long a request may take to arrive and an answer to be read, ms"
     )
     metrics_port: int | None = Field(None, description="port for Prometheus metrics; default: none")
     metrics_address: str = Field("127.0.0.1", description="address for metrics; another than the loopback's needs TLS")
@@ -171,10 +151,6 @@ class ControllerConfig(BaseSettings):
     log_dir: str | None = Field(
         None, description="folder of the state-change log and the audit log; default: neither is kept"
     )
-    log_file_bytes: int = Field(
-        67_108_864, ge=65_536, description="size at which a file of those logs is rotated, bytes"
-    )
-    log_files: int = Field(8, ge=2, description="files that are kept of each of those logs")
     log_level: str = Field("info", description="error, warning, info or debug")
 
     @field_validator(
@@ -192,15 +168,7 @@ class ControllerConfig(BaseSettings):
         except ValueError as error:
             raise ValueError(f"it begins like a JSON list, but is not one ({error})") from error
 
-    @field_validator(
-        "takeover",
-        "relay",
-        "control_request_epoch",
-        "strategy",
-        "cancel_mode",
-        "log_level",
-        "legacy_znode_original_replicas",
-    )
+    @field_validator("takeover", "relay", "control_request_epoch", "strategy", "cancel_mode", "log_level")
     @classmethod
     def _known_word(cls, value: str, info: Any) -> str:
         words = {
@@ -208,7 +176,6 @@ class ControllerConfig(BaseSettings):
             "control_request_epoch": [word.value for word in ControlRequestEpoch],
             "strategy": list(STRATEGIES),
             "cancel_mode": list(CANCEL_MODES),
-            "legacy_znode_original_replicas": ["hidden", "shown"],
             "relay": ["judged", "none"],
             "log_level": ["error", "warning", "info", "debug"],
         }[info.field_name]
@@ -246,8 +213,6 @@ class ControllerConfig(BaseSettings):
             max_concurrent_per_broker=self.reassignment_max_concurrent_per_broker,
             relax_after_ms=self.reassignment_relax_after_ms,
             slow_broker_ms=self.slow_broker_ms,
-            metadata_linger_ms=self.metadata_linger_ms,
-            slice_partitions=self.slice_partitions,
             default_partitions=self.default_partitions,
             default_replication_factor=self.default_replication_factor,
             default_min_isr=self.default_min_isr,
@@ -257,9 +222,7 @@ class ControllerConfig(BaseSettings):
             leader_rebalance_enable=self.leader_rebalance_enable,
             leader_rebalance_interval_ms=self.leader_rebalance_interval_ms,
             leader_imbalance_percent=self.leader_imbalance_percent,
-            write_target_replicas=self.write_target_replicas,
             roll_back_after_ms=self.reassignment_roll_back_after_ms,
-            show_original_replicas=self.legacy_znode_original_replicas == "shown",
             topic_policy=TopicPolicy(
                 **{each.name: getattr(self, f"topic_policy_{each.name}") for each in fields(TopicPolicy)}
             ),
@@ -273,7 +236,7 @@ class ControllerConfig(BaseSettings):
 
     def wire_limits(self) -> WireLimits:
         """The limits that protect the controller from its peers."""
-        return WireLimits(**{each.name: getattr(self, each.name) for each in fields(WireLimits)})
+        return WireLimits(**{name: getattr(self, name) for name in LIMITS})
 
 
 def load_controller_config(file: Path | None, given: dict[str, Any]) -> ControllerConfig:

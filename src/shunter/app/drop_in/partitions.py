@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import Self
 
 from shunter.app.drop_in import log_dirs
-from shunter.app.drop_in.java_order import hash_set_order
 from shunter.app.drop_in.options import Options
 from shunter.app.drop_in.throttles import change_throttles
 from shunter.core.controller.topics.placement import place_partitions
@@ -141,8 +140,8 @@ class ReassignPartitions:
     def _clear_throttles(self, asked: AskedFor, told: str = "") -> None:
         """Print `told`; clear throttles of all nodes, and of the plan's brokers and topics, like Apache's tool."""
         nodes = (node.id for node in self.cluster.nodes())
-        brokers = hash_set_order((*nodes, *(broker for _, replicas in asked.partitions for broker in replicas or ())))
-        topics = hash_set_order(tp.topic for tp, _ in asked.partitions)
+        brokers = sorted({*nodes, *(broker for _, replicas in asked.partitions for broker in replicas or ())})
+        topics = sorted({tp.topic for tp, _ in asked.partitions})
         self.echo(f"{told}Clearing broker-level throttles on broker{_s(brokers)} {_joined(brokers)}")
         change_throttles(self.cluster, cleared(brokers, ()), self.echo)
         self.echo(f"Clearing topic-level throttles on topic{_s(topics)} {','.join(topics)}")
@@ -223,7 +222,7 @@ class ReassignPartitions:
 
     def _check_brokers(self, brokers: Iterable[BrokerId]) -> None:
         known = {node.id for node in self.cluster.nodes()}
-        unknown = next((broker for broker in hash_set_order(brokers) if broker not in known), None)
+        unknown = min((broker for broker in brokers if broker not in known), default=None)
         if unknown is not None:
             raise ToolInputRefused(f"Unknown broker id {unknown}")
 
@@ -231,9 +230,7 @@ class ReassignPartitions:
         everything = self._current_topics({tp.topic for tp in proposed})
         missing = [tp for tp in proposed if tp not in everything]
         if missing:
-            raise ToolInputRefused(
-                _unknown(f"Unable to find partition: {', '.join(map(str, hash_set_order_of(missing)))}")
-            )
+            raise ToolInputRefused(_unknown(f"Unable to find partition: {', '.join(map(str, sorted(missing)))}"))
         return {tp: everything[tp] for tp in proposed}
 
     def _throttle(
@@ -324,11 +321,6 @@ class ReassignPartitions:
             self._clear_throttles(AskedFor(tuple((tp, move.replicas) for tp, move in sorted(under_way.items())), {}))
 
 
-def hash_set_order_of(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Partitions in name order. Java's order is not reproduced, because no caller needs it."""
-    return sorted(partitions)
-
-
 def _intervention(options: Options) -> Intervention | None:
     if "stop" in options:
         return Intervention.STOP
@@ -345,11 +337,11 @@ def _read(path: str) -> str:
 def _generate_arguments(text: str, broker_list: str) -> tuple[list[BrokerId], tuple[str, ...]]:
     brokers = [_broker(word) for word in _java_split(broker_list)]
     if len(set(brokers)) != len(brokers):
-        repeated = hash_set_order(broker for broker in brokers if brokers.count(broker) > 1)
+        repeated = sorted({broker for broker in brokers if brokers.count(broker) > 1})
         raise ToolInputRefused(f"Broker list contains duplicate entries: [{', '.join(map(str, repeated))}]")
     topics = parse_topics(text)
     if len(set(topics)) != len(topics):
-        twice = hash_set_order(name for name in topics if topics.count(name) > 1)
+        twice = sorted({name for name in topics if topics.count(name) > 1})
         raise ToolInputRefused(f"List of topics to reassign contains duplicate entries: [{', '.join(twice)}]")
     return brokers, topics
 

@@ -89,9 +89,4 @@ def _entries(journal: Path) -> Iterator[dict[str, Any]]:
         place = f"{journal}, entry {sequence}"
         if checksum is not None and zlib.crc32(body.encode()) != checksum:
             raise FormatError(place, "the checksum does not match: the entry was damaged")
-        entry: dict[str, Any] = orjson.loads(body)
-        if "kind" not in entry:
-            raise FormatError(
-                place, "is of journal version 1: let `shunter status` open the journal once, it upgrades it"
-            )
-        yield {"sequence": sequence, **entry}
+        yield {"sequence": sequence, **orjson.loads(body)}

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from shunter.app.executor.order_costs import Again, price_now, told_price
 from shunter.app.executor.session import Session, SessionStart, Target, drive, open_session
@@ -69,53 +69,9 @@ class JournalledOrder(NamedTuple):
     other_plan: str = ""
 
 
-class Driving(Protocol):
-    """An executor at work in this process."""
-
-    async def granted(self) -> None:
-        """Wait until this process has the cluster's claim, or raise `DriverError`."""
-        ...
-
-    async def fates(self) -> Mapping[str, PlanFate]:
-        """The state of every plan in the journal, by plan id."""
-        ...
-
-    async def submit(self, plan_id: str, moves: Sequence[MoveOrder], options: ExecutionOptions) -> PlanReply:
-        """Hand in a plan; answered once it is in the journal."""
-        ...
-
-    async def command(self, command: Command) -> CommandReply:
-        """Hand in an order; answered once it is in the journal."""
-        ...
-
-    def price(self, command: Command) -> Again:
-        """What an order would make be copied again; nothing is changed."""
-        ...
-
-    async def heard(self, key: str, given_ms: int) -> JournalledOrder:
-        """Look up in the journal the order with this key, which was given at `given_ms`."""
-        ...
-
-    def view(self) -> ExecutionView:
-        """The view of the execution now."""
-        ...
-
-    def in_sync(self) -> Mapping[str, tuple[int, ...]]:
-        """In-sync replicas of partitions with moves, by partition's name."""
-        ...
-
-    async def run(self, on_view: Callable[[ExecutionView], None], gate: OrderGate) -> str:
-        """Drive until the executor ends; returns why it ended. `gate`: judges orders of other shells."""
-        ...
-
-
-Seat = Callable[[Callable[[Notice], None]], AbstractAsyncContextManager[Driving]]
-"""Takes the right to drive a cluster; the end of its context gives the right back."""
-
-
 @dataclass(slots=True)
-class JournalledDriving:
-    """`Driving` over a session of the executor."""
+class Driving:
+    """An executor at work in this process: a session, as the keeper uses it."""
 
     session: Session
 
@@ -169,13 +125,17 @@ class JournalledDriving:
         return fatal or "the executor ended"
 
 
+Seat = Callable[[Callable[[Notice], None]], AbstractAsyncContextManager[Driving]]
+"""Takes the right to drive a cluster; the end of its context gives the right back."""
+
+
 def seat_of(target: Target) -> Seat:
     """A function that takes the right to drive this cluster."""
 
     @contextlib.asynccontextmanager
     async def take(listener: Callable[[Notice], None]) -> AsyncIterator[Driving]:
         async with open_session(target, listener) as session:
-            yield JournalledDriving(session)
+            yield Driving(session)
 
     return take
 

@@ -17,12 +17,12 @@ from shunter.cli.execution.display import (
     NAME_WIDTH,
     SHOWN_MOVES,
     QuietDisplay,
-    Told,
     clock_time,
     sentence,
     shortened,
     told_view,
 )
+from shunter.model.notice import Notice
 from shunter.views.execution import OPEN_STATES, ExecutionView
 
 BAR, LEAST_BAR, LEAST_NAME = 20, 5, 8
@@ -59,7 +59,7 @@ class Bars(QuietDisplay):
             self._live.start()
         self._live.update(drawn(view, self._console.width))
 
-    def notice(self, notice: Told) -> None:
+    def notice(self, notice: Notice) -> None:
         """A line above the bars."""
         told = sentence(notice)
         if self.is_news(told):

@@ -13,6 +13,7 @@ import click
 import orjson
 
 from shunter.core.wording import counted, told_bytes
+from shunter.model.notice import Notice
 from shunter.views.execution import OPEN_STATES, ExecutionView, view_to_json
 
 SHOWN_MOVES = 12
@@ -22,25 +23,6 @@ PLAIN_EVERY_MS = 5_000
 SAID_AGAIN_MS = 60_000
 """The same notice is not printed again within this time."""
 NAME_WIDTH = 48
-
-
-class Told(Protocol):
-    """A notice of the executor."""
-
-    @property
-    def kind(self) -> str:
-        """A stable name."""
-        ...
-
-    @property
-    def about(self) -> str:
-        """The partition, broker or topic that it concerns."""
-        ...
-
-    @property
-    def text(self) -> str:
-        """The sentence."""
-        ...
 
 
 class Display(Protocol):
@@ -55,7 +37,7 @@ class Display(Protocol):
         """Show how things stand."""
         ...
 
-    def notice(self, notice: Told) -> None:
+    def notice(self, notice: Notice) -> None:
         """Show a notice."""
         ...
 
@@ -68,7 +50,7 @@ class Display(Protocol):
         ...
 
 
-def sentence(notice: Told) -> str:
+def sentence(notice: Notice) -> str:
     """A notice for people. Its subject is put before it, unless the text names the subject itself."""
     about = "" if notice.kind == "admin-failed" else notice.about
     return notice.text if about in notice.text else f"{about}: {notice.text}"
@@ -126,7 +108,7 @@ class JsonLines(QuietDisplay):
         self.idle = not view.running
         say_json({"event": "progress", **view_to_json(view, most_moves=SHOWN_MOVES)})
 
-    def notice(self, notice: Told) -> None:
+    def notice(self, notice: Notice) -> None:
         """A line for a notice."""
         say_json({"event": "notice", "kind": notice.kind, "about": notice.about, "text": notice.text})
 
@@ -147,7 +129,7 @@ class PlainLines(QuietDisplay):
         self._last = (view.at_ms, dict(view.counts))
         click.echo(f"{clock_time()} {told_view(view)}")
 
-    def notice(self, notice: Told) -> None:
+    def notice(self, notice: Notice) -> None:
         """A line for a notice."""
         told = sentence(notice)
         if self.is_news(told):

@@ -97,8 +97,6 @@ class Draft:
         default_factory=dict[str, dict[TopicPartition, Replicas]]
     )
     """By request znode: the entries that it shall still have; an empty znode is deleted."""
-    show_originals: bool = False
-    """Whether the legacy znode is written with each entry's `original_replicas`."""
     ended: bool = False
     """Whether a move ends with this draft, or began and ended within it: other moves may begin."""
     other_records: list[Record] = field(default_factory=list[Record])

@@ -61,16 +61,8 @@ def _request_records(draft: Draft) -> Iterator[Record]:
 
 def _legacy_record(draft: Draft, targets: dict[TopicPartition, Replicas]) -> PutLegacyReassignments:
     known = draft.state.legacy
-    originals: list[tuple[TopicPartition, Replicas]] = []
-    if draft.show_originals:
-        given: Mapping[TopicPartition, Replicas] = known.originals if known is not None else {}
-        for tp in sorted(targets):
-            move = draft.reassignment(tp)
-            original = move.original if move is not None else given.get(tp)
-            if original is not None:
-                originals.append((tp, original))
     version = known.version if known is not None else -1
-    return PutLegacyReassignments(tuple(sorted(targets.items())) or None, version, tuple(originals))
+    return PutLegacyReassignments(tuple(sorted(targets.items())) or None, version)
 
 
 def _whole_topic(draft: Draft, name: str, changed: Mapping[int, ReplicaAssignment]) -> Topic:

@@ -171,11 +171,6 @@ class Election:
         """The task of the election, and the task that surveys meanwhile; neither ends by itself."""
         return tuple(task for task in (self._task, self._scouting) if task is not None)
 
-    def change_takeover(self, takeover: Takeover) -> None:
-        """Take in a changed setting."""
-        self._candidacy.takeover = takeover
-        self._changed.set()
-
     def survey_again(self) -> None:
         """Survey the brokers at once: what kept this process from leading may be over."""
         self._fit_until_s = 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 RECENT = 256
@@ -22,6 +23,25 @@ class Durations:
         self.count += 1
         self.seconds += seconds
         self.recent.append(seconds)
+
+    def quantile(self, share: float) -> float:
+        """Return the duration that this share of the recent ones does not exceed; 0 if there are none."""
+        ordered = sorted(self.recent)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
+
+
+NEVER = Durations()
+"""Nothing was measured."""
+
+
+def together(kinds: Iterable[Durations]) -> Durations:
+    """Durations of several kinds as if they were of one."""
+    total = Durations(recent=deque[float]())
+    for durations in kinds:
+        total.count += durations.count
+        total.seconds += durations.seconds
+        total.recent.extend(durations.recent)
+    return total
 
 
 @dataclass(slots=True)

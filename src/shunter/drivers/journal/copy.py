@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from shunter.errors import FormatError
-from shunter.formats.journal import VERSION, JournalRow, decode_line
+from shunter.formats.journal import JournalRow, decode_line
 from shunter.model.execution import JournalEntry
 
 _TAIL_BYTES = 1_000_000
@@ -66,7 +66,7 @@ class JournalCopy:
             with self.path.open("rb") as stream:
                 for line in stream:
                     number, checksum, body = line.decode().rstrip("\n").split(" ", 2)
-                    entry = decode_line(JournalRow(int(number), body, int(checksum)), VERSION, str(self.path))
+                    entry = decode_line(JournalRow(int(number), body, int(checksum)), str(self.path))
                     if entry.sequence != len(readable) + 1:
                         break
                     readable.append(entry)

@@ -34,13 +34,13 @@ from shunter.drivers.journal.journals import (
     JournalBusy,
     JournalFenced,
     JournalForsaken,
-    JournalRestored,
     JournalUnusable,
     JournalUnwritten,
+    LeasedJournal,
 )
 from shunter.drivers.seams import ProcessClock
 from shunter.errors import DriverError
-from shunter.model.execution import Command, ExecutionOptions, JournalEntry, MoveOrder
+from shunter.model.execution import Command, ExecutionOptions, MoveOrder
 from shunter.model.notice import Notice
 
 Answer = TypeVar("Answer")
@@ -55,26 +55,6 @@ earlier one at any moment.
 """
 RENEW_S = 4.0
 """How often the lease is renewed when nothing is written."""
-
-
-class Journal(Protocol):
-    """The durable store of entries. Calls block; each raises `DriverError`."""
-
-    def load(self) -> tuple[JournalEntry, ...]:
-        """Return all entries."""
-        ...
-
-    def append(self, entries: Sequence[JournalEntry], now_ms: int) -> None:
-        """Make entries durable, all or none, if this executor has the lease."""
-        ...
-
-    def renew(self, now_ms: int) -> None:
-        """Renew the lease."""
-        ...
-
-    def check(self) -> None:
-        """Raise if another executor has the lease."""
-        ...
 
 
 class Claim(Protocol):
@@ -111,7 +91,7 @@ class ExecutionDriver:
     def __init__(
         self,
         core: Executor,
-        journal: Journal,
+        journal: LeasedJournal,
         admin: AdminClient,
         clock: ProcessClock,
         listener: Callable[[Notice], None],
@@ -180,9 +160,6 @@ class ExecutionDriver:
             try:
                 async with self._journal_lock:
                     return await to_its_end(work)
-            except JournalRestored as error:
-                self._listener(Notice("journal-restored", "", str(error)))
-                continue
             except JournalBusy as error:
                 self._listener(Notice("journal-busy", "", str(error)))
             await asyncio.sleep(BUSY_S)

@@ -39,7 +39,7 @@ class JournalHeld(DriverError):
 
 
 class JournalUnusable(DriverError):
-    """The journal's file can no longer be written or read: a full disk, or damage while this executor drove it."""
+    """The journal's file can no longer be written or read: a full disk, or it was damaged or deleted while it was open."""
 
 
 class JournalUnwritten(JournalUnusable):
@@ -61,10 +61,6 @@ class JournalForsaken(JournalFenced):
 
 class JournalBusy(DriverError):
     """Another process has locked the journal for now; nothing was written."""
-
-
-class JournalRestored(JournalBusy):
-    """The journal was deleted or damaged, and was written again: the caller has to try its work again."""
 
 
 class OrderRow(NamedTuple):

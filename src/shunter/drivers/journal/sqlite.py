@@ -13,7 +13,7 @@ import contextlib
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import orjson
@@ -26,7 +26,6 @@ from shunter.drivers.journal.journals import (
     JournalFenced,
     JournalForsaken,
     JournalHeld,
-    JournalRestored,
     JournalUnusable,
     JournalUnwritten,
     OrderRow,
@@ -35,7 +34,7 @@ from shunter.drivers.journal.journals import (
 )
 from shunter.drivers.journal.sqlite_batches import make_tables, whole_batch
 from shunter.errors import DriverError, FormatError
-from shunter.formats.journal import READABLE, VERSION, JournalRow, decode_line, encode_line
+from shunter.formats.journal import VERSION, JournalRow, decode_line, encode_line
 from shunter.model.execution import JournalEntry, LeaseHolder
 
 _SCHEMA = """
@@ -77,7 +76,6 @@ class SqliteJournal:
         self.path = path
         self.owner = owner
         self._presence = this_process() if presence is None else presence
-        self._lease = LeaseHolder(owner, self._presence.host, self._presence.process, 0)
         self._last_sequence = 0
         fresh = database is None and _is_new(path)
         try:
@@ -89,9 +87,7 @@ class SqliteJournal:
                 if not self._connection.execute("SELECT 1 FROM entries LIMIT 1").fetchone():
                     # A journal without entries counts as new, also after a torn first write: nothing was answered yet.
                     self._connection.execute("INSERT OR IGNORE INTO about VALUES ('version', ?)", (str(VERSION),))
-            self.version = self._read_version()
-            if self.version < VERSION:
-                self._upgrade()
+            self._check_version()
         except sqlite3.DatabaseError as error:
             if not _is_damage(error):
                 raise self._refused(error) from error
@@ -123,33 +119,12 @@ class SqliteJournal:
             self._connection.execute("DELETE FROM about WHERE name = 'rebuilt'")
         return 0 if row is None else int(row[0])
 
-    def _read_version(self) -> int:
+    def _check_version(self) -> None:
         row = self._connection.execute("SELECT value FROM about WHERE name = 'version'").fetchone()
         if row is None:
             raise JournalDamaged(str(self.path), "does not say its version", ())
-        version = int(row[0])
-        if version not in READABLE:
-            raise FormatError(str(self.path), f"journal version {version} is not understood; {READABLE} are")
-        return version
-
-    def _upgrade(self) -> None:
-        """Rewrite the rows of an older version in one transaction, so that a file never has rows of both versions."""
-        rows = self._connection.execute("SELECT sequence, body FROM entries ORDER BY sequence").fetchall()
-        entries = [
-            decode_line(JournalRow(sequence, body, None), self.version, str(self.path)) for sequence, body in rows
-        ]
-        with whole_batch(self._connection):
-            columns = {row[1] for row in self._connection.execute("PRAGMA table_info(entries)")}
-            if "checksum" not in columns:
-                self._connection.execute("ALTER TABLE entries ADD COLUMN checksum INTEGER")
-            for entry in entries:
-                row = encode_line(entry)
-                self._connection.execute(
-                    "UPDATE entries SET body = ?, checksum = ? WHERE sequence = ?",
-                    (row.body, row.checksum, row.sequence),
-                )
-            self._connection.execute("UPDATE about SET value = ? WHERE name = 'version'", (str(VERSION),))
-        self.version = VERSION
+        if int(row[0]) != VERSION:
+            raise FormatError(str(self.path), f"journal version {row[0]} is not understood; {VERSION} is")
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -183,7 +158,7 @@ class SqliteJournal:
                 if sequence != due:
                     raise FormatError(str(self.path), f"entry {due} is missing")
                 row = JournalRow(int(sequence), str(body), checksum)
-                readable.append(decode_line(row, self.version, str(self.path)))
+                readable.append(decode_line(row, str(self.path)))
         except sqlite3.DatabaseError as error:
             if not _is_damage(error):
                 raise self._refused(error) from error
@@ -227,8 +202,8 @@ class SqliteJournal:
             holder = self._holder()
             if holder is not None and holder.owner != self.owner and not self._presence.lapsed(holder, now_ms):
                 raise JournalHeld(str(self.path), holder)
-            self._lease = self._presence.lease(self.owner, now_ms)
-            self._connection.execute("INSERT OR REPLACE INTO lease VALUES (1, ?, ?, ?, ?)", self._lease)
+            lease = self._presence.lease(self.owner, now_ms)
+            self._connection.execute("INSERT OR REPLACE INTO lease VALUES (1, ?, ?, ?, ?)", lease)
         rows = self._rows()
         self._last_sequence = rows[-1].sequence if rows else 0
         if self._copy is not None:
@@ -263,82 +238,25 @@ class SqliteJournal:
         return [JournalRow(int(sequence), str(body), checksum) for sequence, body, checksum in found]
 
     def _still_there(self) -> None:
-        """Check that the open file still has its name. If it was deleted, write it again from the open one.
+        """Check that the open file still has its name, and was not truncated or overwritten.
+
+        SQLite would go on with the deleted file, or with the pages that it has in memory, and no other process could
+        read them.
 
         Raises:
-            JournalRestored: it was deleted, or replaced by an empty journal, and was written again: try again.
-            JournalFenced: another journal has its name.
+            JournalUnusable: it was deleted, replaced, truncated or overwritten.
         """
         if self._identity is None:
             return
-        if _identity(self.path) == self._identity:
-            self._still_whole()
-            return
-        if self.path.exists() and not _is_replaceable(self.path, self._rows()):
-            raise JournalFenced(f"{self.path}: another journal has its name now", retriable=False)
-
-        def copy(whole: sqlite3.Connection) -> None:
-            self._connection.backup(whole)
-            whole.execute("PRAGMA journal_mode=DELETE")  # So that all of it is in this one file.
-
-        with self._guarded():
-            try:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._replace(copy)
-            except OSError as error:
-                told = f"{self.path} was deleted, and can't be written again: {error}"
-                raise JournalUnusable(told, retriable=False) from error
-        raise JournalRestored(f"{self.path} was deleted while we drove it: it was written again, whole", retriable=True)
-
-    def _replace(self, write: Callable[[sqlite3.Connection], None]) -> None:
-        """Write a new file, give it the journal's name, and go on with it."""
-        beside = self.path.with_name(f"{self.path.name}.again")
-        beside.unlink(missing_ok=True)
-        with contextlib.closing(_open_file(beside)) as whole:
-            write(whole)
-        for suffix in ("-wal", "-shm"):
-            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
-        beside.replace(self.path)
-        _sync_folder(self.path.parent)
-        self._reopen()
-
-    def _reopen(self) -> None:
-        """Go on with the file that has the journal's name now."""
-        self._connection.close()
-        with self._guarded():
-            self._connection = _open_file(self.path)
-            self._connection.execute("PRAGMA journal_mode=WAL")
-            self._connection.execute("PRAGMA synchronous=FULL")
-        self._identity = _identity(self.path)
-        self._size, self._written_ns = _shape(self.path)
-        if self._copy is not None:
-            self._copy.make_whole(self._rows())
-
-    def _still_whole(self) -> None:
-        """Check that the file was not truncated or overwritten.
-
-        SQLite would go on with the pages that it has in memory, and no other process could read the file.
-
-        Raises:
-            JournalRestored: it was damaged, and was written again: try again.
-            JournalUnusable: it was damaged, and can't be written again.
-        """
+        if _identity(self.path) != self._identity:
+            raise JournalUnusable(f"{self.path} was deleted or replaced while we drove it", retriable=False)
         size, written_ns = _shape(self.path)
         if size < self._size:
             told = f"{self.path} was cut off from {self._size} to {size} bytes while we drove it"
-        elif written_ns != self._written_ns and not self._reads_whole():
-            told = f"{self.path} was written over while we drove it"
-        else:
-            self._size, self._written_ns = size, written_ns
-            return
-        rows = self._remembered()
-        if rows is None:
-            raise JournalUnusable(f"{told}, and the copy beside it is not whole", retriable=False)
-        try:
-            self._replace(lambda whole: self._write_anew(whole, rows))
-        except (OSError, sqlite3.DatabaseError) as error:
-            raise JournalUnusable(f"{told}, and can't be written again: {error}", retriable=False) from error
-        raise JournalRestored(f"{told}: it was written again, whole", retriable=True)
+            raise JournalUnusable(told, retriable=False)
+        if written_ns != self._written_ns and not self._reads_whole():
+            raise JournalUnusable(f"{self.path} was written over while we drove it", retriable=False)
+        self._size, self._written_ns = size, written_ns
 
     def _reads_whole(self) -> bool:
         """Whether a new connection finds every entry in the file intact, and all tables too."""
@@ -353,26 +271,7 @@ class SqliteJournal:
             return False  # A column has a value of another type.
         return whole and found >= self._last_sequence
 
-    def _remembered(self) -> list[JournalRow] | None:
-        """Return all entries that were ever written, from SQLite's memory or from the copy; None if neither has all."""
-        last = self._last_sequence
-        with contextlib.suppress(DriverError):
-            rows = self._rows()
-            if len(rows) == last and all(row.fits for row in rows):
-                return rows
-        copied = () if self._copy is None else self._copy.read()
-        return [encode_line(entry) for entry in copied] if len(copied) == last else None
-
-    def _write_anew(self, database: sqlite3.Connection, rows: Sequence[JournalRow]) -> None:
-        """Write a journal with these entries and this executor's lease. Orders are lost."""
-        with whole_batch(database):
-            make_tables(database, _SCHEMA)
-            database.execute("INSERT INTO about VALUES ('version', ?)", (str(VERSION),))
-            database.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
-            database.execute("INSERT INTO lease VALUES (1, ?, ?, ?, ?)", self._lease)
-
     def _renew(self, now_ms: int) -> None:
-        self._lease = self._lease._replace(expires_at_ms=now_ms + LEASE_MS)
         changed = self._connection.execute(
             "UPDATE lease SET expires_at_ms = ? WHERE owner = ?", (now_ms + LEASE_MS, self.owner)
         )
@@ -459,17 +358,6 @@ def _shape(path: Path) -> tuple[int, int]:
     """Return a file's size in bytes, and when it was last written, in nanoseconds."""
     found = path.stat()
     return found.st_size, found.st_mtime_ns
-
-
-def _is_replaceable(path: Path, ours: Sequence[JournalRow]) -> bool:
-    """Whether another shell created this file when it looked for the journal: from the copy or empty, and no lease."""
-    try:
-        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
-            found = database.execute("SELECT sequence, checksum FROM entries ORDER BY sequence").fetchall()
-            driven = database.execute("SELECT count(*) FROM lease").fetchone()[0]
-    except sqlite3.DatabaseError:
-        return path.stat().st_size == 0
-    return not driven and found == [(row.sequence, row.checksum) for row in ours[: len(found)]]
 
 
 def _open_file(path: Path) -> sqlite3.Connection:

@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, TypeVar
 
 import orjson
@@ -30,7 +29,7 @@ from shunter.drivers.journal.journals import (
     this_process,
 )
 from shunter.errors import DriverError, FormatError
-from shunter.formats.journal import VERSION, JournalRow, decode_line, encode_line
+from shunter.formats.journal import JournalRow, decode_line, encode_line
 from shunter.model.execution import JournalEntry, LeaseHolder
 
 Answer = TypeVar("Answer")
@@ -38,8 +37,6 @@ Answer = TypeVar("Answer")
 LEASE_KEY = "lease"
 ANSWERS_KEPT_MS = 4 * int(ANSWER_WITHIN_S * 1000)
 """An answer is deleted after so long: four times as long as a shell waits, because the shell's clock may be slower."""
-DELETED_AT_ONCE = 500
-"""Answers that one transaction deletes at most: an older version deleted none."""
 
 
 @dataclass(slots=True)
@@ -151,7 +148,7 @@ class TopicJournal:
             if sequence != due:
                 raise JournalDamaged(self._place, f"entry {due} is missing", tuple(readable))
             try:
-                readable.append(decode_line(self._seen.rows[sequence], VERSION, self._place))
+                readable.append(decode_line(self._seen.rows[sequence], self._place))
             except FormatError as error:
                 raise JournalDamaged(error.place, error.rule, tuple(readable)) from error
         return tuple(readable)
@@ -211,8 +208,7 @@ class TopicJournal:
         """Return the orders whose answers no shell waits for any more."""
         known = self._answered_ms
         self._answered_ms = {number: min(known.get(number, now_ms), now_ms) for number in self._seen.answers}
-        old = (number for number, seen_ms in self._answered_ms.items() if now_ms - seen_ms >= ANSWERS_KEPT_MS)
-        return list(islice(old, DELETED_AT_ONCE))
+        return [number for number, seen_ms in self._answered_ms.items() if now_ms - seen_ms >= ANSWERS_KEPT_MS]
 
     def check(self) -> None:
         """Check that this executor still has the lease, without a transaction.

@@ -43,7 +43,7 @@ _LOOKED_AT = 64
 """How many of the idlest clients are examined when room is needed."""
 
 
-class GuestKind(Enum):
+class PeerKind(Enum):
     """The kind of room that a connection takes."""
 
     CLIENT = "client"
@@ -51,13 +51,13 @@ class GuestKind(Enum):
     BROKER = "broker"
 
 
-class Guest(Protocol):
-    """The door's view of a connection."""
+class Peer(Protocol):
+    """A connection as admission sees it."""
 
     address: str
     principal: Principal
     """The principal by the login or the certificate."""
-    kind: GuestKind
+    kind: PeerKind
     broker: BrokerId | None
     """The broker's id, once the connection has proved to be a broker's."""
     opened: float
@@ -73,7 +73,7 @@ class Guest(Protocol):
         ...
 
 
-class Door:
+class Admission:
     """Counts the connections, and decides which one is closed to make room for another.
 
     Args:
@@ -84,150 +84,150 @@ class Door:
     def __init__(self, limits: WireLimits, registered: Callable[[str], bool]) -> None:
         self.limits = limits
         self._registered = registered
-        self._clients: OrderedDict[Guest, None] = OrderedDict()
-        self._by_address: dict[str, OrderedDict[Guest, None]] = {}
-        self._by_principal: dict[Principal, OrderedDict[Guest, None]] = {}
-        self._newcomers: OrderedDict[Guest, None] = OrderedDict()
-        self._brokers: dict[BrokerId, OrderedDict[Guest, None]] = {}
-        self._claiming: set[Guest] = set()
+        self._clients: OrderedDict[Peer, None] = OrderedDict()
+        self._by_address: dict[str, OrderedDict[Peer, None]] = {}
+        self._by_principal: dict[Principal, OrderedDict[Peer, None]] = {}
+        self._newcomers: OrderedDict[Peer, None] = OrderedDict()
+        self._brokers: dict[BrokerId, OrderedDict[Peer, None]] = {}
+        self._claiming: set[Peer] = set()
 
-    def everybody(self) -> list[Guest]:
+    def everybody(self) -> list[Peer]:
         """Return all connections."""
-        brokers = (guest for guests in self._brokers.values() for guest in guests)
+        brokers = (peer for peers in self._brokers.values() for peer in peers)
         return [*self._clients, *self._newcomers, *brokers]
 
-    def count(self, kind: GuestKind) -> int:
+    def count(self, kind: PeerKind) -> int:
         """Return the number of connections of a kind."""
-        if kind is GuestKind.BROKER:
+        if kind is PeerKind.BROKER:
             return sum(map(len, self._brokers.values()))
-        return len(self._clients if kind is GuestKind.CLIENT else self._newcomers)
+        return len(self._clients if kind is PeerKind.CLIENT else self._newcomers)
 
-    def kind_for(self, address: str) -> GuestKind | None:
+    def kind_for(self, address: str) -> PeerKind | None:
         """Return the room that a new connection gets, and make room in the anteroom; None: it is turned away."""
         if self._lack(address, ANONYMOUS) is None:
-            return GuestKind.CLIENT
+            return PeerKind.CLIENT
         if len(self._newcomers) < ANTEROOM:
-            return GuestKind.NEWCOMER
-        strangers = (guest for guest in self._newcomers if not self._registered(guest.address))
+            return PeerKind.NEWCOMER
+        strangers = (peer for peer in self._newcomers if not self._registered(peer.address))
         going = next(strangers, None)
         if going is None and self._registered(address):
             going = next(iter(self._newcomers))
         if going is None:
             return None
         going.leave("room", f"it has not proved to be a broker's, and all {ANTEROOM} places for that are wanted")
-        return GuestKind.NEWCOMER
+        return PeerKind.NEWCOMER
 
-    def enter(self, guest: Guest) -> None:
+    def enter(self, peer: Peer) -> None:
         """Count a connection in the room of its kind."""
-        if guest.kind is GuestKind.NEWCOMER:
-            self._newcomers[guest] = None
+        if peer.kind is PeerKind.NEWCOMER:
+            self._newcomers[peer] = None
         else:
-            self._clients[guest] = None
-            self._by_address.setdefault(guest.address, OrderedDict())[guest] = None
-            self._by_principal.setdefault(guest.principal, OrderedDict())[guest] = None
+            self._clients[peer] = None
+            self._by_address.setdefault(peer.address, OrderedDict())[peer] = None
+            self._by_principal.setdefault(peer.principal, OrderedDict())[peer] = None
 
-    def become_client(self, guest: Guest, now: float) -> str | None:
+    def become_client(self, peer: Peer, now: float) -> str | None:
         """Let a newcomer into the clients' room, if necessary in place of the idlest client.
 
         Returns:
             The bound that it exceeds, if no client is idle enough to be closed for it; None if it is in.
         """
         for _ in range(3):
-            lack = self._lack(guest.address, guest.principal)
+            lack = self._lack(peer.address, peer.principal)
             if lack is None:
                 break
             of = {
-                "max.connections.per.ip": self._by_address.get(guest.address),
-                "max.connections.per.principal": self._by_principal.get(guest.principal),
+                "max.connections.per.ip": self._by_address.get(peer.address),
+                "max.connections.per.principal": self._by_principal.get(peer.principal),
             }
             if not self.make_room(now, of.get(lack, self._clients)):
                 return lack
-        self._newcomers.pop(guest, None)
-        guest.kind = GuestKind.CLIENT
-        self.enter(guest)
+        self._newcomers.pop(peer, None)
+        peer.kind = PeerKind.CLIENT
+        self.enter(peer)
         return None
 
-    def become_known(self, guest: Guest, principal: Principal, now: float) -> str | None:
+    def become_known(self, peer: Peer, principal: Principal, now: float) -> str | None:
         """Count a connection to its principal, if necessary in place of that principal's idlest connection.
 
         Returns:
             The bound that it exceeds, if no connection is idle enough to be closed for it; None if it may stay.
         """
-        counted = guest.kind is GuestKind.CLIENT and guest in self._clients
+        counted = peer.kind is PeerKind.CLIENT and peer in self._clients
         if counted and self._lack_of(principal) and not self.make_room(now, self._by_principal[principal]):
             return "max.connections.per.principal"
         if counted:
-            self._forget(self._by_principal, guest.principal, guest)
-            self._by_principal.setdefault(principal, OrderedDict())[guest] = None
-        guest.principal = principal
+            self._forget(self._by_principal, peer.principal, peer)
+            self._by_principal.setdefault(principal, OrderedDict())[peer] = None
+        peer.principal = principal
         return None
 
-    def become_broker(self, guest: Guest, broker: BrokerId) -> None:
+    def become_broker(self, peer: Peer, broker: BrokerId) -> None:
         """Move a connection into the brokers' room: it has proved to be this broker's."""
-        self.depart(guest)
-        guest.kind, guest.broker = GuestKind.BROKER, broker
-        guests = self._brokers.setdefault(broker, OrderedDict())
-        guests[guest] = None
-        if len(guests) > CONNECTIONS_PER_BROKER:
-            oldest = next(iter(guests))
+        self.depart(peer)
+        peer.kind, peer.broker = PeerKind.BROKER, broker
+        peers = self._brokers.setdefault(broker, OrderedDict())
+        peers[peer] = None
+        if len(peers) > CONNECTIONS_PER_BROKER:
+            oldest = next(iter(peers))
             oldest.leave("room", f"broker {broker} has {CONNECTIONS_PER_BROKER} connections that are more recent")
 
-    def may_claim(self, guest: Guest, now: float) -> bool:
+    def may_claim(self, peer: Peer, now: float) -> bool:
         """Whether a client that speaks as a broker may still be read before others: a few may, for a moment."""
-        if now > guest.opened + ANTEROOM_SECONDS or (guest not in self._claiming and len(self._claiming) >= ANTEROOM):
+        if now > peer.opened + ANTEROOM_SECONDS or (peer not in self._claiming and len(self._claiming) >= ANTEROOM):
             return False
-        self._claiming.add(guest)
+        self._claiming.add(peer)
         return True
 
-    def stop_claiming(self, guest: Guest) -> None:
+    def stop_claiming(self, peer: Peer) -> None:
         """Read a client in its ordinary turn from now on."""
-        self._claiming.discard(guest)
+        self._claiming.discard(peer)
 
-    def active(self, guest: Guest) -> None:
+    def active(self, peer: Peer) -> None:
         """Note that a connection has sent or received something."""
-        if guest.kind is GuestKind.CLIENT:
-            self._clients.move_to_end(guest)
-            self._by_address[guest.address].move_to_end(guest)
-            self._by_principal[guest.principal].move_to_end(guest)
-        elif guest.kind is GuestKind.BROKER and guest.broker is not None:
-            self._brokers[guest.broker].move_to_end(guest)
+        if peer.kind is PeerKind.CLIENT:
+            self._clients.move_to_end(peer)
+            self._by_address[peer.address].move_to_end(peer)
+            self._by_principal[peer.principal].move_to_end(peer)
+        elif peer.kind is PeerKind.BROKER and peer.broker is not None:
+            self._brokers[peer.broker].move_to_end(peer)
 
-    def depart(self, guest: Guest) -> None:
+    def depart(self, peer: Peer) -> None:
         """Stop counting a connection that is closed, or changes its room."""
-        self._claiming.discard(guest)
-        self._newcomers.pop(guest, None)
-        if guest.kind is GuestKind.BROKER and guest.broker is not None:
-            of_broker = self._brokers.get(guest.broker, OrderedDict())
-            of_broker.pop(guest, None)
+        self._claiming.discard(peer)
+        self._newcomers.pop(peer, None)
+        if peer.kind is PeerKind.BROKER and peer.broker is not None:
+            of_broker = self._brokers.get(peer.broker, OrderedDict())
+            of_broker.pop(peer, None)
             if not of_broker:
-                self._brokers.pop(guest.broker, None)
-        elif guest in self._clients:
-            del self._clients[guest]
-            self._forget(self._by_address, guest.address, guest)
-            self._forget(self._by_principal, guest.principal, guest)
+                self._brokers.pop(peer.broker, None)
+        elif peer in self._clients:
+            del self._clients[peer]
+            self._forget(self._by_address, peer.address, peer)
+            self._forget(self._by_principal, peer.principal, peer)
 
-    def make_room(self, now: float, of: Iterable[Guest] | None = None, count: int = 1) -> int:
+    def make_room(self, now: float, of: Iterable[Peer] | None = None, count: int = 1) -> int:
         """Close connections of the idlest clients.
 
         Returns:
             The number of connections closed.
         """
         idlest = islice(self._clients if of is None else of, _LOOKED_AT)
-        going = [guest for guest in idlest if not guest.busy and now - guest.last_active >= IDLE_SECONDS][:count]
-        for guest in going:
-            guest.leave("room", f"idle for {now - guest.last_active:.1f} s, and others want its place")
+        going = [peer for peer in idlest if not peer.busy and now - peer.last_active >= IDLE_SECONDS][:count]
+        for peer in going:
+            peer.leave("room", f"idle for {now - peer.last_active:.1f} s, and others want its place")
         return len(going)
 
     @staticmethod
-    def _forget(counted: dict[_Key, OrderedDict[Guest, None]], key: _Key, guest: Guest) -> None:
-        del counted[key][guest]
+    def _forget(counted: dict[_Key, OrderedDict[Peer, None]], key: _Key, peer: Peer) -> None:
+        del counted[key][peer]
         if not counted[key]:
             del counted[key]
 
     def _lack_of(self, principal: Principal) -> bool:
         """Whether a principal has all its places. A client that has not logged in is counted by its address only."""
         taken = len(self._by_principal.get(principal, ()))
-        return principal != ANONYMOUS and taken >= self.limits.max_connections_per_principal
+        return principal != ANONYMOUS and taken >= self.limits.share(self.limits.max_connections)
 
     def _lack(self, address: str, principal: Principal) -> str | None:
         """Return the bound that another client from an address would exceed; None: no bound."""

@@ -15,14 +15,14 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, cast
 
-from shunter.drivers.listener.admission import ANTEROOM_SECONDS, GuestKind
+from shunter.drivers.listener.admission import ANTEROOM_SECONDS, PeerKind
 from shunter.drivers.listener.answer import Answer
 from shunter.drivers.listener.gate import ListenerGate, kafkas_address
 from shunter.drivers.listener.handlers.context import Call
 from shunter.drivers.listener.handlers.dispatch import respond
 from shunter.drivers.listener.login import Login, LoginState
 from shunter.drivers.listener.memory_pool import READ_BYTES
-from shunter.drivers.listener.shared_resources import DECODED_HERE_BYTES, House
+from shunter.drivers.listener.shared_resources import DECODED_HERE_BYTES, SharedResources
 from shunter.drivers.listener.shares import Share
 from shunter.errors import DriverError, FormatError
 from shunter.model.partition import BrokerId
@@ -88,14 +88,16 @@ class _Slot:
 class Connection(asyncio.BufferedProtocol):
     """The connection to one peer."""
 
-    def __init__(self, house: House, gate: ListenerGate, fd: int, peer: str, address: str, kind: GuestKind) -> None:
+    def __init__(
+        self, resources: SharedResources, gate: ListenerGate, fd: int, peer: str, address: str, kind: PeerKind
+    ) -> None:
         self.address = address
         self.kind = kind
         self.broker: BrokerId | None = None
         self.principal = ANONYMOUS
-        self.share = house.shares.enter(address)
+        self.share = resources.shares.enter(address)
         self.last_active = time.monotonic()
-        self._house = house
+        self._resources = resources
         self._gate = gate
         self._login = gate.login()
         self._login_began = self.last_active
@@ -158,7 +160,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if tls is not None:
             # The handshake was in the second tier. The first request decides whether the connection returns to it.
-            self._house.set_forward(self.fd)
+            self._resources.set_forward(self.fd)
         try:
             self._be(self._gate.principal(tls))
         except FormatError as stranger:
@@ -168,13 +170,13 @@ class Connection(asyncio.BufferedProtocol):
         """Count the connection to a principal from now on."""
         if principal == self.principal or self._closed:
             return
-        lack = self._house.door.become_known(self, principal, time.monotonic())
+        lack = self._resources.admission.become_known(self, principal, time.monotonic())
         if lack is not None:
-            self._house.turn_away(f"{self._peer} ({principal})", lack)
+            self._resources.turn_away(f"{self._peer} ({principal})", lack)
             self.hang_up()
             return
-        self._house.shares.leave(self.share)
-        self.share = self._house.shares.enter(str(principal))
+        self._resources.shares.leave(self.share)
+        self.share = self._resources.shares.enter(str(principal))
 
     def connection_lost(self, _reason: Exception | None) -> None:
         """See `asyncio.Protocol`."""
@@ -185,16 +187,16 @@ class Connection(asyncio.BufferedProtocol):
     def get_buffer(self, _sizehint: int) -> memoryview:
         """See `asyncio.BufferedProtocol`: all connections read into one buffer, one after another."""
         if self._wanted is None or self._wanted <= ALLOWANCE_BYTES:
-            return self._house.scratch[:ALLOWANCE_BYTES]
-        return self._house.scratch[: max(1, min(READ_BYTES, self._wanted - len(self._buffer)))]
+            return self._resources.scratch[:ALLOWANCE_BYTES]
+        return self._resources.scratch[: max(1, min(READ_BYTES, self._wanted - len(self._buffer)))]
 
     def buffer_updated(self, count: int) -> None:
         """See `asyncio.BufferedProtocol`."""
         self._active()
-        self._house.stats.bytes_in += count
+        self._resources.stats.bytes_in += count
         before = self._unread()
-        self._buffer += self._house.scratch[:count]
-        self._house.pool_of(self.kind).take(self._unread() - before)
+        self._buffer += self._resources.scratch[:count]
+        self._resources.pool_of(self.kind).take(self._unread() - before)
         self._go_on()
 
     def eof_received(self) -> None:
@@ -210,13 +212,13 @@ class Connection(asyncio.BufferedProtocol):
         self._taken_at = time.monotonic()
         self.write_on()
 
-    # Calls of the house.
+    # Calls by the shared resources.
 
     def leave(self, reason: str, told: str, level: int = logging.INFO) -> None:
         """Close the connection, and log why."""
         if not self._closed:
             of = told if reason in {"login", "handshake"} else ""
-            self._house.stats.close(reason, f"{self._peer}: connection closed: {told}", level, of=of)
+            self._resources.stats.close(reason, f"{self._peer}: connection closed: {told}", level, of=of)
             self.hang_up()
 
     def hang_up(self) -> None:
@@ -245,11 +247,11 @@ class Connection(asyncio.BufferedProtocol):
         """
         if self._closed:
             return None
-        limits = self._house.limits
+        limits = self._resources.limits
         allowed = limits.peer_timeout_ms / 1000
         if self._sending is not None:
-            pressed = self._house.pressed_for(self._lent_to)
-            silent = min(allowed, PRESSED_SECONDS) if pressed and self.kind is not GuestKind.BROKER else allowed
+            pressed = self._resources.pressed_for(self._lent_to)
+            silent = min(allowed, PRESSED_SECONDS) if pressed and self.kind is not PeerKind.BROKER else allowed
             if now > min(self._send_by, self._taken_at + silent):
                 return "slow answer", f"it does not read its answer of {self._sending.size} bytes"
         if self._logging_in and now > self._login_began + allowed:
@@ -260,7 +262,7 @@ class Connection(asyncio.BufferedProtocol):
                 return "slow request", told
         elif self._partial_since is not None and self._reading and now > self._partial_since + allowed:
             return "slow request", f"a request's size did not come within {allowed:.0f} s"
-        if self.kind is GuestKind.NEWCOMER and not self._heard and now > self.opened + ANTEROOM_SECONDS:
+        if self.kind is PeerKind.NEWCOMER and not self._heard and now > self.opened + ANTEROOM_SECONDS:
             return "room", f"no request within {ANTEROOM_SECONDS:.0f} s while clients have no room"
         if not self.busy and now > self.last_active + limits.connections_max_idle_ms / 1000:
             return "idle", f"idle for {now - self.last_active:.0f} s"
@@ -281,23 +283,23 @@ class Connection(asyncio.BufferedProtocol):
                 self._read(wanted=not self._buffer or self._may_grow())
                 return
             self._partial_since = None
-            self._house.pool_of(self.kind).done(self)
+            self._resources.pool_of(self.kind).done(self)
             self._read(wanted=False)
-            if len(self._slots) >= (1 if self._logging_in else self._house.limits.requests_in_flight):
+            if len(self._slots) >= (1 if self._logging_in else self._resources.limits.requests_in_flight):
                 return
             api_key = int.from_bytes(self._buffer[SIZE_BYTES : SIZE_BYTES + 2], "big", signed=True)
-            if self.kind is GuestKind.BROKER and api_key in BROKERS_ASK:
+            if self.kind is PeerKind.BROKER and api_key in BROKERS_ASK:
                 self._begin(broker=True)
                 continue
             if not self._let_in(api_key):
                 return
-            if self.kind is GuestKind.NEWCOMER and api_key in BROKERS_ASK and not self._tried:
+            if self.kind is PeerKind.NEWCOMER and api_key in BROKERS_ASK and not self._tried:
                 # It is begun at once: while it waits, other newcomers could push it out before it has proved anything.
                 self._tried = True
                 self._begin(broker=False)
                 continue
             self._queued = True
-            self._house.desk.queue(self, quick=api_key in _QUICK)
+            self._resources.queue.queue(self, quick=api_key in _QUICK)
 
     def take_turn(self) -> None:
         """Begin one request."""
@@ -315,7 +317,7 @@ class Connection(asyncio.BufferedProtocol):
             FormatError: the frame's size is invalid, or the peer speaks TLS to a listener without it.
         """
         if self._wanted is None and len(self._buffer) >= SIZE_BYTES:
-            longest = self._house.limits.frame_bytes
+            longest = self._resources.limits.frame_bytes
             if self._login is not None and not self._login.done:
                 longest = min(longest, self._login.frame_bytes)
             if self._buffer.startswith(TLS_HELLO) and self._gate.tls is None:
@@ -330,11 +332,11 @@ class Connection(asyncio.BufferedProtocol):
     def _may_grow(self) -> bool:
         if len(self._buffer) < ALLOWANCE_BYTES:
             return True
-        if not self._reserved and self._wanted is not None and self.kind is not GuestKind.BROKER:
+        if not self._reserved and self._wanted is not None and self.kind is not PeerKind.BROKER:
             if not self.share.reserve(self, self._wanted):
                 return False
             self._reserved = self._wanted
-        return self._house.pool_of(self.kind).may_go_on(self)
+        return self._resources.pool_of(self.kind).may_go_on(self)
 
     def _read(self, *, wanted: bool) -> None:
         if wanted != self._reading and self._transport is not None and not self._transport.is_closing():
@@ -353,25 +355,25 @@ class Connection(asyncio.BufferedProtocol):
 
         A broker sends its id as the client id, asks for versions first, and proves its identity by its second request.
         """
-        if self.kind is not GuestKind.CLIENT or self._back or not self._buffer:
+        if self.kind is not PeerKind.CLIENT or self._back or not self._buffer:
             return
-        if complete and self._speaks_as_broker() and self._house.door.may_claim(self, time.monotonic()):
+        if complete and self._speaks_as_broker() and self._resources.admission.may_claim(self, time.monotonic()):
             return
         self._stand_back()
 
     def _stand_back(self) -> None:
         self._back = True
-        self._house.door.stop_claiming(self)
-        self._house.set_back(self.fd)
+        self._resources.admission.stop_claiming(self)
+        self._resources.set_back(self.fd)
 
     def _let_in(self, api_key: int) -> bool:
         """Judge a newcomer's first request: a client needs room among the clients. Return whether it may stay."""
         self._heard = True
-        if self.kind is not GuestKind.NEWCOMER or api_key in BROKERS_ASK or self._speaks_as_broker():
+        if self.kind is not PeerKind.NEWCOMER or api_key in BROKERS_ASK or self._speaks_as_broker():
             return True
-        lack = self._house.door.become_client(self, time.monotonic())
+        lack = self._resources.admission.become_client(self, time.monotonic())
         if lack is not None:
-            self._house.turn_away(self._peer, lack)
+            self._resources.turn_away(self._peer, lack)
             self.hang_up()
             return False
         self._stand_back()
@@ -385,12 +387,12 @@ class Connection(asyncio.BufferedProtocol):
         except FormatError:
             return False
         return head.client_id is not None and head.client_id in {
-            str(broker) for broker in self._house.node.view.brokers
+            str(broker) for broker in self._resources.node.view.brokers
         }
 
     def _begin(self, *, broker: bool) -> None:
         """Begin the request that has been read, in a new task."""
-        pool = self._house.pool_of(self.kind)
+        pool = self._resources.pool_of(self.kind)
         before = self._unread()
         end = self._wanted or SIZE_BYTES
         with memoryview(self._buffer) as view:
@@ -403,7 +405,7 @@ class Connection(asyncio.BufferedProtocol):
         pool.take(self._unread() - before + slot.held)
         self._slots.append(slot)
         self._decoding = len(frame) > DECODED_HERE_BYTES
-        self._house.desk.began(self.share, broker=broker)
+        self._resources.queue.began(self.share, broker=broker)
         slot.task = asyncio.create_task(self._serve(frame, slot), name=f"request-{self._peer}")
         slot.task.add_done_callback(partial(self._served, slot))
 
@@ -433,7 +435,7 @@ class Connection(asyncio.BufferedProtocol):
         api_key = int.from_bytes(frame[:2], "big")
         if api_key not in OF_LOGINS:
             raise FormatError("login", f"API {api_key} came where its login was expected")
-        parsed = await self._house.decode(frame, self._peer, broker=False)
+        parsed = await self._resources.decode(frame, self._peer, broker=False)
         if parsed.api_key == API_VERSIONS:
             login.hear_versions()
             return await respond(self._call(parsed))
@@ -445,7 +447,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _call(self, parsed: ParsedRequest) -> Call:
         asked = self._gate.security.authenticates
-        return Call(self._house.node, parsed, self._gate.name, self._peer, self.principal, self._host, asked)
+        return Call(self._resources.node, parsed, self._gate.name, self._peer, self.principal, self._host, asked)
 
     async def _serve(self, frame: bytes, slot: _Slot) -> None:
         began = time.perf_counter()
@@ -455,7 +457,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
             if self._login is not None and self._login.expired:
                 raise FormatError(self._peer, "its session is over: it has to log in again")
-            parsed = await self._house.decode(frame, self._peer, broker=slot.broker)
+            parsed = await self._resources.decode(frame, self._peer, broker=slot.broker)
         except UnsupportedVersionError as unsupported:
             refusal = encode_unsupported_version(unsupported)
             if refusal is None:
@@ -468,33 +470,33 @@ class Connection(asyncio.BufferedProtocol):
             self._decoding = False
             asyncio.get_running_loop().call_soon(self._go_on)
         slot.answer = await respond(self._call(parsed))
-        self._house.stats.answered(parsed.api_key, time.perf_counter() - began, str(self.principal))
+        self._resources.stats.answered(parsed.api_key, time.perf_counter() - began, str(self.principal))
 
     def _recognise(self, parsed: ParsedRequest) -> None:
         """Check whether a request proves that a broker sent it: by the registration's epoch, unknown to clients."""
-        if self.kind is GuestKind.BROKER or self._closed or parsed.api_key not in BROKERS_ASK:
+        if self.kind is PeerKind.BROKER or self._closed or parsed.api_key not in BROKERS_ASK:
             return
         message: Any = parsed.message
         epoch = getattr(message, "broker_epoch", -1)
-        view = self._house.node.view
+        view = self._resources.node.view
         broker = view.brokers.get(message.broker_id)
         # This controller's own registration proves nothing: its epoch is not secret, and it sends itself no requests.
         if broker is None or broker.id == view.controller_id or broker.epoch != epoch or epoch <= 0:
             return
-        pools = self._house.pool_of(self.kind), self._house.pool_of(GuestKind.BROKER)
+        pools = self._resources.pool_of(self.kind), self._resources.pool_of(PeerKind.BROKER)
         held = self._unread() + sum(slot.held for slot in self._slots)
-        self._house.door.become_broker(self, broker.id)
+        self._resources.admission.become_broker(self, broker.id)
         pools[0].done(self)
         pools[0].take(-held)
         pools[1].take(held)
-        self._house.set_forward(self.fd)
+        self._resources.set_forward(self.fd)
 
     def _served(self, slot: _Slot, task: asyncio.Task[None]) -> None:
         """Finish a request whose task has ended: it is answered, or can't be."""
-        self._house.desk.ended(slot.share, broker=slot.broker)
+        self._resources.queue.ended(slot.share, broker=slot.broker)
         if self._closed:
             return
-        self._house.pool_of(self.kind).take(-slot.held)
+        self._resources.pool_of(self.kind).take(-slot.held)
         reserved = slot.reserved
         slot.held = slot.reserved = 0
         slot.share.release(reserved)
@@ -521,9 +523,9 @@ class Connection(asyncio.BufferedProtocol):
                 self.leave("login", f"its login failed: {self._last_word}", logging.WARNING)
 
     def _send(self, answer: Answer) -> None:
-        self._house.lend(answer, self.share)
+        self._resources.lend(answer, self.share)
         self._sending, self._chunks, self._lent_to = answer, answer.chunks(), self.share
-        allowed = self._house.limits.peer_timeout_ms / 1000
+        allowed = self._resources.limits.peer_timeout_ms / 1000
         self._taken_at = time.monotonic()
         self._send_by = self._taken_at + allowed + answer.size / SLOWEST_OUT
         self._write()
@@ -539,7 +541,7 @@ class Connection(asyncio.BufferedProtocol):
         written = 0
         while self._writable and self._chunks is not None and self._transport is not None and not self._closed:
             if written >= WRITE_BYTES:
-                self._house.desk.write_later(self)
+                self._resources.queue.write_later(self)
                 return
             chunk = next(self._chunks, None)
             if chunk is None:
@@ -550,11 +552,11 @@ class Connection(asyncio.BufferedProtocol):
             if self._writable:
                 self._taken_at = time.monotonic()
             written += len(chunk)
-            self._house.stats.bytes_out += len(chunk)
+            self._resources.stats.bytes_out += len(chunk)
 
     def _sent(self) -> None:
         if self._sending is not None:
-            self._house.give_back(self._sending, self._lent_to)
+            self._resources.give_back(self._sending, self._lent_to)
             self._sending = self._chunks = None
 
     def _give_up(self, failure: BaseException) -> None:
@@ -573,14 +575,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def _active(self) -> None:
         self.last_active = time.monotonic()
-        self._house.door.active(self)
+        self._resources.admission.active(self)
 
     def _depart(self) -> None:
         """Free everything that the connection holds: room, reservations, tasks and places."""
         if self._closed:
             return
         self._closed = True
-        pool = self._house.pool_of(self.kind)
+        pool = self._resources.pool_of(self.kind)
         pool.done(self)
         pool.take(-self._unread() - sum(slot.held for slot in self._slots))
         self._buffer.clear()
@@ -593,6 +595,6 @@ class Connection(asyncio.BufferedProtocol):
         self.share.forget(self)
         for share, size in reserved:
             share.release(size)
-        self._house.shares.leave(self.share)
-        self._house.door.depart(self)
-        self._house.forget(self.fd, self)
+        self._resources.shares.leave(self.share)
+        self._resources.admission.depart(self)
+        self._resources.forget(self.fd, self)

@@ -38,7 +38,7 @@ MOST_QUICK = 100
 
 
 class Asker(Protocol):
-    """The desk's view of a connection."""
+    """A connection as the request queue sees it."""
 
     share: Share
 
@@ -84,7 +84,7 @@ class _Lane:
         return asker
 
 
-class Desk:
+class RequestQueue:
     """Begins clients' requests in turns.
 
     Args:

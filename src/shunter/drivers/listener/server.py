@@ -2,7 +2,8 @@
 
 Requests of one connection are begun and answered in the order in which they come. A request that waits for the core or
 for a broker delays only its own connection. Bytes that are not a request close only the connection on which they came.
-However many clients connect, brokers have room (`door`), memory (`house`) and turns (`desk`) that clients can't take.
+However many clients connect, brokers have room (`admission`), memory (`resources`) and turns (`queue`) that clients
+can't take.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from shunter.drivers.listener.admission import GuestKind
+from shunter.drivers.listener.admission import PeerKind
 from shunter.drivers.listener.connection import Connection, hung_up
 from shunter.drivers.listener.fair_selector import FairSelector
 from shunter.drivers.listener.gate import ListenerGate
 from shunter.drivers.listener.handlers.context import Node
 from shunter.drivers.listener.handshakes import Handshakes
-from shunter.drivers.listener.shared_resources import House
+from shunter.drivers.listener.shared_resources import SharedResources
 from shunter.errors import DriverError, SettingsError
 from shunter.model.settings import WireLimits
 
@@ -92,8 +93,8 @@ class RpcServer:
         selector: FairSelector | None = None,
         gate_of: Callable[[str], ListenerGate] = ListenerGate,
     ) -> None:
-        self.house = House(node, limits if limits is not None else WireLimits(), selector)
-        self.stats = self.house.stats
+        self.resources = SharedResources(node, limits if limits is not None else WireLimits(), selector)
+        self.stats = self.resources.stats
         self._gate_of = gate_of
         self._sockets: list[socket.socket] = []
         self._greetings: set[asyncio.Task[object]] = set()
@@ -101,7 +102,7 @@ class RpcServer:
         self._unswept: list[list[Connection]] = []
         """Parts of the connections that are still to be checked in this second."""
         self._handshakes = Handshakes(
-            self.house.limits.handshakes_per_second, self.house.addresses.__contains__, time.monotonic
+            self.resources.limits.handshakes_per_second, self.resources.addresses.__contains__, time.monotonic
         )
 
     async def listen(self, listeners: Sequence[Listener]) -> tuple[Listener, ...]:
@@ -119,7 +120,7 @@ class RpcServer:
                 raise DriverError(_cannot_open(listener, failure), retriable=False) from failure
             self._sockets += bound
             for each in bound:
-                self.house.set_aside(each.fileno())
+                self.resources.set_aside(each.fileno())
             opened.append(listener._replace(port=bound[0].getsockname()[1]))
             gate = self._gate_of(listener.name)
             for each in bound:
@@ -134,20 +135,20 @@ class RpcServer:
             self._sweeper.cancel()
         for bound in self._sockets:
             loop.remove_reader(bound)
-            self.house.forget_door(bound.fileno())
+            self.resources.forget_door(bound.fileno())
             bound.close()
         self._sockets.clear()
         self._handshakes.close()
         for greeting in self._greetings:
             greeting.cancel()
         await asyncio.gather(*self._greetings, return_exceptions=True)
-        for guest in self.house.door.everybody():
-            if isinstance(guest, Connection):
-                guest.hang_up()
+        for peer in self.resources.admission.everybody():
+            if isinstance(peer, Connection):
+                peer.hang_up()
         # Transports close their sockets in the next pass.
         await asyncio.sleep(0)
-        await self.house.addresses.close()
-        self.house.close()
+        await self.resources.addresses.close()
+        self.resources.close()
 
     def _accept_from(self, bound: socket.socket, gate: ListenerGate) -> None:
         if bound.fileno() >= 0:
@@ -170,7 +171,7 @@ class RpcServer:
 
     def _wait_for_files(self, bound: socket.socket, gate: ListenerGate, failure: OSError) -> None:
         """Close idle clients' connections, and accept again soon: the system gives this process no more sockets."""
-        went = self.house.door.make_room(time.monotonic(), count=16)
+        went = self.resources.admission.make_room(time.monotonic(), count=16)
         told = (
             f"nobody more can be taken in for {NO_FILES_SECONDS} s: {failure.strerror}; {went} idle clients were closed"
         )
@@ -182,22 +183,22 @@ class RpcServer:
     def _greet(self, accepted: socket.socket, address: tuple[str, int], gate: ListenerGate) -> None:
         host = address[0].removeprefix("::ffff:")
         peer = f"{host}:{address[1]}"
-        kind = self.house.door.kind_for(host)
+        kind = self.resources.admission.kind_for(host)
         if kind is None:
             accepted.close()
-            self.house.turn_away(peer, "max.connections")
+            self.resources.turn_away(peer, "max.connections")
             return
         try:
-            _set_options(accepted, self.house.limits.peer_timeout_ms)
+            _set_options(accepted, self.resources.limits.peer_timeout_ms)
         except OSError:
             accepted.close()
             return
         fd = accepted.fileno()
-        connection = Connection(self.house, gate, fd, peer, host, kind)
-        self.house.door.enter(connection)
-        if gate.tls is not None and host not in self.house.addresses:
+        connection = Connection(self.resources, gate, fd, peer, host, kind)
+        self.resources.admission.enter(connection)
+        if gate.tls is not None and host not in self.resources.addresses:
             # A handshake waits for its turn too, unless it comes from a registered broker's address.
-            self.house.set_back(fd)
+            self.resources.set_back(fd)
         taking = self._take_in(connection, accepted, gate)
         greeting = asyncio.get_running_loop().create_task(taking, name=f"greet-{peer}")
         self._greetings.add(greeting)
@@ -223,10 +224,10 @@ class RpcServer:
     async def _has_turn(self, connection: Connection) -> bool:
         """Wait until a handshake may begin; return False if the peer has gone, or the wait was too long."""
         try:
-            async with asyncio.timeout(self.house.limits.peer_timeout_ms / 1000):
+            async with asyncio.timeout(self.resources.limits.peer_timeout_ms / 1000):
                 await self._handshakes.turn(connection.address, lambda: connection.gone)
         except TimeoutError:
-            rate = self.house.limits.handshakes_per_second
+            rate = self.resources.limits.handshakes_per_second
             self.stats.refuse("handshakes", f"{connection.address} waited in vain: handshakes_per_second={rate}")
             return False
         return not connection.gone
@@ -244,20 +245,22 @@ class RpcServer:
 
     def _sweep(self) -> None:
         """Check one part of the connections; each connection is checked about once a second."""
-        if self.house.desk.brokers_alone:
+        if self.resources.queue.brokers_alone:
             self._sweeper = asyncio.get_running_loop().call_later(BRIEFLY_SECONDS, self._sweep)
             return
         self._sweeper = asyncio.get_running_loop().call_later(SWEEP_SECONDS / SWEEPS, self._sweep)
         if not self._unswept:
-            view = self.house.node.view
-            self.house.addresses.refresh(broker for broker in view.brokers.values() if broker.id != view.controller_id)
+            view = self.resources.node.view
+            self.resources.addresses.refresh(
+                broker for broker in view.brokers.values() if broker.id != view.controller_id
+            )
             everybody = self._everybody()
             part = len(everybody) // SWEEPS + 1
             self._unswept = [everybody[at : at + part] for at in range(0, part * SWEEPS, part)]
         self._close_overdue(self._unswept.pop(), time.monotonic())
 
     def _everybody(self) -> list[Connection]:
-        return [guest for guest in self.house.door.everybody() if isinstance(guest, Connection)]
+        return [peer for peer in self.resources.admission.everybody() if isinstance(peer, Connection)]
 
     def _close_overdue(self, connections: Sequence[Connection], now: float) -> None:
         """Close those of some connections that have exceeded a time, or whose peer has gone."""
@@ -269,9 +272,9 @@ class RpcServer:
             if overdue is not None:
                 each.leave(*overdue, logging.DEBUG if overdue[0] == "idle" else logging.WARNING)
 
-    def count(self, kind: GuestKind) -> int:
+    def count(self, kind: PeerKind) -> int:
         """Return the number of open connections of a kind."""
-        return self.house.door.count(kind)
+        return self.resources.admission.count(kind)
 
 
 def _handshake_failure(failure: BaseException, gate: ListenerGate) -> str:

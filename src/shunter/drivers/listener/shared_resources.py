@@ -6,12 +6,12 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from shunter.drivers.brokers.addresses import BrokerAddresses
-from shunter.drivers.listener.admission import Door, Guest, GuestKind
+from shunter.drivers.listener.admission import Admission, Peer, PeerKind
 from shunter.drivers.listener.answer import Answer
 from shunter.drivers.listener.fair_selector import FairSelector
 from shunter.drivers.listener.handlers.context import Node
 from shunter.drivers.listener.memory_pool import READ_BYTES, MemoryPool
-from shunter.drivers.listener.request_queue import Desk
+from shunter.drivers.listener.request_queue import RequestQueue
 from shunter.drivers.listener.shares import AnswerRoom, Share, Shares
 from shunter.model.settings import WireLimits
 from shunter.wire.requests import ParsedRequest, decode_request
@@ -20,7 +20,7 @@ DECODED_HERE_BYTES = 16_384
 """A larger request is decoded in a thread: kio takes some milliseconds for each thousand elements."""
 
 
-class House:
+class SharedResources:
     """The resources that the connections of one server share."""
 
     def __init__(self, node: Node, limits: WireLimits, selector: FairSelector | None) -> None:
@@ -28,10 +28,10 @@ class House:
         self.limits = limits
         self.stats = node.stats
         self.addresses = BrokerAddresses()
-        self.door = Door(limits, self.addresses.__contains__)
+        self.admission = Admission(limits, self.addresses.__contains__)
         self.shares = Shares(limits)
         self.answers = AnswerRoom(limits.queued_max_answer_bytes)
-        self.desk = Desk(limits.queued_max_requests, lambda: not self.answers.full, selector)
+        self.queue = RequestQueue(limits.queued_max_requests, lambda: not self.answers.full, selector)
         self.scratch = memoryview(bytearray(READ_BYTES))
         self._pools = MemoryPool(limits.queued_max_request_bytes), MemoryPool(limits.queued_max_request_bytes)
         self._selector = selector
@@ -40,11 +40,11 @@ class House:
     @property
     def pressed(self) -> bool:
         """Whether a request waits because answers that their peers don't read take all the room for answers."""
-        return self.answers.full and self.desk.waiting > 0
+        return self.answers.full and self.queue.waiting > 0
 
-    def pool_of(self, kind: GuestKind) -> MemoryPool:
+    def pool_of(self, kind: PeerKind) -> MemoryPool:
         """Return the memory pool for requests of a kind: brokers have a separate pool."""
-        return self._pools[1 if kind is GuestKind.BROKER else 0]
+        return self._pools[1 if kind is PeerKind.BROKER else 0]
 
     def lend(self, answer: Answer, share: Share) -> None:
         """Count the memory of an answer that is about to be sent: in total, and for its receiver."""
@@ -55,11 +55,11 @@ class House:
         """Stop counting an answer that was sent, or never will be."""
         self.answers.give_back(answer)
         share.answers.give_back(answer)
-        self.desk.wake()
+        self.queue.wake()
 
     def pressed_for(self, share: Share) -> bool:
         """Whether this client's requests wait because answers, its own or those of all clients, are not read."""
-        return self.pressed or (share.answers.full and self.desk.waits(share))
+        return self.pressed or (share.answers.full and self.queue.waits(share))
 
     async def decode(self, frame: bytes, peer: str, *, broker: bool) -> ParsedRequest:
         """Decode a request; a large one in a thread, which shares no state with the event loop.
@@ -86,7 +86,7 @@ class House:
         allowed = {
             "max.connections": self.limits.max_connections,
             "max.connections.per.ip": self.limits.max_connections_per_ip,
-            "max.connections.per.principal": self.limits.max_connections_per_principal,
+            "max.connections.per.principal": self.limits.share(self.limits.max_connections),
         }
         told = f"{bound}={allowed[bound]}" if bound in allowed else f"no more {bound}"
         self.stats.refuse(bound, f"{peer} turned away: {told}, and none of those that are open is idle")
@@ -111,9 +111,9 @@ class House:
         if self._selector is not None:
             self._selector.forget(fd)
 
-    def forget(self, fd: int, guest: Guest) -> None:
+    def forget(self, fd: int, peer: Peer) -> None:
         """Forget the socket of a connection that is closed."""
-        if self._selector is not None and guest.kind is not GuestKind.BROKER:
+        if self._selector is not None and peer.kind is not PeerKind.BROKER:
             self._selector.forget(fd)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """Limits how much of the clients' common room one client may take.
 
 A client that logs in is counted by its principal, whatever its addresses; any other client by its address. Connections
-that have proved to be brokers' are not counted (`door`).
+that have proved to be brokers' are not counted (`admission`).
 """
 
 from __future__ import annotations
@@ -29,11 +29,6 @@ class AnswerRoom:
     def full(self) -> bool:
         """Whether the room is full, so that no further request should be begun."""
         return self._pool.full
-
-    @property
-    def sharers(self) -> tuple[int, ...]:
-        """The number of answers that share each group of pieces."""
-        return tuple(self._lent.values())
 
     def lend(self, answer: Answer) -> None:
         """Count an answer that is about to be sent."""
@@ -69,10 +64,10 @@ class Share:
         """Number of connections."""
         self.begun = 0
         """Number of requests that are begun and not answered."""
-        self.most = _part(limits.queued_max_requests, limits)
+        self.most = limits.share(limits.queued_max_requests)
         """Bound of `begun`."""
-        self.answers = AnswerRoom(_part(limits.queued_max_answer_bytes, limits))
-        self._most_bytes = _part(limits.queued_max_request_bytes, limits)
+        self.answers = AnswerRoom(limits.share(limits.queued_max_answer_bytes))
+        self._most_bytes = limits.share(limits.queued_max_request_bytes)
         self._reserved = 0
         self._waiting: OrderedDict[Holder, None] = OrderedDict()
 
@@ -125,7 +120,3 @@ class Shares:
         share.users -= 1
         if share.users == 0:
             del self._by_key[share.key]
-
-
-def _part(bound: int, limits: WireLimits) -> int:
-    return max(1, -(-bound * limits.client_share_percent // 100))

@@ -327,7 +327,7 @@ def _put_legacy(planned: MultiPlan, record: PutLegacyReassignments) -> None:
     if record.targets is None:
         planned.remove_own(znodes.LEGACY_REASSIGNMENTS, record.version)
     else:
-        data = encode_legacy_reassignments(record.targets, dict(record.originals))
+        data = encode_legacy_reassignments(record.targets)
         planned.write(znodes.LEGACY_REASSIGNMENTS, data, record.version)
 
 

@@ -6,7 +6,6 @@ In ZooKeeper mode a broker never deletes a token itself, and accepts logins with
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 from shunter.drivers.zookeeper.reader import ClusterReader
 from shunter.drivers.zookeeper.requests import Create, Operation, Remove, Znode
@@ -15,6 +14,8 @@ from shunter.errors import DriverError, FormatError, RequestRejected
 from shunter.formats.znodes.tokens import TOKEN_CHANGE_PREFIX, TOKENS, decode_token, encode_token_change
 
 _LOG = logging.getLogger(__name__)
+CHECK_INTERVAL_MS = 3_600_000
+"""Kafka's default of `delegation.token.expiry.check.interval.ms`. Until a check, brokers accept an expired token."""
 
 
 class TokenExpiry:
@@ -23,10 +24,10 @@ class TokenExpiry:
     Args:
         reader: reads the tokens.
         store: deletes expired tokens behind the controller's fence.
-        interval_ms: returns the time from one check to the next.
+        interval_ms: the time from one check to the next.
     """
 
-    def __init__(self, reader: ClusterReader, store: ZooKeeperStore, interval_ms: Callable[[], int]) -> None:
+    def __init__(self, reader: ClusterReader, store: ZooKeeperStore, interval_ms: int = CHECK_INTERVAL_MS) -> None:
         self._reader = reader
         self._store = store
         self._interval_ms = interval_ms
@@ -36,7 +37,7 @@ class TokenExpiry:
         """Check all tokens if a check is due. A deletion that ZooKeeper refuses is tried again in the next check."""
         if self._looked is not None:
             epoch, at_ms = self._looked
-            if epoch == controller_epoch and 0 <= now_ms - at_ms < self._interval_ms():
+            if epoch == controller_epoch and 0 <= now_ms - at_ms < self._interval_ms:
                 return
         try:
             for token, znode in await self._reader.children_with_data(TOKENS):

@@ -239,9 +239,9 @@ class Store:
                 return (0, self.czxid) if wanted else (-1, 0)
             case ForgetControllerId(id_):
                 self.controller_ids -= {id_}
-            case PutLegacyReassignments(targets, version, originals):
+            case PutLegacyReassignments(targets, version):
                 czxid = self.czxid if self.legacy is None else self.legacy.czxid
-                written = None if targets is None else LegacyReassignments(dict(targets), dict(originals), version + 1)
+                written = None if targets is None else LegacyReassignments(dict(targets), {}, version + 1)
                 self.legacy = None if written is None else written._replace(czxid=czxid)
                 return version + 1, czxid if version < 0 else 0
             case PutExtraReassignments(targets, version):

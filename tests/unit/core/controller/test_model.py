@@ -24,9 +24,8 @@ class Yard(RuleBasedStateMachine):
         slices=st.sampled_from([1, 2, 500]),
         bound=st.sampled_from([0, 1]),
         roll_back=st.sampled_from([0, 60_000]),
-        target_replicas=st.booleans(),
     )
-    def begin(self, strategy, slices, bound, roll_back, target_replicas):
+    def begin(self, strategy, slices, bound, roll_back):
         self.world = Harness(
             brokers=BROKERS,
             strategy=strategy,
@@ -34,7 +33,6 @@ class Yard(RuleBasedStateMachine):
             max_concurrent=bound,
             relax_after_ms=60_000,
             roll_back_after_ms=roll_back,
-            write_target_replicas=target_replicas,
         ).start()
         self.world.create("t", [(1, 2, 3), (2, 3, 4)])
         self.world.create("u", [(3, 4, 5), (1,)])

@@ -350,7 +350,7 @@ class Moves:
         epoch = leadership.leader_epoch + 1
         draft.place(tp, step.assignment)
         wanted: Replicas | None = None
-        if self.settings.write_target_replicas and not step.final:
+        if not step.final:
             # The field keeps all replicas until the move ends (KIP-455's draft).
             wanted = move.original if move.phase is Phase.ROLLING_BACK else move.target
         changed = leadership._replace(leader=step.leader, leader_epoch=epoch, isr=step.isr, target_replicas=wanted)

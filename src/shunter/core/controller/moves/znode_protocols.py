@@ -173,7 +173,7 @@ class ZnodeProtocols:
         if self.bridged == legacy.czxid and self._legacy_under_way():
             return self._ignore_further(legacy)
         self.bridged = legacy.czxid
-        if legacy.originals and not self.settings.show_original_replicas:
+        if legacy.originals:
             self.queue.add(Task(Priority.NORMAL, (None,), self._hide_originals, in_order=True))
         self.queue.add(Task(Priority.NORMAL, (None,), self._bridge, in_order=True))
         return []
@@ -270,9 +270,6 @@ class ZnodeProtocols:
             return  # The request was withdrawn, or the cancel znode ends it or holds it back.
         if item is None:
             draft.other_records.append(DeleteReassignmentRequest(request.name))
-            if request.legacy and self.settings.show_original_replicas and self.state.legacy is not None:
-                draft.show_originals = True
-                draft.legacy_targets()
             return
         tp, target = item
         self.adoption.reconcile_first(draft, tp)
