@@ -210,7 +210,8 @@ async def run_session(
             if counted is not None:
                 counted(view)
 
-        async with open_session(target, display.notice) as session:
+        urgent = work.command is not None
+        async with open_session(target, display.notice, forever=forever, urgent=urgent) as session:
             interruption = Interruption(
                 session, display, leave, asks=not forever and not as_json and sys.stdin.isatty()
             )
