@@ -445,7 +445,8 @@ class ReplicaSize(NamedTuple):
 
 
 class LogDirSpace(NamedTuple):
-    """A log dir's bytes; -1: the broker does not say (before 3.3)."""
+    """A log dir's bytes; -1: the broker does not say (before 3.3). `cordoned`: it gets no new replicas (KIP-1066)."""
 
     total: int
     usable: int
+    cordoned: bool = False
