@@ -22,6 +22,8 @@ from shunter.drivers.host.cache import cache_folder
 ZOOKEEPER_MODE_VERSION = os.environ.get("SHUNTER_TEST_ZOOKEEPER_MODE_VERSION", "3.9.2")
 KRAFT_VERSION = os.environ.get("SHUNTER_TEST_KRAFT_VERSION", "4.4.0")
 """The newest Kafka of each mode. The environment names others, for instance for `./test --matrix`."""
+TOOLS_VERSION = "3.9.2"
+"""Apache's own tools, whatever the brokers' version."""
 # The log bindings of Apache's own distributions. Without one, brokers write no log.
 RELOAD4J = (MavenModule("org.slf4j", "slf4j-reload4j", "1.7.36"),)
 LOG4J2 = (

@@ -35,10 +35,10 @@ def test_moves_go_on_without_the_topic_of_groups_and_the_claim_is_made_once_it_a
     three: KRaftCluster, tmp_path: Path
 ) -> None:
     with closing(Cluster(three.bootstrap)) as seen:
-        seen.make("orders", {0: (2,), 1: (2, 1)})
+        seen.make("orders", {0: (2, 1), 1: (2, 1)})
     live = ",".join(three.nodes[node].bootstrap for node in (2, 3))
     shunter = Shunter(live, tmp_path / "moves.journal")
-    done = shunter.run("execute", str(write_plan(tmp_path / "plan.json", "orders", {0: (3,)})), "--yes")
+    done = shunter.run("execute", str(write_plan(tmp_path / "plan.json", "orders", {0: (3, 1)})), "--yes")
     said = done.stdout + done.stderr
     assert done.returncode == ExitCode.DONE, said
     assert "does not answer (topic __consumer_offsets does not exist" in said
