@@ -104,3 +104,31 @@ def test_a_broker_that_hangs_is_told_as_fenced_and_gets_nothing(four: KRaftClust
 def test_doctor_tells_the_release_of_these_brokers(four: KRaftCluster, tmp_path: Path) -> None:
     told = Shunter(four.bootstrap, tmp_path / "moves.journal").run("doctor").stdout
     assert f"the Kafka of all brokers is {KRAFT_VERSION.rpartition('.')[0]}" in told
+
+
+def cordoned(cluster: Cluster, broker: int) -> bool:
+    (told,) = cluster.admin.describe_log_dirs(brokers=[broker])
+    return all(log_dir["is_cordoned"] for log_dir in told["log_dirs"])
+
+
+@cordons
+def test_a_drain_cordons_first_and_its_undo_takes_that_back(four: KRaftCluster, tmp_path: Path) -> None:
+    shunter = Shunter(four.bootstrap, tmp_path / "moves.journal")
+    with closing(Cluster(four.bootstrap)) as cluster:
+        before = cluster.replicas(TOPIC)
+        done = shunter.run("drain", "1", "--cordon", "--yes")
+        assert done.returncode == ExitCode.DONE, done.stdout + done.stderr
+        assert cordoned(cluster, 1)
+        assert not any(1 in replicas for replicas in cluster.replicas(TOPIC).values())
+        undone = shunter.run("undo", "--yes")
+        assert undone.returncode == ExitCode.DONE, undone.stdout + undone.stderr
+        assert "broker 1 gets its former cordoned.log.dirs back first: none" in undone.stderr
+        assert cluster.replicas(TOPIC) == before
+        wait_until(lambda: not cordoned(cluster, 1), what="broker 1 is not cordoned any more", timeout_s=30)
+
+
+@pytest.mark.skipif(RELEASE >= (4, 3), reason="these brokers can be cordoned")
+def test_brokers_that_can_not_be_cordoned_are_named(four: KRaftCluster, tmp_path: Path) -> None:
+    refused = Shunter(four.bootstrap, tmp_path / "moves.journal").run("drain", "1", "--cordon", "--yes")
+    assert refused.returncode == ExitCode.USAGE, refused.stdout + refused.stderr
+    assert "broker 1 can't be cordoned: cordoned.log.dirs came with Kafka 4.3" in refused.stderr

@@ -101,6 +101,7 @@ def carry_out(moves: Sequence[MoveOrder], target: Target, options: ExecutionOpti
     if how.record is not None and not how.wait:
         raise SettingsError("--record writes what is watched: add --wait")
     placing = "the plan's `log_dirs`" if any(move.log_dirs for move in moves) else ""
+    placing = "a cordon" if options.cordons else placing
     with found_out(target, how.by, only_executors=placing, chosen=how.chosen, as_json=how.as_json) as doing:
         if how.dry_run or asks:
             possible = asyncio.run(show_dry_run(doing.target, moves, options, as_json=how.as_json))

@@ -157,6 +157,7 @@ _SHARED = (
     "disk_share",
     "bandwidth",
     "window",
+    "cordons",
 )
 """Options that hold for an execution as a whole. A plan that has one at its default does not ask for a change of it."""
 
@@ -221,7 +222,7 @@ def _judge_order(
     if complaint is not None:
         told = complaint[1].replace("force it if that is meant", "--force takes it, if that is meant")
         return f"{told}; known are {sorted(known)}" if "not a live broker" in told else told
-    unfit = _absent_log_dir(state, order) or _cordoned(state, order, original)
+    unfit = _absent_log_dir(state, order) or _cordoned(state, event, order, original)
     if unfit is not None:
         return unfit
     return _accept(state, event, order, topic, seen, foreign)
@@ -236,13 +237,16 @@ def _absent_log_dir(state: ExecutorState, order: MoveOrder) -> str | None:
     return None
 
 
-def _cordoned(state: ExecutorState, order: MoveOrder, original: Replicas) -> str | None:
+def _cordoned(state: ExecutorState, event: PlanSubmitted, order: MoveOrder, original: Replicas) -> str | None:
     """Say which broker or log dir of an order gets no new replicas (KIP-1066); None: none, or it is not known.
 
-    A replica that is there stays. Kafka refuses the others, the last of a step's only when the copies before are made.
+    A replica that is there may stay. A broker whose cordon the plan itself changes is not judged by it.
     """
+    changed = {broker for broker, _value in event.options.cordons}
     out = "take that out of the broker's `cordoned.log.dirs`, or give the plan without it"
     for broker in order.target:
+        if broker in changed:
+            continue
         spaces = {path: space for (owner, path), space in state.cluster.spaces.items() if owner == broker}
         if broker not in original and spaces and all(space.cordoned for space in spaces.values()):
             return f"broker {broker} is cordoned, and gets no new replica, so none of {order.tp}: {out}"
