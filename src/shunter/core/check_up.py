@@ -96,7 +96,7 @@ def _gone(broker: int, replicas: int, fenced: str | None) -> Finding:
     if fenced:
         return Finding(level, "brokers", f"{told}; its listener {fenced}", f"start it; {_ELSEWHERE}")
     advice = f"its process is there: see in its log why it hangs, or what cuts it off, and restart it; {_ELSEWHERE}"
-    return Finding(level, "brokers", f"{told}; its listener answers", advice)
+    return Finding(level, "brokers", f"{told}; its listener takes connections", advice)
 
 
 def _listeners(seen: CheckUp) -> list[Finding]:

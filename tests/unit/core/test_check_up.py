@@ -94,7 +94,7 @@ def topic(min_isr: int, *partitions: ObservedPartition, name: str = "t") -> tupl
             "brokers",
             (
                 "broker 3 is fenced: it is registered, but its heartbeats don't reach the controller; it holds 1 replica; "
-                "its listener answers"
+                "its listener takes connections"
             ),
         ),
         (

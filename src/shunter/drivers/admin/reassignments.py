@@ -90,7 +90,7 @@ class _Alter(AlterPartitionReassignmentsRequest, init=False):  # type: ignore[ca
     asked = AlterReassignmentsRequest(())
 
     def encode(self, version: int | None = None, *, header: bool = False, framed: bool = False) -> bytes:
-        body = encode_alter_request(self.asked, version or 0)
+        body = encode_alter_request(self.asked, self.API_VERSION if version is None else version)
         return _encoded(self, version, body, header=header, framed=framed)
 
 
