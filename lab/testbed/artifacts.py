@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping
@@ -18,9 +19,11 @@ from lab.testbed.ivy import MavenExclusion, MavenModule, Progress, silent
 from lab.testbed.java import pyspark_jars
 from shunter.drivers.host.cache import cache_folder
 
-ZOOKEEPER_MODE_VERSION = "3.9.1"
-KRAFT_VERSION = "4.1.0"
-NEWEST_VERSION = "4.4.0"
+ZOOKEEPER_MODE_VERSION = os.environ.get("SHUNTER_TEST_ZOOKEEPER_MODE_VERSION", "3.9.2")
+KRAFT_VERSION = os.environ.get("SHUNTER_TEST_KRAFT_VERSION", "4.4.0")
+"""The newest Kafka of each mode. The environment names others, for instance for `./test --matrix`."""
+TOOLS_VERSION = "3.9.2"
+"""Apache's own tools, whatever the brokers' version."""
 # The log bindings of Apache's own distributions. Without one, brokers write no log.
 RELOAD4J = (MavenModule("org.slf4j", "slf4j-reload4j", "1.7.36"),)
 LOG4J2 = (
@@ -69,7 +72,7 @@ def ensure_kafka(
     interrupted download for a complete one.
 
     Args:
-        version: Such as "3.9.1".
+        version: Such as "3.9.2".
         cache: See `cache_folder`.
         checksums: Folder of the pinned checksums, one file for each version, lines as `sha256sum` writes them.
         progress: Gets a line about every second while something is fetched or waited for.

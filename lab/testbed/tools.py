@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Sequence
 
-from lab.testbed.artifacts import ZOOKEEPER_MODE_VERSION, kafka_classpath
+from lab.testbed.artifacts import TOOLS_VERSION, kafka_classpath
 from lab.testbed.java import java_command
 from lab.testbed.process import run_bounded
 from lab.testbed.server import logging_options
@@ -28,7 +28,7 @@ def uses_log4j2(version: str) -> bool:
 def tool_command(
     main_class: str,
     *arguments: str,
-    version: str = ZOOKEEPER_MODE_VERSION,
+    version: str = TOOLS_VERSION,
     heap_mib: int = TOOL_HEAP_MIB,
 ) -> Sequence[str]:
     """The command line of a Kafka tool, for a tool that runs long, as a `ManagedProcess`.
@@ -48,7 +48,7 @@ def tool_command(
 def kafka_tool(
     main_class: str,
     *arguments: str,
-    version: str = ZOOKEEPER_MODE_VERSION,
+    version: str = TOOLS_VERSION,
     timeout_s: float = 60.0,
     input_text: str = "",
 ) -> subprocess.CompletedProcess[str]:

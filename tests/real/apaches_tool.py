@@ -11,7 +11,7 @@ import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 
-from lab.testbed.artifacts import ZOOKEEPER_MODE_VERSION, kafka_classpath
+from lab.testbed.artifacts import TOOLS_VERSION, kafka_classpath
 from lab.testbed.java import java_executable
 
 CLASS = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
@@ -115,7 +115,7 @@ def _refused(error: Any) -> Outcome:
 def apaches_tool() -> Iterator[ApachesTool]:
     """Start Java with Kafka's tools in it."""
     [py4j] = (Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")
-    jars = ":".join(map(str, kafka_classpath(ZOOKEEPER_MODE_VERSION)))
+    jars = ":".join(map(str, kafka_classpath(TOOLS_VERSION)))
     port = launch_gateway(
         jarpath=str(py4j), classpath=jars, die_on_exit=True, java_path=str(java_executable()), javaopts=["-Xmx96m"]
     )

@@ -16,6 +16,7 @@ from kafka.errors import IncompatibleBrokerVersion, UnsupportedVersionError
 from tidying import remember
 
 from lab.testbed.waiting import wait_until
+from shunter.drivers.admin.metadata import live_brokers
 
 SHUNTER = [sys.executable, "-c", "from shunter.cli import main; main()"]
 THROTTLES = (
@@ -140,6 +141,10 @@ class Cluster:
     def in_sync(self, topic: str) -> bool:
         (found,) = self.admin.describe_topics([topic])
         return all(set(part["isr_nodes"]) == set(part["replica_nodes"]) for part in found["partitions"])
+
+    def live(self) -> set[int]:
+        """Registered brokers that are not fenced."""
+        return set(live_brokers(self.admin.describe_cluster()))
 
     def controller(self) -> int:
         """The controller's id. In a KRaft cluster the quorum's leader, because there brokers name any broker."""

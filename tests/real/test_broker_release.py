@@ -1,4 +1,4 @@
-"""`inter.broker.protocol.version` as brokers of 3.9.1 report it, and the control requests that each is sent for it.
+"""`inter.broker.protocol.version` as brokers of 3.9.2 report it, and the control requests that each is sent for it.
 
 Source: Apache Kafka 3.9, ControllerChannelManager: versions of LeaderAndIsr, UpdateMetadata and StopReplica by release.
 """
@@ -24,7 +24,7 @@ RELEASES = {
     4: ("3.4", (7, 8, 4)),
     5: (None, (7, 8, 4)),
 }
-"""By broker: its setting (None: the default of 3.9.1), and versions of LeaderAndIsr, UpdateMetadata and StopReplica."""
+"""By broker: its setting (None: the default of 3.9.2), and versions of LeaderAndIsr, UpdateMetadata and StopReplica."""
 
 
 async def told(broker):

@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-VERSIONS = {1: "2.8.2", 2: "3.9.1"}
+VERSIONS = {1: "2.8.2", 2: "3.9.2"}
 COMPLAINT = "Listeners are not identical across brokers"
 BOUND_S = 120
 

@@ -28,6 +28,15 @@ def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KRaftCluster]:
         yield cluster
 
 
+@pytest.fixture(autouse=True)
+def everybody_up(quiet: KRaftCluster) -> None:
+    """Begin each test with four live brokers, whatever the one before left behind."""
+    if not quiet.nodes[1].alive:
+        quiet.nodes[1].start()
+    with closing(Cluster(quiet.bootstrap)) as cluster:
+        wait_until(lambda: cluster.live() == set(quiet.nodes), what="four brokers are live", timeout_s=60)
+
+
 def _plan(folder: Path, topic: str, targets: dict[int, tuple[int, ...]], *, elect: bool) -> str:
     entries = [
         {"topic": topic, "partition": number, "replicas": list(replicas), **({"elect": True} if elect else {})}
@@ -49,10 +58,10 @@ def _beside_a_dead_broker(quiet: KRaftCluster, topic: str, assignment: dict[int,
 
         def led() -> bool:
             with contextlib.suppress(KafkaError):  # Metadata still name the dead broker, and the client asks it.
-                return cluster.leaders(topic) == dict.fromkeys(assignment, 3)
+                return cluster.live() == {2, 3, 4} and cluster.leaders(topic) == dict.fromkeys(assignment, 3)
             return False
 
-        wait_until(led, what="broker 3 leads", timeout_s=60)
+        wait_until(led, what="broker 1 is fenced, and broker 3 leads", timeout_s=60)
     return live
 
 

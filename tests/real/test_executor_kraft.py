@@ -184,7 +184,7 @@ def test_a_doctor_finds_what_is_wrong_and_says_what_to_do(kraft: KRaftCluster, y
     shown = yard.shunter.run("doctor").stdout
     assert "3 brokers, controller " in shown
     assert "Apache (KRaft)" in shown
-    assert f"all brokers speak as Kafka {kraft.version.rpartition('.')[0]}" in shown
+    assert f"the Kafka of all brokers is {kraft.version.rpartition('.')[0]}" in shown
     assert "the controller's clock is within 5 s of this host's" in shown
     low = f"{yard.topic}-low"
     yard.cluster.admin.create_topics(

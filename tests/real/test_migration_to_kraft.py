@@ -1,4 +1,4 @@
-"""A real migration from ZooKeeper to KRaft (3.9.1) of a cluster whose controller is Shunter.
+"""A real migration from ZooKeeper to KRaft (3.9.2) of a cluster whose controller is Shunter.
 
 Source: Apache's guide, "ZooKeeper to KRaft Migration"; docs/decisions/0027-leaving-for-kraft.md.
 """

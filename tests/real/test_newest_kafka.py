@@ -10,7 +10,6 @@ import pytest
 from executor_scenarios import BROKERS, ORIGINAL, Yard
 from yard import HELD_BACK
 
-from lab.testbed.artifacts import NEWEST_VERSION
 from lab.testbed.kraft import KRaftCluster
 from shunter.app.exit_codes import ExitCode
 
@@ -20,7 +19,7 @@ pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.timeout(400)]
 @pytest.fixture(scope="module")
 def newest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KRaftCluster]:
     folder = tmp_path_factory.mktemp("newest")
-    with KRaftCluster(folder, node_ids=BROKERS, heap_mib=200, properties=HELD_BACK, version=NEWEST_VERSION) as cluster:
+    with KRaftCluster(folder, node_ids=BROKERS, heap_mib=200, properties=HELD_BACK) as cluster:
         yield cluster
 
 

@@ -122,7 +122,7 @@ class Upgrade:
         self.wait_isr(replicas)
 
 
-HAVE_IDS = {"3.9.1": {1, 3}, "3.4.1": {1, 3}, "2.8.2": {1}}
+HAVE_IDS = {"3.9.2": {1, 3}, "3.4.1": {1, 3}, "2.8.2": {1}}
 """Brokers that have written the id beside the log. A broker of 2.8 does not for a log that exists at its start."""
 
 

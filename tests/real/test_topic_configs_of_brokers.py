@@ -24,8 +24,8 @@ from shunter.errors import RequestRejected
 
 pytestmark = pytest.mark.real
 
-VERSIONS = {1: "2.8.2", 2: "3.4.1", 3: "3.9.1"}
-RELEASES = {"2.8.2": (2, 8), "3.4.1": (3, 4), "3.9.1": (3, 9)}
+VERSIONS = {1: "2.8.2", 2: "3.4.1", 3: "3.9.2"}
+RELEASES = {"2.8.2": (2, 8), "3.4.1": (3, 4), "3.9.2": (3, 9)}
 SET = 0
 TOPIC_RESOURCE = 2
 TOPIC = "judged"
@@ -48,8 +48,8 @@ STRICTER = {
         for name, key in CONFIG_KEYS.items()
         if key.kind is ConfigType.LONG and key.since <= release
     ),
-    # 3.9.1 accepts the next release's name, which has no ZooKeeper mode.
-    ("3.9.1", FORMAT_VERSION, "4.0-IV0"),
+    # 3.9.2 accepts the next release's name, which has no ZooKeeper mode.
+    ("3.9.2", FORMAT_VERSION, "4.0-IV0"),
 }
 NUMBERS = ("", "x", "7d", " 7 ", "+7", "1_0", "1.0", "1e3", "0x10", "0", "-1", "-2", "-3", "1", "3", "4", "13", "14")
 LIMITS = tuple(str(sign * 2**bits + more) for bits in (31, 63) for sign in (1, -1) for more in (-1, 0, 1))
@@ -157,7 +157,7 @@ def test_every_value_is_judged_as_brokers_judge_it(cluster, broker, version):
 
 
 def test_the_effective_configuration_is_that_of_a_broker(cluster):
-    """A broker of 3.9.1, with a dynamic default of the cluster. Shunter can't see settings in a broker's own file."""
+    """A broker of 3.9.2, with a dynamic default of the cluster. Shunter can't see settings in a broker's own file."""
     with RawConnection(cluster.brokers[3].port) as connection:
         asked = {"resource_type": TOPIC_RESOURCE, "resource_name": TOPIC, "configuration_keys": None}
         (found,) = connection.ask(32, 4, {"resources": [asked]}).results

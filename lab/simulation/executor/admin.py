@@ -233,9 +233,10 @@ class SimulatedAdmin:
     # ---- writes
 
     async def alter_reassignments(
-        self, targets: Sequence[tuple[TopicPartition, Replicas | None]]
+        self, targets: Sequence[tuple[TopicPartition, Replicas | None]], *, keeps_factor: bool = False
     ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
-        """RPC 45."""
+        """RPC 45. Its controller is older than KIP-860."""
+        del keeps_factor
         world = self._process.world
         world.rules.reassignments_sent(self._process, targets)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
@@ -291,7 +292,7 @@ _WHOLE = ("drain", "replace", "demote", "offline", "topics", "change-replication
 """Scopes whose aim is either reached or not; the other scopes come as near to their aim as they can."""
 
 
-def _verb(name: str, scope: str, about: str, *, brokers: bool) -> click.Command:
+def _verb(name: str, scope: str, about: str, *, brokers: bool, cordons: bool = False) -> click.Command:
     """A verb that plans one scope and carries it out."""
 
     @_shared
@@ -299,7 +300,7 @@ def _verb(name: str, scope: str, about: str, *, brokers: bool) -> click.Command:
     @execution_options
     @by_option
     @carrying_options
-    def command(target: Target, options: ExecutionOptions, **given: Any) -> None:
+    def command(target: Target, options: ExecutionOptions, *, cordon: bool = False, **given: Any) -> None:
         asked = _plan_options({**given, "scope": scope})
         how = Carrying(**{key: value for key, value in given.items() if key not in _FIELDS})
 
@@ -307,11 +308,15 @@ def _verb(name: str, scope: str, about: str, *, brokers: bool) -> click.Command:
             require_consent(options, how)
             made, told, notes = _plan_live(target.bootstrap, target.properties, asked, None)
             _tell(made, told, notes, how)
-            return _carry_out(made, asked, target, options, how)
+            cordoned = _cordons(target, asked.brokers) if cordon else ()
+            return _carry_out(made, asked, target, replace(options, cordons=cordoned), how)
 
         leave_with(work)
 
     command.__doc__ = about
+    if cordons:
+        told = "Cordon BROKERS first (Kafka 4.3): they get no new replicas. It stays; `undo`, `stop` and `rollback` end it."
+        command = click.option("--cordon", is_flag=True, help=told)(command)
     if brokers:
         command = click.argument("brokers", type=BrokerIds())(command)
     return click.command(name, help=about)(command)
@@ -328,6 +333,7 @@ drain = _verb(
       shunter drain 3,7 --bootstrap-server kafka1:9092 --throttle 50M
     """,
     brokers=True,
+    cordons=True,
 )
 demote = _verb(
     "demote",
@@ -352,6 +358,13 @@ rebalance = _verb(
     """,
     brokers=False,
 )
+
+
+def _cordons(target: Target, brokers: Sequence[int]) -> tuple[tuple[int, str], ...]:
+    """The settings that cordon brokers, which have to know it. The Kafka client is imported only here."""
+    from shunter.app.planning.cordons import cordons_of  # noqa: PLC0415
+
+    return asyncio.run(cordons_of(target, brokers))
 
 
 def _plan_live(

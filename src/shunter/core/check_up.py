@@ -79,16 +79,27 @@ def _brokers(seen: CheckUp) -> list[Finding]:
     for topic in seen.topics:
         for partition in topic.partitions.values():
             lost.update(broker for broker in partition.replicas if broker not in up)
-    return [
-        Finding(
-            Level.PROBLEM,
-            "brokers",
-            f"broker {broker} is down, and holds {counted(count, 'replica')}",
-            "start it; if it never comes back, `shunter plan --scope offline` gives its replicas other brokers "
-            "(`--scope replace`: one broker in its place)",
-        )
-        for broker, count in sorted(lost.items())
-    ]
+    fenced = dict(seen.fenced)
+    return [_gone(broker, lost[broker], fenced.get(broker)) for broker in sorted(lost.keys() | fenced.keys())]
+
+
+_ELSEWHERE = (
+    "if it never comes back, `shunter plan --scope offline` gives its replicas other brokers "
+    "(`--scope replace`: one broker in its place)"
+)
+
+
+def _gone(broker: int, replicas: int, fenced: str | None) -> Finding:
+    """The finding about a broker that is not live; `fenced` None: it is not registered, "": its process answers."""
+    level = Level.PROBLEM if replicas else Level.WARNING
+    holds = f"{'and ' if fenced is None else ''}holds {counted(replicas, 'replica')}"
+    if fenced is None:
+        return Finding(level, "brokers", f"broker {broker} is down, {holds}", f"start it; {_ELSEWHERE}")
+    told = f"broker {broker} is fenced: it is registered, but its heartbeats don't reach the controller; it {holds}"
+    if fenced:
+        return Finding(level, "brokers", f"{told}; its listener {fenced}", f"start it; {_ELSEWHERE}")
+    advice = f"its process is there: see in its log why it hangs, or what cuts it off, and restart it; {_ELSEWHERE}"
+    return Finding(level, "brokers", f"{told}; its listener takes connections", advice)
 
 
 def _listeners(seen: CheckUp) -> list[Finding]:
@@ -113,13 +124,13 @@ def _versions(seen: CheckUp) -> list[Finding]:
         if broker.release:
             releases.setdefault(broker.release, []).append(broker.broker)
     if len(releases) <= 1:
-        told = f"all brokers speak as Kafka {next(iter(releases))} does" if releases else "no broker tells its version"
+        told = f"the Kafka of all brokers is {next(iter(releases))}" if releases else "no broker tells its version"
         return [Finding(Level.FINE, "versions", f"{told}; the controller is {seen.controlled_by}")]
     told = "; ".join(
         f"{release}: broker {', '.join(map(str, brokers))}" for release, brokers in sorted(releases.items())
     )
     advice = "end the upgrade before anything great is moved"
-    return [Finding(Level.WARNING, "versions", f"brokers speak as different releases of Kafka do: {told}", advice)]
+    return [Finding(Level.WARNING, "versions", f"brokers are of different releases of Kafka: {told}", advice)]
 
 
 def _partitions(seen: CheckUp) -> list[Finding]:
@@ -207,6 +218,9 @@ def _disks(seen: CheckUp) -> list[Finding]:
                 )
                 found.append(Finding(Level.PROBLEM, "disks", f"{where} has failed: {log_dir.error}", advice))
                 continue
+            if log_dir.cordoned:
+                advice = "nothing, if that is meant; else take it out of the broker's `cordoned.log.dirs`"
+                found.append(Finding(Level.NOTE, "disks", f"{where} is cordoned: it gets no new replicas", advice))
             used = 1 - log_dir.usable / log_dir.total if log_dir.total > 0 else 0.0
             if used >= FULL:
                 level = Level.PROBLEM if used >= VERY_FULL else Level.WARNING

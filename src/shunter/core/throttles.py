@@ -28,6 +28,8 @@ FOLLOWER_RATE = "follower.replication.throttled.rate"
 LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 LEADER_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
+CORDONED_LOG_DIRS = "cordoned.log.dirs"
+"""No throttle, but a broker's setting that an execution changes by the same rules: journalled, and given back."""
 RATES = (LEADER_RATE, FOLLOWER_RATE, LOG_DIR_RATE)
 LISTS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 
@@ -109,6 +111,8 @@ def respectful(key: ThrottleKey, wanted: str, before: str | None, effective: str
         merged = ",".join(dict.fromkeys(entries))
         return None if merged == before else merged
     theirs = effective if before is None else before
+    if key.setting == CORDONED_LOG_DIRS:
+        return None if (theirs or "") == wanted else wanted
     if theirs is not None and theirs.strip().isdigit() and int(theirs) <= int(wanted):
         return None
     return wanted

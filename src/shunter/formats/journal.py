@@ -149,6 +149,7 @@ def options_from_json(document: Mapping[str, Any]) -> ExecutionOptions:
         values["strategy"] = Strategy[str(values["strategy"]).upper()]
     if "orders" in values:
         values["orders"] = tuple(Order(order) for order in values["orders"])
+    values["cordons"] = tuple((int(broker), str(value)) for broker, value in values.get("cordons", ()))
     if values.get("window") is not None:
         first, after = values["window"]
         values["window"] = (int(first), int(after))

@@ -50,17 +50,21 @@ class CheckedListener:
 
 @dataclass(frozen=True, slots=True)
 class CheckedLogDir:
-    """A log dir in bytes (-1: the broker does not say); `error`: Kafka's name of its failure ("": it works)."""
+    """A log dir in bytes (-1: the broker does not say); `error`: Kafka's name of its failure ("": it works).
+
+    `cordoned`: it gets no new replicas (KIP-1066).
+    """
 
     path: str
     total: int
     usable: int
     error: str = ""
+    cordoned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedBroker:
-    """A broker that is registered. `release`: by the APIs that it serves, `4.1`; "": it did not answer."""
+    """A broker that is registered. `release`: `4.1`, or `newer than 4.4`; "": it did not answer."""
 
     broker: BrokerId
     rack: str | None
@@ -69,6 +73,16 @@ class CheckedBroker:
     log_dirs: tuple[CheckedLogDir, ...] = ()
     copies: tuple[LogDirCopy, ...] = ()
     """Replicas that it copies between its log dirs."""
+
+
+class FencedBroker(NamedTuple):
+    """A broker that is registered, but whose heartbeats don't reach the controller (KIP-1073).
+
+    `problem`: what went wrong at a connection to it from here ("": nothing, so its process is there).
+    """
+
+    broker: BrokerId
+    problem: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +123,8 @@ class CheckUp:
     """That the certificate which this client shows to brokers expires soon."""
     ended: dict[TopicPartition, OngoingReassignment] = field(default_factory=dict[TopicPartition, OngoingReassignment])
     """Reassignments that were under way before `topics` were read, and no longer after that."""
+    fenced: tuple[FencedBroker, ...] = ()
+    """Brokers that are registered and fenced; they are not among `brokers`."""
 
     @property
     def copies(self) -> tuple[LogDirCopy, ...]:

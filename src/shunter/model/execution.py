@@ -127,6 +127,11 @@ class ExecutionOptions:
     take_over: bool = False
     force: bool = False
     """Take targets that have fewer replicas than min.insync.replicas."""
+    cordons: tuple[tuple[BrokerId, str], ...] = ()
+    """Values of `cordoned.log.dirs` (KIP-1066) that brokers get before the first step; `*` cordons all log dirs.
+
+    They stay when the execution is done. If it is stopped or rolled back, each broker gets its former value back.
+    """
     pause_rate: int = 1_024
     """Bytes per second that a paused move may still copy: it keeps its copied bytes, and causes almost no load."""
 
@@ -452,7 +457,8 @@ class ReplicaSize(NamedTuple):
 
 
 class LogDirSpace(NamedTuple):
-    """A log dir's bytes; -1: the broker does not say (before 3.3)."""
+    """A log dir's bytes; -1: the broker does not say (before 3.3). `cordoned`: it gets no new replicas (KIP-1066)."""
 
     total: int
     usable: int
+    cordoned: bool = False

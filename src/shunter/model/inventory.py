@@ -15,7 +15,7 @@ class Disk(NamedTuple):
     usable_bytes: float | None
     failed: bool = False
     cordoned: bool | None = None
-    """Whether it gets no new replicas (KIP-1066); None: unknown, as before Kafka 4.4."""
+    """Whether it gets no new replicas (KIP-1066); None: unknown, as before Kafka 4.3."""
     replicas: int | None = None
     """How many replicas are in it; None: unknown."""
 
@@ -39,7 +39,7 @@ class BrokerFacts(NamedTuple):
     @property
     def down(self) -> str:
         """Why it can lead nothing now; "": nothing is known against it."""
-        return "is dead" if self.live is False else "is fenced" if self.fenced else ""
+        return "is fenced" if self.fenced else "is dead" if self.live is False else ""
 
     @property
     def barred(self) -> str:

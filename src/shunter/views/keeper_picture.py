@@ -29,7 +29,7 @@ from shunter.core.keeper.situation import (
 )
 from shunter.core.wording import counted, named
 from shunter.model.check_up import MOVES
-from shunter.model.inventory import InventoryPartition
+from shunter.model.inventory import BrokerFacts, InventoryPartition
 from shunter.model.keeper import MENDED, Condition, KeeperPolicy, Mode
 from shunter.model.partition import Replicas, TopicPartition
 from shunter.model.service import KeptIntent, KillSwitch, OrderKind, ProposalState
@@ -245,9 +245,11 @@ def _brokers(seen: SeenCluster) -> tuple[KeptBrokerView, ...]:
         offline.update(each.offline)
     safe = safe_to_remove(sighting, policy)
     live = {broker.id: broker for broker in sighting.inventory.brokers}
+    fenced = {broker.id for broker in sighting.inventory.fenced}
     found: list[KeptBrokerView] = []
-    for broker in sorted({*live, *replicas}):
+    for broker in sorted({*live, *replicas, *fenced}):
         known = live.get(broker)
+        facts = BrokerFacts(live=False, fenced=broker in fenced) if known is None else known.facts
         found.append(
             KeptBrokerView(
                 id=broker,
@@ -266,6 +268,7 @@ def _brokers(seen: SeenCluster) -> tuple[KeptBrokerView, ...]:
                 replaced_by=policy.intents.replace.get(broker),
                 added=broker in policy.intents.add,
                 safe_to_remove=broker in safe,
+                barred=facts.barred,
             )
         )
     return tuple(found)

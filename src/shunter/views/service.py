@@ -110,6 +110,8 @@ class KeptBrokerView:
     """An intent asks to give the broker its share."""
     safe_to_remove: bool = False
     """The broker is drained or replaced and holds no replica, and no replica is on its way to it."""
+    barred: str = ""
+    """Why it gets no replica: `is dead`, `is fenced` (KIP-1073), `is cordoned` (KIP-1066), …; "": nothing is known."""
 
 
 @dataclass(frozen=True, slots=True)

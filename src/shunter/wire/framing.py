@@ -31,9 +31,15 @@ class RequestHead(NamedTuple):
     body_offset: int | None
 
 
+NEWER: Final = frozenset({(45, 1)})
+"""APIs and versions that kio's release for ZooKeeper mode does not have. They are flexible."""
+
+
 @cache
 def request_header_version(api_key: int, version: int) -> int | None:
-    """Return the header version of a request; None for an API or version that kio does not know."""
+    """Return the header version of a request; None for an API or version that kio and this package do not know."""
+    if (api_key, version) in NEWER:
+        return 2
     try:
         schema = load_request_schema(api_key, version)
     except KioIndexError:
@@ -43,7 +49,9 @@ def request_header_version(api_key: int, version: int) -> int | None:
 
 @cache
 def response_header_version(api_key: int, version: int) -> int | None:
-    """Return the header version of a response; None for an API or version that kio does not know."""
+    """Return the header version of a response; None for an API or version that kio and this package do not know."""
+    if (api_key, version) in NEWER:
+        return 1
     try:
         schema = load_response_schema(api_key, version)
     except KioIndexError:

@@ -25,6 +25,8 @@ from shunter.model.partition import Replicas
 from shunter.model.reassignment import Intervention, Strategy
 from shunter.wire.answers import error_code
 from shunter.wire.primitives import (
+    INT8,
+    INT16,
     INT32,
     NO_TAGS,
     Cursor,
@@ -74,13 +76,17 @@ class AlteredTopic(NamedTuple):
 
 
 class AlterReassignmentsRequest(NamedTuple):
-    """A request 45; `topics` None cancels all moves of the cluster (KIP-455's draft)."""
+    """A request 45; `topics` None cancels all moves of the cluster (KIP-455's draft).
+
+    `changes_factor`: a target may have another number of replicas than its partition (KIP-860); since version 1.
+    """
 
     topics: tuple[AlteredTopic, ...] | None
     timeout_ms: int = 60_000
     strategy: Strategy | None = None
     intervention: Intervention | None = None
     forced: bool = False
+    changes_factor: bool = True
 
 
 class PartitionResult(NamedTuple):
@@ -99,12 +105,13 @@ class TopicResults(NamedTuple):
 
 
 class AlterReassignmentsResult(NamedTuple):
-    """A response 45."""
+    """A response 45. `changes_factor` is the request's; since version 1."""
 
     error: ErrorCode | int
     message: str | None = None
     topics: tuple[TopicResults, ...] = ()
     throttle_ms: int = 0
+    changes_factor: bool = True
 
 
 class ListReassignmentsRequest(NamedTuple):
@@ -154,9 +161,11 @@ class ListReassignmentsResult(NamedTuple):
     throttle_ms: int = 0
 
 
-def encode_alter_request(request: AlterReassignmentsRequest) -> bytes:
+def encode_alter_request(request: AlterReassignmentsRequest, version: int = 0) -> bytes:
     """Encode the body of a request 45."""
     parts = [INT32.pack(request.timeout_ms)]
+    if version >= 1:
+        parts.append(INT8.pack(request.changes_factor))
     if request.topics is None:
         parts.append(b"\x00")
     else:
@@ -176,13 +185,14 @@ def encode_alter_request(request: AlterReassignmentsRequest) -> bytes:
     return b"".join(parts)
 
 
-def decode_alter_request(cursor: Cursor) -> AlterReassignmentsRequest:
+def decode_alter_request(cursor: Cursor, version: int = 0) -> AlterReassignmentsRequest:
     """Decode the body of a request 45, to its end.
 
     Raises:
         FormatError: malformed, or one of Shunter's tagged fields has a value without meaning.
     """
     timeout_ms = cursor.int32()
+    changes_factor = cursor.int8() != 0 if version >= 1 else True
     count = cursor.array_length(flexible=True, element_bytes=3)
     topics: list[AlteredTopic] | None = None
     if count is not None:
@@ -194,13 +204,15 @@ def decode_alter_request(cursor: Cursor) -> AlterReassignmentsRequest:
             topics.append(AlteredTopic(name, partitions))
     choices = _choices(cursor)
     cursor.finish()
-    return AlterReassignmentsRequest(None if topics is None else tuple(topics), timeout_ms, *choices)
+    return AlterReassignmentsRequest(None if topics is None else tuple(topics), timeout_ms, *choices, changes_factor)
 
 
-def encode_alter_response(result: AlterReassignmentsResult) -> bytes:
+def encode_alter_response(result: AlterReassignmentsResult, version: int = 0) -> bytes:
     """Encode the body of a response 45."""
     parts = [
-        _HEAD.pack(result.throttle_ms, result.error),
+        INT32.pack(result.throttle_ms),
+        INT8.pack(result.changes_factor) if version >= 1 else b"",
+        INT16.pack(result.error),
         nullable_string(result.message, flexible=True),
         array_length(len(result.topics), flexible=True),
     ]
@@ -217,13 +229,15 @@ def encode_alter_response(result: AlterReassignmentsResult) -> bytes:
     return b"".join(parts)
 
 
-def decode_alter_response(cursor: Cursor) -> AlterReassignmentsResult:
+def decode_alter_response(cursor: Cursor, version: int = 0) -> AlterReassignmentsResult:
     """Decode the body of a response 45, to its end.
 
     Raises:
         FormatError: malformed.
     """
-    throttle_ms, error, message = cursor.int32(), cursor.int16(), cursor.nullable_string(flexible=True)
+    throttle_ms = cursor.int32()
+    changes_factor = cursor.int8() != 0 if version >= 1 else True
+    error, message = cursor.int16(), cursor.nullable_string(flexible=True)
     topics: list[TopicResults] = []
     for _ in range(cursor.array_length(flexible=True, element_bytes=3) or 0):
         name = cursor.string(flexible=True)
@@ -236,7 +250,7 @@ def decode_alter_response(cursor: Cursor) -> AlterReassignmentsResult:
         topics.append(TopicResults(name, tuple(results)))
     cursor.tags()
     cursor.finish()
-    return AlterReassignmentsResult(error_code(error), message, tuple(topics), throttle_ms)
+    return AlterReassignmentsResult(error_code(error), message, tuple(topics), throttle_ms, changes_factor)
 
 
 def encode_list_request(request: ListReassignmentsRequest) -> bytes:

@@ -86,7 +86,7 @@ SERVED: Final[Mapping[int, tuple[int, int]]] = {
     CREATE_PARTITIONS: (0, 3),
     ELECT_LEADERS: (0, 2),
     INCREMENTAL_ALTER_CONFIGS: (0, 1),
-    ALTER_PARTITION_REASSIGNMENTS: (0, 0),
+    ALTER_PARTITION_REASSIGNMENTS: (0, 1),
     LIST_PARTITION_REASSIGNMENTS: (0, 0),
     ALTER_USER_SCRAM_CREDENTIALS: (0, 0),
     ALTER_PARTITION: (0, 3),
@@ -95,10 +95,12 @@ SERVED: Final[Mapping[int, tuple[int, int]]] = {
     LIST_TRANSACTIONS: (0, 1),
     ALLOCATE_PRODUCER_IDS: (0, 0),
 }
-"""API key -> (lowest, highest) version: the versions that Kafka 3.9 serves in ZooKeeper mode and that kio can read."""
+"""API key -> (lowest, highest) version: the versions that Kafka 3.9 serves in ZooKeeper mode and that kio can read.
+
+Request 45 has version 1 too, as later clients send it (KIP-860)."""
 
 _OURS: Final[Mapping[int, Callable[[Cursor, int], Any]]] = {
-    ALTER_PARTITION_REASSIGNMENTS: lambda cursor, _: decode_alter_request(cursor),
+    ALTER_PARTITION_REASSIGNMENTS: decode_alter_request,
     LIST_PARTITION_REASSIGNMENTS: lambda cursor, _: decode_list_request(cursor),
     ALTER_PARTITION: decode_alter_partition,
 }
@@ -223,7 +225,7 @@ def encode_response(parsed: ParsedRequest, message: Any) -> bytes:
     if isinstance(message, bytes):
         body = message
     elif isinstance(message, AlterReassignmentsResult) and parsed.api_key == ALTER_PARTITION_REASSIGNMENTS:
-        body = encode_alter_response(message)
+        body = encode_alter_response(message, parsed.version)
     elif isinstance(message, ListReassignmentsResult) and parsed.api_key == LIST_PARTITION_REASSIGNMENTS:
         body = encode_list_response(message)
     elif isinstance(message, AlterPartitionResult) and parsed.api_key == ALTER_PARTITION:

@@ -99,6 +99,9 @@ class Yard:
     beside: int | None = None
     """Bytes on each broker beside replicas; None: half of its disks is free, whatever it holds."""
 
+    cordoned: tuple[int, ...] = ()
+    fenced: tuple[int, ...] = ()
+
     def _usable(self, broker: int) -> int:
         if self.beside is None:
             return 50 * MIB
@@ -108,7 +111,11 @@ class Yard:
         """What a look sees."""
         if not self.answers:
             raise DriverError("no broker answers", retriable=True)
-        live = tuple(InventoryBroker(b, f"host{b}", None, 100 * MIB, self._usable(b)) for b in self.brokers)
+        live = tuple(
+            InventoryBroker(b, f"host{b}", None, 100 * MIB, self._usable(b), cordoned=b in self.cordoned or None)
+            for b in self.brokers
+        )
+        fenced = tuple(InventoryBroker(b, f"host{b}", None, None, None, fenced=True) for b in self.fenced)
         partitions = []
         for at, replicas in enumerate(self.rows):
             isr = tuple(b for b in replicas if b in self.brokers)
@@ -132,7 +139,7 @@ class Yard:
         )
         seen = CheckUp("yard", 1, "Apache (KRaft)", (), (), ongoing, left)
         past = tuple(PastExecution(ms, ms, 1, MIB) for ms in self.ended_ms)
-        taken = Inventory("yard", self.clock.ms, live, tuple(partitions))
+        taken = Inventory("yard", self.clock.ms, live, tuple(partitions), fenced=fenced)
         return sighting_of(taken, seen, CheckedJournal("j", moves=opened), past)
 
     def copy(self) -> None:

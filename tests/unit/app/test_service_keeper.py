@@ -354,6 +354,19 @@ def test_an_order_that_would_hit_another_plan_than_was_meant_is_refused(tmp_path
     asyncio.run(scenario())
 
 
+def test_a_broker_that_gets_nothing_is_shown_with_the_reason(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        yard = Yard(Clock(), rows=[(1, 2), (2, 3), (3, 1)])
+        yard.brokers, yard.cordoned, yard.fenced = (1, 2), (2,), (3,)
+        async with Life(yard, MortalStore(tmp_path / "s"), policy(Mode.OFF)) as life:
+            await life.driven()
+            await life.look()
+            seen = {each.id: (each.live, each.barred) for each in life.published.page("yard").brokers}
+            assert seen == {1: (True, ""), 2: (True, "is cordoned"), 3: (False, "is fenced")}
+
+    asyncio.run(scenario())
+
+
 def test_a_drained_broker_is_told_to_be_safe_to_remove(tmp_path: Path) -> None:
     async def scenario() -> None:
         yard = Yard(Clock(), rows=[(1, 2), (2, 3), (3, 1)])

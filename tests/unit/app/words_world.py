@@ -68,7 +68,7 @@ class Admin:
         return [TOPIC] if self._log.made else ["orders"]
 
     def describe_cluster(self) -> dict[str, Any]:
-        return {"brokers": [1, 2, 3]}
+        return {"brokers": [{"broker_id": broker} for broker in (1, 2, 3)]}
 
     def create_topics(self, _topics: object) -> None:
         if self._log.denied:

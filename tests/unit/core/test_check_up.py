@@ -15,6 +15,7 @@ from shunter.model.check_up import (
     CheckedLogDir,
     CheckedTopic,
     CheckUp,
+    FencedBroker,
     Finding,
     Level,
     OpenMove,
@@ -33,6 +34,10 @@ NOBODY = CheckedJournal("/j")
 def broker(number: int, release: str = "4.1", usable: int = 50, error: str = "", problem: str = "") -> CheckedBroker:
     listener = CheckedListener("PLAINTEXT", f"k{number}:9092", problem, used=True)
     return CheckedBroker(number, None, release, (listener,), (CheckedLogDir("/d", 100, usable, error),))
+
+
+def cordoned(number: int) -> CheckedBroker:
+    return replace(broker(number), log_dirs=(CheckedLogDir("/d", 100, 50, cordoned=True),))
 
 
 WELL = CheckUp(
@@ -83,6 +88,30 @@ def topic(min_isr: int, *partitions: ObservedPartition, name: str = "t") -> tupl
     ("seen", "level", "check", "told"),
     [
         (replace(WELL, brokers=WELL.brokers[:2]), Level.PROBLEM, "brokers", "broker 3 is down, and holds 1 replica"),
+        (
+            replace(WELL, brokers=WELL.brokers[:2], fenced=(FencedBroker(3, ""),)),
+            Level.PROBLEM,
+            "brokers",
+            (
+                "broker 3 is fenced: it is registered, but its heartbeats don't reach the controller; it holds 1 replica; "
+                "its listener takes connections"
+            ),
+        ),
+        (
+            replace(WELL, fenced=(FencedBroker(4, "refuses connections"),)),
+            Level.WARNING,
+            "brokers",
+            (
+                "broker 4 is fenced: it is registered, but its heartbeats don't reach the controller; it holds 0 replicas; "
+                "its listener refuses connections"
+            ),
+        ),
+        (
+            replace(WELL, brokers=(*WELL.brokers[:2], cordoned(3))),
+            Level.NOTE,
+            "disks",
+            "broker 3: log dir /d is cordoned: it gets no new replicas",
+        ),
         (
             replace(WELL, brokers=(*WELL.brokers[:2], broker(3, problem="refuses connections"))),
             Level.PROBLEM,

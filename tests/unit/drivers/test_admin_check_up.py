@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from kafka import TopicPartition as KafkaTopicPartition
 
 from made_certificates import authority, issued
@@ -14,6 +15,7 @@ from shunter.drivers.admin.cluster import READ_WITHIN_S, Answer, KafkaPythonAdmi
 from shunter.drivers.security.tls import ClientTls
 from shunter.errors import DriverError
 from shunter.formats.client_properties import TLS
+from shunter.model.check_up import FencedBroker
 from shunter.model.execution import OngoingReassignment
 from shunter.model.log_dirs import LogDirCopy
 from shunter.model.partition import TopicPartition
@@ -23,9 +25,16 @@ from shunter.model.security.listeners import CertificateFault, KeyStore, Secret,
 class Client:
     """A fake of kafka-python's client: two brokers, and one topic that moves from one broker to the other."""
 
+    def __init__(self) -> None:
+        self.levels: dict[int, int | None] = {1: 21, 2: None}
+
     def describe_cluster(self) -> dict[str, Any]:
         hosts = [{"broker_id": broker, "host": "", "port": 0, "rack": f"r{broker}"} for broker in (2, 1)]
+        hosts.append({"broker_id": 3, "host": "127.0.0.1", "port": 1, "rack": None, "is_fenced": True})
         return {"cluster_id": "c", "controller_id": 1, "brokers": hosts, "authorized_operations": ["DESCRIBE"]}
+
+    def newest_metadata_version(self, broker: int) -> int | None:
+        return self.levels[broker]
 
     def get_broker_version_data(self, broker: int) -> SimpleNamespace:
         return SimpleNamespace(broker_version=(3, 9, broker))
@@ -57,7 +66,8 @@ class Client:
 
 def _log_dir(path: str, size: int, *, future: bool = False) -> dict[str, Any]:
     part = {"partition_index": 0, "partition_size": size, "is_future_key": future}
-    return {"log_dir": path, "error_code": 0, "topics": [{"name": "t", "partitions": [part]}]}
+    topics = [{"name": "t", "partitions": [part]}]
+    return {"log_dir": path, "error_code": 0, "is_cordoned": future, "topics": topics}
 
 
 class EndingClient(Client):
@@ -92,13 +102,25 @@ class Cluster(KafkaPythonAdmin):
 async def test_every_part_of_a_cluster_is_read() -> None:
     seen = await take_check_up(Cluster(set()))
     assert seen.unread == ()
-    assert [(each.broker, each.rack, each.release) for each in seen.brokers] == [(1, "r1", "3.9.1"), (2, "r2", "3.9.2")]
+    assert [(each.broker, each.rack, each.release) for each in seen.brokers] == [(1, "r1", "3.9"), (2, "r2", "3.9.2")]
     assert [[log_dir.path for log_dir in each.log_dirs] for each in seen.brokers] == [["/1", "/1b"], ["/2", "/2b"]]
     moved = TopicPartition("t", 0)
     assert seen.copies == (LogDirCopy(moved, 1, "/1", "/1b", 3, 9), LogDirCopy(moved, 2, "/2", "/2b", 3, 9))
     assert [(each.name, each.min_isr, each.operations) for each in seen.topics] == [("t", 2, {"DESCRIBE"})]
     assert seen.ongoing == {TopicPartition("t", 0): OngoingReassignment((1, 2), (2,), (1,))}
     assert (seen.controller, seen.controlled_by) == (2, "Apache (KRaft)")
+    assert seen.fenced == (FencedBroker(3, "refuses connections: nothing listens there"),)
+    assert [each.cordoned for each in seen.brokers[0].log_dirs] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("level", "release"), [(20, "3.9.1"), (22, "4.0"), (30, "4.3"), (33, "4.4"), (34, "newer than 4.4")]
+)
+async def test_a_release_is_what_the_broker_says(level: int, release: str) -> None:
+    """The library takes 4.4 for 4.3, the newest that it knows by its APIs."""
+    client = Client()
+    client.levels = {1: level, 2: level}
+    assert (await take_check_up(Cluster(set(), client))).brokers[0].release == release
 
 
 async def test_a_reassignment_that_ends_meanwhile_is_told_as_ended() -> None:

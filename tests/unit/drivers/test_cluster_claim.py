@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -17,8 +18,10 @@ from kafka.protocol.consumer import HeartbeatRequest, JoinGroupRequest, LeaveGro
 from shunter.drivers.journal import claim as cluster_claim
 from shunter.drivers.journal.claim import ClusterClaim, SeenClaim, claim_seen_by
 from shunter.drivers.journal.claimants import Claimant, ClusterClaimed
+from shunter.drivers.journal.group_member import GroupMember
 from shunter.drivers.journal.journals import Presence
 from shunter.errors import DriverError
+from shunter.model.notice import Notice
 
 MINE = Claimant("ann", "here", 7, 1_700_000_000_000, "here:/a.journal")
 THEIRS = Claimant("bob", "there", 8, 1_700_000_000_000, "there:/b.journal")
@@ -36,6 +39,7 @@ class Coordinator:
         self.client_id = "c"
         self.made = 0
         self.groups_error = 0
+        self.leader = -1
 
     def joined(self, claimant: Claimant) -> str:
         """Add another member."""
@@ -93,10 +97,18 @@ class Coordinator:
         manager = SimpleNamespace(run=run, send=send, cluster=cluster)
 
         def describe(topics: list[str]) -> list[dict[str, Any]]:
-            return [{"name": name, "error_code": self.groups_error} for name in topics]
+            parts = [
+                {"partition_index": number, "leader_id": self.leader, "replica_nodes": [1, 2], "isr_nodes": [1]}
+                for number in range(50)
+            ]
+            return [{"name": name, "error_code": self.groups_error, "partitions": parts} for name in topics]
 
         return SimpleNamespace(
-            _manager=manager, _find_coordinator_id=find, describe_topics=describe, close=lambda: None
+            _manager=manager,
+            _find_coordinator_id=find,
+            describe_topics=describe,
+            describe_cluster=lambda: {"brokers": [{"broker_id": 1}, {"broker_id": 2}]},
+            close=lambda: None,
         )
 
 
@@ -280,12 +292,9 @@ async def test_a_member_that_is_left_out_between_joining_and_syncing_joins_again
     await ended(keeping)
 
 
-async def test_what_nobody_expects_of_the_coordinator_ends_the_wait_for_the_claim(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(cluster_claim, "COORDINATOR_WITHIN_S", 0.0)
+async def test_what_nobody_expects_of_the_coordinator_ends_the_wait_for_the_claim() -> None:
     coordinator = Coordinator()
-    claim = ClusterClaim(coordinator.client(), MINE, presence=HERE)
+    claim = ClusterClaim(coordinator.client(), MINE, presence=HERE, required=True, within_s=0.0)
     coordinator.answer = lambda _request: SimpleNamespace()  # type: ignore[method-assign]
     keeping = asyncio.create_task(claim.keep())
     with pytest.raises(DriverError, match="claiming the cluster"):
@@ -303,14 +312,103 @@ async def test_a_missing_permission_is_named() -> None:
     assert not refused.value.retriable
 
 
-async def test_without_a_coordinator_only_a_take_over_goes_on_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_claim, "COORDINATOR_WITHIN_S", 0.0)
+async def test_a_standing_executor_needs_the_coordinator_and_is_told_the_way_out() -> None:
     coordinator = Coordinator()
     coordinator.error = kafka_errors.CoordinatorNotAvailableError.errno
-    with pytest.raises(DriverError, match="say --take-over-cluster to go on without a claim"):
-        await ClusterClaim(coordinator.client(), MINE, presence=HERE).look()
-    claim = ClusterClaim(coordinator.client(), MINE, take_over=True, presence=HERE)
+    claim = ClusterClaim(coordinator.client(), MINE, presence=HERE, required=True, within_s=0.0)
+    with pytest.raises(DriverError, match="say --take-over-cluster to go on without a claim") as refused:
+        await claim.look()
+    assert "__consumer_offsets-9 with replicas [1, 2] has no leader" in str(refused.value)
+
+
+async def test_without_a_coordinator_a_command_goes_on_and_claims_as_soon_as_it_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cluster_claim, "BEAT_S", 0.01)
+    coordinator, told = Coordinator(), list[Notice]()
+    coordinator.error = kafka_errors.CoordinatorNotAvailableError.errno
+    claim = ClusterClaim(coordinator.client(), MINE, presence=HERE, within_s=1.0, listener=told.append)
     await claim.look()
-    assert "going on without a claim" in claim.unclaimed
-    await claim.keep()
+    await claim.clear()
+    keeping = asyncio.create_task(claim.keep())
     await claim.granted()
+    assert [notice.kind for notice in told] == ["cluster-claim-waits", "cluster-unclaimed"]
+    assert "__consumer_offsets-9 with replicas [1, 2] has no leader" in told[0].text
+    coordinator.joined(replace(THEIRS, journal=MINE.journal))
+    coordinator.error = 0
+    async with asyncio.timeout(40):
+        while claim.unclaimed:  # noqa: ASYNC110  the coordinator answers in another thread
+            await asyncio.sleep(0)
+    assert list(coordinator.members) == ["m2"], "a former process of its journal is removed"
+    assert told[-1].kind == "cluster-claimed"
+    await claim.granted()
+    await ended(keeping)
+
+
+async def test_who_goes_on_without_the_claim_ends_when_another_executor_turns_out_to_have_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cluster_claim, "BEAT_S", 0.01)
+    coordinator = Coordinator()
+    coordinator.error = kafka_errors.CoordinatorNotAvailableError.errno
+    claim = ClusterClaim(coordinator.client(), MINE, presence=HERE, within_s=0.0)
+    await claim.look()
+    keeping = asyncio.create_task(claim.keep())
+    await claim.granted()
+    coordinator.joined(THEIRS)
+    coordinator.error = 0
+    with pytest.raises(ClusterClaimed, match="bob on there"):
+        await keeping
+    with pytest.raises(ClusterClaimed):
+        await claim.granted()
+
+
+async def test_a_coordinator_that_falls_silent_before_the_join_keeps_nobody_from_going_on() -> None:
+    """A group whose partition is below its min.insync.replicas shows its members, and takes none."""
+    coordinator = Coordinator()
+    claim = ClusterClaim(coordinator.client(), MINE, presence=HERE, within_s=0.0)
+    await claim.look()
+    await claim.clear()
+    coordinator.error = kafka_errors.CoordinatorNotAvailableError.errno
+    keeping = asyncio.create_task(claim.keep())
+    await claim.granted()
+    assert "claiming the cluster" in claim.unclaimed
+    await ended(keeping)
+
+
+async def test_a_coordinator_that_does_not_answer_at_all_is_not_waited_for_longer_than_the_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cluster_claim, "ANSWER_WITHIN_S", 0.05)
+    hangs = threading.Event()
+    coordinator = Coordinator()
+    coordinator.answer = lambda _request: hangs.wait(40)  # type: ignore[method-assign]
+    claim = ClusterClaim(coordinator.client(), MINE, presence=HERE, within_s=0.0)
+    await claim.look()
+    assert "TimeoutError" in claim.unclaimed
+    hangs.set()
+
+
+def test_a_coordinator_that_died_is_asked_for_again() -> None:
+    """Found in a test run: the library kept the dead broker, until the wait was over."""
+    coordinator = Coordinator()
+    client = coordinator.client()
+    client._manager.cluster._coordinators["x"] = 1
+
+    def dead(_request: Any) -> Any:
+        raise kafka_errors.NodeNotReadyError(1)
+
+    coordinator.answer = dead  # type: ignore[method-assign]
+    with pytest.raises(kafka_errors.NodeNotReadyError):
+        GroupMember(client, "shunter-executor", b"", 30_000).members()
+    assert client._manager.cluster._coordinators == {}
+
+
+def test_the_state_of_the_groups_topic_is_said_without_asking_a_coordinator() -> None:
+    coordinator = Coordinator()
+    member = GroupMember(coordinator.client(), "shunter-executor", b"", 30_000)
+    assert member.groups_partition() == "__consumer_offsets-9 with replicas [1, 2] has no leader"
+    coordinator.leader = 1
+    assert member.groups_partition().endswith("is led by broker 1, in sync are [1]")
+    coordinator.groups_error = 3
+    assert "does not exist, and its replication factor may ask for more than 2 brokers" in member.groups_partition()

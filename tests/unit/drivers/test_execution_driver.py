@@ -94,7 +94,7 @@ class Cluster:
         return SettingsSeen(dict.fromkeys(keys), {})
 
     async def alter_reassignments(
-        self, targets: Sequence[tuple[TopicPartition, Replicas | None]]
+        self, targets: Sequence[tuple[TopicPartition, Replicas | None]], *, keeps_factor: bool = False
     ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
         self.happened.append(f"asked {targets[0][1]}")
         assert targets[0][1] is not None
@@ -166,7 +166,7 @@ async def test_who_lost_the_journal_asks_for_nothing(world: World) -> None:
 async def test_a_step_is_not_asked_for_again_by_who_lost_the_journal_meanwhile(world: World) -> None:
     """Found by simulation: a repeated request follows no write, so no write had shown that the lease was lost."""
 
-    async def refuse(targets: Any) -> Any:
+    async def refuse(targets: Any, *, keeps_factor: bool) -> Any:
         world.happened.append(f"asked {targets[0][1]}")
         world.journal.fenced = True
         raise DriverError("the connection broke", retriable=True)

@@ -96,7 +96,7 @@ async def test_api_versions_names_the_feature_and_what_all_live_brokers_take():
         assert ranges[0] == (3, 9)
         assert ranges[10] == (1, 4)
         assert 22 not in ranges
-        assert ranges[45] == ranges[46] == (0, 0)
+        assert (ranges[45], ranges[46]) == ((0, 1), (0, 0))
         assert not {4, 5, 6, 58} & set(ranges)
         assert (ranges[17], ranges[36]) == ((0, 1), (0, 2)), "as Apache offers them everywhere"
         (feature,) = message.supported_features
@@ -155,6 +155,9 @@ async def test_kafka_pythons_admin_client():
     from kafka import TopicPartition
     from kafka.admin import KafkaAdminClient, NewTopic
 
+    from shunter.drivers.admin.reassignments import AlterOptions, alter_moves
+    from shunter.model.partition import TopicPartition as ShuntersPartition
+
     async with rpc_world() as w:
         w.add_topic(topic("t", 1, partition([1], 1), partition([1], 1)))
         w.core.answers[TopicsSubmitted] = lambda event: TopicResultsReply(
@@ -175,6 +178,9 @@ async def test_kafka_pythons_admin_client():
                 cluster = admin.describe_cluster()
                 listed = admin.list_topics()
                 admin.alter_partition_reassignments({TopicPartition("t", 0): [2]})
+                keeps = AlterOptions(changes_factor=False)
+                asked = alter_moves(admin, {ShuntersPartition("t", 0): (2,)}, keeps, shunter=False)
+                assert asked == {ShuntersPartition("t", 0): None}
                 moves = admin.list_partition_reassignments()
                 admin.delete_topics(["t"])
                 return cluster, listed, moves
@@ -187,7 +193,8 @@ async def test_kafka_pythons_admin_client():
         assert "t" in {one if isinstance(one, str) else one["name"] for one in listed}
         assert not moves
         kinds = [type(event) for event in w.core.events]
-        assert kinds == [TopicsSubmitted, ReassignmentsSubmitted, TopicDeletionsSubmitted]
+        assert kinds == [TopicsSubmitted, ReassignmentsSubmitted, ReassignmentsSubmitted, TopicDeletionsSubmitted]
+        assert [event.changes[0].changes_factor for event in w.core.events[1:3]] == [True, False]
         assert w.core.events[0].topics[0].partition_count == 3
 
 

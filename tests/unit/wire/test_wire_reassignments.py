@@ -10,6 +10,7 @@ import kio_peer as peer
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka.protocol.admin import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
 from kio.serial import entity_reader
 
 from shunter.errors import ErrorCode, FormatError
@@ -56,6 +57,7 @@ requests = st.builds(
     strategies,
     interventions,
     st.booleans(),
+    changes_factor=st.just(value=True),
 )
 timeouts = st.integers(0, 2**31 - 1)
 plain_requests = st.builds(
@@ -65,6 +67,7 @@ plain_requests = st.builds(
     strategy=st.none(),
     intervention=st.none(),
     forced=st.just(False),
+    changes_factor=st.just(value=True),
 )
 codes = st.sampled_from(ErrorCode)
 messages = st.none() | st.text(st.characters(codec="utf-8"), max_size=200)
@@ -81,6 +84,7 @@ alter_results = st.builds(
         max_size=3,
     ).map(tuple),
     timeouts,
+    changes_factor=st.just(value=True),
 )
 ids = st.lists(peer.int32s, max_size=4).map(tuple)
 list_requests = st.builds(
@@ -138,6 +142,42 @@ def test_a_plain_alter_request_is_kios(request: AlterReassignmentsRequest) -> No
         ),
     )
     assert encode_alter_request(request) == peer.written(message)
+
+
+@peer.PATIENT
+@given(plain_requests, st.booleans())
+def test_version_1_is_that_of_kafkas_schema(request: AlterReassignmentsRequest, changes: bool) -> None:
+    """KIP-860; kio's release for ZooKeeper mode does not have it, kafka-python does."""
+    request = request._replace(changes_factor=changes)
+    named: Any = AlterPartitionReassignmentsRequest
+    message = named(
+        timeout_ms=request.timeout_ms,
+        allow_replication_factor_change=changes,
+        topics=[
+            named.ReassignableTopic(
+                name=topic.name,
+                partitions=[
+                    named.ReassignableTopic.ReassignablePartition(
+                        partition_index=one.partition, replicas=None if one.replicas is None else list(one.replicas)
+                    )
+                    for one in topic.partitions or ()
+                ],
+            )
+            for topic in request.topics or ()
+        ],
+    )
+    encoded = encode_alter_request(request, 1)
+    assert encoded == bytes(message.encode(version=1))
+    assert decode_alter_request(over(encoded), 1) == request
+
+
+@peer.PATIENT
+@given(alter_results, st.booleans())
+def test_an_answer_of_version_1_says_what_was_allowed(result: AlterReassignmentsResult, changes: bool) -> None:
+    result = result._replace(changes_factor=changes)
+    assert decode_alter_response(over(encode_alter_response(result, 1)), 1) == result
+    decoded: Any = AlterPartitionReassignmentsResponse.decode(encode_alter_response(result, 1), version=1)
+    assert (decoded.allow_replication_factor_change, decoded.error_code) == (changes, int(result.error))
 
 
 @peer.PATIENT

@@ -22,7 +22,7 @@ from kio.serial import entity_reader
 
 from shunter.errors import ErrorCode, FormatError, InvariantViolation
 from shunter.model.settings import WireLimits
-from shunter.wire.framing import request_frame_head, response_header_version
+from shunter.wire.framing import NEWER, request_frame_head, response_header_version
 from shunter.wire.primitives import INT32, Cursor
 from shunter.wire.requests import (
     SERVED,
@@ -288,7 +288,7 @@ def test_api_versions_tells_ranges_and_from_version_3_the_feature(version: int) 
         assert cursor.tags() == {0: b"\x02\x08shunter\x00\x01\x00\x01\x00"}
 
 
-@pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)
+@pytest.mark.parametrize(("api_key", "version"), [each for each in EVERY_VERSION if each not in NEWER])
 def test_every_response_has_its_header(api_key: int, version: int) -> None:
     of = response_module(api_key, version)
     request = ParsedRequest(api_key, version, 77, None, None, b"")

@@ -170,20 +170,31 @@ def _replace(path: Path, text: bytes) -> None:
         beside.replace(path)
 
 
-async def _claim(target: Target, place: JournalPlace, listener: Callable[[Notice], None]) -> ClusterClaim:
+async def _claim(
+    target: Target, place: JournalPlace, listener: Callable[[Notice], None], *, forever: bool, urgent: bool
+) -> ClusterClaim:
     """Check that no other executor drives the cluster, on any host, and take nothing yet."""
     configuration = configuration_of(target.bootstrap, target.properties)
-    from shunter.drivers.journal.claim import ClusterClaim  # noqa: PLC0415 - as above
+    from shunter.drivers.journal.claim import (  # noqa: PLC0415 - as above
+        COORDINATOR_WITHIN_S,
+        URGENT_WITHIN_S,
+        ClusterClaim,
+    )
 
     mine = this_claimant(claim_name(place))
-    claim = await ClusterClaim.connect(configuration, mine, take_over=target.take_over_cluster)
+    claim = ClusterClaim(
+        await ClusterClaim.client(configuration, mine),
+        mine,
+        take_over=target.take_over_cluster,
+        required=forever and not target.take_over_cluster,
+        within_s=URGENT_WITHIN_S if urgent else COORDINATOR_WITHIN_S,
+        listener=listener,
+    )
     try:
         await claim.look()
     except BaseException:
         await claim.leave()
         raise
-    if claim.unclaimed:
-        listener(Notice("cluster-unclaimed", "", claim.unclaimed))
     return claim
 
 
@@ -235,11 +246,19 @@ async def nothing_journalled(target: Target) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def open_session(target: Target, listener: Callable[[Notice], None]) -> AsyncIterator[Session]:
+async def open_session(
+    target: Target, listener: Callable[[Notice], None], *, forever: bool = False, urgent: bool = False
+) -> AsyncIterator[Session]:
     """Connect, take the host's seat and the journal's lease, and load the journal; gives both back at the end.
 
     Each step may refuse, and the steps before it take nothing from another executor: so a command that is refused
     leaves the executor that is there as it was, even one that is suspended.
+
+    Args:
+        target: The cluster and the journal.
+        listener: Gets notices; it must not block.
+        forever: Nobody watches this session, so it never drives a cluster that it can't claim (decision 0207).
+        urgent: An order that ends moves: the claim's coordinator is hardly waited for.
 
     Raises:
         JournalHeld, SeatTaken, ClusterClaimed: another executor drives the journal, or the cluster under another
@@ -258,7 +277,7 @@ async def open_session(target: Target, listener: Callable[[Notice], None]) -> As
         place = await journal_place(target, admin)
         journal = await to_its_end(place.open, uuid.uuid4().hex)
         seat = await take_seat(place, journal, cluster_id, listener, take_over=target.take_over_cluster)
-        claim = await _claim(target, place, listener)
+        claim = await _claim(target, place, listener, forever=forever, urgent=urgent)
         await to_its_end(journal.acquire, clock.now_ms())
         await claim.clear()
         if isinstance(journal, SqliteJournal) and (made := await to_its_end(journal.take_rebuilt)):

@@ -61,7 +61,8 @@ def _disks(seen: LogDirsSeen) -> list[BrokerDisks]:
     disks: dict[BrokerId, list[Disk]] = {}
     for (broker, path), space in seen.spaces.items():
         known = space.total >= 0
-        disks.setdefault(broker, []).append(Disk(path, space.total if known else None, space.usable if known else None))
+        total, usable = (space.total, space.usable) if known else (None, None)
+        disks.setdefault(broker, []).append(Disk(path, total, usable, cordoned=space.cordoned))
     return [BrokerDisks(broker, tuple(found), tuple(replicas.get(broker, ()))) for broker, found in disks.items()]
 
 

@@ -134,7 +134,7 @@ def seat_of(target: Target) -> Seat:
 
     @contextlib.asynccontextmanager
     async def take(listener: Callable[[Notice], None]) -> AsyncIterator[Driving]:
-        async with open_session(target, listener) as session:
+        async with open_session(target, listener, forever=True) as session:
             yield Driving(session)
 
     return take

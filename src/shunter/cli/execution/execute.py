@@ -104,6 +104,7 @@ def carry_out(moves: Sequence[MoveOrder], target: Target, options: ExecutionOpti
     if how.record is not None and not how.wait:
         raise SettingsError("--record writes what is watched: add --wait")
     placing = "the plan's `log_dirs`" if any(move.log_dirs for move in moves) else ""
+    placing = "a cordon" if options.cordons else placing
     with found_out(target, how.by, only_executors=placing, chosen=how.chosen, as_json=how.as_json) as doing:
         if how.dry_run or asks:
             goes_around = doing.choice.doer is Doer.CONTROLLER
@@ -219,7 +220,8 @@ async def run_session(
             if told := told_held_up((move.tp, move.held_up) for move in plan.moves if move.held_up):
                 display.notice(Notice("held-up", "the plan", told))
 
-        async with open_session(target, display.notice) as session:
+        urgent = work.command is not None
+        async with open_session(target, display.notice, forever=forever, urgent=urgent) as session:
             interruption = Interruption(
                 session, display, leave, asks=not forever and not as_json and sys.stdin.isatty()
             )

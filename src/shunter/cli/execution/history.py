@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from time import localtime, strftime
 from typing import Any
 
@@ -143,4 +144,7 @@ def _undo(number: int | None, target: Target, options: ExecutionOptions, how: Ca
     if not wanted.moves:
         click.echo("there is nothing to move back", err=True)
         return int(ExitCode.DONE)
-    return carry_out(wanted.moves, target, options, how)
+    cordons = tuple(sorted(execution.cordons.items()))
+    for broker, value in () if how.as_json else cordons:
+        click.echo(f"  broker {broker} gets its former cordoned.log.dirs back first: {value or 'none'}", err=True)
+    return carry_out(wanted.moves, target, replace(options, cordons=cordons), how)

@@ -130,6 +130,8 @@ class ReassignmentChange:
     strategy: Strategy | None = None
     intervention: Intervention | None = None
     forced: bool = False
+    changes_factor: bool = True
+    """False: refused if the target has another number of replicas than the partition will have (KIP-860)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,6 +188,7 @@ class Capacity:
                 path,
                 max(0, space.total),
                 None if space.usable < 0 else space.usable - self._coming_to(broker, path),
+                cordoned=space.cordoned,
             )
             for path, space in self.log_dirs_of.get(broker, {}).items()
             if named in (None, path)

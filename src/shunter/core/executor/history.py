@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from shunter.core.executor.apply import apply
 from shunter.core.executor.state import ExecutorState, Move
+from shunter.core.throttles import CORDONED_LOG_DIRS
 from shunter.model.execution import (
     Command,
     CommandKind,
@@ -16,6 +17,8 @@ from shunter.model.execution import (
     MoveOrder,
     Outcome,
     PlanAccepted,
+    ThrottleRemembered,
+    ThrottleRestored,
 )
 from shunter.model.partition import BrokerId, TopicPartition
 
@@ -42,6 +45,8 @@ class Execution:
 
     Rates that `--throttle-floor` led to meanwhile are not among them.
     """
+    cordons: dict[BrokerId, str] = field(default_factory=dict[BrokerId, str])
+    """The former `cordoned.log.dirs` of brokers, if the execution changed it and left it changed; "": not set."""
 
     @property
     def ended_at_ms(self) -> int | None:
@@ -90,12 +95,23 @@ class Past:
             self._throttled(record.options.throttle)
         elif isinstance(record, CommandTaken) and self.found:
             self._ordered(record.command)
+        elif isinstance(record, ThrottleRemembered | ThrottleRestored) and self.found:
+            self._cordoned(record)
 
     def _ordered(self, command: Command) -> None:
         if command.kind in _TURNING:
             self.found[-1].turned.append(command)
         elif command.kind is CommandKind.LIMIT:
             self._throttled(command.bytes_per_s)
+
+    def _cordoned(self, record: ThrottleRemembered | ThrottleRestored) -> None:
+        if record.key.setting != CORDONED_LOG_DIRS:
+            return
+        broker = int(record.key.name)
+        if isinstance(record, ThrottleRemembered):
+            self.found[-1].cordons[broker] = record.value or ""
+        elif not record.left:
+            self.found[-1].cordons.pop(broker, None)
 
     def _throttled(self, rate: int | None) -> None:
         throttles = self.found[-1].throttles

@@ -518,10 +518,12 @@ class Executor:
     def _send_steps(self, held: set[TopicPartition | None], out: Collected) -> None:
         stepping = self.state.stepping()
         due = [move for move in stepping if move.status.standing is Standing.UNASKED and move.tp not in held]
-        for first in range(0, len(due), REQUEST_PARTITIONS):
-            self._ask(due[first : first + REQUEST_PARTITIONS], out)
+        for keeps in (True, False):
+            alike = [move for move in due if move.step is not None and move.step.keeps_factor is keeps]
+            for first in range(0, len(alike), REQUEST_PARTITIONS):
+                self._ask(alike[first : first + REQUEST_PARTITIONS], out, keeps_factor=keeps)
 
-    def _ask(self, moves: Sequence[Move], out: Collected) -> None:
+    def _ask(self, moves: Sequence[Move], out: Collected, *, keeps_factor: bool) -> None:
         request_id = self._new_id()
         targets: list[tuple[TopicPartition, Replicas | None]] = []
         for move in moves:
@@ -529,7 +531,7 @@ class Executor:
             move.note(StepTrigger.SENT, request_id=request_id)
             targets.append((move.tp, None if move.step.cancels else move.step.after))
         self._requests[request_id] = tuple(tp for tp, _replicas in targets)
-        out.requests.append(AlterReassignments(request_id, tuple(targets)))
+        out.requests.append(AlterReassignments(request_id, tuple(targets), keeps_factor))
 
     def _maybe_close(self, out: Collected) -> list[JournalRecord]:
         if self.state.at_work or self._awaits_throttles(out):

@@ -25,10 +25,15 @@ class JournalBatch:
 
 @dataclass(frozen=True, slots=True)
 class AlterReassignments:
-    """RPC 45. None as replicas cancels. Answered by `ReassignmentsAnswered` or `AdminFailed`."""
+    """RPC 45. None as replicas cancels. Answered by `ReassignmentsAnswered` or `AdminFailed`.
+
+    `keeps_factor`: no target has another number of replicas than its partition, and one that has is refused (KIP-860):
+    somebody changed the partition meanwhile.
+    """
 
     request_id: int
     targets: tuple[tuple[TopicPartition, Replicas | None], ...]
+    keeps_factor: bool = False
 
 
 @dataclass(frozen=True, slots=True)

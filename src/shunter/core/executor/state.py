@@ -82,6 +82,14 @@ class CurrentStep:
         return tuple(broker for broker in self.after if broker not in self.before)
 
     @property
+    def keeps_factor(self) -> bool:
+        """Whether the partition has as many replicas at the end of the step as when it is asked for.
+
+        A step that takes another one's place, or cancels, does not say how many the cluster counts then.
+        """
+        return not (self.cancels or self.redirected_from) and len(self.after) == len(self.before)
+
+    @property
     def copying(self) -> Replicas:
         """Replicas that may be copied now: until the cluster has this step, the steps before it may still run."""
         if self.accepted or not self.redirected_from:

@@ -168,6 +168,7 @@ _SHARED = (
     "disk_share",
     "bandwidth",
     "window",
+    "cordons",
 )
 """Options that hold for an execution as a whole. A plan that has one at its default does not ask for a change of it."""
 
@@ -232,9 +233,9 @@ def _judge_order(
     if complaint is not None:
         told = complaint[1].replace("force it if that is meant", "--force takes it, if that is meant")
         return f"{told}; known are {sorted(known)}" if "not a live broker" in told else told
-    absent = _absent_log_dir(state, order)
-    if absent is not None:
-        return absent
+    unfit = _absent_log_dir(state, order) or _cordoned(state, event, order, original)
+    if unfit is not None:
+        return unfit
     return _accept(state, event, order, topic, seen, foreign)
 
 
@@ -244,6 +245,28 @@ def _absent_log_dir(state: ExecutorState, order: MoveOrder) -> str | None:
         known = sorted(each for owner, each in state.cluster.spaces if owner == broker)
         if known and path not in known:
             return f"broker {broker} has no log dir {path} that works, for {order.tp}; it has {', '.join(known)}"
+    return None
+
+
+def _cordoned(state: ExecutorState, event: PlanSubmitted, order: MoveOrder, original: Replicas) -> str | None:
+    """Say which broker or log dir of an order gets no new replicas (KIP-1066); None: none, or it is not known.
+
+    A replica that is there may stay. A broker whose cordon the plan itself changes is not judged by it.
+    """
+    changed = {broker for broker, _value in event.options.cordons}
+    out = "take that out of the broker's `cordoned.log.dirs`, or give the plan without it"
+    for broker in order.target:
+        if broker in changed:
+            continue
+        spaces = {path: space for (owner, path), space in state.cluster.spaces.items() if owner == broker}
+        if broker not in original and spaces and all(space.cordoned for space in spaces.values()):
+            return f"broker {broker} is cordoned, and gets no new replica, so none of {order.tp}: {out}"
+        path = dict(order.log_dirs).get(broker)
+        there = state.cluster.sizes.get((broker, order.tp))
+        if path in spaces and spaces[path].cordoned and (there is None or there.log_dir != path):
+            return (
+                f"log dir {path} of broker {broker} is cordoned, and gets no new replica, so none of {order.tp}: {out}"
+            )
     return None
 
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -28,6 +29,7 @@ from shunter.model.check_up import (
     CheckedLogDir,
     CheckedTopic,
     CheckUp,
+    FencedBroker,
 )
 from shunter.model.execution import ObservedPartition, OngoingReassignment
 from shunter.model.log_dirs import LogDirCopy
@@ -84,7 +86,8 @@ async def take_check_up(admin: KafkaPythonAdmin) -> CheckUp:
     """
     described = await admin.ask("DescribeCluster", "Describe on Cluster", lambda client: client.describe_cluster())
     visit = _Visit(admin)
-    up = [broker for broker in described["brokers"] if not broker.get("is_fenced", False)]
+    registered = sorted(described["brokers"], key=lambda broker: int(broker["broker_id"]))
+    up = [broker for broker in registered if not broker.get("is_fenced", False)]
     ids = sorted(int(broker["broker_id"]) for broker in up)
     addresses = {int(broker["broker_id"]): f"{broker['host']}:{broker['port']}" for broker in up}
     listeners = await _listeners(visit, addresses)
@@ -107,6 +110,7 @@ async def take_check_up(admin: KafkaPythonAdmin) -> CheckUp:
         operations=None if own is None else frozenset(str(name) for name in own),
         clock_ahead_ms=None if quorum is None else quorum[1],
         unread=tuple(dict.fromkeys(visit.unread)),
+        fenced=await _fenced([broker for broker in registered if broker.get("is_fenced", False)]),
         certificate=admin.expiring_certificate,
     )
 
@@ -120,9 +124,22 @@ async def _broker(
     return CheckedBroker(broker, rack, release, listeners, *found)
 
 
+_RELEASES = ((21, "3.9"), (25, "4.0"), (27, "4.1"), (29, "4.2"), (30, "4.3"), (33, "4.4"))
+"""The newest `metadata.version` of each release, by its level."""
+
+
 def _release(client: Any, broker: BrokerId) -> str:
-    """Return the broker's release of Kafka: the newest release known to the library that its APIs fit."""
-    return ".".join(str(number) for number in client.get_broker_version_data(broker).broker_version)
+    """Return the broker's release of Kafka: by the newest `metadata.version` that it knows, else by its APIs.
+
+    The library knows no release newer than itself, and takes a newer broker for the newest that it knows.
+    """
+    level = None
+    with suppress(*_ABSENT):
+        level = client.newest_metadata_version(broker)
+    before = _RELEASES[0][0]
+    if level is None or level < before:
+        return ".".join(str(number) for number in client.get_broker_version_data(broker).broker_version)
+    return next((name for newest, name in _RELEASES if level <= newest), f"newer than {_RELEASES[-1][1]}")
 
 
 async def _listeners(visit: _Visit, addresses: Mapping[BrokerId, str]) -> dict[BrokerId, tuple[CheckedListener, ...]]:
@@ -142,6 +159,14 @@ async def _listeners(visit: _Visit, addresses: Mapping[BrokerId, str]) -> dict[B
         seen = CheckedListener(name, where, problem or "", where == addresses[broker])
         listeners[broker] = (*listeners.get(broker, ()), seen)
     return listeners
+
+
+async def _fenced(brokers: Sequence[Mapping[str, Any]]) -> tuple[FencedBroker, ...]:
+    """Fenced brokers, and whether their processes take a connection: one that hangs does, and answers nothing."""
+    found = await asyncio.to_thread(_knock, [(f"{broker['host']}:{broker['port']}", True) for broker in brokers])
+    return tuple(
+        FencedBroker(int(broker["broker_id"]), problem or "") for broker, problem in zip(brokers, found, strict=True)
+    )
 
 
 def _knock(doors: Sequence[tuple[str, bool]]) -> list[str | None]:
@@ -176,6 +201,7 @@ def _log_dirs(client: Any, broker: BrokerId) -> tuple[tuple[CheckedLogDir, ...],
             int(log_dir.get("total_bytes", -1)),
             int(log_dir.get("usable_bytes", -1)),
             "" if log_dir["error_code"] == 0 else kafka_errors.for_code(log_dir["error_code"]).__name__,
+            bool(log_dir.get("is_cordoned")),
         )
         for log_dir in found
     )

@@ -12,7 +12,7 @@ from kafka.admin import ConfigResource
 from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
-from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
 from shunter.drivers.admin.answers import check_described, translated
 from shunter.drivers.security.bearer_tokens import BearerTokens
@@ -21,6 +21,8 @@ from shunter.formats.client_properties import TLS
 from shunter.formats.security.bearer_login import PROVIDER
 from shunter.model.features import SHUNTER_FEATURE
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
+
+METADATA = "metadata.version"
 
 
 class PinnedAdminClient(KafkaAdminClient):  # type: ignore[misc]
@@ -76,6 +78,16 @@ class PinnedAdminClient(KafkaAdminClient):  # type: ignore[misc]
         request = self._describe_configs_request(resources, include_synonyms=True)
         response = await self._manager.send(request, node_id=broker)
         return self._describe_configs_process_responses([response], "all")
+
+    def newest_metadata_version(self, broker: BrokerId) -> int | None:
+        """Return the newest `metadata.version` that one broker knows, by its level; None before KRaft. Blocks."""
+        request = ApiVersionsRequest(
+            client_software_name=self._manager.config["client_software_name"],
+            client_software_version=self._manager.config["client_software_version"],
+            min_version=3,
+        )
+        response = self._manager.run(self._manager.send, request, broker)
+        return next((int(each.max_version) for each in response.supported_features if each.name == METADATA), None)
 
     @classmethod
     def _describe_configs_process_responses(cls, responses: Iterable[Any], config_filter: str = "modified") -> Any:

@@ -12,13 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kafka import TopicPartition as KafkaTopicPartition
 from kafka import errors as kafka_errors
 
 from shunter.core.under_way import copies_among
-from shunter.drivers.admin.answers import NotSet, SettingsSeen, TopicsSeen, code_of, translated
+from shunter.drivers.admin.answers import NotSet, SettingsSeen, TopicsSeen, translated
 from shunter.drivers.admin.bootstrap_probe import look_at, probe, protocol_of, servers_of
 from shunter.drivers.admin.client import connected, is_shunters, known_addresses
 from shunter.drivers.admin.log_dirs import (
@@ -307,27 +307,21 @@ class KafkaPythonAdmin:
         return await told_by_each(keys, brokers, self._settings_at)
 
     async def alter_reassignments(
-        self, targets: Sequence[tuple[TopicPartition, Replicas | None]]
+        self, targets: Sequence[tuple[TopicPartition, Replicas | None]], *, keeps_factor: bool = False
     ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
         """Send RPC 45. If the controller has moved, the library finds it again."""
+        from shunter.drivers.admin.reassignments import AlterOptions  # noqa: PLC0415  as in `alter_moves`
+
+        options = AlterOptions(changes_factor=not keeps_factor)
         if await self.is_shunter():
             # The executor takes the steps itself: so each step is one reassignment all at once, and null rolls back.
-            from shunter.drivers.admin.reassignments import AlterOptions  # noqa: PLC0415  as in `alter_moves`
-
-            options = AlterOptions(strategy=Strategy.ALL_AT_ONCE, intervention=Intervention.ROLL_BACK)
+            options = replace(options, strategy=Strategy.ALL_AT_ONCE, intervention=Intervention.ROLL_BACK)
+        try:
             outcomes = await self.alter_moves(dict(targets), options)
-            return {tp: _code(outcome) for tp, outcome in outcomes.items()}
-        asked = {
-            KafkaTopicPartition(tp.topic, tp.partition): None if replicas is None else list(replicas)
-            for tp, replicas in targets
-        }
-        answered = await self._call(
-            "AlterPartitionReassignments",
-            "Alter on Cluster",
-            lambda client: client.alter_partition_reassignments(asked),
-            within_s=WRITE_WITHIN_S,
-        )
-        return {TopicPartition(tp.topic, tp.partition): code_of(error) for tp, error in answered.items()}
+        except RequestRejected as refused:
+            error = kafka_errors.for_code(int(refused.error_code))(refused.message)
+            raise translated("AlterPartitionReassignments", "Alter on Cluster", error) from refused
+        return {tp: _code(outcome) for tp, outcome in outcomes.items()}
 
     async def alter_settings(
         self, settings: Sequence[tuple[ThrottleKey, str | None]], still_ours: StillOurs = always

@@ -57,7 +57,7 @@ def take_log_dirs(seen: LogDirsSeen, broker: BrokerId, log_dirs: Iterable[Mappin
             continue
         path = str(log_dir["log_dir"])
         seen.spaces[broker, path] = LogDirSpace(
-            int(log_dir.get("total_bytes", -1)), int(log_dir.get("usable_bytes", -1))
+            int(log_dir.get("total_bytes", -1)), int(log_dir.get("usable_bytes", -1)), bool(log_dir.get("is_cordoned"))
         )
         for topic in log_dir["topics"]:
             for partition in topic["partitions"]:

@@ -61,9 +61,13 @@ class AdminClient(Protocol):
         ...
 
     async def alter_reassignments(
-        self, targets: Sequence[tuple[TopicPartition, Replicas | None]]
+        self, targets: Sequence[tuple[TopicPartition, Replicas | None]], *, keeps_factor: bool = False
     ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
-        """Send AlterPartitionReassignments (45), None cancels; return each partition's error and message."""
+        """Send AlterPartitionReassignments (45), None cancels; return each partition's error and message.
+
+        `keeps_factor`: a target with another number of replicas than its partition is refused (KIP-860), if the
+        controller knows that.
+        """
         ...
 
     async def alter_settings(

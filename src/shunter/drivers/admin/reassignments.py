@@ -68,12 +68,15 @@ class PartitionReassignment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AlterOptions:
-    """Options of a request 45. None: as the controller is configured. All except the timeout are Shunter's."""
+    """Options of a request 45. None: as the controller is configured. All but the first and last are Shunter's."""
 
     timeout_ms: int = 60_000
     strategy: Strategy | None = None
     intervention: Intervention | None = None
     forced: bool = False
+    changes_factor: bool = True
+    """False: a target with another number of replicas than its partition is refused, by controllers since Kafka 4.1
+    (KIP-860). Older ones take it."""
 
     @property
     def plain(self) -> bool:
@@ -82,12 +85,13 @@ class AlterOptions:
 
 
 class _Alter(AlterPartitionReassignmentsRequest, init=False):  # type: ignore[call-arg,misc]
-    """A request 45 with a body that Shunter encodes."""
+    """A request 45 with a body that Shunter encodes, for the version that the connection has found out."""
 
-    body = b""
+    asked = AlterReassignmentsRequest(())
 
     def encode(self, version: int | None = None, *, header: bool = False, framed: bool = False) -> bytes:
-        return _encoded(self, version, self.body, header=header, framed=framed)
+        body = encode_alter_request(self.asked, self.API_VERSION if version is None else version)
+        return _encoded(self, version, body, header=header, framed=framed)
 
 
 class _List(ListPartitionReassignmentsRequest, init=False):  # type: ignore[call-arg,misc]
@@ -161,9 +165,14 @@ def _alter(
     if not understood:
         told = "the controller is not Shunter's: it would take this for a plain cancel, and revert in silence"
         raise DriverError(told, retriable=False)
-    request = _Alter(max_version=0)
-    request.body = encode_alter_request(
-        AlterReassignmentsRequest(topics, options.timeout_ms, options.strategy, options.intervention, options.forced)
+    request = _Alter(max_version=1)
+    request.asked = AlterReassignmentsRequest(
+        topics,
+        options.timeout_ms,
+        options.strategy,
+        options.intervention,
+        options.forced,
+        options.changes_factor,
     )
     return {
         TopicPartition(topic.name, result.partition_index): _rejection(result.error_code, result.error_message)

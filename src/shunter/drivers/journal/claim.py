@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from typing import Any, NamedTuple
@@ -20,9 +21,10 @@ from kafka import errors as kafka_errors
 from shunter.drivers.admin.answers import translated
 from shunter.drivers.admin.client import connected
 from shunter.drivers.journal.claimants import Claimant, ClusterClaimed
-from shunter.drivers.journal.group_member import GroupMember, Member
+from shunter.drivers.journal.group_member import GROUPS_TOPIC, GroupMember, Member
 from shunter.drivers.journal.journals import Presence, this_process
 from shunter.errors import DriverError
+from shunter.model.notice import Notice
 
 GROUP = "shunter-executor"
 SESSION_MS = 30_000
@@ -31,11 +33,15 @@ LEAVE_WITHIN_S = 1.0
 BEAT_S = 3.0
 JOINS = 10
 """Attempts to join while other members join and leave."""
+JOINED_WITHIN_S = 30.0
+TELL_EVERY_S = 5.0
 SEEN_WITHIN_S = 10.0
-GROUPS_TOPIC = "__consumer_offsets"
-"""Brokers create it when a client asks for a group's coordinator for the first time."""
 COORDINATOR_WITHIN_S = 20.0
 """How long requests to the group's coordinator are repeated while it is not available, or moves."""
+URGENT_WITHIN_S = 3.0
+"""The same for an order that ends moves: stop, rollback."""
+ANSWER_WITHIN_S = 5.0
+"""How long one answer is waited for at least; a join's takes as long as other members need to join again."""
 
 _LEFT_OUT = (kafka_errors.UnknownMemberIdError, kafka_errors.IllegalGenerationError)
 
@@ -53,7 +59,10 @@ class ClusterClaim:
         mine: Claimant,
         *,
         take_over: bool = False,
+        required: bool = False,
+        within_s: float = COORDINATOR_WITHIN_S,
         presence: Presence | None = None,
+        listener: Callable[[Notice], None] = lambda _notice: None,
     ) -> None:
         """Prepare; nothing is claimed yet.
 
@@ -61,24 +70,29 @@ class ClusterClaim:
             client: An Admin client of kafka-python that is used for the claim only.
             mine: The description of this executor, which has the lease of the named journal.
             take_over: Take the claim from another executor, dead or alive.
+            required: Refuse to go on without the claim; otherwise it is claimed as soon as the coordinator answers.
+            within_s: How long the coordinator is waited for.
             presence: Host and process of this executor; None: this process.
+            listener: Gets a notice while the coordinator does not answer, and when it does.
         """
         self._mine = mine
         self._presence = this_process() if presence is None else presence
         self._take_over = take_over
+        self._required = required
+        self._within_s = within_s
+        self._listener = listener
         self._client = client
         self._member = GroupMember(self._client, GROUP, orjson.dumps(asdict(mine)), SESSION_MS)
         self._granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._heard_s = -1e9
+        self._heard_s = self._told_s = -1e9
         self._joins = 0
         self.unclaimed = ""
-        """Why the executor goes on without a claim; empty if it has one."""
+        """Why the executor goes on without a claim; empty if it has one, or has not asked for it yet."""
 
-    @classmethod
-    async def connect(cls, configuration: Mapping[str, Any], mine: Claimant, *, take_over: bool) -> ClusterClaim:
-        """Connect by a separate client. Its name names the claimant, also where nothing else of a member is shown."""
-        client = await asyncio.to_thread(connected, {**configuration, "client_id": _client_id(mine)})
-        return cls(client, mine, take_over=take_over)
+    @staticmethod
+    async def client(configuration: Mapping[str, Any], mine: Claimant) -> Any:
+        """Connect a separate client. Its name names the claimant, also where nothing else of a member is shown."""
+        return await asyncio.to_thread(connected, {**configuration, "client_id": _client_id(mine)})
 
     async def look(self) -> None:
         """Check that no other executor has the claim, and take nothing from anybody.
@@ -100,51 +114,87 @@ class ClusterClaim:
 
     async def _pass_over(self, *, remove: bool) -> None:
         try:
-            for member in await self._coordinated(self._member.members):
-                holder = _claimant(member)
-                if not self._take_over and not self._is_gone(holder):
-                    raise ClusterClaimed(_told_who(holder, member))
-                if remove:
-                    await self._coordinated(partial(self._member.remove, member.member_id))
-        except ClusterClaimed:
-            raise
+            await self._judge_members(remove=remove)
         except DriverError as error:
-            if not self._take_over or not error.retriable:
-                raise
-            self.unclaimed = f"{error}: going on without a claim, as --take-over-cluster says"
+            self._go_on_without(error)
+
+    async def _judge_members(self, *, remove: bool) -> None:
+        for member in await self._coordinated(self._member.members):
+            holder = _claimant(member)
+            if not self._take_over and not self._is_gone(holder):
+                raise ClusterClaimed(_told_who(holder, member))
+            if remove:
+                await self._coordinated(partial(self._member.remove, member.member_id))
+
+    def _go_on_without(self, error: DriverError) -> None:
+        """Go on without the claim if the coordinator does not answer, and only then; otherwise raise the error."""
+        if self._required or not error.retriable:
+            raise error
+        self._member.member_id = ""
+        if not self.unclaimed:
+            self.unclaimed = error.fact
+            told = f"{error.fact}: going on without the claim, which is made as soon as the coordinator answers"
+            self._listener(Notice("cluster-unclaimed", "", told))
+        if not self._granted.done():
             self._granted.set_result(None)
 
     def _is_gone(self, holder: Claimant | None) -> bool:
         """Whether the holder can't drive: its journal's lease is held here, or it is a dead process of this host."""
         return is_ours_or_dead(holder, self._mine.journal, self._presence)
 
-    async def _coordinated(self, work: Callable[[], Any]) -> Any:
-        """Send a request to the coordinator, and repeat it while the coordinator is not available."""
-        until = time.monotonic() + COORDINATOR_WITHIN_S
+    async def _coordinated(self, work: Callable[[], Any], *, answer_within_s: float = ANSWER_WITHIN_S) -> Any:
+        """Send a request to the coordinator, and repeat it while the coordinator is not available.
+
+        While the executor goes on without the claim, each request is sent once: `keep` repeats them.
+        """
+        until = 0.0 if self.unclaimed else time.monotonic() + self._within_s
         while True:
             try:
-                return await asyncio.to_thread(work)
+                async with asyncio.timeout(max(answer_within_s, until - time.monotonic())):
+                    return await asyncio.to_thread(work)
             except kafka_errors.GroupAuthorizationFailedError as error:
                 told = f"claiming the cluster is not allowed: needs Read on Group {GROUP}"
                 raise DriverError(told, retriable=False) from error
             except (*_LEFT_OUT, kafka_errors.RebalanceInProgressError):
                 raise
             except Exception as error:
-                if time.monotonic() >= until:
-                    failed = translated(f"claiming the cluster (group {GROUP})", f"Read on Group {GROUP}", error)
-                    flags = ": its coordinator has to answer, or say --take-over-cluster to go on without a claim"
-                    raise DriverError(str(failed), retriable=failed.retriable, flags=flags) from error
+                failed = translated(f"claiming the cluster (group {GROUP})", f"Read on Group {GROUP}", error)
+                if not failed.retriable or time.monotonic() >= until:
+                    why = await self._why_silent() if failed.retriable and not self.unclaimed else ""
+                    raise DriverError(f"{failed}{why}", retriable=failed.retriable, flags=self._way_out) from error
+                await self._tell_wait(until)
             await asyncio.sleep(0.5)
+
+    @property
+    def _way_out(self) -> str:
+        told = ": its coordinator has to answer, or say --take-over-cluster to go on without a claim"
+        return told if self._required else ""
+
+    async def _tell_wait(self, until: float) -> None:
+        """Say once a few seconds, as long as this is waited for, why the coordinator does not answer."""
+        if time.monotonic() < self._told_s + TELL_EVERY_S:
+            return
+        self._told_s = time.monotonic()
+        why, left_s = await self._why_silent(), max(0.0, until - time.monotonic())
+        told = f"the coordinator of group {GROUP}, by which executors claim a cluster, does not answer{why}"
+        self._listener(Notice("cluster-claim-waits", "", f"{told}; waiting {left_s:.0f} s more at most"))
+
+    async def _why_silent(self) -> str:
+        """Say how the topic of groups stands; "": it can't be found out."""
+        with suppress(Exception):
+            async with asyncio.timeout(ANSWER_WITHIN_S):
+                return f" ({await asyncio.to_thread(self._member.groups_partition)})"
+        return ""
 
     async def keep(self) -> None:
         """Join the group and send heartbeats until cancelled. If the claim is lost, this call and `granted` raise."""
-        if self.unclaimed:
-            return
         try:
-            await self._join()
             while True:
+                try:
+                    await self._keep_once()
+                except DriverError as error:
+                    self._go_on_without(error)
                 await asyncio.sleep(BEAT_S)
-                await self._beat()
         except DriverError as error:
             self._lose(error)
             raise
@@ -152,6 +202,21 @@ class ClusterClaim:
             lost = translated("claiming the cluster", f"Read on Group {GROUP}", error)
             self._lose(lost)
             raise lost from error
+
+    async def _keep_once(self) -> None:
+        if self.unclaimed:
+            await self._claim_late()
+        elif not self._joins:
+            await self._join()
+        else:
+            await self._beat()
+
+    async def _claim_late(self) -> None:
+        """Claim the cluster once the coordinator answers; if another executor has claimed it, this one has to end."""
+        await self._judge_members(remove=True)
+        await self._join()
+        self.unclaimed = ""
+        self._listener(Notice("cluster-claimed", "", f"the coordinator of group {GROUP} answers: the claim is made"))
 
     def _lose(self, error: DriverError) -> None:
         if self._granted.done():
@@ -174,7 +239,7 @@ class ClusterClaim:
         """Join; repeat it if others join at the same time, or if this member was removed meanwhile."""
         for _attempt in range(JOINS):
             try:
-                return str(await self._coordinated(self._member.join))
+                return str(await self._coordinated(self._member.join, answer_within_s=JOINED_WITHIN_S))
             except kafka_errors.RebalanceInProgressError:
                 pass
             except _LEFT_OUT:

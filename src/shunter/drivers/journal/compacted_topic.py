@@ -15,6 +15,7 @@ from kafka import errors as kafka_errors
 from kafka.admin import NewTopic
 
 from shunter.drivers.admin.client import connected
+from shunter.drivers.admin.metadata import live_brokers
 from shunter.errors import DriverError
 
 Answer = TypeVar("Answer")
@@ -96,7 +97,7 @@ class CompactedTopic:
         try:
             if self.name in admin.list_topics():
                 return
-            replicas = min(REPLICAS, len(admin.describe_cluster()["brokers"]))
+            replicas = min(REPLICAS, len(live_brokers(admin.describe_cluster())))
             configs = {"cleanup.policy": "compact", "min.insync.replicas": str(max(1, replicas - 1))}
             with suppress(kafka_errors.TopicAlreadyExistsError):
                 admin.create_topics([NewTopic(self.name, 1, replicas, topic_configs=configs)])

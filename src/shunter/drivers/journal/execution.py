@@ -304,7 +304,7 @@ class ExecutionDriver:
     async def _ask_admin(self, request: Request) -> ev.Event:
         match request:
             case AlterReassignments():
-                results = await self._admin.alter_reassignments(request.targets)
+                results = await self._admin.alter_reassignments(request.targets, keeps_factor=request.keeps_factor)
                 return ev.ReassignmentsAnswered(request.request_id, results)
             case AlterSettings():
                 missing = await self._admin.alter_settings(request.settings, self._still_ours)

@@ -13,6 +13,10 @@ from kafka import errors as kafka_errors
 from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 
+from shunter.drivers.admin.metadata import live_brokers
+
+GROUPS_TOPIC = "__consumer_offsets"
+"""Brokers create it when a client asks for a group's coordinator for the first time."""
 PROTOCOL_TYPE = "shunter"
 PROTOCOL = "executor"
 REBALANCE_MS = 10_000
@@ -33,6 +37,14 @@ class Member(NamedTuple):
     client_id: str
     client_host: str
     told: bytes
+
+
+def partition_of(group: str, partitions: int) -> int:
+    """The partition of the topic of groups that has a group: the magnitude of Java's hash of the name, as in Kafka."""
+    code = 0
+    for letter in group.encode("ascii"):
+        code = (31 * code + letter) & 0xFFFFFFFF
+    return min(code, 2**32 - code) % partitions
 
 
 class GroupMember:
@@ -56,12 +68,20 @@ class GroupMember:
 
     def _ask(self, make: Callable[[], Any], *, within_ms: int | None = None) -> Any:
         """Ask the coordinator. The caller checks the answer's error; only "not the coordinator" is handled here."""
-        response = self._client._manager.run(self._send, make(), within_ms)  # noqa: SLF001
+        try:
+            response = self._client._manager.run(self._send, make(), within_ms)  # noqa: SLF001
+        except Exception:
+            self._forget_coordinator()
+            raise
         error = kafka_errors.for_code(getattr(response, "error_code", 0))
         if error in _MOVED:
-            self._client._manager.cluster._coordinators.clear()  # noqa: SLF001  it would keep a moved one for ever
+            self._forget_coordinator()
             raise error(f"group {self.group}")
         return response
+
+    def _forget_coordinator(self) -> None:
+        """Ask for the coordinator again next time: the library would keep one that moved or died for ever."""
+        self._client._manager.cluster._coordinators.clear()  # noqa: SLF001
 
     async def _send(self, request: Any, within_ms: int | None) -> Any:
         coordinator = await self._client._find_coordinator_id(self.group)  # noqa: SLF001
@@ -77,7 +97,7 @@ class GroupMember:
         (found,) = response.groups
         error = kafka_errors.for_code(found.error_code)
         if error in _MOVED:
-            self._client._manager.cluster._coordinators.clear()  # noqa: SLF001
+            self._forget_coordinator()
         if error not in (kafka_errors.NoError, kafka_errors.GroupIdNotFoundError):
             raise error(f"group {self.group}")
         members = [
@@ -86,6 +106,19 @@ class GroupMember:
         ]
         told = found.authorized_operations
         return members, None if told is None else frozenset(int(code) for code in told)
+
+    def groups_partition(self) -> str:
+        """Say how the partition stands from which the group's coordinator follows; asks no coordinator."""
+        (found,) = self._client.describe_topics([GROUPS_TOPIC])
+        if kafka_errors.for_code(found["error_code"]) is kafka_errors.UnknownTopicOrPartitionError:
+            up = len(live_brokers(self._client.describe_cluster()))
+            return f"topic {GROUPS_TOPIC} does not exist, and its replication factor may ask for more than {up} brokers"
+        number = partition_of(self.group, len(found["partitions"]))
+        part = next(each for each in found["partitions"] if each["partition_index"] == number)
+        place = f"{GROUPS_TOPIC}-{number} with replicas {part['replica_nodes']}"
+        if part["leader_id"] < 0:
+            return f"{place} has no leader"
+        return f"{place} is led by broker {part['leader_id']}, in sync are {part['isr_nodes']}"
 
     def join(self) -> str:
         """Join, or join again; return the leader's member id: the first member that joined and is still there."""

@@ -6,6 +6,8 @@ from harness import Harness
 
 from shunter.core.controller.events import (
     BatchRefused,
+    ReassignmentChange,
+    ReassignmentsSubmitted,
     TopicDeletionsFound,
 )
 from shunter.errors import ErrorCode
@@ -35,6 +37,22 @@ def test_a_cancel_does_not_reach_what_is_asked_for_after_it():
     assert world.replies[3].partitions == ((TP, ErrorCode.NONE, None),)
     assert world.replies[4].partitions == ((TP, ErrorCode.NONE, None),)
     assert world.store.reassignments[TP].target == (4, 3)
+
+
+@pytest.mark.parametrize(("target", "present"), [((3, 4, 5), 2), ((3,), 2), ((3, 4), 2)])
+def test_a_target_with_another_number_of_replicas_is_refused_where_the_request_says_so(target, present):
+    """KIP-860; while a partition moves, the replicas at the end of its move count."""
+    world = Harness().start()
+    world.create("t", [(1, 2)])
+    keeps = ReassignmentChange(TP, target, forced=True, changes_factor=False)
+    for token in (1, 2):
+        world.feed(ReassignmentsSubmitted((keeps,), reply_to=token))
+        if len(target) == present:
+            assert world.replies[token].partitions == ((TP, ErrorCode.NONE, None),)
+        else:
+            told = f"The replication factor is changed from {present} to {len(target)}"
+            assert world.replies[token].partitions == ((TP, ErrorCode.INVALID_REPLICATION_FACTOR, told),)
+        world.feed(submitted(3, TP, (4, 3)))
 
 
 def test_a_resume_cancels_nothing_that_waits():

@@ -96,7 +96,7 @@ class Yard:
 
     # The controller's acts.
 
-    def alter(self, tp: TopicPartition, target: Replicas | None) -> ErrorCode:
+    def alter(self, tp: TopicPartition, target: Replicas | None, *, keeps: bool = False) -> ErrorCode:
         partition = self.partitions.get(tp)
         if partition is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -104,6 +104,8 @@ class Yard:
             return self.refuse[tp]
         if target is None:
             return self._cancel(partition)
+        if keeps and len(target) != len(set(partition.replicas) - set(partition.removing)):
+            return ErrorCode.INVALID_REPLICATION_FACTOR
         new = tuple(broker for broker in target if broker not in partition.replicas)
         if not set(new) <= self.up or len(set(target)) != len(target):
             return ErrorCode.INVALID_REPLICA_ASSIGNMENT
@@ -314,7 +316,8 @@ class Rig:
         match work:
             case AlterReassignments():
                 self.asked += work.targets
-                results = {tp: (yard.alter(tp, replicas), "") for tp, replicas in work.targets}
+                keeps = work.keeps_factor
+                results = {tp: (yard.alter(tp, replicas, keeps=keeps), "") for tp, replicas in work.targets}
                 return ev.ReassignmentsAnswered(work.request_id, results)
             case AlterSettings():
                 for key, value in work.settings:

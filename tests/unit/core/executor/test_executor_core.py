@@ -8,6 +8,7 @@ from apache_yard import SIZE, Rig, Yard
 from shunter.core.executor import events as ev
 from shunter.core.executor.capacity import Capacity
 from shunter.core.executor.choice import Begin, undo
+from shunter.core.executor.events import PlanSubmitted
 from shunter.core.executor.ready import (
     AlterReassignments,
     CommandReply,
@@ -21,6 +22,7 @@ from shunter.model.execution import (
     CommandKind,
     ExecutionOptions,
     FloorRelaxed,
+    LogDirSpace,
     MoveClosed,
     MoveOrder,
     ObservedPartition,
@@ -507,6 +509,44 @@ def test_a_step_that_the_cluster_refuses_for_good_is_given_up_and_the_rest_goes_
     rig.settle()
     assert rig.outcomes() == {T0: Outcome.REFUSED, T1: Outcome.DONE}
     assert "POLICY_VIOLATION" in rig.core.state.moves[T0].reason
+
+
+def test_a_factor_that_somebody_changed_before_a_step_is_not_changed_back() -> None:
+    """KIP-860: the controller refuses a step that would. Without that, the step would undo the other tool's change."""
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (4, 2, 3)))
+    while not any(isinstance(work, AlterReassignments) for work in rig.pending):
+        rig.deliver()
+    partition = rig.yard.partitions[T0]
+    partition.replicas = partition.isr = (1, 2, 3, 5)
+    rig.settle()
+    assert rig.outcomes() == {T0: Outcome.SUPERSEDED}
+    assert rig.yard.partitions[T0].replicas == (1, 2, 3, 5)
+    assert "INVALID_REPLICATION_FACTOR" in "".join(notice.text for notice in rig.notices)
+
+
+def test_a_cordoned_broker_is_refused_by_name_before_anything_is_asked() -> None:
+    """Kafka refuses a new replica there, in the middle of an execution. A replica that is there may stay (KIP-1066)."""
+    rig = Rig(Yard({"t": [(1, 2, 3), (1, 2, 3)]}))
+    rig.yard.spaces = {path: LogDirSpace(100, 50, cordoned=True) for path in rig.yard.paths}
+    rig.submit(("t", 0, (4, 2, 3)), ("t", 1, (3, 2, 1)))
+    rig.settle()
+    refused = {move.tp: move.refused for move in reply_to(rig, 1).moves}
+    assert refused[T1] is None
+    assert "broker 4 is cordoned, and gets no new replica, so none of t-0" in str(refused[T0])
+    assert [tp for tp, _replicas in rig.asked] == [T1]
+
+
+def test_a_cordoned_log_dir_is_refused_unless_the_replica_is_there() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3), (1, 2, 3)]}))
+    rig.yard.spaces["/fast"] = LogDirSpace(100, 50, cordoned=True)
+    rig.yard.spaces["/d"] = LogDirSpace(100, 50, cordoned=True)
+    orders = (MoveOrder(T0, (2, 1, 3), None, ((1, "/fast"),)), MoveOrder(T1, (2, 1, 3), None, ((1, "/d"),)))
+    rig.tell(PlanSubmitted("p", orders, ExecutionOptions(), 1))
+    rig.settle()
+    refused = {move.tp: move.refused for move in reply_to(rig, 1).moves}
+    assert refused[T1] is None
+    assert "log dir /fast of broker 1 is cordoned" in str(refused[T0])
 
 
 def test_a_request_that_is_lost_is_asked_again_only_if_it_did_not_arrive() -> None:

@@ -6,10 +6,12 @@ import pytest
 from apache_yard import LateRig, Rig, Yard, go_on, until, until_asked
 
 from shunter.core.executor import events as ev
+from shunter.core.executor.history import executions
 from shunter.core.executor.ready import AlterSettings, Collected, Read, Request
 from shunter.core.executor.state import ExecutorState, Throttle
 from shunter.core.executor.throttling.throttles import ThrottleBook, decide_throttles, not_in_force, send_settings
-from shunter.model.execution import CommandKind, ExecutionOptions, Outcome, ThrottleKey
+from shunter.core.throttles import CORDONED_LOG_DIRS
+from shunter.model.execution import CommandKind, ExecutionOptions, LogDirSpace, Outcome, ThrottleKey
 from shunter.model.partition import TopicPartition
 
 T0 = TopicPartition("t", 0)
@@ -408,3 +410,61 @@ def test_an_answer_about_a_throttle_that_was_forgotten_is_not_taken_for_that_of_
     assert (state.throttles[RATE].applied, state.throttles[RATE].request_id) == (None, 2), "500 is under way still"
     book.on_altered(state, ev.SettingsAltered(2), 6)
     assert (state.throttles[RATE].applied, state.throttles[RATE].request_id) == ("500", 0)
+
+
+CORDON = ThrottleKey("broker", "1", CORDONED_LOG_DIRS)
+
+
+def cordoning(value: str = "*") -> ExecutionOptions:
+    return ExecutionOptions(cordons=((1, value),))
+
+
+def test_a_cordon_is_in_force_before_the_first_step_and_stays_when_all_is_done() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.yard.settings = {CORDON: "/d"}
+    rig.submit(("t", 0, (4, 2, 3)), options=cordoning())
+    until_asked(rig)
+    assert rig.yard.settings == {CORDON: "*"}
+    rig.settle()
+    assert (rig.outcomes(), rig.yard.settings) == ({T0: Outcome.DONE}, {CORDON: "*"})
+    assert not rig.core.state.throttles, "nothing is owed"
+    (execution,) = executions(rig.journal)
+    assert execution.cordons == {1: "/d"}
+    # An undo is an execution with the former value.
+    rig.submit(("t", 0, (1, 2, 3)), options=cordoning(execution.cordons[1]))
+    rig.settle()
+    assert rig.yard.settings == {CORDON: "/d"}
+    assert executions(rig.journal)[-1].cordons == {1: "*"}
+
+
+def test_a_cordon_is_taken_back_when_a_move_is_turned() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (4, 2, 3)), options=cordoning())
+    until_asked(rig)
+    assert rig.yard.settings == {CORDON: "*"}
+    rig.command(CommandKind.ROLL_BACK)
+    rig.settle()
+    assert rig.yard.settings == {}
+    assert rig.yard.partitions[T0].replicas == (1, 2, 3)
+    assert executions(rig.journal)[-1].cordons == {}
+
+
+def test_a_cordon_of_others_is_theirs_and_a_dead_broker_gets_none() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.yard.settings = {CORDON: "*"}
+    rig.submit(("t", 0, (4, 2, 3)), options=cordoning())
+    rig.settle()
+    assert executions(rig.journal)[-1].cordons == {}
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.yard.up.discard(1)
+    rig.submit(("t", 0, (4, 2, 3)), options=cordoning())
+    rig.settle()
+    assert rig.yard.settings == {}
+
+
+def test_a_plan_that_ends_a_cordon_is_not_judged_by_it() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.yard.spaces = {path: LogDirSpace(100, 50, cordoned=True) for path in rig.yard.paths}
+    rig.submit(("t", 0, (4, 2, 3)), options=ExecutionOptions(cordons=((4, ""),)))
+    rig.settle()
+    assert rig.outcomes() == {T0: Outcome.DONE}

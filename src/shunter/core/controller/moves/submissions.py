@@ -141,6 +141,8 @@ class Submissions:
         if intervention not in {None, Intervention.PAUSE}:
             return change.tp, ErrorCode.NONE, "cancelled before it was begun"
         self.adoption.reconcile_first(draft, change.tp)
+        if (told := _another_factor(draft, change)) is not None:
+            return change.tp, ErrorCode.INVALID_REPLICATION_FACTOR, told
         result = self.moves.submit(draft, change, paused=intervention is Intervention.PAUSE)
         if result[1] is ErrorCode.NONE and change.tp in draft.legacy_listed:
             # As Apache does: an acknowledged request must not be lost to an older legacy entry at a failover.
@@ -202,6 +204,16 @@ class Submissions:
         """A draft is durable: note its interventions in the open submissions."""
         for submission in self.open:
             submission.note(draft)
+
+
+def _another_factor(draft: Draft, change: ReassignmentChange) -> str | None:
+    """Why a change is refused that must keep the number of replicas: those at the end of a move count (KIP-860)."""
+    partition, moving = draft.partition(change.tp), draft.unfinished(change.tp)
+    if change.changes_factor or partition is None:
+        return None
+    present = len(partition.assignment.target if moving is None else moving.target)
+    wanted = len(change.replicas or ())
+    return None if present == wanted else f"The replication factor is changed from {present} to {wanted}"
 
 
 def _refuse_move(

@@ -60,7 +60,8 @@ async def alter_partition_reassignments(request: AlterReassignmentsRequest, call
         raise unexpected(reply, PartitionResultsReply)
     if reply.error is not ErrorCode.NONE and not reply.partitions:
         return no_reassignments(request, reply.error, reply.message)
-    return AlterReassignmentsResult(reply.error, reply.message, await _by_topic(reply))
+    results = await _by_topic(reply)
+    return AlterReassignmentsResult(reply.error, reply.message, results, changes_factor=request.changes_factor)
 
 
 async def _by_topic(reply: PartitionResultsReply) -> tuple[TopicResults, ...]:
@@ -91,6 +92,7 @@ def _changes(topic: AlteredTopic, request: AlterReassignmentsRequest) -> Iterabl
             altered.strategy or request.strategy,
             altered.intervention or request.intervention,
             altered.forced or request.forced,
+            request.changes_factor,
         )
 
 

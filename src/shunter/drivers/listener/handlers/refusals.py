@@ -77,12 +77,11 @@ def no_reassignments(
     Apache's clients look for the error at each partition, unless another node is to be asked.
     """
     if error is ErrorCode.NOT_CONTROLLER:
-        return AlterReassignmentsResult(error, told)
+        return AlterReassignmentsResult(error, told, changes_factor=request.changes_factor)
     named = ((topic.name, topic.partitions or ()) for topic in request.topics or ())
     parts = ((name, tuple(PartitionResult(each.partition, error, told) for each in found)) for name, found in named)
-    return AlterReassignmentsResult(
-        error, told, tuple(TopicResults(name, results) for name, results in parts if results)
-    )
+    topics = tuple(TopicResults(name, results) for name, results in parts if results)
+    return AlterReassignmentsResult(error, told, topics, changes_factor=request.changes_factor)
 
 
 def _is_needed(field: dataclasses.Field[Any]) -> bool:

@@ -16,12 +16,13 @@ const MEASURES = {
 };
 
 function stateOf(broker) {
-  if (!broker.live) return { kind: "bad", told: "down" };
+  if (!broker.live) return { kind: "bad", told: broker.barred === "is fenced" ? "fenced" : "down" };
   if (broker.offline) return { kind: "bad", told: `${count(broker.offline, "replica")} offline` };
   if (broker.safe_to_remove) return { kind: "good", told: "empty, safe to remove" };
   if (broker.drained) return { kind: "watch", told: "being drained" };
   if (broker.replaced_by !== null) return { kind: "watch", told: `being replaced by ${broker.replaced_by}` };
   if (broker.frozen) return { kind: "still", told: "frozen" };
+  if (broker.barred) return { kind: "watch", told: broker.barred.replace(/^is /, "") };
   if (broker.demoted) return { kind: "still", told: "demoted" };
   if (broker.added) return { kind: "good", told: "live, added" };
   return { kind: "good", told: "live" };

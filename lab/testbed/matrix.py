@@ -1,0 +1,149 @@
+"""`./test --matrix`: real tests against each pinned version of Kafka, and what came of them as tables in docs/versions.md.
+
+The tables are the only store: a cell that is filled is not run again unless its version is named. So a run that was
+ended goes on where it stood.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "versions.md"
+NOT_RUN, PASSED, FAILED, LACKS = "not run", "passed", "FAILED", "n/a"
+RUN_AT = "run at"
+CELL_WITHIN_S = 1_200.0
+
+
+class Feature(NamedTuple):
+    """A row of a table: what is tested, and by which of the real tests."""
+
+    name: str
+    tests: tuple[str, ...]
+    only: str = ""
+    """An expression for pytest's `-k`; "": all of them."""
+
+
+class VersionTable(NamedTuple):
+    """A table of the page: the environment's variable that names the version, its columns, and its rows."""
+
+    title: str
+    variable: str
+    versions: tuple[str, ...]
+    features: tuple[Feature, ...]
+
+
+TABLES = (
+    VersionTable(
+        "KRaft",
+        "SHUNTER_TEST_KRAFT_VERSION",
+        ("3.9.2", "4.0.2", "4.1.2", "4.2.2", "4.3.1", "4.4.0"),
+        (
+            Feature("executor", ("test_executor_kraft.py",), "runs_to_its_end or undone or controller_dies"),
+            Feature("rollback and stop in the middle", ("test_newest_kafka.py",)),
+            Feature("throttles", ("test_executor_kraft.py",), "pause_of_one_move or throttles_that_a_dead"),
+            Feature("claims", ("test_executor_kraft.py", "test_claim_kraft.py"), "one_executor or topic_of_groups"),
+            Feature("journal in a topic", ("test_journal_topic.py",)),
+            Feature("log dirs", ("test_log_dir_copies.py",), "bounds or another_tools"),
+            Feature("elections", ("test_elections_kraft.py",)),
+            Feature("cordoned and fenced brokers, releases", ("test_cordoned_and_fenced.py",)),
+        ),
+    ),
+    VersionTable(
+        "ZooKeeper mode",
+        "SHUNTER_TEST_ZOOKEEPER_MODE_VERSION",
+        ("2.8.2", "3.4.1", "3.9.2"),
+        (
+            Feature("controller", ("test_controller_tools.py",), "topic_command or reassign_partitions or log_dirs"),
+            Feature("drop-ins", ("test_reassign_tools.py",), "changes_nothing or whole_reassignment or kips_flags"),
+            Feature("executor", ("test_executor_zookeeper.py",), "runs_to_its_end or undone"),
+        ),
+    ),
+)
+
+
+def read(table: VersionTable, page: str) -> dict[tuple[str, str], str]:
+    """The filled cells of a table, by row and version."""
+    found: dict[tuple[str, str], str] = {}
+    for row in (*(feature.name for feature in table.features), RUN_AT):
+        line = re.search(rf"^\| {re.escape(row)} \|(.*)\|$", _part(table, page), re.MULTILINE)
+        cells = [cell.strip() for cell in line.group(1).split("|")] if line else []
+        if len(cells) == len(table.versions):
+            found |= {(row, version): cell for version, cell in zip(table.versions, cells, strict=True)}
+    return {key: cell for key, cell in found.items() if cell not in ("", NOT_RUN)}
+
+
+def written(table: VersionTable, page: str, cells: dict[tuple[str, str], str]) -> str:
+    """The page with a table that has these cells."""
+    rows = (*(feature.name for feature in table.features), RUN_AT)
+    lines = [f"| {table.title} | {' | '.join(table.versions)} |", f"| --- |{' --- |' * len(table.versions)}"]
+    lines += [f"| {row} | {' | '.join(cells.get((row, each), NOT_RUN) for each in table.versions)} |" for row in rows]
+    return page.replace(_part(table, page), "\n".join(lines) + "\n")
+
+
+def _part(table: VersionTable, page: str) -> str:
+    """The table's lines in the page."""
+    found = re.search(rf"^\| {re.escape(table.title)} \|(?:.*\n)(?:\|.*\n)+", page, re.MULTILINE)
+    if found is None:
+        raise SystemExit(f"{PAGE}: there is no table {table.title!r}")
+    return found.group(0)
+
+
+def run_cell(table: VersionTable, feature: Feature, version: str) -> str:
+    """Run a feature's tests against a version; what came of it."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=600"]
+    command += [f"tests/real/{each}" for each in feature.tests]
+    command += ["-k", feature.only] if feature.only else []
+    environment = os.environ | {table.variable: version, "SHUNTER_TEST_PATIENCE": "5"}
+    try:
+        done = subprocess.run(command, cwd=ROOT, env=environment, timeout=CELL_WITHIN_S, check=False)
+    except subprocess.TimeoutExpired:
+        return FAILED
+    no_tests = 5
+    return PASSED if done.returncode == 0 else LACKS if done.returncode == no_tests else FAILED
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the cells that are not filled, or those of the named versions; the exit status."""
+    parser = argparse.ArgumentParser(prog="./test --matrix", description=__doc__)
+    parser.add_argument("versions", nargs="*", metavar="VERSION", help="run these again (default: what was not run)")
+    parser.add_argument("--feature", action="append", help="only this row; may be given several times")
+    asked = parser.parse_args(arguments)
+    known = {version for table in TABLES for version in table.versions}
+    if unknown := sorted(set(asked.versions) - known):
+        parser.error(f"{', '.join(unknown)}: no such column; there are {', '.join(sorted(known))}")
+    outcomes: list[str] = []
+    for table in TABLES:
+        for version in (each for each in table.versions if not asked.versions or each in asked.versions):
+            for feature in table.features:
+                if asked.feature and feature.name not in asked.feature:
+                    continue
+                cells = read(table, PAGE.read_text())
+                if (feature.name, version) in cells and not asked.versions:
+                    continue
+                outcome = run_cell(table, feature, version)
+                outcomes.append(outcome)
+                cells |= {(feature.name, version): outcome, (RUN_AT, version): _now()}
+                PAGE.write_text(written(table, PAGE.read_text(), cells))
+                sys.stderr.write(f"{table.title} {version}, {feature.name}: {outcome}\n")
+    return int(FAILED in outcomes)
+
+
+def _now() -> str:
+    """The date and the commit."""
+    git = subprocess.run(
+        ["git", "rev-parse", "--short=8", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return f"{dt.datetime.now(dt.UTC):%Y-%m-%d} {git.stdout.strip()}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,134 @@
+"""Brokers that are there and may get nothing: cordoned log dirs (KIP-1066) and fenced brokers (KIP-1073)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from executor_process import Cluster, Shunter, write_plan
+from kafka.admin import ConfigResource, ConfigResourceType
+from tidying import end_all
+
+from lab.testbed.artifacts import KRAFT_VERSION
+from lab.testbed.kraft import KRaftCluster
+from lab.testbed.waiting import wait_until
+from shunter.app.exit_codes import ExitCode
+
+pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.timeout(600)]
+
+RELEASE = tuple(int(number) for number in KRAFT_VERSION.split(".")[:2])
+cordons = pytest.mark.skipif(RELEASE < (4, 3), reason="cordoned log dirs came with Kafka 4.3")
+tells_fenced = pytest.mark.skipif(RELEASE < (4, 0), reason="brokers tell fenced ones since Kafka 4.0")
+TOPIC = "orders"
+HELD = {number: (1, 2) if number % 2 else (2, 1) for number in range(6)}
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KRaftCluster]:
+    with KRaftCluster(tmp_path_factory.mktemp("four"), node_ids=(1, 2, 3, 4)) as cluster:
+        with closing(Cluster(cluster.bootstrap)) as seen:
+            seen.make(TOPIC, HELD)
+        yield cluster
+        end_all()
+
+
+def cordon(cluster: Cluster, broker: int, value: str) -> None:
+    resource = ConfigResource(ConfigResourceType.BROKER, str(broker), {"cordoned.log.dirs": value})
+    done = cluster.admin.alter_configs([resource], raise_on_unknown=False, incremental=True)
+    assert done["broker"][str(broker)] == "OK", done
+
+    def seen() -> bool:
+        (told,) = cluster.admin.describe_log_dirs(brokers=[broker])
+        return all(log_dir["is_cordoned"] == bool(value) for log_dir in told["log_dirs"])
+
+    wait_until(seen, what=f"broker {broker} shows its cordon", timeout_s=30)
+
+
+def planned_onto(shunter: Shunter, *arguments: str) -> set[int]:
+    """The brokers that get replicas by a plan."""
+    made = shunter.look("plan", *arguments)
+    assert made.returncode == ExitCode.DONE, made.stdout + made.stderr
+    return {
+        broker
+        for entry in json.loads(made.stdout)["partitions"]
+        for broker in entry["replicas"]
+        if broker not in HELD.get(entry["partition"], ())
+    }
+
+
+@cordons
+def test_a_cordoned_broker_is_shown_gets_nothing_and_is_refused_by_name(four: KRaftCluster, tmp_path: Path) -> None:
+    shunter = Shunter(four.bootstrap, tmp_path / "moves.journal")
+    with closing(Cluster(four.bootstrap)) as cluster:
+        cordon(cluster, 3, "*")
+        try:
+            told = shunter.run("doctor").stdout
+            assert "broker 3: log dir" in told
+            assert "is cordoned: it gets no new replicas" in told
+            plan = str(write_plan(tmp_path / "plan.json", TOPIC, {0: (2, 3), 1: (1, 4)}))
+            done = shunter.run("execute", plan, "--yes")
+            assert done.returncode == ExitCode.PARTLY, done.stdout + done.stderr
+            assert "broker 3 is cordoned, and gets no new replica, so none of orders-0" in done.stdout + done.stderr
+            assert (cluster.replicas(TOPIC)[0], cluster.replicas(TOPIC)[1]) == (HELD[0], (1, 4))
+            assert planned_onto(shunter, "--scope", "drain", "--brokers", "2") <= {1, 4}
+        finally:
+            cordon(cluster, 3, "")
+
+
+@tells_fenced
+def test_a_broker_that_hangs_is_told_as_fenced_and_gets_nothing(four: KRaftCluster, tmp_path: Path) -> None:
+    shunter = Shunter(four.bootstrap, tmp_path / "moves.journal")
+    four.nodes[4].pause()
+    try:
+        live = ",".join(four.nodes[node].bootstrap for node in (1, 2, 3))
+        with closing(Cluster(live)) as cluster:
+            wait_until(lambda: cluster.live() == {1, 2, 3}, what="broker 4 is fenced", timeout_s=60)
+        shunter = Shunter(live, tmp_path / "moves.journal")
+        told = shunter.run("doctor").stdout
+        assert "broker 4 is fenced: it is registered, but its heartbeats don't reach the controller" in told
+        assert "its listener takes connections" in told
+        assert "broker 4 is down" not in told
+        assert planned_onto(shunter, "--scope", "drain", "--brokers", "2") <= {1, 3}
+        plan = str(write_plan(tmp_path / "plan.json", TOPIC, {2: (2, 4)}))
+        done = shunter.run("execute", plan, "--yes")
+        assert done.returncode == ExitCode.REFUSED, done.stdout + done.stderr
+    finally:
+        four.nodes[4].resume()
+    with closing(Cluster(four.bootstrap)) as cluster:
+        wait_until(lambda: cluster.live() == {1, 2, 3, 4}, what="broker 4 is back", timeout_s=60)
+
+
+def test_doctor_tells_the_release_of_these_brokers(four: KRaftCluster, tmp_path: Path) -> None:
+    told = Shunter(four.bootstrap, tmp_path / "moves.journal").run("doctor").stdout
+    assert f"the Kafka of all brokers is {KRAFT_VERSION.rpartition('.')[0]}" in told
+
+
+def cordoned(cluster: Cluster, broker: int) -> bool:
+    (told,) = cluster.admin.describe_log_dirs(brokers=[broker])
+    return all(log_dir["is_cordoned"] for log_dir in told["log_dirs"])
+
+
+@cordons
+def test_a_drain_cordons_first_and_its_undo_takes_that_back(four: KRaftCluster, tmp_path: Path) -> None:
+    shunter = Shunter(four.bootstrap, tmp_path / "moves.journal")
+    with closing(Cluster(four.bootstrap)) as cluster:
+        before = cluster.replicas(TOPIC)
+        done = shunter.run("drain", "1", "--cordon", "--yes")
+        assert done.returncode == ExitCode.DONE, done.stdout + done.stderr
+        assert cordoned(cluster, 1)
+        assert not any(1 in replicas for replicas in cluster.replicas(TOPIC).values())
+        undone = shunter.run("undo", "--yes")
+        assert undone.returncode == ExitCode.DONE, undone.stdout + undone.stderr
+        assert "broker 1 gets its former cordoned.log.dirs back first: none" in undone.stderr
+        assert cluster.replicas(TOPIC) == before
+        wait_until(lambda: not cordoned(cluster, 1), what="broker 1 is not cordoned any more", timeout_s=30)
+
+
+@pytest.mark.skipif(RELEASE >= (4, 3), reason="these brokers can be cordoned")
+def test_brokers_that_can_not_be_cordoned_are_named(four: KRaftCluster, tmp_path: Path) -> None:
+    refused = Shunter(four.bootstrap, tmp_path / "moves.journal").run("drain", "1", "--cordon", "--yes")
+    assert refused.returncode == ExitCode.USAGE, refused.stdout + refused.stderr
+    assert "broker 1 can't be cordoned: cordoned.log.dirs came with Kafka 4.3" in refused.stderr
