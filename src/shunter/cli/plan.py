@@ -269,13 +269,14 @@ def _disks(
     from shunter.app.planning.disks import plan_log_dirs  # noqa: PLC0415 - as above
 
     band, headroom = asked.band_percent / 100, asked.headroom_percent / 100
-    made = plan_log_dirs(target, asked.brokers, emptied, band, headroom)
+    made = plan_log_dirs(target.bootstrap, target.properties, asked.brokers, emptied, band, headroom)
     told = [
         f"{counted(len(made.plan.moves), 'replica goes', 'replicas go')} to another log dir of their broker, {told_bytes(made.plan.bytes_moved)}"
     ]
     told += [f"not done: {what}: {why}" for what, why in made.plan.undone[:_UNDONE_SHOWN]]
     if how.as_json:
-        say_json({"event": "plan", "moves": len(made.plan.moves), "undone": [list(each) for each in made.plan.undone]})
+        undone = [list(each) for each in made.plan.undone]
+        say_json({"event": "plan", "moves": len(made.plan.moves), "undone": undone, "notes": list(made.notes)})
     else:
         click.echo("\n".join([*told, *made.notes]), err=True)
     if not executes:

@@ -211,7 +211,7 @@ def _log_dirs(
         failed = [each.path for each in log_dirs[broker] if each.failed]
         if failed:
             unanswered.append((broker, f"log dir {', '.join(failed)} failed"))
-        elif len(found) > 1:
+        if len(found) > 1:
             disks.append(_disks(broker, found, assigned))
         spaces[broker] = (*_space(log_dirs[broker]), len(found))
         for log_dir in found:
