@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from shunter.core.under_way import told_copy
 from shunter.core.wording import NAMED, counted, named
 from shunter.model.check_up import LOG_DIRS, CheckedJournal, CheckedTopic, CheckUp, Finding, Level
-from shunter.model.partition import TopicPartition
+from shunter.model.partition import BrokerId, EligibleLeaders, TopicPartition
 
 FULL = 0.85
 VERY_FULL = 0.95
@@ -40,6 +40,8 @@ def diagnose(seen: CheckUp, journal: CheckedJournal) -> tuple[Finding, ...]:
 
 def _fine(name: str, seen: CheckUp) -> list[Finding]:
     """Say that all is well, unless that is not known: then another finding says what could not be read."""
+    if name == "listeners" and any(broker.silent for broker in seen.brokers):
+        return []
     unknown = any(what.startswith(_SEEN_BY.get(name, ())) for what, _why in seen.unread)
     told = None if unknown or (name == "moves" and not seen.at_rest) else _FINE.get(name)
     return [] if told is None else [Finding(Level.FINE, name, told)]
@@ -79,12 +81,22 @@ def _brokers(seen: CheckUp) -> list[Finding]:
     for topic in seen.topics:
         for partition in topic.partitions.values():
             lost.update(broker for broker in partition.replicas if broker not in up)
-    return [
+    silent = [
+        Finding(
+            Level.PROBLEM,
+            "brokers",
+            f"broker {broker.broker} is listed as live, and {broker.listeners[0].problem}",
+            "look at its process and its host; the controller fences it when its heartbeats stay away",
+        )
+        for broker in seen.brokers
+        if broker.silent
+    ]
+    return silent + [
         Finding(
             Level.PROBLEM,
             "brokers",
             f"broker {broker} is down, and holds {counted(count, 'replica')}",
-            "start it; if it never comes back, `shunter plan --scope replace` or `drain` moves its replicas elsewhere",
+            "start it; if it never comes back, `shunter plan --scope offline` gives its replicas other brokers",
         )
         for broker, count in sorted(lost.items())
     ]
@@ -92,7 +104,7 @@ def _brokers(seen: CheckUp) -> list[Finding]:
 
 def _listeners(seen: CheckUp) -> list[Finding]:
     found: list[Finding] = []
-    for broker in seen.brokers:
+    for broker in (each for each in seen.brokers if not each.silent):
         for listener in broker.listeners:
             if not listener.problem:
                 continue
@@ -147,20 +159,47 @@ def _partitions(seen: CheckUp) -> list[Finding]:
             "no replicas: nobody can read or write there",
             "delete the topic, or give the partition replicas with kafka-reassign-partitions",
         ),
-        (
-            leaderless,
-            Level.PROBLEM,
-            "no leader: nobody can read or write there",
-            "start the brokers of their ISR",
-        ),
         (below, Level.PROBLEM, "fewer in sync than min.insync.replicas: acks=all is refused", "start what is down"),
         (late, Level.WARNING, "replicas out of sync", "see which brokers are down, slow or throttled"),
     )
-    return [
+    found = [
         Finding(level, "partitions", f"{counted(len(tps), 'partition')} with {told} ({named(tps)})", advice)
         for tps, level, told, advice in kinds
         if tps
     ]
+    return [*_leaderless(seen, leaderless), *found]
+
+
+_UNCLEAN = "`kafka-leader-election --election-type UNCLEAN` takes another replica, and loses what that one lacks"
+
+
+def _leaderless(seen: CheckUp, tps: Sequence[TopicPartition]) -> Iterator[Finding]:
+    """Partitions without a leader, by which replicas can lead without a loss.
+
+    With eligible leader replicas (KIP-966) the ISR may be empty: then the ELR has every acknowledged record.
+    """
+    partitions = {(topic.name, number): part for topic in seen.topics for number, part in topic.partitions.items()}
+    kinds: dict[str, tuple[list[TopicPartition], set[BrokerId]]] = {}
+    for tp in tps:
+        told, isr = seen.eligible.get(tp, EligibleLeaders()), partitions[tp].isr
+        kind, brokers = (
+            ("in the ISR", isr)
+            if isr
+            else ("an eligible leader (ELR)", told.elr)
+            if told.elr
+            else ("the last known leader", told.last_known)
+        )
+        named_tps, needed = kinds.setdefault(kind if brokers else "", ([], set()))
+        named_tps.append(tp)
+        needed.update(brokers)
+    for kind, (named_tps, needed) in sorted(kinds.items()):
+        what = f"{counted(len(named_tps), 'partition')} with no leader: nobody can read or write there ({named(named_tps)})"
+        if kind:
+            each = "it is" if len(needed) == 1 else "each is"
+            advice = f"start broker {named(sorted(needed))}: {each} {kind}; if that can't be done, {_UNCLEAN}"
+        else:
+            advice = f"no replica is known to have every record: start what is down; {_UNCLEAN}"
+        yield Finding(Level.PROBLEM, "partitions", what, advice)
 
 
 def _min_isr(seen: CheckUp) -> list[Finding]:
@@ -200,7 +239,7 @@ def _disks(seen: CheckUp) -> list[Finding]:
         for log_dir in broker.log_dirs:
             where = f"broker {broker.broker}: log dir {log_dir.path}"
             if log_dir.error:
-                advice = "replace the disk and restart the broker, or move its replicas elsewhere"
+                advice = "replace the disk and restart the broker, or give its replicas other brokers: `shunter plan --scope offline`"
                 found.append(Finding(Level.PROBLEM, "disks", f"{where} has failed: {log_dir.error}", advice))
                 continue
             used = 1 - log_dir.usable / log_dir.total if log_dir.total > 0 else 0.0

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from shunter.model.execution import ObservedPartition, OngoingReassignment, ThrottleKey
 from shunter.model.log_dirs import LogDirCopy
-from shunter.model.partition import BrokerId, Replicas, TopicPartition
+from shunter.model.partition import BrokerId, EligibleLeaders, Replicas, TopicPartition
 from shunter.model.security.listeners import CertificateFault
 
 MOVES, LOG_DIRS = "moves", "log dirs of broker "
@@ -60,7 +60,10 @@ class CheckedLogDir:
 
 @dataclass(frozen=True, slots=True)
 class CheckedBroker:
-    """A broker that is registered. `release`: by the APIs that it serves, `4.1`; "": it did not answer."""
+    """A broker that is registered. `release`: by the APIs that it serves, `4.1`; "": it did not answer.
+
+    `silent`: it is listed as live, and answers nothing; its listener says so.
+    """
 
     broker: BrokerId
     rack: str | None
@@ -69,6 +72,7 @@ class CheckedBroker:
     log_dirs: tuple[CheckedLogDir, ...] = ()
     copies: tuple[LogDirCopy, ...] = ()
     """Replicas that it copies between its log dirs."""
+    silent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +113,8 @@ class CheckUp:
     """That the certificate which this client shows to brokers expires soon."""
     ended: dict[TopicPartition, OngoingReassignment] = field(default_factory=dict[TopicPartition, OngoingReassignment])
     """Reassignments that were under way before `topics` were read, and no longer after that."""
+    eligible: dict[TopicPartition, EligibleLeaders] = field(default_factory=dict[TopicPartition, EligibleLeaders])
+    """Who may lead partitions that have no leader, if the cluster tells that."""
 
     @property
     def copies(self) -> tuple[LogDirCopy, ...]:

@@ -21,7 +21,7 @@ from shunter.model.check_up import (
 )
 from shunter.model.execution import ObservedPartition, OngoingReassignment, ThrottleKey
 from shunter.model.log_dirs import LogDirCopy
-from shunter.model.partition import TopicPartition
+from shunter.model.partition import EligibleLeaders, TopicPartition
 from shunter.model.security.listeners import CertificateFault, FaultKind
 
 ALL = frozenset({"READ", "ALTER", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"})
@@ -271,3 +271,43 @@ def test_what_may_not_be_done_is_told_by_the_commands_that_need_it() -> None:
     ]
     (untold,) = bad(replace(WELL, operations=None))
     assert untold.level is Level.NOTE
+
+
+def nobody_leads(isr: tuple[int, ...], told: EligibleLeaders | None) -> Finding:
+    seen = replace(WELL, topics=topic(1, HEALTHY._replace(isr=isr, leader=-1)))
+    (found,) = bad(replace(seen, eligible={} if told is None else {T0: told}))
+    assert (found.level, found.check) == (Level.PROBLEM, "partitions")
+    assert found.text == "1 partition with no leader: nobody can read or write there (t-0)"
+    return found
+
+
+@pytest.mark.parametrize(
+    ("isr", "told", "advice"),
+    [
+        ((2,), None, "start broker 2: it is in the ISR; "),
+        ((), EligibleLeaders((2, 3), (1,)), "start broker 2, 3: each is an eligible leader (ELR); "),
+        ((), EligibleLeaders((), (3,)), "start broker 3: it is the last known leader; "),
+        ((), EligibleLeaders(), "no replica is known to have every record: "),
+        ((), None, "no replica is known to have every record: "),
+    ],
+)
+def test_where_nobody_leads_those_are_named_who_have_the_data(
+    isr: tuple[int, ...], told: EligibleLeaders | None, advice: str
+) -> None:
+    """With eligible leader replicas the ISR of a partition without a leader is empty."""
+    assert nobody_leads(isr, told).advice.startswith(advice)
+
+
+def test_a_broker_that_is_listed_and_silent_is_a_problem_of_its_own() -> None:
+    silent = replace(broker(3, problem="does not answer within 3 s"), silent=True, log_dirs=())
+    (found,) = bad(replace(WELL, brokers=(*WELL.brokers[:2], silent)))
+    assert (found.level, found.check) == (Level.PROBLEM, "brokers")
+    assert found.text == "broker 3 is listed as live, and does not answer within 3 s"
+
+
+def test_replicas_that_are_offline_have_a_scope() -> None:
+    dead, damaged = (
+        replace(WELL, brokers=WELL.brokers[:2]),
+        replace(WELL, brokers=(broker(1, error="X"), *WELL.brokers[1:])),
+    )
+    assert all("`shunter plan --scope offline`" in bad(seen)[0].advice for seen in (dead, damaged))

@@ -15,7 +15,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from shunter.core.under_way import copies_among
 from shunter.drivers.admin.bootstrap_probe import look
-from shunter.drivers.admin.client import is_shunters
+from shunter.drivers.admin.client import ANSWERS_WITHIN_S, SHUNNED_FOR_S, is_shunters
 from shunter.drivers.admin.cluster import PATIENCE_S, READ_WITHIN_S, KafkaPythonAdmin
 from shunter.drivers.admin.log_dirs import LogDirsSeen, describe_log_dirs, take_log_dirs
 from shunter.drivers.admin.settings import min_insync
@@ -32,7 +32,7 @@ from shunter.model.check_up import (
 )
 from shunter.model.execution import ObservedPartition, OngoingReassignment
 from shunter.model.log_dirs import LogDirCopy
-from shunter.model.partition import BrokerId, TopicPartition
+from shunter.model.partition import BrokerId, EligibleLeaders, TopicPartition
 
 Answer = TypeVar("Answer")
 
@@ -43,6 +43,8 @@ _LISTENERS = (
     "controller.listener.names",
 )
 _NO_LOG_DIRS: tuple[tuple[CheckedLogDir, ...], tuple[LogDirCopy, ...]] = (), ()
+_NOBODY: frozenset[BrokerId] = frozenset()
+_NO_ELIGIBLE: dict[TopicPartition, EligibleLeaders] = {}
 _NO_MOVES: dict[TopicPartition, OngoingReassignment] = {}
 _OPERATIONS = {3: "READ", 7: "ALTER", 8: "DESCRIBE", 10: "DESCRIBE_CONFIGS", 11: "ALTER_CONFIGS"}
 """Code -> name, of those of Kafka's operations that Shunter's commands need."""
@@ -83,17 +85,31 @@ async def take_check_up(admin: KafkaPythonAdmin) -> CheckUp:
     Raises:
         DriverError: no broker answers which brokers are in the cluster.
     """
-    described = await admin.ask("DescribeCluster", "Describe on Cluster", lambda client: client.describe_cluster())
     visit = _Visit(admin)
+    silent = await visit.part(
+        "which brokers answer", "", lambda client: client.shun_silent(ANSWERS_WITHIN_S, SHUNNED_FOR_S), _NOBODY
+    )
+    described = await admin.ask("DescribeCluster", "Describe on Cluster", lambda client: client.describe_cluster())
     up = [broker for broker in described["brokers"] if not broker.get("is_fenced", False)]
     ids = sorted(int(broker["broker_id"]) for broker in up)
     addresses = {int(broker["broker_id"]): f"{broker['host']}:{broker['port']}" for broker in up}
-    listeners = await _listeners(visit, addresses)
+    listeners = await _listeners(visit, {broker: addresses[broker] for broker in ids if broker not in silent})
     racks = {int(broker["broker_id"]): broker.get("rack") or None for broker in up}
-    brokers = [await _broker(visit, broker, racks[broker], listeners.get(broker, ())) for broker in ids]
+    brokers = await asyncio.gather(
+        *(
+            _silent(visit, broker, racks[broker], addresses[broker])
+            if broker in silent
+            else _broker(visit, broker, racks[broker], listeners.get(broker, ()))
+            for broker in ids
+        )
+    )
     before = await visit.noted(MOVES, admin.list_reassignments(), _NO_MOVES)
     topics = await _topics(visit)
     ongoing = await visit.noted(MOVES, admin.list_reassignments(), _NO_MOVES)
+    leaderless = [each.name for each in topics if any(part.leader < 0 for part in each.partitions.values())]
+    eligible = await visit.part(
+        "eligible leaders", "Describe on Topic", lambda client: client.eligible_leaders(leaderless), _NO_ELIGIBLE
+    )
     quorum = await visit.part("the quorum", "Describe on Cluster", _quorum, None)
     shunter = await visit.part("features", "", is_shunters, False)
     own = described.get("authorized_operations")
@@ -105,11 +121,20 @@ async def take_check_up(admin: KafkaPythonAdmin) -> CheckUp:
         topics=topics,
         ongoing=ongoing,
         ended={tp: move for tp, move in before.items() if tp not in ongoing},
+        eligible=eligible,
         operations=None if own is None else frozenset(str(name) for name in own),
         clock_ahead_ms=None if quorum is None else quorum[1],
         unread=tuple(dict.fromkeys(visit.unread)),
         certificate=None if admin.certificate_file is None else file_expires_soon(admin.certificate_file),
     )
+
+
+async def _silent(visit: _Visit, broker: BrokerId, rack: str | None, address: str) -> CheckedBroker:
+    """A broker that is listed as live and does not answer: it is asked nothing more."""
+    told = f"does not answer within {ANSWERS_WITHIN_S:.0f} s"
+    visit.unread.append((f"{LOG_DIRS}{broker}", f"the broker {told}"))
+    listener = CheckedListener("the one that clients are sent to", address, told, used=True)
+    return CheckedBroker(broker, rack, "", (listener,), silent=True)
 
 
 async def _broker(
@@ -128,18 +153,25 @@ def _release(client: Any, broker: BrokerId) -> str:
 
 async def _listeners(visit: _Visit, addresses: Mapping[BrokerId, str]) -> dict[BrokerId, tuple[CheckedListener, ...]]:
     """Read the listeners that each broker advertises, and try to connect to all of them at the same time."""
-    asked: list[tuple[BrokerId, str, str, bool]] = []
-    for broker, address in sorted(addresses.items()):
-        told = await visit.part(
-            f"listeners of broker {broker}",
-            "DescribeConfigs on Cluster",
-            partial(_advertised, broker=broker),
-            [("the one that clients are sent to", address, False)],
+    told = await asyncio.gather(
+        *(
+            visit.part(
+                f"listeners of broker {broker}",
+                "DescribeConfigs on Cluster",
+                partial(_advertised, broker=broker),
+                [("the one that clients are sent to", address, False)],
+            )
+            for broker, address in sorted(addresses.items())
         )
-        asked += [(broker, name, where, secured) for name, where, secured in told]
-    found = await asyncio.to_thread(_knock, [(where, secured) for _broker, _name, where, secured in asked])
+    )
+    asked = [
+        (broker, name, where, secured)
+        for broker, found in zip(sorted(addresses), told, strict=True)
+        for name, where, secured in found
+    ]
+    problems = await asyncio.to_thread(_knock, [(where, secured) for _broker, _name, where, secured in asked])
     listeners: dict[BrokerId, tuple[CheckedListener, ...]] = {}
-    for (broker, name, where, _secured), problem in zip(asked, found, strict=True):
+    for (broker, name, where, _secured), problem in zip(asked, problems, strict=True):
         seen = CheckedListener(name, where, problem or "", where == addresses[broker])
         listeners[broker] = (*listeners.get(broker, ()), seen)
     return listeners
