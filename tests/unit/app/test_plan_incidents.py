@@ -151,6 +151,46 @@ def test_a_cut_drops_what_is_offline_first() -> None:
     assert rows_of(FAILED_LOG_DIR, scope="change-replication", topics=("rg",), replication=1)["rg"] in ([1], [3])
 
 
+FAILED = Disk("/data/b", None, None, failed=True)
+CORDONED = Disk("/data/a", 100 * MB, 90 * MB, cordoned=True)
+
+
+@pytest.mark.parametrize("ill", [(Disk("/data/a", 100 * MB, 90 * MB), FAILED), (CORDONED,)])
+@pytest.mark.parametrize(
+    ("replicas", "isr", "wanted", "left"),
+    [
+        ((2, 1, 3), (2, 1, 3), 1, [[1], [3]]),
+        ((2, 1, 3), (2, 1, 3), 2, [[1, 3]]),
+        ((1, 2, 3), (1, 2, 3), 1, [[1]]),
+        ((4, 2, 3), (2, 3), 1, [[3]]),
+        ((4, 2, 3), (2, 3), 2, [[2, 3]]),
+        ((2, 1, 3), (2, 1), 2, [[2, 1]]),
+        ((2, 1, 3), (2, 1), 1, [[1]]),
+        ((2, 1), (2,), 1, [[2]]),
+    ],
+)
+def test_a_cut_drops_what_is_on_an_ill_broker_unless_it_is_needed_in_sync(
+    ill: tuple[Disk, ...], replicas: tuple[int, ...], isr: tuple[int, ...], wanted: int, left: list[list[int]]
+) -> None:
+    """Broker 2 has a failed log dir, or is cordoned, and broker 4 is dead; broker 2 may be the first, or come next."""
+    brokers = tuple(each._replace(log_dirs=ill) if each.id == 2 else each for each in bare(1, 2, 3))
+    row = InventoryPartition("t", None, 0, replicas, isr, isr[0], 0, 1, 1, (), (4,) if 4 in replicas else ())
+    found = rows_of(Inventory("yard", 0, brokers, (row,)), scope="change-replication", replication=wanted)
+    assert found["t"] in left
+
+
+def test_a_cut_takes_nothing_from_excluded_brokers() -> None:
+    row = InventoryPartition("t", None, 0, (1, 4, 2), (1, 2), 1, 0, 1, 1, (), (4,))
+    seen = Inventory("yard", 0, bare(1, 2, 3), (row,))
+    asked: dict[str, Any] = {"scope": "change-replication", "replication": 1, "ignore_racks": True}
+    made = plan_raw(encode_plan_input(seen), "yard", PlanOptions(excluded_brokers=(4,), **asked))
+    assert json.loads(made.reassignment)["partitions"] == [], "what can lead would go, and what is offline would stay"
+    assert made.summary.undone == (
+        ("t-0 stays at 3 replicas", "what may go is on excluded brokers, which no replica leaves"),
+    )
+    assert rows_of(seen, scope="change-replication", replication=1, excluded_brokers=(1,)) == {"t": [1]}
+
+
 def test_nothing_comes_to_a_broker_because_its_failed_log_dir_looks_empty() -> None:
     found = rows_of(FAILED_LOG_DIR, scope="rebalance")
     assert all(2 not in set(replicas) - {2} for topic, replicas in found.items() if topic == "heavy")

@@ -54,6 +54,8 @@ class Targets:
     """(B,) brokers that take part: not drained, not excluded, not barred."""
     receivers: Flags
     """(B,) brokers that may receive replicas; a subset of `members`."""
+    excluded: Flags
+    """(B,) brokers that no replica may come to or leave."""
     barred: dict[int, str]
     """Brokers that may receive nothing, by index, and why."""
     largest: Floats
@@ -96,7 +98,8 @@ def targets(cluster: ClusterLoad, request: PlanRequest) -> Targets:
     apart = ~members & ~np.isin(np.array(cluster.brokers), request.leaving)
     if request.scope is Scope.OFFLINE:
         apart[list(shut)] = False
-    apart |= np.isin(np.array(cluster.brokers), request.excluded_brokers)
+    excluded = np.isin(np.array(cluster.brokers), request.excluded_brokers)
+    apart |= excluded
     scale = np.asarray(loads[~apart].sum(axis=0) / max(1, members.sum()))
     scale[scale <= 0] = 1.0
     rules = RackRules(cluster.rack_of, members, len(cluster.racks))
@@ -126,6 +129,7 @@ def targets(cluster: ClusterLoad, request: PlanRequest) -> Targets:
         weight=weight,
         members=members,
         receivers=receivers,
+        excluded=excluded,
         barred=shut,
         largest=largest,
         movable=~excluded_topics[cluster.topic_of] & ~lost,

@@ -11,7 +11,15 @@ from shunter.core.planning.facts import Fitness, spare
 from shunter.core.planning.moves import Undone
 from shunter.core.planning.request import EMPTYING, PlanRefused, PlanRequest, Scope
 from shunter.core.planning.transport import place
-from shunter.core.planning.wishes import demote, drop_worst, grant_wishes, no_place, why_fixed, why_not
+from shunter.core.planning.wishes import (
+    demote,
+    drop_worst,
+    grant_wishes,
+    kept_by_exclusion,
+    no_place,
+    why_fixed,
+    why_not,
+)
 from shunter.core.wording import counted
 from shunter.model.inventory import OfflineReplica
 
@@ -254,6 +262,7 @@ def _fix_one(board: Board, partition: int) -> bool:
     row: list[int] = replicas[partition].tolist()
     slots = [slot for slot, broker in enumerate(row) if broker != ABSENT]
     held = np.bincount([int(rules.rack_of[row[slot]]) for slot in slots], minlength=len(rules.sizes))
+    slots = [slot for slot in slots if not board.targets.excluded[row[slot]]]
     disk = board.targets.column(Resource.DISK) or 0
     slots.sort(key=lambda s: (-int(held[rules.rack_of[row[s]]]), s == 0, -float(board.loads[row[s], disk]), s))
     for slot in slots:
@@ -288,7 +297,9 @@ def _change_replication(board: Board, request: PlanRequest) -> list[Undone]:
             undone.append(Undone(f"{name} keeps its replication factor", rule))
             continue
         while board.factors[partition] > wanted:
-            drop_worst(board, partition)
+            if not drop_worst(board, partition):
+                undone.append(kept_by_exclusion(board, partition))
+                break
         while board.factors[partition] < wanted:
             if not _add_one(board, partition):
                 undone.append(
