@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from shunter.core.under_way import told_copy
 from shunter.core.wording import NAMED, counted, named
 from shunter.model.check_up import LOG_DIRS, CheckedJournal, CheckedTopic, CheckUp, Finding, Level
-from shunter.model.partition import BrokerId, EligibleLeaders, TopicPartition
+from shunter.model.partition import EligibleLeaders, Replicas, TopicPartition
 
 FULL = 0.85
 VERY_FULL = 0.95
@@ -179,7 +179,7 @@ def _leaderless(seen: CheckUp, tps: Sequence[TopicPartition]) -> Iterator[Findin
     With eligible leader replicas (KIP-966) the ISR may be empty: then the ELR has every acknowledged record.
     """
     partitions = {(topic.name, number): part for topic in seen.topics for number, part in topic.partitions.items()}
-    kinds: dict[str, tuple[list[TopicPartition], set[BrokerId]]] = {}
+    kinds: dict[str, list[tuple[TopicPartition, Replicas]]] = {}
     for tp in tps:
         told, isr = seen.eligible.get(tp, EligibleLeaders()), partitions[tp].isr
         kind, brokers = (
@@ -189,17 +189,24 @@ def _leaderless(seen: CheckUp, tps: Sequence[TopicPartition]) -> Iterator[Findin
             if told.elr
             else ("the last known leader", told.last_known)
         )
-        named_tps, needed = kinds.setdefault(kind if brokers else "", ([], set()))
-        named_tps.append(tp)
-        needed.update(brokers)
-    for kind, (named_tps, needed) in sorted(kinds.items()):
-        what = f"{counted(len(named_tps), 'partition')} with no leader: nobody can read or write there ({named(named_tps)})"
-        if kind:
-            each = "it is" if len(needed) == 1 else "each is"
-            advice = f"start broker {named(sorted(needed))}: {each} {kind}; if that can't be done, {_UNCLEAN}"
-        else:
-            advice = f"no replica is known to have every record: start what is down; {_UNCLEAN}"
-        yield Finding(Level.PROBLEM, "partitions", what, advice)
+        kinds.setdefault(kind if brokers else "", []).append((tp, brokers))
+    up = {broker.broker for broker in seen.brokers}
+    for kind, found in sorted(kinds.items()):
+        names = named(tp for tp, _brokers in found)
+        what = f"{counted(len(found), 'partition')} with no leader: nobody can read or write there ({names})"
+        needed = {broker for _tp, brokers in found for broker in brokers}
+        ways = [f"start broker {named(sorted(needed - up))}"] if needed - up else []
+        ways += [f"mend the log dir of broker {named(sorted(needed & up))} that failed"] if needed & up else []
+        each = "it is" if len(needed) == 1 else "each is"
+        known = (
+            f"{' and '.join(ways)}: {each} {kind}"
+            if kind
+            else "start what is down: no replica is known to have every record"
+        )
+        others = any(len(partitions[tp].replicas) > len(brokers) for tp, brokers in found)
+        yield Finding(
+            Level.PROBLEM, "partitions", what, f"{known}; if that can't be done, {_UNCLEAN}" if others else known
+        )
 
 
 def _min_isr(seen: CheckUp) -> list[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -229,6 +230,23 @@ def test_the_log_dir_that_the_broker_chooses_limits_what_comes() -> None:
     assert isinstance(made, bytes)
     told = "the small one has the fewest replicas, and no room for 5 GB with headroom"
     assert all(3 not in row["replicas"] for row in json.loads(made)["partitions"]), told
+
+
+def test_a_drain_names_every_replica_that_stays_by_broker_and_reason() -> None:
+    dead = [InventoryPartition("lone", None, at, (1,), (), -1, 0, 1, 1, (), (1,)) for at in range(3)]
+    kept = [InventoryPartition("kept", None, at, (1, 2), (2,), 2, 0, 1, 1, ((2, MB),), (1,)) for at in range(2)]
+    large = InventoryPartition("large", None, 0, (1, 2), (2,), 2, 0, 1, 1, ((2, 9 * MB),), (1,))
+    small = InventoryPartition("small", None, 0, (1, 2), (2,), 2, 0, 1, 1, ((2, MB),), (1,))
+    asked = PlanOptions(scope="drain", brokers=(1,), excluded_topics=("kept",), max_moves=1, ignore_racks=True)
+    seen = Inventory("yard", 0, bare(2, 3), (*kept, large, *dead, small))
+    assert plan_raw(encode_plan_input(seen), "yard", asked).summary.undone == (
+        ("2 replicas stay on broker 1 (kept-0, kept-1)", "the topics are excluded"),
+        ("3 replicas stay on broker 1 (lone-0, lone-1, lone-2)", "no live replica in sync has their data"),
+        ("1 replica stays on broker 1 (large-0)", "the cap on bytes or moves is spent"),
+    )
+    offline = plan_raw(encode_plan_input(seen), "yard", replace(asked, scope="offline", brokers=()))
+    assert ("2 replicas stay on broker 1 (kept-0, kept-1)", "the topics are excluded") in offline.summary.undone
+    assert ("1 replica stays on broker 1 (large-0)", "the cap on bytes or moves is spent") in offline.summary.undone
 
 
 def dead_beside(replicas: tuple[int, ...], leader: int) -> Inventory:

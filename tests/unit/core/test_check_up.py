@@ -274,8 +274,11 @@ def test_what_may_not_be_done_is_told_by_the_commands_that_need_it() -> None:
 
 
 def nobody_leads(isr: tuple[int, ...], told: EligibleLeaders | None) -> Finding:
-    seen = replace(WELL, topics=topic(1, HEALTHY._replace(isr=isr, leader=-1)))
-    (found,) = bad(replace(seen, eligible={} if told is None else {T0: told}))
+    """Brokers 1 and 2 are down."""
+    seen = replace(WELL, brokers=WELL.brokers[2:], topics=topic(1, HEALTHY._replace(isr=isr, leader=-1)))
+    (found,) = [
+        each for each in bad(replace(seen, eligible={} if told is None else {T0: told})) if each.check == "partitions"
+    ]
     assert (found.level, found.check) == (Level.PROBLEM, "partitions")
     assert found.text == "1 partition with no leader: nobody can read or write there (t-0)"
     return found
@@ -284,11 +287,16 @@ def nobody_leads(isr: tuple[int, ...], told: EligibleLeaders | None) -> Finding:
 @pytest.mark.parametrize(
     ("isr", "told", "advice"),
     [
-        ((2,), None, "start broker 2: it is in the ISR; "),
-        ((), EligibleLeaders((2, 3), (1,)), "start broker 2, 3: each is an eligible leader (ELR); "),
-        ((), EligibleLeaders((), (3,)), "start broker 3: it is the last known leader; "),
-        ((), EligibleLeaders(), "no replica is known to have every record: "),
-        ((), None, "no replica is known to have every record: "),
+        ((2,), None, "start broker 2: it is in the ISR; if that"),
+        ((), EligibleLeaders((1, 2), (1,)), "start broker 1, 2: each is an eligible leader (ELR); if that"),
+        ((), EligibleLeaders((2, 3), ()), "start broker 2 and mend the log dir of broker 3 that failed: each is"),
+        (
+            (),
+            EligibleLeaders((), (3,)),
+            "mend the log dir of broker 3 that failed: it is the last known leader; if that",
+        ),
+        ((), EligibleLeaders(), "start what is down: no replica is known to have every record; if that"),
+        ((), None, "start what is down: no replica is known to have every record; if that"),
     ],
 )
 def test_where_nobody_leads_those_are_named_who_have_the_data(
@@ -311,3 +319,9 @@ def test_replicas_that_are_offline_have_a_scope() -> None:
         replace(WELL, brokers=(broker(1, error="X"), *WELL.brokers[1:])),
     )
     assert all("`shunter plan --scope offline`" in bad(seen)[0].advice for seen in (dead, damaged))
+
+
+def test_where_no_other_replica_is_left_nobody_is_told_to_elect_one() -> None:
+    seen = replace(WELL, topics=topic(1, ObservedPartition((2,), (), -1)), eligible={T0: EligibleLeaders((2,))})
+    advice = next(each.advice for each in bad(seen) if each.check == "partitions")
+    assert advice == "mend the log dir of broker 2 that failed: it is an eligible leader (ELR)"
