@@ -325,3 +325,62 @@ def test_room_that_is_too_little_is_told_with_a_figure() -> None:
     ((what, why),) = made.summary.undone
     assert what == "t-0 stays on broker 1"
     assert why.endswith("the roomiest, broker 2, has room for 20% of it")
+
+
+def left_by(seen: Inventory, **asked: Any) -> tuple[tuple[str, str], ...]:
+    return plan_raw(encode_plan_input(seen), "yard", PlanOptions(ignore_racks=True, **asked)).summary.undone
+
+
+def test_a_rebalance_that_can_move_nothing_names_the_facts_that_hold_it_back() -> None:
+    """Broker 1 has everything; the others are cordoned, damaged or dead, or have each partition already."""
+    heavy = tuple(InventoryPartition("t", None, at, (1,), (1,), 1, 0, 1, 1, ((1, 30 * MB),)) for at in range(4))
+    beside = InventoryPartition("u", None, 0, (4,), (), -1, 0, 1, 1, (), (4,))
+    two, three = (
+        InventoryBroker(broker, "host", None, None, None, log_dirs=log_dirs)
+        for broker, log_dirs in ((2, (CORDONED,)), (3, (FAILED,)))
+    )
+    small = InventoryBroker(5, "host", None, None, None, log_dirs=(Disk("/d", 100 * MB, 21 * MB),))
+    facts = "broker 2 is cordoned, broker 3 has a failed log dir (/data/b), broker 4 is dead"
+    shut = Inventory("yard", 0, (*bare(1), two, three, small), (*heavy, beside))
+    told = dict(left_by(shut, scope="rebalance", aims=("disk",)))
+    why = "room within its capacity with headroom, also for what is copied before old replicas go"
+    assert told == {
+        "broker 1: disk 2.000 of the mean, above 1.100": f"no broker has {why} (nothing can go to some: {facts})",
+        "broker 5: disk 0.000 of the mean, below 0.017": f"it has no {why} (nothing can go to some: {facts})",
+    }
+
+
+def test_a_rebalance_names_partitions_without_data_as_such() -> None:
+    lost = tuple(InventoryPartition("t", None, at, (1, 2), (), -1, 0, 1, 1, ((1, 30 * MB),)) for at in range(4))
+    led = tuple(InventoryPartition("u", None, at, (2,), (2,), 2, 0, 1, 1, ((2, MB),)) for at in range(4))
+    told = dict(left_by(Inventory("yard", 0, bare(1, 2, 3), (*lost, *led)), scope="rebalance", aims=("disk",)))
+    assert told["broker 1: disk 1.475 of the mean, above 1.100"] == (
+        "replicas of partitions that no broker has alone make 1.475 of the mean"
+    )
+
+
+def test_leaders_that_stay_name_followers_that_can_not_lead() -> None:
+    rows = tuple(InventoryPartition("t", None, at, (1, 2), (1,), 1, 0, 1, 1, ()) for at in range(4))
+    told = dict(left_by(Inventory("yard", 0, bare(1, 2), rows), scope="leaders"))
+    assert (
+        "of 4 partitions that it leads followers are offline or out of sync"
+        in told["broker 1: leaders 2.000 of the mean, above 1.100"]
+    )
+    told = dict(left_by(Inventory("yard", 0, bare(1, 2), rows), scope="rebalance", aims=("leaders",)))
+    assert (
+        "of 4 partitions its replica is offline or out of sync"
+        in told["broker 2: leaders 0.000 of the mean, below 0.900"]
+    )
+
+
+def test_a_broker_that_may_receive_nothing_can_lead_but_a_well_one_is_preferred() -> None:
+    seen = FAILED_LOG_DIR._replace(
+        brokers=tuple(each._replace(log_dirs=(FAILED,)) if each.id == 2 else each for each in bare(1, 2, 3)),
+        partitions=(
+            InventoryPartition("a", None, 0, (3, 2, 1), (3, 2, 1), 3, 0, 1, 1, ()),
+            InventoryPartition("b", None, 0, (3, 2), (3, 2), 3, 0, 1, 1, ()),
+        ),
+    )
+    assert rows_of(seen, scope="demote", brokers=(3,)) == {"a": [1, 2, 3], "b": [2, 3]}
+    made = plan_raw(encode_plan_input(seen), "yard", PlanOptions(scope="demote", brokers=(3,), ignore_racks=True))
+    assert not any("put first nowhere" in note for note in made.plan.notes)

@@ -32,7 +32,9 @@ def demote(board: Board, brokers: tuple[int, ...]) -> list[Undone]:
             undone.append(_still_led(board, partition, demoted, others))
             continue
         here = int(board.replicas[partition, 0])
-        first = here if not demoted[here] else min(able, key=lambda each: (int(leads[each]), others.index(each)))
+        barred = board.targets.barred
+        well = [each for each in able if each not in barred] or able  # It may lead, but another one is a better place.
+        first = here if not demoted[here] else min(well, key=lambda each: (int(leads[each]), others.index(each)))
         leads[here] -= 1
         leads[first] += 1
         behind = [broker for broker in others if broker != first] + [broker for broker in row if demoted[broker]]
