@@ -229,7 +229,7 @@ def plan(
         leave_with(lambda: _carry_out(made, asked, target, options, how))
     sys.stdout.buffer.write(made.reassignment)
     sys.stdout.buffer.flush()
-    click.echo("\n".join([summary_text(made, name), *notes]), err=True)
+    click.echo("\n".join([summary_text(made, name), *notes, *made.for_apaches_tool]), err=True)
 
 
 # ---- plan and execute in one go

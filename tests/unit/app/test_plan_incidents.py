@@ -384,3 +384,19 @@ def test_a_broker_that_may_receive_nothing_can_lead_but_a_well_one_is_preferred(
     assert rows_of(seen, scope="demote", brokers=(3,)) == {"a": [1, 2, 3], "b": [2, 3]}
     made = plan_raw(encode_plan_input(seen), "yard", PlanOptions(scope="demote", brokers=(3,), ignore_racks=True))
     assert not any("put first nowhere" in note for note in made.plan.notes)
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+def test_what_apaches_tool_refuses_is_said(fenced: bool) -> None:
+    """Kafka 4.4's tool refuses a file that names a broker that is not live; its controller accepts the same."""
+    rows = (
+        InventoryPartition("t", None, 0, (3, 1, 2), (3, 2), 3, 0, 1, 1, (), (1,)),
+        InventoryPartition("u", None, 0, (2, 1), (2,), 2, 0, 1, 1, (), (1,)),
+    )
+    gone = (InventoryBroker(1, "host", None, None, None, fenced=True),) if fenced else ()
+    seen = encode_plan_input(Inventory("yard", 0, bare(2, 3), rows, fenced=gone))
+    made = plan_raw(seen, "yard", PlanOptions(scope="demote", brokers=(3,), ignore_racks=True))
+    (told,) = made.for_apaches_tool
+    assert told.startswith("1 partition keeps a replica on broker 1, which is down (t-0): Apache's tool refuses")
+    assert told.endswith('("Unknown broker id 1"); `shunter execute` carries it out')
+    assert plan_raw(seen, "yard", PlanOptions(scope="offline", ignore_racks=True)).for_apaches_tool == ()
