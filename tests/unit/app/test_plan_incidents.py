@@ -9,16 +9,20 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from incidents import MB, Facts, as_rows, assert_sound, questions, worlds
 
+from incidents import MB, Facts, as_rows, assert_sound, questions, worlds
 from shunter.app.evaluation.observation import sighting_of
+from shunter.app.planning import live
 from shunter.app.planning.plan import PlanOptions, cluster_from, plan_raw, request_from
+from shunter.core.keeper.proposals import planned_for
 from shunter.core.planning.balance import plan
+from shunter.core.planning.cluster import ClusterLoad
 from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
 from shunter.formats.plan_files import read_plan_input, write_reassignment
 from shunter.formats.plan_inventory import encode_plan_input
 from shunter.model.check_up import CheckedJournal, CheckUp
 from shunter.model.inventory import Disk, Inventory, InventoryBroker, InventoryPartition, TopicWish
+from shunter.model.keeper import KeeperPolicy
 from shunter.pipeline.planning.fleet_worker import plan_cluster
 
 NO_CHECK_UP = CheckUp("yard", 1, "Apache (KRaft)", (), (), {}, ())
@@ -31,18 +35,41 @@ def by_file(seen: Inventory, asked: PlanOptions) -> bytes | str:
         return str(refused)
 
 
+def by_verb(seen: Inventory, asked: PlanOptions) -> bytes | str:
+    """As `shunter plan`, `drain` and their kind plan a live cluster that shows this."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(live, "take_inventory", lambda _configuration, **_asked: seen)
+        try:
+            return live.plan_cluster("k:9092", None, replace(asked, ignore_racks=False), None).planned.reassignment
+        except PlanRefused as refused:
+            return str(refused).replace(f"cluster {seen.cluster_id}", "yard")
+
+
 def by_service(seen: Inventory, asked: PlanOptions) -> list[dict[str, Any]] | str:
-    load = sighting_of(seen, NO_CHECK_UP, CheckedJournal("j"), ()).load
+    """As the service plans what a person orders, and what a condition needs, within no guard rails."""
+    sighting = sighting_of(seen, NO_CHECK_UP, CheckedJournal("j"), ())
+    made = planned_for(request_from(asked), sighting, KeeperPolicy())
+    if not made.changes and len(made.undone) == 1 and by_plan(sighting.load, asked) == made.undone[0]:
+        return made.undone[0]
+    return [
+        {
+            "topic": each.topic,
+            "partition": each.partition,
+            "replicas": list(each.replicas),
+            "original_replicas": list(each.original),
+        }
+        | ({"elect": True} if each.elect else {})
+        for each in made.changes
+    ]
+
+
+def by_plan(load: ClusterLoad, asked: PlanOptions) -> str:
+    """The refusal of a request; "": there is none."""
     try:
-        made = plan(load, request_from(asked))
+        plan(load, request_from(asked))
     except PlanRefused as refused:
         return str(refused)
-    elected = made.elections()
-    return [
-        {"topic": topic, "partition": number, "replicas": replicas, "original_replicas": original}
-        | ({"elect": True} if (topic, number) in elected else {})
-        for topic, number, replicas, original in made.assignments()
-    ]
+    return ""
 
 
 def by_pipeline(seen: Inventory, asked: PlanOptions) -> list[dict[str, Any]] | str:
@@ -63,6 +90,7 @@ def test_a_plan_does_nothing_that_the_incident_forbids_and_is_the_same_everywher
         rows = json.loads(made)["partitions"]
     else:
         rows = made
+    assert by_verb(seen, asked) == made
     assert by_service(seen, asked) == rows
     if seen.fenced and not asked.ignore_racks:
         seen = seen._replace(fenced=())  # Snapshots of a lake do not tell the racks of fenced brokers.
