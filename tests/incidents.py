@@ -177,7 +177,7 @@ def assert_sound(reassignment: bytes, asked: PlanOptions, seen: Inventory) -> No
         excluded = set(asked.excluded_brokers) - (set(asked.brokers) if asked.scope in LEAVING else set())
         assert not (set(at.replicas) - set(kept)) & excluded, f"{row} takes a replica from an excluded broker"
         assert not set(fresh) & set(asked.excluded_brokers)
-        if asked.scope in CUTS and len(after) < len(at.replicas):
+        if asked.scope in CUTS and len(after) < len(at.replicas) and not fresh:
             dropped = [b for b in at.replicas if b not in after]
             worst = min(facts.standing(at, b) for b in kept if b not in excluded) if set(kept) - excluded else (9,)
             assert max(facts.standing(at, b) for b in dropped) <= worst, f"{row} drops a better replica than it keeps"

@@ -428,3 +428,24 @@ def test_what_apaches_tool_refuses_is_said(fenced: bool) -> None:
     assert told.startswith("1 partition keeps a replica on broker 1, which is down (t-0): Apache's tool refuses")
     assert told.endswith('("Unknown broker id 1"); `shunter execute` carries it out')
     assert plan_raw(seen, "yard", PlanOptions(scope="offline", ignore_racks=True)).for_apaches_tool == ()
+
+
+@pytest.mark.parametrize("ill", [{"cordoned": True}, {"failed": True}, {"live": False}])
+def test_a_full_disk_is_emptied_though_its_broker_is_cordoned_or_damaged(ill: dict[str, bool]) -> None:
+    """A person cordons a log dir because it is full. Of a dead broker nothing can be said or done."""
+    full = Disk("/a", 100 * MB, 10 * MB, cordoned=ill.get("cordoned"))
+    log_dirs = (full, FAILED) if ill.get("failed") else (full,)
+    one = InventoryBroker(1, "host", None, 100 * MB, 10 * MB, log_dirs=log_dirs)
+    two, three = (InventoryBroker(each, "host", None, 1_000 * MB, 900 * MB) for each in (2, 3))
+    live = (two, three) if "live" in ill else (one, two, three)
+    rows = tuple(
+        InventoryPartition("t", None, at, (2, 1), (2, 1) if "live" not in ill else (2,), 2, 0, 1, 1, ((2, 9 * MB),))
+        for at in range(9)
+    )
+    found = by_file(
+        Inventory("yard", 0, live, rows), PlanOptions(scope="empty-disks", disk_limit_percent=50.0, ignore_racks=True)
+    )
+    assert isinstance(found, bytes)
+    after = [row["replicas"] for row in json.loads(found)["partitions"]]
+    assert all(set(row) <= {2, 3} for row in after)
+    assert bool(after) is ("live" not in ill)

@@ -51,7 +51,7 @@ class Targets:
     weight: Floats
     """(K,) how much a violation counts; 0 if the resource is not an aim."""
     members: Flags
-    """(B,) brokers that take part: not drained, not excluded, not barred."""
+    """(B,) brokers that take part: not drained, not excluded, and not barred, unless the scope lets them lead or give."""
     receivers: Flags
     """(B,) brokers that may receive replicas; a subset of `members`."""
     excluded: Flags
@@ -165,16 +165,17 @@ def _who(cluster: ClusterLoad, request: PlanRequest, shut: dict[int, str]) -> tu
         if why is not None:
             raise PlanRefused(f"broker {broker} {why}: it may receive nothing; bring it back, or name another broker")
     members = ~np.isin(known, request.excluded_brokers)
-    # A broker that may receive nothing can still lead, unless it is down.
-    members[[at for at in shut if request.scope not in ORDER_ALONE or (cluster.facts and cluster.facts[at].down)]] = (
-        False
-    )
+    # A broker that may receive nothing can still lead, or give from a full disk, unless it is down.
+    gives = request.scope in (*ORDER_ALONE, *EMPTYING)
+    members[[at for at in shut if not gives or (cluster.facts and cluster.facts[at].down)]] = False
     if request.leaving:
         members &= ~np.isin(known, request.brokers)
     if not members.any():
         told = "".join(f"; broker {cluster.brokers[at]} {why}" for at, why in sorted(shut.items()))
         raise PlanRefused(f"no broker is left to carry replicas: all are drained or excluded{told}")
     receivers = members.copy()
+    if request.scope not in ORDER_ALONE:
+        receivers[list(shut)] = False
     if request.scope is Scope.FILL:
         receivers &= np.isin(known, request.brokers)
     return members, receivers
