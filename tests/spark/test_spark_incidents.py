@@ -35,7 +35,7 @@ def fleets(draw):
     """Clusters in incidents, each with a question about it. The racks of fenced brokers are in no snapshot."""
     seen = [
         each._replace(cluster_id=f"yard-{at:02}", taken_at_ms=TAKEN_AT_MS, fenced=())
-        for at, each in enumerate(draw(st.lists(worlds(), min_size=30, max_size=30)))
+        for at, each in enumerate(draw(st.lists(worlds(), min_size=20, max_size=20)))
     ]
     return [(each, draw(questions(each))) for each in seen]
 
@@ -55,7 +55,7 @@ def rows_of_lake(spark, fleet):
 
 
 @seed(20250301)
-@settings(max_examples=3, phases=[Phase.generate], deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=2, phases=[Phase.generate], deadline=None, suppress_health_check=list(HealthCheck))
 @given(fleet=fleets())
 def test_the_lake_plans_an_incident_as_a_file_of_it_is_planned(spark, fleet):
     rows = rows_of_lake(spark, fleet)

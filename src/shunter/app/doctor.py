@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from shunter.app.executor.journals import JournalPlace
-from shunter.app.executor.session import LoadedJournal, Target, claim_name, connect, journal_place, load_journal
+from shunter.app.executor.session import LoadedJournal, Target, claim_name, connect, load_journal, place_of
 from shunter.app.executor.throttles import throttles_set
 from shunter.core.check_up import diagnose
 from shunter.core.executor.state import ExecutorState
 from shunter.core.executor.throttling.debts import told_debts
-from shunter.drivers.admin.check_up import named_operations, take_check_up
+from shunter.drivers.admin.check_up import HURRIED_S, named_operations, take_check_up
 from shunter.drivers.host.clock import SystemClock
 from shunter.drivers.journal.claim import GROUP, claim_seen_by
 from shunter.drivers.journal.journals import this_process
@@ -61,7 +61,7 @@ async def look_over(target: Target) -> LookedOver:
     began_ms = SystemClock().now_ms()
     try:
         seen = await take_check_up(admin)
-        place = await journal_place(target, admin)
+        place = place_of(target, seen.cluster_id)
         claimant, seen = await _look_at_claim(admin, place, seen)
         journal, loaded, seen = await _look_into_journal(place, claimant, seen, began_ms - SKEW_MS)
         seen = await _look_at_throttles(admin, loaded, seen)
@@ -78,9 +78,13 @@ async def _look_at_claim(admin: KafkaPythonAdmin, place: JournalPlace, seen: Che
     """The executor that drives the cluster ("": none does), and this user's permissions on the claim."""
     what, permission = f"looking for the claim (group {GROUP})", f"Describe on Group {GROUP}"
     try:
-        found = await admin.ask(
-            what, permission, lambda client: claim_seen_by(client, claim_name(place), this_process())
-        )
+        # The group's coordinator may be the broker that hangs.
+        async with asyncio.timeout(HURRIED_S if any(broker.silent for broker in seen.brokers) else None):
+            found = await admin.ask(
+                what, permission, lambda client: claim_seen_by(client, claim_name(place), this_process())
+            )
+    except TimeoutError:
+        return "", _unread(seen, "who drives the cluster", DriverError("a broker hangs", retriable=True))
     except DriverError as error:
         return "", _unread(seen, "who drives the cluster", error)
     return found.claimant, replace(seen, claim_operations=named_operations(found.operations))

@@ -92,7 +92,7 @@ class CheckUp:
     cluster_id: str
     controller: BrokerId
     controlled_by: str
-    """`Apache (KRaft)`, `Apache (ZooKeeper)` or `Shunter`."""
+    """`Apache (KRaft)`, `Apache (ZooKeeper)`, `Apache` (it does not say which), or `Shunter`."""
     brokers: tuple[CheckedBroker, ...]
     topics: tuple[CheckedTopic, ...]
     ongoing: dict[TopicPartition, OngoingReassignment] = field(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from kafka import TopicPartition as KafkaTopicPartition
 
 from made_certificates import authority, issued
+from shunter.drivers.admin import check_up
 from shunter.drivers.admin.check_up import take_check_up
 from shunter.drivers.admin.cluster import READ_WITHIN_S, Answer, KafkaPythonAdmin
 from shunter.errors import DriverError
@@ -160,6 +163,28 @@ async def test_a_broker_that_answers_nothing_is_asked_nothing_more() -> None:
     seen = await take_check_up(Cluster(set(), SilentClient()))
     assert [(each.broker, each.silent) for each in seen.brokers] == [(1, False), (2, True)]
     assert [what for what, _why in seen.unread] == ["log dirs of broker 2"]
+
+
+class HangingCluster(Cluster):
+    """A cluster of which the controller hangs: some requests are never answered."""
+
+    async def _call(
+        self, what: str, permission: str, work: Callable[[Any], Answer], *, within_s: float = READ_WITHIN_S
+    ) -> Answer:
+        if what in {"ListPartitionReassignments", "the quorum", "features"}:
+            await asyncio.Event().wait()
+        return await super()._call(what, permission, work, within_s=within_s)
+
+
+async def test_a_controller_that_hangs_is_not_waited_for_and_nothing_is_guessed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(check_up, "HURRIED_S", 0.01)
+    seen = await take_check_up(HangingCluster(set(), SilentClient()))
+    assert {what for what, _why in seen.unread} == {"log dirs of broker 2", "moves", "the quorum", "features"}
+    assert seen.controlled_by == "Apache", "KRaft or ZooKeeper is not known"
+    assert [topic.name for topic in seen.topics] == ["t"]
+    assert not seen.at_rest
 
 
 class LeaderlessClient(Client):

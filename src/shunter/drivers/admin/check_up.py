@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource, ConfigResourceType
@@ -45,7 +45,12 @@ _LISTENERS = (
 _NO_LOG_DIRS: tuple[tuple[CheckedLogDir, ...], tuple[LogDirCopy, ...]] = (), ()
 _NOBODY: frozenset[BrokerId] = frozenset()
 _NO_ELIGIBLE: dict[TopicPartition, EligibleLeaders] = {}
-_NO_MOVES: dict[TopicPartition, OngoingReassignment] = {}
+_Moves: TypeAlias = dict[TopicPartition, OngoingReassignment]
+_NO_MOVES: _Moves = {}
+_UNTOLD: tuple[BrokerId, int | None] = (-1, None)
+"""In the place of the quorum: not known whether there is one."""
+HURRIED_S = 2.5
+"""How long the controller is waited for while a broker hangs."""
 _OPERATIONS = {3: "READ", 7: "ALTER", 8: "DESCRIBE", 10: "DESCRIBE_CONFIGS", 11: "ALTER_CONFIGS"}
 """Code -> name, of those of Kafka's operations that Shunter's commands need."""
 _ABSENT = (kafka_errors.IncompatibleBrokerVersion, kafka_errors.UnsupportedVersionError)
@@ -70,10 +75,17 @@ class _Visit:
         """Read one part with the client; if it can't be read, note why, and return `otherwise`."""
         return await self.noted(what, self.admin.ask(what, permission, work, within_s=within_s), otherwise)
 
-    async def noted(self, what: str, answer: Awaitable[Answer], otherwise: Answer) -> Answer:
+    async def noted(
+        self, what: str, answer: Awaitable[Answer], otherwise: Answer, *, at_most_s: float | None = None
+    ) -> Answer:
         """Wait for an answer; if there is none, note why, and return `otherwise`."""
         try:
-            return await answer
+            # Not by the client's own limit: after that it would connect anew, which takes longer than the whole look.
+            async with asyncio.timeout(at_most_s):
+                return await answer
+        except TimeoutError:
+            self.unread.append((what, f"it was not answered within {at_most_s:.0f} s, as a broker hangs"))
+            return otherwise
         except DriverError as error:
             self.unread.append((what, str(error)))
             return otherwise
@@ -103,30 +115,43 @@ async def take_check_up(admin: KafkaPythonAdmin) -> CheckUp:
             for broker in ids
         )
     )
-    before = await visit.noted(MOVES, admin.list_reassignments(), _NO_MOVES)
-    topics = await _topics(visit)
-    ongoing = await visit.noted(MOVES, admin.list_reassignments(), _NO_MOVES)
+    # What only the controller answers is waited for less if a broker hangs: it may be that one.
+    hurried = HURRIED_S if silent else None
+    (before, topics, ongoing), quorum, shunter = await asyncio.gather(
+        _topics_and_moves(visit, hurried),
+        visit.noted("the quorum", admin.ask("the quorum", "Describe on Cluster", _quorum), _UNTOLD, at_most_s=hurried),
+        visit.noted("features", admin.ask("features", "", is_shunters), False, at_most_s=hurried),
+    )
     leaderless = [each.name for each in topics if any(part.leader < 0 for part in each.partitions.values())]
     eligible = await visit.part(
         "eligible leaders", "Describe on Topic", lambda client: client.eligible_leaders(leaderless), _NO_ELIGIBLE
     )
-    quorum = await visit.part("the quorum", "Describe on Cluster", _quorum, None)
-    shunter = await visit.part("features", "", is_shunters, False)
+    told = "Apache" if quorum is _UNTOLD else "Apache (ZooKeeper)" if quorum is None else "Apache (KRaft)"
     own = described.get("authorized_operations")
     return CheckUp(
         cluster_id=str(described["cluster_id"]),
-        controller=int(described["controller_id"]) if quorum is None else quorum[0],
-        controlled_by="Shunter" if shunter else "Apache (ZooKeeper)" if quorum is None else "Apache (KRaft)",
+        controller=int(described["controller_id"]) if quorum is None or quorum is _UNTOLD else quorum[0],
+        controlled_by="Shunter" if shunter else told,
         brokers=tuple(brokers),
         topics=topics,
         ongoing=ongoing,
         ended={tp: move for tp, move in before.items() if tp not in ongoing},
         eligible=eligible,
         operations=None if own is None else frozenset(str(name) for name in own),
-        clock_ahead_ms=None if quorum is None else quorum[1],
+        clock_ahead_ms=None if quorum is None or quorum is _UNTOLD else quorum[1],
         unread=tuple(dict.fromkeys(visit.unread)),
         certificate=None if admin.certificate_file is None else file_expires_soon(admin.certificate_file),
     )
+
+
+async def _topics_and_moves(visit: _Visit, at_most_s: float | None) -> tuple[_Moves, tuple[CheckedTopic, ...], _Moves]:
+    """Topics, and the reassignments on both sides of them. If the first are not told in a hurry, nor are the second."""
+    before = await visit.noted(MOVES, visit.admin.list_reassignments(), _NO_MOVES, at_most_s=at_most_s)
+    untold = at_most_s is not None and any(what == MOVES for what, _why in visit.unread)
+    topics = await _topics(visit)
+    if untold:
+        return before, topics, _NO_MOVES
+    return before, topics, await visit.noted(MOVES, visit.admin.list_reassignments(), _NO_MOVES, at_most_s=at_most_s)
 
 
 async def _silent(visit: _Visit, broker: BrokerId, rack: str | None, address: str) -> CheckedBroker:
