@@ -1,16 +1,23 @@
-"""The executor on the newest Kafka: what its controllers do differently from older ones."""
+"""The newest Kafka: what its controllers and tools do differently from older ones, also in an incident."""
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import executor_scenarios as scenarios
 import pytest
+from executor_process import Cluster, Shunter
 from executor_scenarios import BROKERS, ORIGINAL, Yard
 from yard import HELD_BACK
 
+from lab.testbed.artifacts import KRAFT_VERSION
 from lab.testbed.kraft import KRaftCluster
+from lab.testbed.tools import REASSIGN_PARTITIONS, TOPICS, kafka_tool
+from lab.testbed.waiting import wait_until
 from shunter.app.exit_codes import ExitCode
 
 pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.timeout(400)]
@@ -39,3 +46,57 @@ def test_a_copy_under_way_is_turned_and_the_execution_ends(
     yard.ended_in(ORIGINAL)
     scenarios.nothing_is_lost(producer)
     yard.close()
+
+
+SILENT_WITHIN_S = 10.0
+"""A check-up with a broker that hangs: 3 s for its answer, and what any check-up takes."""
+
+
+def test_a_broker_that_hangs_costs_seconds_and_is_named(newest: KRaftCluster, tmp_path: Path) -> None:
+    shunter = Shunter(newest.bootstrap, tmp_path / "moves.journal")
+    newest.nodes[3].pause()
+    try:
+        began = time.monotonic()
+        told = shunter.look("doctor").stdout
+        assert time.monotonic() - began < SILENT_WITHIN_S
+        # After nine seconds without a heartbeat the controller fences it: then it is down.
+        silent = "broker 3 is listed as live, and does not answer within 3 s"
+        assert silent in told or "broker 3 is down" in told, told
+        planned = shunter.look("plan")
+        assert "broker 3 did not report its log dirs: it does not answer within 3 s" in planned.stderr or (
+            "broker 3 is dead" in planned.stderr
+        ), planned.stderr
+    finally:
+        newest.nodes[3].resume()
+
+
+def test_beside_a_dead_broker_apaches_tool_and_ours_agree_and_differ_where_we_say(
+    newest: KRaftCluster, tmp_path: Path
+) -> None:
+    """KIP-966: the ISR of a partition whose last replica died is empty, and the ELR names it."""
+    cluster, topic = Cluster(newest.bootstrap), f"t{uuid4().hex[:8]}"
+    shunter = Shunter(newest.bootstrap, tmp_path / "moves.journal")
+    at = ("--bootstrap-server", newest.bootstrap)
+    cluster.make(topic, {0: (3,), 1: (1, 3)})
+    wait_until(lambda: cluster.in_sync(topic), what="all are in sync", timeout_s=60)
+    newest.nodes[3].kill()
+    try:
+        wait_until(lambda: 3 not in cluster.leaders(topic).values(), what="its end", timeout_s=60)
+        apache = kafka_tool(TOPICS, *at, "--describe", "--topic", topic, version=KRAFT_VERSION).stdout
+        assert shunter.look("kafka-topics", "--describe", "--topic", topic).stdout == apache
+        assert "Isr: \tElr: 3\tLastKnownElr: 3" in apache
+        assert "start broker 3: it is an eligible leader (ELR)" in shunter.look("doctor").stdout
+        plan = tmp_path / "plan.json"
+        row = {"topic": topic, "partition": 1, "replicas": [2, 3]}
+        plan.write_text(json.dumps({"version": 1, "partitions": [row]}))
+        refused = kafka_tool(
+            REASSIGN_PARTITIONS, *at, "--reassignment-json-file", str(plan), "--execute", version=KRAFT_VERSION
+        )
+        assert "Unknown broker id 3" in refused.stdout + refused.stderr
+        done = shunter.run("execute", str(plan), "--yes")
+        assert done.returncode == ExitCode.DONE, done.stdout + done.stderr
+        assert cluster.replicas(topic)[1] == (2, 3)
+    finally:
+        newest.nodes[3].start()
+        cluster.admin.delete_topics([topic])
+        cluster.close()

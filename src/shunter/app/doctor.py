@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from shunter.app.client_configuration import configuration_of
 from shunter.app.executor.journals import JournalPlace
-from shunter.app.executor.session import LoadedJournal, Target, claim_name, connect, journal_place, load_journal
+from shunter.app.executor.session import LoadedJournal, Target, claim_name, connect, load_journal, place_of
 from shunter.app.executor.throttles import throttles_set
 from shunter.core.check_up import diagnose
 from shunter.core.executor.state import ExecutorState
 from shunter.core.executor.throttling.debts import told_debts
-from shunter.drivers.admin.check_up import named_operations, take_check_up
+from shunter.drivers.admin.check_up import HURRIED_S, named_operations, take_check_up
 from shunter.drivers.host.clock import SystemClock
-from shunter.drivers.journal.claim import see_claim
+from shunter.drivers.journal.claim import GROUP, claim_seen_by
+from shunter.drivers.journal.journals import this_process
 from shunter.errors import DriverError, FormatError
 from shunter.model.check_up import CheckedJournal, CheckUp, Finding, OpenMove
 from shunter.model.execution import JournalEntry
@@ -61,8 +61,8 @@ async def look_over(target: Target) -> LookedOver:
     began_ms = SystemClock().now_ms()
     try:
         seen = await take_check_up(admin)
-        place = await journal_place(target, admin)
-        claimant, seen = await _look_at_claim(target, place, seen)
+        place = place_of(target, seen.cluster_id)
+        claimant, seen = await _look_at_claim(admin, place, seen)
         journal, loaded, seen = await _look_into_journal(place, claimant, seen, began_ms - SKEW_MS)
         seen = await _look_at_throttles(admin, loaded, seen)
         return LookedOver(seen, journal, None if loaded is None else loaded.entries)
@@ -74,10 +74,17 @@ def _unread(seen: CheckUp, what: str, error: Exception) -> CheckUp:
     return replace(seen, unread=(*seen.unread, (what, str(error))))
 
 
-async def _look_at_claim(target: Target, place: JournalPlace, seen: CheckUp) -> tuple[str, CheckUp]:
+async def _look_at_claim(admin: KafkaPythonAdmin, place: JournalPlace, seen: CheckUp) -> tuple[str, CheckUp]:
     """The executor that drives the cluster ("": none does), and this user's permissions on the claim."""
+    what, permission = f"looking for the claim (group {GROUP})", f"Describe on Group {GROUP}"
     try:
-        found = await see_claim(configuration_of(target.bootstrap, target.properties), claim_name(place))
+        # The group's coordinator may be the broker that hangs.
+        async with asyncio.timeout(HURRIED_S if any(broker.silent for broker in seen.brokers) else None):
+            found = await admin.ask(
+                what, permission, lambda client: claim_seen_by(client, claim_name(place), this_process())
+            )
+    except TimeoutError:
+        return "", _unread(seen, "who drives the cluster", DriverError("a broker hangs", retriable=True))
     except DriverError as error:
         return "", _unread(seen, "who drives the cluster", error)
     return found.claimant, replace(seen, claim_operations=named_operations(found.operations))

@@ -31,7 +31,7 @@ from shunter.cli.execution.execute import Carrying, carry_out, require_consent
 from shunter.cli.execution.options import carrying_options, driver_options, execution_options, journal_options
 from shunter.cli.leaving import leave_with, told_error
 from shunter.cli.profiles import is_from_file, is_on_command_line
-from shunter.core.wording import counted, told_bytes
+from shunter.core.wording import counted, named, told_bytes
 from shunter.errors import ShunterError
 from shunter.model.execution import ExecutionOptions
 
@@ -230,7 +230,7 @@ def plan(
         leave_with(lambda: _carry_out(made, asked, target, options, how))
     sys.stdout.buffer.write(made.reassignment)
     sys.stdout.buffer.flush()
-    click.echo("\n".join([summary_text(made, name), *notes]), err=True)
+    click.echo("\n".join([summary_text(made, name), *notes, *made.for_apaches_tool]), err=True)
 
 
 # ---- plan and execute in one go
@@ -270,17 +270,18 @@ def _disks(
     from shunter.app.planning.disks import plan_log_dirs  # noqa: PLC0415 - as above
 
     band, headroom = asked.band_percent / 100, asked.headroom_percent / 100
-    made = plan_log_dirs(target, asked.brokers, emptied, band, headroom)
+    made = plan_log_dirs(target.bootstrap, target.properties, asked.brokers, emptied, band, headroom)
     told = [
         f"{counted(len(made.plan.moves), 'replica goes', 'replicas go')} to another log dir of their broker, {told_bytes(made.plan.bytes_moved)}"
     ]
-    told += [f"not done: {what}: {why}" for what, why in made.plan.undone[:_UNDONE_SHOWN]]
+    told += _undone_lines(made.plan.undone)
     if how.as_json:
-        say_json({"event": "plan", "moves": len(made.plan.moves), "undone": [list(each) for each in made.plan.undone]})
+        undone = [list(each) for each in made.plan.undone]
+        say_json({"event": "plan", "moves": len(made.plan.moves), "undone": undone, "notes": list(made.notes)})
     else:
         click.echo("\n".join([*told, *made.notes]), err=True)
     if not executes:
-        sys.stdout.buffer.write(made.reassignment)
+        sys.stdout.buffer.write(made.reassignment + b"\n")
         sys.stdout.buffer.flush()
         return int(ExitCode.DONE)
     moves = decode_plan(made.reassignment, "the plan")
@@ -403,10 +404,20 @@ def summary_text(made: Planned, source: str) -> str:
         lines.append(_bound_text(told.joint_percent, told.bytes_percent, _JOINTLY))
     lines += [f"  {count:>9,}  {reason}" for reason, count in told.reasons]
     lines += made.plan.notes
-    lines += [f"not done: {what}: {why}" for what, why in told.undone[:_UNDONE_SHOWN]]
-    if len(told.undone) > _UNDONE_SHOWN:
-        lines.append(f"not done: {len(told.undone) - _UNDONE_SHOWN} more; --explain FILE names them all")
+    lines += _undone_lines(told.undone)
     return "\n".join(lines)
+
+
+def _undone_lines(undone: Sequence[tuple[str, str]]) -> list[str]:
+    """What is left undone, a line for each reason."""
+    grouped: dict[str, list[str]] = {}
+    for what, why in undone:
+        grouped.setdefault(why, []).append(what)
+    lines = [f"not done: {named(whats, _UNDONE_SHOWN)}: {why}" for why, whats in grouped.items()]
+    hidden = len(lines) > _UNDONE_SHOWN or any(len(whats) > _UNDONE_SHOWN for whats in grouped.values())
+    more = [f"not done: {len(lines) - _UNDONE_SHOWN} more reasons"] if len(lines) > _UNDONE_SHOWN else []
+    explained = ["--explain FILE names all that is not done"] if hidden else []
+    return [*lines[:_UNDONE_SHOWN], *more, *explained]
 
 
 _JOINTLY = "disk, replicas and leaders together, by a linear programme"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from shunter.core.under_way import told_copy
 from shunter.core.wording import NAMED, counted, named
 from shunter.model.check_up import LOG_DIRS, CheckedJournal, CheckedTopic, CheckUp, Finding, Level
-from shunter.model.partition import TopicPartition
+from shunter.model.partition import EligibleLeaders, Replicas, TopicPartition
 
 FULL = 0.85
 VERY_FULL = 0.95
@@ -40,6 +40,8 @@ def diagnose(seen: CheckUp, journal: CheckedJournal) -> tuple[Finding, ...]:
 
 def _fine(name: str, seen: CheckUp) -> list[Finding]:
     """Say that all is well, unless that is not known: then another finding says what could not be read."""
+    if name == "listeners" and any(broker.silent for broker in seen.brokers):
+        return []
     unknown = any(what.startswith(_SEEN_BY.get(name, ())) for what, _why in seen.unread)
     told = None if unknown or (name == "moves" and not seen.at_rest) else _FINE.get(name)
     return [] if told is None else [Finding(Level.FINE, name, told)]
@@ -79,8 +81,18 @@ def _brokers(seen: CheckUp) -> list[Finding]:
     for topic in seen.topics:
         for partition in topic.partitions.values():
             lost.update(broker for broker in partition.replicas if broker not in up)
+    silent = [
+        Finding(
+            Level.PROBLEM,
+            "brokers",
+            f"broker {broker.broker} is listed as live, and {broker.listeners[0].problem}",
+            "look at its process and its host; the controller fences it when its heartbeats stay away",
+        )
+        for broker in seen.brokers
+        if broker.silent
+    ]
     fenced = dict(seen.fenced)
-    return [_gone(broker, lost[broker], fenced.get(broker)) for broker in sorted(lost.keys() | fenced.keys())]
+    return silent + [_gone(broker, lost[broker], fenced.get(broker)) for broker in sorted(lost.keys() | fenced.keys())]
 
 
 _ELSEWHERE = (
@@ -104,7 +116,7 @@ def _gone(broker: int, replicas: int, fenced: str | None) -> Finding:
 
 def _listeners(seen: CheckUp) -> list[Finding]:
     found: list[Finding] = []
-    for broker in seen.brokers:
+    for broker in (each for each in seen.brokers if not each.silent):
         for listener in broker.listeners:
             if not listener.problem:
                 continue
@@ -159,20 +171,54 @@ def _partitions(seen: CheckUp) -> list[Finding]:
             "no replicas: nobody can read or write there",
             "delete the topic, or give the partition replicas with kafka-reassign-partitions",
         ),
-        (
-            leaderless,
-            Level.PROBLEM,
-            "no leader: nobody can read or write there",
-            "start the brokers of their ISR",
-        ),
         (below, Level.PROBLEM, "fewer in sync than min.insync.replicas: acks=all is refused", "start what is down"),
         (late, Level.WARNING, "replicas out of sync", "see which brokers are down, slow or throttled"),
     )
-    return [
+    found = [
         Finding(level, "partitions", f"{counted(len(tps), 'partition')} with {told} ({named(tps)})", advice)
         for tps, level, told, advice in kinds
         if tps
     ]
+    return [*_leaderless(seen, leaderless), *found]
+
+
+_UNCLEAN = "`kafka-leader-election --election-type UNCLEAN` takes another replica, and loses what that one lacks"
+
+
+def _leaderless(seen: CheckUp, tps: Sequence[TopicPartition]) -> Iterator[Finding]:
+    """Partitions without a leader, by which replicas can lead without a loss.
+
+    With eligible leader replicas (KIP-966) the ISR may be empty: then the ELR has every acknowledged record.
+    """
+    partitions = {(topic.name, number): part for topic in seen.topics for number, part in topic.partitions.items()}
+    kinds: dict[str, list[tuple[TopicPartition, Replicas]]] = {}
+    for tp in tps:
+        told, isr = seen.eligible.get(tp, EligibleLeaders()), partitions[tp].isr
+        kind, brokers = (
+            ("in the ISR", isr)
+            if isr
+            else ("an eligible leader (ELR)", told.elr)
+            if told.elr
+            else ("the last known leader", told.last_known)
+        )
+        kinds.setdefault(kind if brokers else "", []).append((tp, brokers))
+    up = {broker.broker for broker in seen.brokers}
+    for kind, found in sorted(kinds.items()):
+        names = named(tp for tp, _brokers in found)
+        what = f"{counted(len(found), 'partition')} with no leader: nobody can read or write there ({names})"
+        needed = {broker for _tp, brokers in found for broker in brokers}
+        ways = [f"start broker {named(sorted(needed - up))}"] if needed - up else []
+        ways += [f"mend the log dir of broker {named(sorted(needed & up))} that failed"] if needed & up else []
+        each = "it is" if len(needed) == 1 else "each is"
+        known = (
+            f"{' and '.join(ways)}: {each} {kind}"
+            if kind
+            else "start what is down: no replica is known to have every record"
+        )
+        others = any(len(partitions[tp].replicas) > len(brokers) for tp, brokers in found)
+        yield Finding(
+            Level.PROBLEM, "partitions", what, f"{known}; if that can't be done, {_UNCLEAN}" if others else known
+        )
 
 
 def _min_isr(seen: CheckUp) -> list[Finding]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from shunter.model.execution import ObservedPartition, OngoingReassignment, ThrottleKey
 from shunter.model.log_dirs import LogDirCopy
-from shunter.model.partition import BrokerId, Replicas, TopicPartition
+from shunter.model.partition import BrokerId, EligibleLeaders, Replicas, TopicPartition
 from shunter.model.security.listeners import CertificateFault
 
 MOVES, LOG_DIRS = "moves", "log dirs of broker "
@@ -64,7 +64,10 @@ class CheckedLogDir:
 
 @dataclass(frozen=True, slots=True)
 class CheckedBroker:
-    """A broker that is registered. `release`: `4.1`, or `newer than 4.4`; "": it did not answer."""
+    """A broker that is registered. `release`: `4.1`, or `newer than 4.4`; "": it did not answer.
+
+    `silent`: it is listed as live, and answers nothing; its listener says so.
+    """
 
     broker: BrokerId
     rack: str | None
@@ -73,6 +76,7 @@ class CheckedBroker:
     log_dirs: tuple[CheckedLogDir, ...] = ()
     copies: tuple[LogDirCopy, ...] = ()
     """Replicas that it copies between its log dirs."""
+    silent: bool = False
 
 
 class FencedBroker(NamedTuple):
@@ -102,7 +106,7 @@ class CheckUp:
     cluster_id: str
     controller: BrokerId
     controlled_by: str
-    """`Apache (KRaft)`, `Apache (ZooKeeper)` or `Shunter`."""
+    """`Apache (KRaft)`, `Apache (ZooKeeper)`, `Apache` (it does not say which), or `Shunter`."""
     brokers: tuple[CheckedBroker, ...]
     topics: tuple[CheckedTopic, ...]
     ongoing: dict[TopicPartition, OngoingReassignment] = field(
@@ -125,6 +129,8 @@ class CheckUp:
     """Reassignments that were under way before `topics` were read, and no longer after that."""
     fenced: tuple[FencedBroker, ...] = ()
     """Brokers that are registered and fenced; they are not among `brokers`."""
+    eligible: dict[TopicPartition, EligibleLeaders] = field(default_factory=dict[TopicPartition, EligibleLeaders])
+    """Who may lead partitions that have no leader, if the cluster tells that."""
 
     @property
     def copies(self) -> tuple[LogDirCopy, ...]:

@@ -181,7 +181,7 @@ class Inventory(NamedTuple):
     """One snapshot. `taken_at_ms` is the middle of the time that reading took, milliseconds since 1970 UTC.
 
     `brokers` are live. `unanswered` are brokers whose log dirs could not be read: (id, why). `disks` has the brokers with several log dirs,
-    of which none failed, with the replicas there that are assigned to the broker; snapshot files do not have `disks`.
+    with the replicas there that are assigned to the broker; snapshot files do not have `disks`.
     """
 
     cluster_id: str

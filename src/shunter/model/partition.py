@@ -29,6 +29,13 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+class EligibleLeaders(NamedTuple):
+    """Replicas outside the ISR that may lead (KIP-966): the ELR has every acknowledged record, the last known may lack some."""
+
+    elr: Replicas = ()
+    last_known: Replicas = ()
+
+
 class ReplicaAssignment(NamedTuple):
     """A partition's replicas, and which of them are being added and removed (topic znode v3, KIP-455 as shipped).
 

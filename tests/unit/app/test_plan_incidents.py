@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from incidents import MB, Facts, as_rows, assert_sound, questions, worlds
 
+from incidents import MB, Facts, as_rows, assert_sound, questions, worlds
 from shunter.app.evaluation.observation import sighting_of
+from shunter.app.planning import live
 from shunter.app.planning.plan import PlanOptions, cluster_from, plan_raw, request_from
+from shunter.core.keeper.proposals import planned_for
 from shunter.core.planning.balance import plan
+from shunter.core.planning.cluster import ClusterLoad
 from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
 from shunter.formats.plan_files import read_plan_input, write_reassignment
 from shunter.formats.plan_inventory import encode_plan_input
 from shunter.model.check_up import CheckedJournal, CheckUp
 from shunter.model.inventory import Disk, Inventory, InventoryBroker, InventoryPartition, TopicWish
+from shunter.model.keeper import KeeperPolicy
 from shunter.pipeline.planning.fleet_worker import plan_cluster
 
 NO_CHECK_UP = CheckUp("yard", 1, "Apache (KRaft)", (), (), {}, ())
@@ -30,18 +35,41 @@ def by_file(seen: Inventory, asked: PlanOptions) -> bytes | str:
         return str(refused)
 
 
+def by_verb(seen: Inventory, asked: PlanOptions) -> bytes | str:
+    """As `shunter plan`, `drain` and their kind plan a live cluster that shows this."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(live, "take_inventory", lambda _configuration, **_asked: seen)
+        try:
+            return live.plan_cluster("k:9092", None, replace(asked, ignore_racks=False), None).planned.reassignment
+        except PlanRefused as refused:
+            return str(refused).replace(f"cluster {seen.cluster_id}", "yard")
+
+
 def by_service(seen: Inventory, asked: PlanOptions) -> list[dict[str, Any]] | str:
-    load = sighting_of(seen, NO_CHECK_UP, CheckedJournal("j"), ()).load
+    """As the service plans what a person orders, and what a condition needs, within no guard rails."""
+    sighting = sighting_of(seen, NO_CHECK_UP, CheckedJournal("j"), ())
+    made = planned_for(request_from(asked), sighting, KeeperPolicy())
+    if not made.changes and len(made.undone) == 1 and by_plan(sighting.load, asked) == made.undone[0]:
+        return made.undone[0]
+    return [
+        {
+            "topic": each.topic,
+            "partition": each.partition,
+            "replicas": list(each.replicas),
+            "original_replicas": list(each.original),
+        }
+        | ({"elect": True} if each.elect else {})
+        for each in made.changes
+    ]
+
+
+def by_plan(load: ClusterLoad, asked: PlanOptions) -> str:
+    """The refusal of a request; "": there is none."""
     try:
-        made = plan(load, request_from(asked))
+        plan(load, request_from(asked))
     except PlanRefused as refused:
         return str(refused)
-    elected = made.elections()
-    return [
-        {"topic": topic, "partition": number, "replicas": replicas, "original_replicas": original}
-        | ({"elect": True} if (topic, number) in elected else {})
-        for topic, number, replicas, original in made.assignments()
-    ]
+    return ""
 
 
 def by_pipeline(seen: Inventory, asked: PlanOptions) -> list[dict[str, Any]] | str:
@@ -62,6 +90,7 @@ def test_a_plan_does_nothing_that_the_incident_forbids_and_is_the_same_everywher
         rows = json.loads(made)["partitions"]
     else:
         rows = made
+    assert by_verb(seen, asked) == made
     assert by_service(seen, asked) == rows
     if seen.fenced and not asked.ignore_racks:
         seen = seen._replace(fenced=())  # Snapshots of a lake do not tell the racks of fenced brokers.
@@ -151,6 +180,46 @@ def test_a_cut_drops_what_is_offline_first() -> None:
     assert rows_of(FAILED_LOG_DIR, scope="change-replication", topics=("rg",), replication=1)["rg"] in ([1], [3])
 
 
+FAILED = Disk("/data/b", None, None, failed=True)
+CORDONED = Disk("/data/a", 100 * MB, 90 * MB, cordoned=True)
+
+
+@pytest.mark.parametrize("ill", [(Disk("/data/a", 100 * MB, 90 * MB), FAILED), (CORDONED,)])
+@pytest.mark.parametrize(
+    ("replicas", "isr", "wanted", "left"),
+    [
+        ((2, 1, 3), (2, 1, 3), 1, [[1], [3]]),
+        ((2, 1, 3), (2, 1, 3), 2, [[1, 3]]),
+        ((1, 2, 3), (1, 2, 3), 1, [[1]]),
+        ((4, 2, 3), (2, 3), 1, [[3]]),
+        ((4, 2, 3), (2, 3), 2, [[2, 3]]),
+        ((2, 1, 3), (2, 1), 2, [[2, 1]]),
+        ((2, 1, 3), (2, 1), 1, [[1]]),
+        ((2, 1), (2,), 1, [[2]]),
+    ],
+)
+def test_a_cut_drops_what_is_on_an_ill_broker_unless_it_is_needed_in_sync(
+    ill: tuple[Disk, ...], replicas: tuple[int, ...], isr: tuple[int, ...], wanted: int, left: list[list[int]]
+) -> None:
+    """Broker 2 has a failed log dir, or is cordoned, and broker 4 is dead; broker 2 may be the first, or come next."""
+    brokers = tuple(each._replace(log_dirs=ill) if each.id == 2 else each for each in bare(1, 2, 3))
+    row = InventoryPartition("t", None, 0, replicas, isr, isr[0], 0, 1, 1, (), (4,) if 4 in replicas else ())
+    found = rows_of(Inventory("yard", 0, brokers, (row,)), scope="change-replication", replication=wanted)
+    assert found["t"] in left
+
+
+def test_a_cut_takes_nothing_from_excluded_brokers() -> None:
+    row = InventoryPartition("t", None, 0, (1, 4, 2), (1, 2), 1, 0, 1, 1, (), (4,))
+    seen = Inventory("yard", 0, bare(1, 2, 3), (row,))
+    asked: dict[str, Any] = {"scope": "change-replication", "replication": 1, "ignore_racks": True}
+    made = plan_raw(encode_plan_input(seen), "yard", PlanOptions(excluded_brokers=(4,), **asked))
+    assert json.loads(made.reassignment)["partitions"] == [], "what can lead would go, and what is offline would stay"
+    assert made.summary.undone == (
+        ("t-0 stays at 3 replicas", "what may go is on excluded brokers, which no replica leaves"),
+    )
+    assert rows_of(seen, scope="change-replication", replication=1, excluded_brokers=(1,)) == {"t": [1]}
+
+
 def test_nothing_comes_to_a_broker_because_its_failed_log_dir_looks_empty() -> None:
     found = rows_of(FAILED_LOG_DIR, scope="rebalance")
     assert all(2 not in set(replicas) - {2} for topic, replicas in found.items() if topic == "heavy")
@@ -189,6 +258,23 @@ def test_the_log_dir_that_the_broker_chooses_limits_what_comes() -> None:
     assert isinstance(made, bytes)
     told = "the small one has the fewest replicas, and no room for 5 GB with headroom"
     assert all(3 not in row["replicas"] for row in json.loads(made)["partitions"]), told
+
+
+def test_a_drain_names_every_replica_that_stays_by_broker_and_reason() -> None:
+    dead = [InventoryPartition("lone", None, at, (1,), (), -1, 0, 1, 1, (), (1,)) for at in range(3)]
+    kept = [InventoryPartition("kept", None, at, (1, 2), (2,), 2, 0, 1, 1, ((2, MB),), (1,)) for at in range(2)]
+    large = InventoryPartition("large", None, 0, (1, 2), (2,), 2, 0, 1, 1, ((2, 9 * MB),), (1,))
+    small = InventoryPartition("small", None, 0, (1, 2), (2,), 2, 0, 1, 1, ((2, MB),), (1,))
+    asked = PlanOptions(scope="drain", brokers=(1,), excluded_topics=("kept",), max_moves=1, ignore_racks=True)
+    seen = Inventory("yard", 0, bare(2, 3), (*kept, large, *dead, small))
+    assert plan_raw(encode_plan_input(seen), "yard", asked).summary.undone == (
+        ("2 replicas stay on broker 1 (kept-0, kept-1)", "the topics are excluded"),
+        ("3 replicas stay on broker 1 (lone-0, lone-1, lone-2)", "no live replica in sync has their data"),
+        ("1 replica stays on broker 1 (large-0)", "the cap on bytes or moves is spent"),
+    )
+    offline = plan_raw(encode_plan_input(seen), "yard", replace(asked, scope="offline", brokers=()))
+    assert ("2 replicas stay on broker 1 (kept-0, kept-1)", "the topics are excluded") in offline.summary.undone
+    assert ("1 replica stays on broker 1 (large-0)", "the cap on bytes or moves is spent") in offline.summary.undone
 
 
 def dead_beside(replicas: tuple[int, ...], leader: int) -> Inventory:
@@ -267,3 +353,99 @@ def test_room_that_is_too_little_is_told_with_a_figure() -> None:
     ((what, why),) = made.summary.undone
     assert what == "t-0 stays on broker 1"
     assert why.endswith("the roomiest, broker 2, has room for 20% of it")
+
+
+def left_by(seen: Inventory, **asked: Any) -> tuple[tuple[str, str], ...]:
+    return plan_raw(encode_plan_input(seen), "yard", PlanOptions(ignore_racks=True, **asked)).summary.undone
+
+
+def test_a_rebalance_that_can_move_nothing_names_the_facts_that_hold_it_back() -> None:
+    """Broker 1 has everything; the others are cordoned, damaged or dead, or have each partition already."""
+    heavy = tuple(InventoryPartition("t", None, at, (1,), (1,), 1, 0, 1, 1, ((1, 30 * MB),)) for at in range(4))
+    beside = InventoryPartition("u", None, 0, (4,), (), -1, 0, 1, 1, (), (4,))
+    two, three = (
+        InventoryBroker(broker, "host", None, None, None, log_dirs=log_dirs)
+        for broker, log_dirs in ((2, (CORDONED,)), (3, (FAILED,)))
+    )
+    small = InventoryBroker(5, "host", None, None, None, log_dirs=(Disk("/d", 100 * MB, 21 * MB),))
+    facts = "broker 2 is cordoned, broker 3 has a failed log dir (/data/b), broker 4 is dead"
+    shut = Inventory("yard", 0, (*bare(1), two, three, small), (*heavy, beside))
+    told = dict(left_by(shut, scope="rebalance", aims=("disk",)))
+    why = "room within its capacity with headroom, also for what is copied before old replicas go"
+    assert told == {
+        "broker 1: disk 2.000 of the mean, above 1.100": f"no broker has {why} (nothing can go to some: {facts})",
+        "broker 5: disk 0.000 of the mean, below 0.017": f"it has no {why} (nothing can go to some: {facts})",
+    }
+
+
+def test_a_rebalance_names_partitions_without_data_as_such() -> None:
+    lost = tuple(InventoryPartition("t", None, at, (1, 2), (), -1, 0, 1, 1, ((1, 30 * MB),)) for at in range(4))
+    led = tuple(InventoryPartition("u", None, at, (2,), (2,), 2, 0, 1, 1, ((2, MB),)) for at in range(4))
+    told = dict(left_by(Inventory("yard", 0, bare(1, 2, 3), (*lost, *led)), scope="rebalance", aims=("disk",)))
+    assert told["broker 1: disk 1.475 of the mean, above 1.100"] == (
+        "replicas of partitions that no broker has alone make 1.475 of the mean"
+    )
+
+
+def test_leaders_that_stay_name_followers_that_can_not_lead() -> None:
+    rows = tuple(InventoryPartition("t", None, at, (1, 2), (1,), 1, 0, 1, 1, ()) for at in range(4))
+    told = dict(left_by(Inventory("yard", 0, bare(1, 2), rows), scope="leaders"))
+    assert (
+        "of 4 partitions that it leads followers are offline or out of sync"
+        in told["broker 1: leaders 2.000 of the mean, above 1.100"]
+    )
+    told = dict(left_by(Inventory("yard", 0, bare(1, 2), rows), scope="rebalance", aims=("leaders",)))
+    assert (
+        "of 4 partitions its replica is offline or out of sync"
+        in told["broker 2: leaders 0.000 of the mean, below 0.900"]
+    )
+
+
+def test_a_broker_that_may_receive_nothing_can_lead_but_a_well_one_is_preferred() -> None:
+    seen = FAILED_LOG_DIR._replace(
+        brokers=tuple(each._replace(log_dirs=(FAILED,)) if each.id == 2 else each for each in bare(1, 2, 3)),
+        partitions=(
+            InventoryPartition("a", None, 0, (3, 2, 1), (3, 2, 1), 3, 0, 1, 1, ()),
+            InventoryPartition("b", None, 0, (3, 2), (3, 2), 3, 0, 1, 1, ()),
+        ),
+    )
+    assert rows_of(seen, scope="demote", brokers=(3,)) == {"a": [1, 2, 3], "b": [2, 3]}
+    made = plan_raw(encode_plan_input(seen), "yard", PlanOptions(scope="demote", brokers=(3,), ignore_racks=True))
+    assert not any("put first nowhere" in note for note in made.plan.notes)
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+def test_what_apaches_tool_refuses_is_said(fenced: bool) -> None:
+    """Kafka 4.4's tool refuses a file that names a broker that is not live; its controller accepts the same."""
+    rows = (
+        InventoryPartition("t", None, 0, (3, 1, 2), (3, 2), 3, 0, 1, 1, (), (1,)),
+        InventoryPartition("u", None, 0, (2, 1), (2,), 2, 0, 1, 1, (), (1,)),
+    )
+    gone = (InventoryBroker(1, "host", None, None, None, fenced=True),) if fenced else ()
+    seen = encode_plan_input(Inventory("yard", 0, bare(2, 3), rows, fenced=gone))
+    made = plan_raw(seen, "yard", PlanOptions(scope="demote", brokers=(3,), ignore_racks=True))
+    (told,) = made.for_apaches_tool
+    assert told.startswith("1 partition keeps a replica on broker 1, which is down (t-0): Apache's tool refuses")
+    assert told.endswith('("Unknown broker id 1"); `shunter execute` carries it out')
+    assert plan_raw(seen, "yard", PlanOptions(scope="offline", ignore_racks=True)).for_apaches_tool == ()
+
+
+@pytest.mark.parametrize("ill", [{"cordoned": True}, {"failed": True}, {"live": False}])
+def test_a_full_disk_is_emptied_though_its_broker_is_cordoned_or_damaged(ill: dict[str, bool]) -> None:
+    """A person cordons a log dir because it is full. Of a dead broker nothing can be said or done."""
+    full = Disk("/a", 100 * MB, 10 * MB, cordoned=ill.get("cordoned"))
+    log_dirs = (full, FAILED) if ill.get("failed") else (full,)
+    one = InventoryBroker(1, "host", None, 100 * MB, 10 * MB, log_dirs=log_dirs)
+    two, three = (InventoryBroker(each, "host", None, 1_000 * MB, 900 * MB) for each in (2, 3))
+    live = (two, three) if "live" in ill else (one, two, three)
+    rows = tuple(
+        InventoryPartition("t", None, at, (2, 1), (2, 1) if "live" not in ill else (2,), 2, 0, 1, 1, ((2, 9 * MB),))
+        for at in range(9)
+    )
+    found = by_file(
+        Inventory("yard", 0, live, rows), PlanOptions(scope="empty-disks", disk_limit_percent=50.0, ignore_racks=True)
+    )
+    assert isinstance(found, bytes)
+    after = [row["replicas"] for row in json.loads(found)["partitions"]]
+    assert all(set(row) <= {2, 3} for row in after)
+    assert bool(after) is ("live" not in ill)

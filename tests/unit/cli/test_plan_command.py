@@ -164,3 +164,13 @@ def test_the_documented_summary_is_what_the_command_says(tmp_path: Path, monkeyp
     Path("yard.json").write_text(given, encoding="utf-8")
     told = run("--from", "yard.json").stderr
     assert shown.startswith("".join(f"    {line}\n" for line in told.splitlines()))
+
+
+def test_a_plan_that_apaches_tool_refuses_says_so(tmp_path: Path) -> None:
+    brokers = {"1": {"live": False}, "2": {"rack": None}, "3": {"rack": None}}
+    row = {"topic": "t", "partition": 0, "replicas": [3, 1, 2], "size": 1, "isr": [3, 2], "leader": 3}
+    source = tmp_path / "yard.json"
+    source.write_text(json.dumps({"brokers": brokers, "partitions": [row]}), encoding="utf-8")
+    result = run("--from", str(source), "--scope", "demote", "--brokers", "3", "--ignore-racks")
+    assert json.loads(result.stdout)["partitions"][0]["replicas"] == [2, 1, 3]
+    assert "Apache's tool refuses a whole plan that names it" in result.stderr

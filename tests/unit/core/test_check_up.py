@@ -22,7 +22,7 @@ from shunter.model.check_up import (
 )
 from shunter.model.execution import ObservedPartition, OngoingReassignment, ThrottleKey
 from shunter.model.log_dirs import LogDirCopy
-from shunter.model.partition import TopicPartition
+from shunter.model.partition import EligibleLeaders, TopicPartition
 from shunter.model.security.listeners import CertificateFault, FaultKind
 
 ALL = frozenset({"READ", "ALTER", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"})
@@ -312,3 +312,57 @@ def test_what_may_not_be_done_is_told_by_the_commands_that_need_it() -> None:
     ]
     (untold,) = bad(replace(WELL, operations=None))
     assert untold.level is Level.NOTE
+
+
+def nobody_leads(isr: tuple[int, ...], told: EligibleLeaders | None) -> Finding:
+    """Brokers 1 and 2 are down."""
+    seen = replace(WELL, brokers=WELL.brokers[2:], topics=topic(1, HEALTHY._replace(isr=isr, leader=-1)))
+    (found,) = [
+        each for each in bad(replace(seen, eligible={} if told is None else {T0: told})) if each.check == "partitions"
+    ]
+    assert (found.level, found.check) == (Level.PROBLEM, "partitions")
+    assert found.text == "1 partition with no leader: nobody can read or write there (t-0)"
+    return found
+
+
+@pytest.mark.parametrize(
+    ("isr", "told", "advice"),
+    [
+        ((2,), None, "start broker 2: it is in the ISR; if that"),
+        ((), EligibleLeaders((1, 2), (1,)), "start broker 1, 2: each is an eligible leader (ELR); if that"),
+        ((), EligibleLeaders((2, 3), ()), "start broker 2 and mend the log dir of broker 3 that failed: each is"),
+        (
+            (),
+            EligibleLeaders((), (3,)),
+            "mend the log dir of broker 3 that failed: it is the last known leader; if that",
+        ),
+        ((), EligibleLeaders(), "start what is down: no replica is known to have every record; if that"),
+        ((), None, "start what is down: no replica is known to have every record; if that"),
+    ],
+)
+def test_where_nobody_leads_those_are_named_who_have_the_data(
+    isr: tuple[int, ...], told: EligibleLeaders | None, advice: str
+) -> None:
+    """With eligible leader replicas the ISR of a partition without a leader is empty."""
+    assert nobody_leads(isr, told).advice.startswith(advice)
+
+
+def test_a_broker_that_is_listed_and_silent_is_a_problem_of_its_own() -> None:
+    silent = replace(broker(3, problem="does not answer within 3 s"), silent=True, log_dirs=())
+    (found,) = bad(replace(WELL, brokers=(*WELL.brokers[:2], silent)))
+    assert (found.level, found.check) == (Level.PROBLEM, "brokers")
+    assert found.text == "broker 3 is listed as live, and does not answer within 3 s"
+
+
+def test_replicas_that_are_offline_have_a_scope() -> None:
+    dead, damaged = (
+        replace(WELL, brokers=WELL.brokers[:2]),
+        replace(WELL, brokers=(broker(1, error="X"), *WELL.brokers[1:])),
+    )
+    assert all("`shunter plan --scope offline`" in bad(seen)[0].advice for seen in (dead, damaged))
+
+
+def test_where_no_other_replica_is_left_nobody_is_told_to_elect_one() -> None:
+    seen = replace(WELL, topics=topic(1, ObservedPartition((2,), (), -1)), eligible={T0: EligibleLeaders((2,))})
+    advice = next(each.advice for each in bad(seen) if each.check == "partitions")
+    assert advice == "mend the log dir of broker 2 that failed: it is an eligible leader (ELR)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from kafka import TopicPartition as KafkaTopicPartition
 
 from made_certificates import authority, issued
+from shunter.drivers.admin import check_up
 from shunter.drivers.admin.check_up import take_check_up
 from shunter.drivers.admin.cluster import READ_WITHIN_S, Answer, KafkaPythonAdmin
 from shunter.drivers.security.tls import ClientTls
@@ -18,7 +20,7 @@ from shunter.formats.client_properties import TLS
 from shunter.model.check_up import FencedBroker
 from shunter.model.execution import OngoingReassignment
 from shunter.model.log_dirs import LogDirCopy
-from shunter.model.partition import TopicPartition
+from shunter.model.partition import EligibleLeaders, TopicPartition
 from shunter.model.security.listeners import CertificateFault, KeyStore, Secret, TlsSettings
 
 
@@ -59,6 +61,12 @@ class Client:
 
     def describe_metadata_quorum(self) -> dict[str, Any]:
         return {"topics": [{"partitions": [{"leader_id": 2, "current_voters": []}]}]}
+
+    def shun_silent(self, _within_s: float, _for_s: float) -> frozenset[int]:
+        return frozenset()
+
+    def eligible_leaders(self, topics: list[str]) -> dict[TopicPartition, EligibleLeaders]:
+        return {TopicPartition(name, 0): EligibleLeaders((2,)) for name in topics}
 
     def describe_features(self, **_options: Any) -> dict[str, Any]:
         return {}
@@ -159,3 +167,61 @@ async def test_the_certificate_that_we_show_is_looked_at() -> None:
     soon = await judged((-99, 3.5))
     assert soon is not None
     assert soon.told.startswith("its certificate (CN=x) expires in 3 days, at ")
+
+
+class SilentClient(Client):
+    """A cluster of which broker 2 is listed as live and answers nothing."""
+
+    def shun_silent(self, _within_s: float, _for_s: float) -> frozenset[int]:
+        return frozenset({2})
+
+    def get_broker_version_data(self, broker: int) -> SimpleNamespace:
+        assert broker != 2
+        return super().get_broker_version_data(broker)
+
+    def describe_log_dirs(self, topics: Any, brokers: list[int]) -> list[dict[str, Any]]:
+        assert brokers != [2]
+        return super().describe_log_dirs(topics, brokers)
+
+
+async def test_a_broker_that_answers_nothing_is_asked_nothing_more() -> None:
+    seen = await take_check_up(Cluster(set(), SilentClient()))
+    assert [(each.broker, each.silent) for each in seen.brokers] == [(1, False), (2, True)]
+    assert [what for what, _why in seen.unread] == ["log dirs of broker 2"]
+
+
+class HangingCluster(Cluster):
+    """A cluster of which the controller hangs: some requests are never answered."""
+
+    async def _call(
+        self, what: str, permission: str, work: Callable[[Any], Answer], *, within_s: float = READ_WITHIN_S
+    ) -> Answer:
+        if what in {"ListPartitionReassignments", "the quorum", "features"}:
+            await asyncio.Event().wait()
+        return await super()._call(what, permission, work, within_s=within_s)
+
+
+async def test_a_controller_that_hangs_is_not_waited_for_and_nothing_is_guessed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(check_up, "HURRIED_S", 0.01)
+    seen = await take_check_up(HangingCluster(set(), SilentClient()))
+    assert {what for what, _why in seen.unread} == {"log dirs of broker 2", "moves", "the quorum", "features"}
+    assert seen.controlled_by == "Apache", "KRaft or ZooKeeper is not known"
+    assert [topic.name for topic in seen.topics] == ["t"]
+    assert not seen.at_rest
+
+
+class LeaderlessClient(Client):
+    """A cluster of which the one partition has no leader."""
+
+    def all_topics(self) -> list[SimpleNamespace]:
+        (topic,) = super().all_topics()
+        topic.partitions[0].leader_id, topic.partitions[0].isr_nodes = -1, []
+        return [topic]
+
+
+async def test_who_may_lead_is_asked_where_nobody_leads() -> None:
+    seen = await take_check_up(Cluster(set(), LeaderlessClient()))
+    assert seen.eligible == {TopicPartition("t", 0): EligibleLeaders((2,))}
+    assert (await take_check_up(Cluster(set()))).eligible == {}

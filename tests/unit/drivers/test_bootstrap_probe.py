@@ -5,12 +5,13 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
 
-from shunter.drivers.admin.bootstrap_probe import probe
+from shunter.drivers.admin.bootstrap_probe import WITHIN_S, probe
 from shunter.errors import DriverError
 
 VERSIONS = {"broker": (0, 1, 3, 18), "controller": (18, 45, 52)}
@@ -119,3 +120,11 @@ def test_a_server_that_says_nothing_is_told_after_seconds(listening: Listen) -> 
         address = f"127.0.0.1:{mute.getsockname()[1]}"
         with pytest.raises(DriverError, match="does not answer within 3 s"):
             probe([address], "PLAINTEXT")
+
+
+def test_a_server_that_says_nothing_is_not_waited_for_if_another_one_answers(listening: Listen) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as mute:
+        servers = [f"127.0.0.1:{mute.getsockname()[1]}", listening(kafka("broker"))]
+        began = time.monotonic()
+        assert probe(servers, "PLAINTEXT") == servers[1:]
+        assert time.monotonic() - began < WITHIN_S

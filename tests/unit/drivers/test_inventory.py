@@ -11,6 +11,7 @@ from shunter.drivers.admin.inventory import (
     _changing_around,
     _disk,
     _holders,
+    _log_dirs,
     _offsets,
     _space,
     take_inventory,
@@ -93,7 +94,8 @@ def test_bootstrap_servers_are_a_list_or_a_text_with_commas(form, free_port):
 
 
 def log_dir(path, *, error=0, **more):
-    topic = {"name": "t", "partitions": [{"partition_index": 0}, {"partition_index": 1}]}
+    rows = [{"partition_index": at, "partition_size": 1, "is_future_key": False} for at in (0, 1)]
+    topic = {"name": "t", "partitions": rows}
     return {"log_dir": path, "error_code": error, "topics": [topic], **more}
 
 
@@ -106,3 +108,18 @@ def test_each_log_dir_has_its_own_room_and_state():
     assert failed.failed
     assert _space((fine, fine._replace(path="/d"))) == (200, 80)
     assert _space((fine, old)) == _space((fine, failed)) == _space(()) == (None, None)
+
+
+class _Damaged:
+    """A client of a broker of which one log dir failed."""
+
+    def describe_log_dirs(self, _topics, brokers):
+        assert brokers == [3]
+        return [{"log_dirs": [log_dir("/a"), log_dir("/b", error=56) | {"topics": []}, log_dir("/c")]}]
+
+
+def test_of_a_broker_with_a_failed_log_dir_the_others_are_told():
+    assigned = {("t", 0): (3,), ("t", 1): (3,)}
+    _sizes, _spaces, (found,), unanswered, _all = _log_dirs(_Damaged(), [3], assigned)
+    assert [(each.path, each.failed) for each in found.disks] == [("/a", False), ("/b", True), ("/c", False)]
+    assert unanswered == ((3, "log dir /b failed"),)

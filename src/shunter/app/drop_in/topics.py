@@ -16,7 +16,7 @@ from shunter.app.drop_in.tool import connected
 from shunter.drivers.admin.blocking import BlockingAdmin
 from shunter.drivers.admin.reassignments import PartitionReassignment
 from shunter.errors import ShunterError
-from shunter.model.partition import TopicPartition
+from shunter.model.partition import EligibleLeaders, TopicPartition
 
 Echo = Callable[[str], None]
 
@@ -45,6 +45,7 @@ def _lines(
     cluster: BlockingAdmin, names: list[str], moves: Mapping[TopicPartition, PartitionReassignment]
 ) -> Iterable[str]:
     configs = cluster.topic_settings(names)
+    eligible = cluster.eligible_leaders(names)
     for topic in cluster.described(names):
         name = str(topic["name"])
         partitions = sorted(topic["partitions"], key=lambda one: int(one["partition_index"]))
@@ -56,7 +57,8 @@ def _lines(
             f"\tReplicationFactor: {factor}\tConfigs: {told}"
         )
         for one in partitions:
-            yield _partition_line(name, one, moves.get(TopicPartition(name, int(one["partition_index"]))))
+            tp = TopicPartition(name, int(one["partition_index"]))
+            yield _partition_line(name, one, moves.get(tp), eligible.get(tp))
 
 
 def replication_factor(replicas: Sequence[int], move: PartitionReassignment | None) -> int:
@@ -69,7 +71,9 @@ def replication_factor(replicas: Sequence[int], move: PartitionReassignment | No
     return len(move.replicas) - len(move.adding)
 
 
-def _partition_line(name: str, one: Mapping[str, Any], move: PartitionReassignment | None) -> str:
+def _partition_line(
+    name: str, one: Mapping[str, Any], move: PartitionReassignment | None, eligible: EligibleLeaders | None
+) -> str:
     leader = int(one["leader_id"])
     line = (
         f"\tTopic: {name}\tPartition: {one['partition_index']}\tLeader: {leader if leader >= 0 else 'none'}"
@@ -78,7 +82,8 @@ def _partition_line(name: str, one: Mapping[str, Any], move: PartitionReassignme
     if move is not None:
         line += f"\tAdding Replicas: {_joined(move.adding)}\tRemoving Replicas: {_joined(move.removing)}"
         line += f"\ttargetReplicas: {_joined(move.target)}"
-    return f"{line}\tElr: N/A\tLastKnownElr: N/A"
+    elr, last_known = ("N/A", "N/A") if eligible is None else map(_joined, eligible)
+    return f"{line}\tElr: {elr}\tLastKnownElr: {last_known}"
 
 
 def _topic_id(value: object) -> str:

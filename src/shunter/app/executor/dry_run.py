@@ -169,8 +169,9 @@ def _planned(state: ExecutorState, order: MoveOrder, result: MoveResult, foreign
         PlannedStep(step.replicas, cost.copied_bytes, cost.rollback_bytes)
         for step, cost in zip(paper.steps, costs, strict=True)
     )
-    told = isinstance(paper.waiting, Waiting) and not result.held_up
-    waiting = describe_waiting(paper.waiting) if told and paper.waiting is not None else None
+    waiting = None
+    if isinstance(paper.waiting, Waiting) and not result.held_up:
+        waiting = describe_waiting(paper.waiting)
     problem = "; ".join(told for told in (_adopted(move), foreign, result.instead, waiting) if told) or None
     return PlannedMove(str(order.tp), move.original, move.goal, move.size_bytes, steps, problem, held_up=result.held_up)
 

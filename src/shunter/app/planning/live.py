@@ -54,7 +54,10 @@ def plan_cluster(bootstrap: str, properties: Path | None, options: PlanOptions, 
 def _notes(taken: Inventory, *, rackless: bool) -> Iterator[str]:
     if rackless:
         yield "no broker has a rack: racks are ignored, and all replicas of a partition may end in one place"
-    for broker, why in taken.unanswered:
+    told = {
+        broker.id for broker in taken.brokers if broker.log_dirs is not None
+    }  # A failed log dir is a fact of theirs.
+    for broker, why in (each for each in taken.unanswered if each[0] not in told):
         yield f"broker {broker} did not report its log dirs: {why}"
     moving = [partition for partition in taken.partitions if partition.adding or partition.removing]
     if moving:

@@ -12,6 +12,7 @@ from shunter.core.planning.cluster import ClusterLoad, Resource
 from shunter.core.planning.explain import Summary, broker_changes, move_reasons, summarise
 from shunter.core.planning.moves import BalancedPlan
 from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
+from shunter.core.wording import counted, named
 from shunter.errors import FormatError
 from shunter.formats.plan_files import PlanInput, read_plan_input, write_moves, write_reassignment
 from shunter.formats.topic_wishes import decode_wishes
@@ -35,6 +36,7 @@ _UNBOUND = {Scope.DEMOTE, Scope.OFFLINE, Scope.TOPICS}
 DISKS = Scope.DISKS.value
 """The scope that moves replicas between log dirs of their brokers: `app/planning/disks.py` plans it."""
 BOUNDS = ("bytes", "lp", "none")
+_NAMED = 20
 SIZE_BYTES = 1_024
 """Bytes in one unit of a plan's sizes, which are KiB, as in its input."""
 
@@ -79,6 +81,17 @@ class Planned:
     racks: int
     partitions: int
     plan: BalancedPlan
+
+    @property
+    def for_apaches_tool(self) -> tuple[str, ...]:
+        """What a person has to know who wants to carry the plan out by Apache's tool; (): nothing."""
+        brokers, names = self.plan.beside_down()
+        if not brokers:
+            return ()
+        which = counted(len(names), "partition keeps", "partitions keep")
+        kept = f"{which} a replica on broker {named(brokers)}, which is down ({named(names, _NAMED)})"
+        refusal = f'refuses a whole plan that names it ("Unknown broker id {brokers[0]}")'
+        return (f"{kept}: Apache's tool {refusal}; `shunter execute` carries it out",)
 
 
 def plan_file(path: Path, options: PlanOptions) -> Planned:

@@ -112,6 +112,7 @@ def _what_it_waits_for(state: ExecutorState, move: Move, seen: ObservedPartition
     """What a move waits for, now or at a later step, if dead brokers stay dead; None: it reaches its goal."""
     live, min_isr = frozenset(state.cluster.brokers), state.least_in_sync(move)
     step, able = move.step, live.difference(seen.offline)
+    chosen: Begin | Reached | Waits | None
     if step is None:
         chosen = choose(move, seen, live, min_isr)
     else:

@@ -12,6 +12,7 @@ from shunter.core.planning.disks import DiskMove, disk_fill, plan_disks
 from shunter.core.planning.request import PlanRequest
 from shunter.model.inventory import BrokerDisks, Disk, DiskReplica
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
+from shunter.model.room import open_log_dirs
 from shunter.model.service import LogDirChange, PlannedChange
 
 LogDir = tuple[BrokerId, str]
@@ -72,7 +73,7 @@ def planned_log_dirs(
         max_bytes=most_bytes,
     )
     undone = (f"{what}: {why}" for what, why in made.undone)
-    return tuple(_changes(made.moves, replicas)), (*left, *undone)
+    return tuple(_changes(made.moves, replicas)), (*left, *undone, *made.notes)
 
 
 def _changes(moves: Iterable[DiskMove], replicas: Mapping[TopicPartition, Replicas]) -> Iterator[PlannedChange]:
@@ -91,7 +92,7 @@ def elsewhere(changes: Sequence[PlannedChange], disks: Sequence[BrokerDisks]) ->
     asked = {(each.broker, change.topic, change.partition): each for change in changes for each in change.log_dirs}
     if not asked:
         return ""
-    paths = {(each.broker, disk.path) for each in disks for disk in each.disks}
+    paths = {(each.broker, disk.path) for each in disks for disk in each.disks if not disk.failed}
     now = {
         key: replica.log_dir
         for each in disks
@@ -106,7 +107,7 @@ def elsewhere(changes: Sequence[PlannedChange], disks: Sequence[BrokerDisks]) ->
         if at != change.original:
             return f"{what} is in log dir {at}, and was planned from {change.original}"
         if (broker, change.target) not in paths:
-            return f"{what} can't go to log dir {change.target}: the broker does not have it any more"
+            return f"{what} can't go to log dir {change.target}: the broker does not have it any more, or it failed"
     return ""
 
 
@@ -141,7 +142,8 @@ def _after(
             held.append(each._replace(log_dir=target))
         if target is not None and target != each.log_dir:
             grown[broker, target] = grown.get((broker, target), 0) + each.size_bytes
-    count = {disk.path: sum(each.log_dir == disk.path for each in held) for disk in found.disks}
+    able = open_log_dirs(found.disks) or found.disks
+    count = {disk.path: sum(each.log_dir == disk.path for each in held) for disk in able}
     for tp in sorted(tp for tp, change in changes.items() if broker in change.replicas and tp not in before):
         path = min(count, key=lambda each: (count[each], each))
         held.append(DiskReplica(tp.topic, tp.partition, path, sizes[tp]))

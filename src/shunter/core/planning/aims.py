@@ -60,9 +60,11 @@ class Targets:
     weight: Floats
     """(K,) how much a violation counts; 0 if the resource is not an aim."""
     members: Flags
-    """(B,) brokers that take part: not drained, not excluded, not barred."""
+    """(B,) brokers that take part: not drained, not excluded, and not barred, unless the scope lets them lead or give."""
     receivers: Flags
     """(B,) brokers that may receive replicas; a subset of `members`."""
+    excluded: Flags
+    """(B,) brokers that no replica may come to or leave."""
     barred: dict[int, str]
     """Brokers that may receive nothing, by index, and why."""
     largest: Floats
@@ -107,7 +109,8 @@ def targets(cluster: ClusterLoad, request: PlanRequest) -> Targets:
     apart = ~members & ~np.isin(np.array(cluster.brokers), request.leaving)
     if request.scope is Scope.OFFLINE:
         apart[list(shut)] = False
-    apart |= np.isin(np.array(cluster.brokers), request.excluded_brokers)
+    excluded = np.isin(np.array(cluster.brokers), request.excluded_brokers)
+    apart |= excluded
     scale = np.asarray(loads[~apart].sum(axis=0) / max(1, members.sum()))
     scale[scale <= 0] = 1.0
     rules = RackRules(cluster.rack_of, members, len(cluster.racks))
@@ -138,6 +141,7 @@ def targets(cluster: ClusterLoad, request: PlanRequest) -> Targets:
         weight=weight,
         members=members,
         receivers=receivers,
+        excluded=excluded,
         barred=shut,
         largest=largest,
         movable=~excluded_topics[cluster.topic_of] & ~lost & ~waiting,
@@ -174,16 +178,17 @@ def _who(cluster: ClusterLoad, request: PlanRequest, shut: dict[int, str]) -> tu
         if why is not None:
             raise PlanRefused(f"broker {broker} {why}: it may receive nothing; bring it back, or name another broker")
     members = ~np.isin(known, request.excluded_brokers)
-    # A broker that may receive nothing can still lead, unless it is down.
-    members[[at for at in shut if request.scope not in ORDER_ALONE or (cluster.facts and cluster.facts[at].down)]] = (
-        False
-    )
+    # A broker that may receive nothing can still lead, or give from a full disk, unless it is down.
+    gives = request.scope in (*ORDER_ALONE, *EMPTYING)
+    members[[at for at in shut if not gives or (cluster.facts and cluster.facts[at].down)]] = False
     if request.leaving:
         members &= ~np.isin(known, request.brokers)
     if not members.any():
         told = "".join(f"; broker {cluster.brokers[at]} {why}" for at, why in sorted(shut.items()))
         raise PlanRefused(f"no broker is left to carry replicas: all are drained or excluded{told}")
     receivers = members.copy()
+    if request.scope not in ORDER_ALONE:
+        receivers[list(shut)] = False
     if request.scope is Scope.FILL:
         receivers &= np.isin(known, request.brokers)
     return members, receivers

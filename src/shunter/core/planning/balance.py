@@ -164,7 +164,7 @@ def _finished(request: PlanRequest, start: Indexes, began: Indexes, board: Board
         after=broker_loads(end, brokers, goal.every, goal.leading) * goal.scale,
         undone=tuple(undone),
     )
-    return replace(made, undone=made.undone + what_is_left(made, board.budget), notes=tuple(what_is_unknown(made)))
+    return replace(made, undone=made.undone + what_is_left(made, board), notes=tuple(what_is_unknown(made)))
 
 
 def _elected(cluster: ClusterLoad, request: PlanRequest, goal: Targets, changes: Flags, first: Ints) -> Ints:

@@ -5,7 +5,7 @@ No byte crosses the network: a broker copies a replica from one of its log dirs 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,6 +14,9 @@ from shunter.model.inventory import BrokerDisks, Disk, DiskReplica
 from shunter.model.partition import BrokerId
 
 _CAPPED = "the cap on moves or bytes is used up"
+_FAILED = (
+    "it failed, so no replica is copied to or from it; `shunter plan --scope offline` gives its replicas other brokers"
+)
 
 
 class DiskMove(NamedTuple):
@@ -25,10 +28,11 @@ class DiskMove(NamedTuple):
 
 
 class DisksPlan(NamedTuple):
-    """The moves, and what could not be done: (what, why)."""
+    """The moves, what could not be done: (what, why), and the log dirs that were left out, a sentence each."""
 
     moves: tuple[DiskMove, ...]
     undone: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def bytes_moved(self) -> int:
@@ -99,7 +103,8 @@ def plan_disks(
     """Plan the log dirs of brokers. Deterministic; planning its own result again changes nothing.
 
     Args:
-        brokers: The log dirs and replicas of each broker, without failed log dirs.
+        brokers: The log dirs and replicas of each broker. Nothing leaves or reaches a log dir that failed, and nothing
+            reaches one that is cordoned.
         chosen: The brokers to plan; none: all.
         emptied: Log dirs that all replicas leave; then nothing is balanced.
         band: How far from the mean of its broker's log dirs a log dir may be filled.
@@ -117,20 +122,43 @@ def plan_disks(
             raise PlanRefused(f"broker {broker} reported no log dirs; known are {sorted(known)}")
     made = _Made(float("inf") if max_moves is None else max_moves, float("inf") if max_bytes is None else max_bytes)
     about = set(chosen) or ({broker for broker, _path in emptied} if emptied else set(known))
+    notes: list[str] = []
     for broker in sorted(about):
-        paths = [path for owner, path in emptied if owner == broker]
-        shelves = _shelves(known[broker], headroom, excluded_topics)
-        unknown = sorted(set(paths) - {shelf.disk.path for shelf in shelves})
+        disks, paths = known[broker].disks, [path for owner, path in emptied if owner == broker]
+        unknown = sorted(set(paths) - {disk.path for disk in disks})
         if unknown:
-            names = ", ".join(shelf.disk.path for shelf in shelves)
+            names = ", ".join(disk.path for disk in sorted(disks))
             raise PlanRefused(f"broker {broker} has no log dir {unknown[0]}; it has {names}")
-        if len(shelves) == 1 or (paths and len(paths) == len(shelves)):
-            made.undone.append((f"broker {broker} stays as it is", "it has no other log dir"))
-        elif paths:
-            _empty(broker, shelves, paths, made)
-        else:
-            _balance(broker, shelves, band, made)
-    return DisksPlan(tuple(made.moves), tuple(made.undone))
+        notes += _left_out(broker, disks, paths)
+        failed = [disk.path for disk in sorted(disks) if disk.failed and disk.path in paths]
+        made.undone += [(f"{path} of broker {broker} stays as it is", _FAILED) for path in failed]
+        if not paths or len(failed) < len(paths):
+            _plan_one(broker, _shelves(known[broker], headroom, excluded_topics), set(paths) - {*failed}, band, made)
+    return DisksPlan(tuple(made.moves), tuple(made.undone), tuple(notes))
+
+
+def _left_out(broker: BrokerId, disks: Sequence[Disk], emptied: Collection[str]) -> Iterator[str]:
+    """Say which log dirs a plan leaves out, or lets nothing come to."""
+    for disk in sorted(disks):
+        where = f"{disk.path} of broker {broker}"
+        if disk.failed and disk.path not in emptied:
+            yield f"{where} is left out: {_FAILED}"
+        elif disk.cordoned and not disk.failed and disk.path not in emptied:
+            yield f"{where} is cordoned: nothing comes to it"
+
+
+def _plan_one(broker: BrokerId, shelves: list[_Shelf], emptied: Collection[str], band: float, made: _Made) -> None:
+    """Plan one broker: empty some of its log dirs, or (none) balance all."""
+    stays = f"broker {broker} stays as it is"
+    if len(shelves) < 2 or len(emptied) == len(shelves):
+        made.undone.append((stays, "it has no other log dir that works"))
+    elif all(shelf.disk.cordoned for shelf in shelves if shelf.disk.path not in emptied):
+        others = "its other log dirs" if emptied else "its log dirs"
+        made.undone.append((stays, f"{others} are cordoned, so nothing comes to them"))
+    elif emptied:
+        _empty(broker, shelves, emptied, made)
+    else:
+        _balance(broker, shelves, band, made)
 
 
 def disk_fill(found: BrokerDisks, excluded_topics: Collection[str] = ()) -> DiskFill | None:
@@ -152,8 +180,12 @@ def _ends(shelves: list[_Shelf]) -> tuple[_Shelf, _Shelf]:
 
 
 def _shelves(found: BrokerDisks, headroom: float, excluded_topics: Collection[str]) -> list[_Shelf]:
-    """A broker's log dirs, weighed by their sizes if all are known, else alike. Excluded replicas are only load."""
-    sized = all(disk.total_bytes for disk in found.disks)
+    """A broker's log dirs that work, weighed by their sizes if all are known, else alike.
+
+    Excluded replicas are only load.
+    """
+    disks = sorted(disk for disk in found.disks if not disk.failed)
+    sized = all(disk.total_bytes for disk in disks)
     shelves = [
         _Shelf(
             disk,
@@ -163,7 +195,7 @@ def _shelves(found: BrokerDisks, headroom: float, excluded_topics: Collection[st
             if disk.usable_bytes is None or not disk.total_bytes
             else disk.usable_bytes - headroom * disk.total_bytes,
         )
-        for disk in sorted(found.disks)
+        for disk in disks
     ]
     by_path = {shelf.disk.path: shelf for shelf in shelves}
     for replica in sorted(found.replicas, key=lambda each: (-each.size_bytes, each.topic, each.partition)):
@@ -174,7 +206,7 @@ def _shelves(found: BrokerDisks, headroom: float, excluded_topics: Collection[st
     return shelves
 
 
-def _empty(broker: BrokerId, shelves: list[_Shelf], paths: list[str], made: _Made) -> None:
+def _empty(broker: BrokerId, shelves: list[_Shelf], paths: Collection[str], made: _Made) -> None:
     """Empty log dirs: the greatest replicas first, each to the log dir where it fits and which is then least full."""
     others = [shelf for shelf in shelves if shelf.disk.path not in paths and not shelf.disk.cordoned]
     for here in (shelf for shelf in shelves if shelf.disk.path in paths):

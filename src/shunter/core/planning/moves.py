@@ -112,6 +112,17 @@ class BalancedPlan:
         targets, originals = self._broker_ids(self.replicas, rows), self._broker_ids(self.cluster.replicas, rows)
         return sorted(map(Assigned, topics, numbers, targets, originals))
 
+    def beside_down(self) -> tuple[list[int], list[str]]:
+        """Brokers that are dead or fenced and stay in the replicas of partitions that change, and these partitions' names."""
+        rows = distinct(np.concatenate([self.changed, self.elected]))
+        down = np.array(
+            [bool(each.down) for each in self.cluster.facts] or [False] * len(self.cluster.brokers), np.bool_
+        )
+        kept = down[self.replicas[rows]] & (self.replicas[rows] != ABSENT)
+        brokers = distinct(self.replicas[rows][kept]).tolist()
+        names = [self.cluster.partition_name(at) for at in rows[kept.any(axis=1)].tolist()]
+        return [self.cluster.brokers[at] for at in brokers], names
+
     def elections(self) -> frozenset[tuple[str, int]]:
         """The partitions, by topic and number, whose first replica is to be elected leader at the end."""
         topics = self.cluster.topic_of[self.elected].tolist()

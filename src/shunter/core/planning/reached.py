@@ -6,18 +6,22 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from shunter.core.planning.board import Budget
+from shunter.core.planning.board import Board, Budget
 from shunter.core.planning.cluster import ABSENT, Resource, distinct
 from shunter.core.planning.facts import rooms
 from shunter.core.planning.moves import BalancedPlan, Undone
 from shunter.core.planning.request import EMPTYING, ORDER_ALONE, Scope
-from shunter.core.wording import counted
+from shunter.core.wording import counted, named
 
 _TOLD = 20
 OFFLINE_FIRST = "`shunter plan --scope offline` gives offline replicas other brokers first"
+_TRIED = 50
+"""The most replicas that are tried to find out what holds a broker outside its band."""
+_LED = {Resource.LEADERS, Resource.BYTES_OUT, Resource.LEADER_BYTES_IN}
+"""Resources that go with the leader."""
 
 
-def what_is_left(plan: BalancedPlan, budget: Budget) -> tuple[Undone, ...]:
+def what_is_left(plan: BalancedPlan, board: Board) -> tuple[Undone, ...]:
     """Name the brokers outside their band after the plan, and for each the reason that can be shown."""
     if plan.request.scope not in {Scope.REBALANCE, Scope.FILL, Scope.LEADERS, *EMPTYING}:
         return ()
@@ -38,7 +42,7 @@ def what_is_left(plan: BalancedPlan, budget: Budget) -> tuple[Undone, ...]:
                 Undone(
                     f"broker {plan.cluster.brokers[broker]}: {resource.label} {carries} of the mean, "
                     f"{'above' if over else 'below'} {limit}",
-                    _why(plan, budget, broker, column, over=over),
+                    _why(plan, board, broker, column, over=over),
                 )
             )
         if len(brokers) > _TOLD:
@@ -51,9 +55,12 @@ def what_is_unknown(plan: BalancedPlan) -> Iterator[str]:
     goal, cluster = plan.targets, plan.cluster
     for at, why in sorted(goal.barred.items()):
         broker = cluster.brokers[at]
-        if broker not in (*plan.request.leaving, *plan.request.excluded_brokers):
-            what = "it is put first nowhere" if plan.request.scope in ORDER_ALONE else "nothing comes to it"
-            yield f"broker {broker} {why}: {what}"
+        if broker in (*plan.request.leaving, *plan.request.excluded_brokers):
+            continue
+        if plan.request.scope not in ORDER_ALONE:
+            yield f"broker {broker} {why}: nothing comes to it"
+        elif cluster.facts and cluster.facts[at].down:  # All others can lead what they have in sync.
+            yield f"broker {broker} {why}: it is put first nowhere"
     lost = np.flatnonzero(goal.lost)
     if len(lost):
         name = cluster.partition_name(int(lost[0]))
@@ -96,29 +103,93 @@ def _forced_racks(plan: BalancedPlan) -> tuple[Undone, ...]:
     return tuple(told)
 
 
-def _why(plan: BalancedPlan, budget: Budget, broker: int, column: int, *, over: bool) -> str:
+def _why(plan: BalancedPlan, board: Board, broker: int, column: int, *, over: bool) -> str:
     goal, cluster = plan.targets, plan.cluster
     resource = goal.resources[column]
-    if plan.request.scope is Scope.LEADERS:
-        return "brokers that could lead more hold no replica of its partitions, not even by a path of exchanges"
     smallest = float(cluster.sizes[goal.movable].min(initial=np.inf))
-    if goal.movable.any() and (not budget.allows(smallest) or _capped(plan, budget)):
+    orders = plan.request.scope is Scope.LEADERS
+    if not orders and goal.movable.any() and (not board.budget.allows(smallest) or _capped(plan, board.budget)):
         return "the cap on bytes or moves is spent"
     held = (plan.replicas == broker) & (plan.replicas != ABSENT)
-    fixed = (held.any(axis=1)) & ~goal.movable
     weight = goal.every[:, column] + np.where(plan.replicas[:, 0] == broker, goal.leading[:, column], 0)
-    if over and float(weight[fixed].sum()) > goal.high[broker, column]:
-        return f"replicas of partitions that stay as they are alone make {float(weight[fixed].sum()):.3f} of the mean"
+    for fixed, told in (
+        (~goal.movable & ~goal.lost & ~goal.waiting, "excluded topics"),
+        (goal.lost, "partitions that no broker has"),
+        (goal.waiting, "partitions with an offline replica that stays"),
+    ):
+        alone = float(weight[held.any(axis=1) & fixed].sum())
+        if over and alone > goal.high[broker, column]:
+            return f"replicas of {told} alone make {alone:.3f} of the mean"
+    if orders or resource in _LED:
+        return _why_not_led(plan, broker, over=over, orders=orders)
+    if not over and not goal.receivers[broker]:
+        return f"the scope {plan.request.scope.value} lets nothing move to it"
+    if rules := _what_holds(plan, board, broker, over=over):
+        return rules + _told_barred(plan)
     largest = float(weight[held.any(axis=1)].max(initial=0.0))
     if over and largest > goal.high[broker, column] - goal.low[broker, column]:
         partition = int(np.flatnonzero(held.any(axis=1))[int(weight[held.any(axis=1)].argmax())])
         return f"{cluster.partition_name(partition)} alone is {largest:.3f} of the mean, more than the band is wide"
-    if not over and not goal.receivers[broker]:
-        return f"the scope {plan.request.scope.value} lets nothing move to it"
-    if np.isfinite(goal.hard[broker, column]) and not over:
-        return "its capacity with headroom leaves no room, also for what is copied before old replicas go"
     change = "lowers" if over else "raises"
-    return f"no move or swap found {change} its {resource.label} without costing a more important aim as much"
+    generic = f"no move or swap found {change} its {resource.label} without costing a more important aim as much"
+    return generic + _told_barred(plan)
+
+
+def _told_barred(plan: BalancedPlan) -> str:
+    """The facts that leave a plan fewer brokers, to be put behind a reason; "": there are none."""
+    goal, known = plan.targets, plan.cluster.brokers
+    facts = [f"broker {known[at]} {why}" for at, why in sorted(goal.barred.items()) if not goal.excluded[at]]
+    return f" (nothing can go to some: {named(facts)})" if facts else ""
+
+
+def _what_holds(plan: BalancedPlan, board: Board, broker: int, *, over: bool) -> str:
+    """Whether rules and facts alone forbid what would help, of which a sample is tried; "": they do not."""
+    goal = plan.targets
+    here = board.replicas == broker
+    helps = here if over else ~here & goal.members[board.replicas] & ~here.any(axis=1, keepdims=True)
+    partitions, slots = np.nonzero(helps & (board.replicas != ABSENT) & goal.movable[:, None])
+    if not len(partitions):
+        return "no replica on it may move" if over else "no replica of another broker may move to it"
+    fits = False
+    for at in range(0, len(partitions), max(1, len(partitions) // _TRIED)):
+        partition, slot = int(partitions[at]), int(slots[at])
+        opened = np.isfinite(board.openings(partition, slot))
+        opened &= True if over else np.arange(len(opened)) == broker
+        fits |= bool(opened.any())
+        if (opened & ~board.too_much(board.weight_of(partition, slot))).any():
+            return ""
+    if fits:
+        whose = "no broker has" if over else "it has no"
+        return f"{whose} room within its capacity with headroom, also for what is copied before old replicas go"
+    if not (goal.receivers & (np.arange(len(goal.receivers)) != broker)).any() and over:
+        return "no other broker may receive replicas"
+    return "racks, or replicas of the same partitions, leave no place for what may move"
+
+
+def _why_not_led(plan: BalancedPlan, broker: int, *, over: bool, orders: bool) -> str:
+    """Why a broker leads too much or too little: who else has replicas of the partitions, and can lead."""
+    goal = plan.targets
+    ill = [key for key in goal.ill if key[1] == broker] if not over else []
+    if over:
+        led = np.flatnonzero((plan.replicas[:, 0] == broker) & goal.movable).tolist()
+        ill = [(partition, broker) for partition in led if any(key in goal.ill for key in _followers(plan, partition))]
+    held = counted(len(ill), "partition")
+    what = (
+        f"of {held} that it leads followers are offline or out of sync"
+        if over
+        else f"of {held} its replica is offline or out of sync"
+    )
+    facts = f": {what}" if ill else ""
+    if orders:
+        return f"brokers that could lead more hold no replica of its partitions, not even by a path of exchanges{facts}"
+    change = "lowers" if over else "raises"
+    return (
+        f"no order or move found {change} that without costing a more important aim as much{facts}{_told_barred(plan)}"
+    )
+
+
+def _followers(plan: BalancedPlan, partition: int) -> list[tuple[int, int]]:
+    return [(partition, broker) for broker in plan.replicas[partition, 1:].tolist() if broker != ABSENT]
 
 
 def _capped(plan: BalancedPlan, budget: Budget) -> bool:

@@ -6,14 +6,28 @@ import numpy as np
 
 from shunter.core.planning.aims import Targets
 from shunter.core.planning.board import Board, Why
-from shunter.core.planning.cluster import ABSENT, ClusterLoad, Floats, Ints, Resource
+from shunter.core.planning.cluster import ABSENT, ClusterLoad, Flags, Floats, Ints, Resource
 from shunter.core.planning.facts import Fitness, spare
 from shunter.core.planning.moves import Undone
 from shunter.core.planning.request import EMPTYING, PlanRefused, PlanRequest, Scope
 from shunter.core.planning.transport import place
-from shunter.core.planning.wishes import demote, drop_worst, grant_wishes, no_place, why_fixed, why_not
-from shunter.core.wording import counted
+from shunter.core.planning.wishes import (
+    demote,
+    drop_worst,
+    grant_wishes,
+    kept_by_exclusion,
+    no_place,
+    why_fixed,
+    why_not,
+)
+from shunter.core.wording import counted, named
 from shunter.model.inventory import OfflineReplica
+
+_NAMED = 100
+"""The most partitions that are named in one sentence about what is left undone."""
+_EXCLUDED = "the topics are excluded"
+_LOST = "no live replica in sync has their data"
+_SPENT = "the cap on bytes or moves is spent"
 
 
 def apply_scope(board: Board, request: PlanRequest) -> list[Undone]:
@@ -92,13 +106,31 @@ def _needs(board: Board) -> Floats:
     return np.where(targets.members[:, None], targets.share - board.loads, -1e6)
 
 
-def _affordable(board: Board, partitions: Ints, slots: Ints) -> tuple[Ints, Ints, int]:
-    """Cut the replicas that must move down to those that the caps allow; the smallest are kept, so that most move."""
+def _affordable(board: Board, partitions: Ints, slots: Ints) -> tuple[Ints, Ints, Flags]:
+    """Cut the replicas that must move down to those that the caps allow; the smallest are kept, so that most move.
+
+    Returns:
+        Partitions and slots of those that the caps allow, and (n,) which of all these are.
+    """
     sizes = board.cluster.sizes[partitions]
     order = np.argsort(sizes, kind="stable")
     paid = (np.cumsum(sizes[order]) <= board.budget.size) & (np.arange(1, len(order) + 1) <= board.budget.moves)
     kept = order[paid][::-1]
-    return partitions[kept], slots[kept], len(order) - len(kept)
+    return partitions[kept], slots[kept], np.isin(np.arange(len(order)), kept)
+
+
+def _staying(board: Board, partitions: Ints, slots: Ints, why: str) -> list[Undone]:
+    """Name replicas that stay where they are, by broker."""
+    held: dict[int, list[str]] = {}
+    for partition, slot in zip(partitions.tolist(), slots.tolist(), strict=True):
+        broker = board.cluster.brokers[int(board.replicas[partition, slot])]
+        held.setdefault(broker, []).append(board.cluster.partition_name(partition))
+    return [
+        Undone(
+            f"{counted(len(names), 'replica stays', 'replicas stay')} on broker {broker} ({named(names, _NAMED)})", why
+        )
+        for broker, names in sorted(held.items())
+    ]
 
 
 def _drain(board: Board, brokers: tuple[int, ...], why: Why) -> list[Undone]:
@@ -106,19 +138,11 @@ def _drain(board: Board, brokers: tuple[int, ...], why: Why) -> list[Undone]:
     indexes = np.flatnonzero(np.isin(np.array(board.cluster.brokers), brokers))
     partitions, slots = np.nonzero(np.isin(board.replicas, indexes))
     fixed, lost = ~board.targets.movable[partitions], board.targets.lost[partitions]
-    for stay, told in ((fixed & ~lost, "excluded topics, such as"), (lost, "no live replica in sync has the data of")):
-        if stay.any():
-            name = board.cluster.partition_name(int(partitions[stay][0]))
-            what = f"{counted(int(stay.sum()), 'replica stays', 'replicas stay')} on drained brokers"
-            undone.append(Undone(what, f"{told} {name}"))
-    partitions, slots, unpaid = _affordable(board, partitions[~fixed], slots[~fixed])
-    if unpaid:
-        undone.append(
-            Undone(
-                f"{counted(unpaid, 'replica stays', 'replicas stay')} on drained brokers",
-                "the cap on bytes or moves is spent",
-            )
-        )
+    for stay, told in ((fixed & ~lost, _EXCLUDED), (lost, _LOST)):
+        undone += _staying(board, partitions[stay], slots[stay], told)
+    concerned, places = partitions[~fixed], slots[~fixed]
+    partitions, slots, paid = _affordable(board, concerned, places)
+    undone += _staying(board, concerned[~paid], places[~paid], _SPENT)
     left = place(board, partitions, slots, _needs(board), must=True, why=why)
     undone += [_homeless(board, int(partitions[at]), int(board.replicas[partitions[at], slots[at]])) for at in left]
     return undone
@@ -138,13 +162,16 @@ def _leave_offline(board: Board, request: PlanRequest) -> list[Undone]:
     index = {broker: at for at, broker in enumerate(cluster.brokers)}
     gone: dict[int, list[int]] = {}
     lost: set[int] = set()
+    excluded: list[tuple[int, int]] = []
     for offline in request.offline or _known_offline(board, request.excluded_brokers):
         at = rows.get((offline.topic, offline.partition))
         if at is None or index.get(offline.broker, ABSENT) not in board.replicas[at].tolist():
             continue
         if board.targets.lost[at]:
             lost.add(at)
-        elif board.movable[at]:
+        elif not board.movable[at]:
+            excluded.append((at, board.replicas[at].tolist().index(index[offline.broker])))
+        else:
             gone.setdefault(at, []).append(board.replicas[at].tolist().index(index[offline.broker]))
     lost |= {at for at, slots in gone.items() if len(slots) == board.factors[at]}
     undone += [
@@ -156,17 +183,20 @@ def _leave_offline(board: Board, request: PlanRequest) -> list[Undone]:
         )
         for at in sorted(lost)
     ]
+    undone += _staying(board, *_columns(excluded), _EXCLUDED)
     pairs = [(at, slot) for at, slots in sorted(gone.items()) if at not in lost for slot in sorted(slots)]
-    partitions, slots = np.array([at for at, _ in pairs], np.int64), np.array([slot for _, slot in pairs], np.int64)
-    partitions, slots, unpaid = _affordable(board, partitions, slots)
-    if unpaid:
-        undone.append(
-            Undone(f"{counted(unpaid, 'replica stays', 'replicas stay')} offline", "the cap on bytes or moves is spent")
-        )
+    concerned, places = _columns(pairs)
+    partitions, slots, paid = _affordable(board, concerned, places)
+    undone += _staying(board, concerned[~paid], places[~paid], _SPENT)
     left = place(board, partitions, slots, _needs(board), must=True, why=Why.OFFLINE)
     return undone + [
         _homeless(board, int(partitions[at]), int(board.replicas[partitions[at], slots[at]])) for at in left
     ]
+
+
+def _columns(pairs: list[tuple[int, int]]) -> tuple[Ints, Ints]:
+    table = np.array(pairs, np.int64).reshape(-1, 2)
+    return table[:, 0], table[:, 1]
 
 
 def _known_offline(board: Board, excluded: tuple[int, ...]) -> list[OfflineReplica]:
@@ -212,18 +242,19 @@ def _homeless(board: Board, partition: int, broker: int) -> Undone:
 def _replace(board: Board, request: PlanRequest) -> list[Undone]:
     undone: list[Undone] = []
     index = {broker: at for at, broker in enumerate(board.cluster.brokers)}
-    elsewhere = 0
+    elsewhere: list[tuple[int, int]] = []
     for old, new in zip(request.brokers, request.replacements, strict=True):
         partitions, slots = board.held_by(index[old])
         for partition, slot in zip(partitions.tolist(), slots.tolist(), strict=True):
             weight = board.weight_of(partition, slot)
             if board.openings(partition, slot)[index[new]] != 0 or bool(board.too_much(weight)[index[new]]):
-                elsewhere += 1
+                elsewhere.append((partition, slot))
             elif board.budget.allows(float(board.cluster.sizes[partition])):
                 board.move(partition, slot, index[new], Why.REPLACED)
     if elsewhere:
-        why = "racks, its capacity or a replica that it already has: they go to other brokers"
-        undone.append(Undone(f"{counted(elsewhere, 'replica')} can't go to the replacement", why))
+        why = "racks, its capacity or a replica that it already has: other brokers get what may move"
+        names = named([board.cluster.partition_name(partition) for partition, _ in elsewhere], _NAMED)
+        undone.append(Undone(f"{counted(len(elsewhere), 'replica')} can't go to the replacement ({names})", why))
     return undone + _drain(board, request.brokers, Why.REPLACED)
 
 
@@ -240,7 +271,7 @@ def _fix_racks(board: Board) -> list[Undone]:
             if not rules.uneven(board.replicas[partition : partition + 1])[0]:
                 break
             if not board.budget.allows(float(board.cluster.sizes[partition])):
-                undone.append(Undone(what, "the cap on bytes or moves is spent"))
+                undone.append(Undone(what, _SPENT))
                 break
             if not _fix_one(board, partition):
                 undone.append(Undone(what, "no broker of the racks that lack one may take it"))
@@ -254,6 +285,7 @@ def _fix_one(board: Board, partition: int) -> bool:
     row: list[int] = replicas[partition].tolist()
     slots = [slot for slot, broker in enumerate(row) if broker != ABSENT]
     held = np.bincount([int(rules.rack_of[row[slot]]) for slot in slots], minlength=len(rules.sizes))
+    slots = [slot for slot in slots if not board.targets.excluded[row[slot]]]
     disk = board.targets.column(Resource.DISK) or 0
     slots.sort(key=lambda s: (-int(held[rules.rack_of[row[s]]]), s == 0, -float(board.loads[row[s], disk]), s))
     for slot in slots:
@@ -288,7 +320,9 @@ def _change_replication(board: Board, request: PlanRequest) -> list[Undone]:
             undone.append(Undone(f"{name} keeps its replication factor", rule))
             continue
         while board.factors[partition] > wanted:
-            drop_worst(board, partition)
+            if not drop_worst(board, partition):
+                undone.append(kept_by_exclusion(board, partition))
+                break
         while board.factors[partition] < wanted:
             if not _add_one(board, partition):
                 undone.append(

@@ -6,7 +6,7 @@ import numpy as np
 
 from shunter.core.planning.board import Board, Why
 from shunter.core.planning.cluster import ABSENT, UNKNOWN, Flags, Resource
-from shunter.core.planning.facts import Fitness
+from shunter.core.planning.facts import LEADS_FROM
 from shunter.core.planning.moves import Undone
 from shunter.core.planning.request import PlanRefused
 from shunter.core.wording import counted
@@ -32,7 +32,9 @@ def demote(board: Board, brokers: tuple[int, ...]) -> list[Undone]:
             undone.append(_still_led(board, partition, demoted, others))
             continue
         here = int(board.replicas[partition, 0])
-        first = here if not demoted[here] else min(able, key=lambda each: (int(leads[each]), others.index(each)))
+        barred = board.targets.barred
+        well = [each for each in able if each not in barred] or able  # It may lead, but another one is a better place.
+        first = here if not demoted[here] else min(well, key=lambda each: (int(leads[each]), others.index(each)))
         leads[here] -= 1
         leads[first] += 1
         behind = [broker for broker in others if broker != first] + [broker for broker in row if demoted[broker]]
@@ -122,12 +124,16 @@ def _grant(board: Board, wish: TopicWish, partition: int, places: Flags, allowed
     least = 1 if cluster.min_isr is None else int(cluster.min_isr[partition])
     if wanted < min(least, board.factors[partition]):
         return [Undone(f"{name} keeps its replicas", f"min.insync.replicas is {least}: writers would be refused")]
-    while board.factors[partition] > wanted:
-        drop_worst(board, partition, places)
     undone: list[Undone] = []
+    while board.factors[partition] > wanted:
+        if not drop_worst(board, partition, places):
+            undone.append(kept_by_exclusion(board, partition))
+            break
     for slot in range(board.factors[partition]):
         here = int(board.replicas[partition, slot])
-        if not places[here] and not _settle(board, partition, slot, allowed):
+        if board.targets.excluded[here] and not places[here]:
+            undone.append(Undone(f"{name} stays on broker {cluster.brokers[here]}", "the broker is excluded"))
+        elif not places[here] and not _settle(board, partition, slot, allowed):
             undone.append(Undone(f"{name} stays on broker {cluster.brokers[here]}", why_not(board, partition)))
     while board.factors[partition] < wanted:
         slot = board.factors[partition]
@@ -161,28 +167,47 @@ def _settle(board: Board, partition: int, slot: int, allowed: Flags) -> bool:
     return True
 
 
-def drop_worst(board: Board, partition: int, places: Flags | None = None) -> None:
-    """Drop a follower.
+def drop_worst(board: Board, partition: int, places: Flags | None = None) -> bool:
+    """Drop a replica; returns whether one may be dropped.
 
-    The first choice is one that is offline, then one that is out of sync. Among the rest it is one in a wrong place, else
-    one in the rack with most of this partition's replicas, else on the fullest broker. So as many stay in sync as can.
-    The replica that is first can lead, and stays.
+    The first choice is one that is offline, then one that is out of sync, then one on a broker that may receive nothing,
+    as it is cordoned or a log dir of it failed. So as many stay in sync as can. Among the rest it is a follower: one in a
+    wrong place, else one in the rack with most of this partition's replicas, else on the fullest broker. If the first
+    replica is dropped, another one that can lead takes its place. Replicas on excluded brokers stay.
     """
-    rack_of, row = board.targets.rules.rack_of, board.replicas[partition].tolist()
+    goal, row = board.targets, board.replicas[partition].tolist()
     slots = [slot for slot in range(len(row)) if row[slot] != ABSENT]
-    held = np.bincount([int(rack_of[row[slot]]) for slot in slots], minlength=len(board.cluster.racks))
-    disk = board.targets.column(Resource.DISK) or 0
+    able = [board.may_lead(partition, slot) for slot in slots]
+    # A replica that can lead goes only if all of them can: else one that can't lead would outlive it.
+    droppable = [slot for slot in slots if not goal.excluded[row[slot]] and (all(able) or not able[slot])]
+    if not droppable:
+        return False
+    held = np.bincount([int(goal.rules.rack_of[row[slot]]) for slot in slots], minlength=len(board.cluster.racks))
+    disk = goal.column(Resource.DISK) or 0
+    fitness = [min(int(board.fitness[partition, slot]), LEADS_FROM) for slot in slots]
     worst = max(
-        slots[1:],
+        droppable,
         key=lambda s: (
-            -min(int(board.fitness[partition, s]), int(Fitness.UNKNOWN)),
+            -fitness[s],
+            row[s] in goal.barred,
+            s > 0,
             places is not None and not places[row[s]],
-            int(held[rack_of[row[s]]]),
+            int(held[goal.rules.rack_of[row[s]]]),
             float(board.loads[row[s], disk]),
             s,
         ),
     )
+    if worst == 0:
+        worst = min(slots[1:], key=lambda s: (-fitness[s], row[s] in goal.barred, s))
+        board.lead(partition, worst, Resource.LEADERS)
     board.drop(partition, worst)
+    return True
+
+
+def kept_by_exclusion(board: Board, partition: int) -> Undone:
+    """That a partition keeps more replicas than it shall have, because excluded brokers hold them."""
+    name, left = board.cluster.partition_name(partition), counted(int(board.factors[partition]), "replica")
+    return Undone(f"{name} stays at {left}", "what may go is on excluded brokers, which no replica leaves")
 
 
 def why_not(board: Board, partition: int) -> str:

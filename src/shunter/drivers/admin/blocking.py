@@ -11,7 +11,7 @@ from shunter.drivers.admin.cluster import KafkaPythonAdmin
 from shunter.errors import DriverError, ErrorCode
 from shunter.model.execution import ReplicaSize, ThrottleKey
 from shunter.model.log_dirs import LogDirCopies, ReplicaDir, ReplicaDirs
-from shunter.model.partition import BrokerId, Replicas, TopicPartition
+from shunter.model.partition import BrokerId, EligibleLeaders, Replicas, TopicPartition
 
 if TYPE_CHECKING:
     from shunter.drivers.admin.reassignments import AlterOptions, PartitionReassignment
@@ -114,6 +114,13 @@ class BlockingAdmin:
         """Metadata of topics as clients get it, by name; topics that do not exist are left out."""
         found = self._runner.run(self._admin.describe_topics(sorted(names)))
         return [topic for topic in found if topic["error_code"] == 0]
+
+    def eligible_leaders(self, names: Collection[str]) -> dict[TopicPartition, EligibleLeaders]:
+        """Replicas outside the ISR that may lead; {}: the cluster does not tell them."""
+        ask = self._admin.ask
+        return self._runner.run(
+            ask("DescribeTopicPartitions", "Describe on Topic", lambda client: client.eligible_leaders(sorted(names)))
+        )
 
     # ---- settings
 

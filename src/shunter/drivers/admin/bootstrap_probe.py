@@ -8,12 +8,14 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from typing import Any
 
 from shunter.errors import DriverError
 
 WITHIN_S = 3.0
+_GRACE_S = 0.3
+"""How long the others are waited for when one broker has answered."""
 _API_VERSIONS = struct.pack(">ihhih", 12, 18, 0, 1, 2) + b"sh"
 """ApiVersions, version 0, correlation 1, client `sh`, with its length. Brokers since 0.10 answer it without a login."""
 _METADATA = 3
@@ -32,7 +34,7 @@ def protocol_of(configuration: Mapping[str, Any]) -> str:
 
 
 def probe(servers: Sequence[str], protocol: str) -> list[str]:
-    """Return those of these servers that are brokers.
+    """Return those of these servers that are brokers; of several, those that answer about as soon as the first one.
 
     Args:
         servers: `HOST:PORT` each.
@@ -41,11 +43,13 @@ def probe(servers: Sequence[str], protocol: str) -> list[str]:
     Raises:
         DriverError: none of them is a broker; the message says of each server what answers there.
     """
-    found = look_at(servers, protocol)
-    answering = [server for server, reason in found.items() if reason is None]
-    if answering:
-        return answering
-    told = "; ".join(f"{server} {reason}" for server, reason in found.items())
+    pool = ThreadPoolExecutor(max(1, len(servers)))
+    asked = {server: pool.submit(look, server, knock="SSL" in protocol) for server in servers}
+    pool.shutdown(wait=False)  # A host that hangs is not waited for, if another one answers.
+    if any(found.result() is None for found in as_completed(asked.values())):
+        wait(asked.values(), timeout=_GRACE_S)
+        return [server for server, found in asked.items() if found.done() and found.result() is None]
+    told = "; ".join(f"{server} {found.result()}" for server, found in asked.items())
     raise DriverError(f"no broker answers: {told}", retriable=True)
 
 

@@ -9,14 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from shunter.core.under_way import copies_among
 from shunter.drivers.admin.bootstrap_probe import look
-from shunter.drivers.admin.client import is_shunters
+from shunter.drivers.admin.client import ANSWERS_WITHIN_S, SHUNNED_FOR_S, is_shunters
 from shunter.drivers.admin.cluster import PATIENCE_S, READ_WITHIN_S, KafkaPythonAdmin
 from shunter.drivers.admin.log_dirs import LogDirsSeen, describe_log_dirs, take_log_dirs
 from shunter.drivers.admin.settings import min_insync
@@ -33,7 +33,7 @@ from shunter.model.check_up import (
 )
 from shunter.model.execution import ObservedPartition, OngoingReassignment
 from shunter.model.log_dirs import LogDirCopy
-from shunter.model.partition import BrokerId, TopicPartition
+from shunter.model.partition import BrokerId, EligibleLeaders, TopicPartition
 
 Answer = TypeVar("Answer")
 
@@ -44,7 +44,14 @@ _LISTENERS = (
     "controller.listener.names",
 )
 _NO_LOG_DIRS: tuple[tuple[CheckedLogDir, ...], tuple[LogDirCopy, ...]] = (), ()
-_NO_MOVES: dict[TopicPartition, OngoingReassignment] = {}
+_NOBODY: frozenset[BrokerId] = frozenset()
+_NO_ELIGIBLE: dict[TopicPartition, EligibleLeaders] = {}
+_Moves: TypeAlias = dict[TopicPartition, OngoingReassignment]
+_NO_MOVES: _Moves = {}
+_UNTOLD: tuple[BrokerId, int | None] = (-1, None)
+"""In the place of the quorum: not known whether there is one."""
+HURRIED_S = 2.5
+"""How long the controller is waited for while a broker hangs."""
 _OPERATIONS = {3: "READ", 7: "ALTER", 8: "DESCRIBE", 10: "DESCRIBE_CONFIGS", 11: "ALTER_CONFIGS"}
 """Code -> name, of those of Kafka's operations that Shunter's commands need."""
 _ABSENT = (kafka_errors.IncompatibleBrokerVersion, kafka_errors.UnsupportedVersionError)
@@ -69,10 +76,17 @@ class _Visit:
         """Read one part with the client; if it can't be read, note why, and return `otherwise`."""
         return await self.noted(what, self.admin.ask(what, permission, work, within_s=within_s), otherwise)
 
-    async def noted(self, what: str, answer: Awaitable[Answer], otherwise: Answer) -> Answer:
+    async def noted(
+        self, what: str, answer: Awaitable[Answer], otherwise: Answer, *, at_most_s: float | None = None
+    ) -> Answer:
         """Wait for an answer; if there is none, note why, and return `otherwise`."""
         try:
-            return await answer
+            # Not by the client's own limit: after that it would connect anew, which takes longer than the whole look.
+            async with asyncio.timeout(at_most_s):
+                return await answer
+        except TimeoutError:
+            self.unread.append((what, f"it was not answered within {at_most_s:.0f} s, as a broker hangs"))
+            return otherwise
         except DriverError as error:
             self.unread.append((what, str(error)))
             return otherwise
@@ -84,35 +98,71 @@ async def take_check_up(admin: KafkaPythonAdmin) -> CheckUp:
     Raises:
         DriverError: no broker answers which brokers are in the cluster.
     """
-    described = await admin.ask("DescribeCluster", "Describe on Cluster", lambda client: client.describe_cluster())
     visit = _Visit(admin)
+    silent = await visit.part(
+        "which brokers answer", "", lambda client: client.shun_silent(ANSWERS_WITHIN_S, SHUNNED_FOR_S), _NOBODY
+    )
+    described = await admin.ask("DescribeCluster", "Describe on Cluster", lambda client: client.describe_cluster())
     registered = sorted(described["brokers"], key=lambda broker: int(broker["broker_id"]))
     up = [broker for broker in registered if not broker.get("is_fenced", False)]
     ids = sorted(int(broker["broker_id"]) for broker in up)
     addresses = {int(broker["broker_id"]): f"{broker['host']}:{broker['port']}" for broker in up}
-    listeners = await _listeners(visit, addresses)
+    listeners = await _listeners(visit, {broker: addresses[broker] for broker in ids if broker not in silent})
     racks = {int(broker["broker_id"]): broker.get("rack") or None for broker in up}
-    brokers = [await _broker(visit, broker, racks[broker], listeners.get(broker, ())) for broker in ids]
-    before = await visit.noted(MOVES, admin.list_reassignments(), _NO_MOVES)
-    topics = await _topics(visit)
-    ongoing = await visit.noted(MOVES, admin.list_reassignments(), _NO_MOVES)
-    quorum = await visit.part("the quorum", "Describe on Cluster", _quorum, None)
-    shunter = await visit.part("features", "", is_shunters, False)
+    brokers = await asyncio.gather(
+        *(
+            _silent(visit, broker, racks[broker], addresses[broker])
+            if broker in silent
+            else _broker(visit, broker, racks[broker], listeners.get(broker, ()))
+            for broker in ids
+        )
+    )
+    # What only the controller answers is waited for less if a broker hangs: it may be that one.
+    hurried = HURRIED_S if silent else None
+    (before, topics, ongoing), quorum, shunter = await asyncio.gather(
+        _topics_and_moves(visit, hurried),
+        visit.noted("the quorum", admin.ask("the quorum", "Describe on Cluster", _quorum), _UNTOLD, at_most_s=hurried),
+        visit.noted("features", admin.ask("features", "", is_shunters), False, at_most_s=hurried),
+    )
+    leaderless = [each.name for each in topics if any(part.leader < 0 for part in each.partitions.values())]
+    eligible = await visit.part(
+        "eligible leaders", "Describe on Topic", lambda client: client.eligible_leaders(leaderless), _NO_ELIGIBLE
+    )
+    told = "Apache" if quorum is _UNTOLD else "Apache (ZooKeeper)" if quorum is None else "Apache (KRaft)"
     own = described.get("authorized_operations")
     return CheckUp(
         cluster_id=str(described["cluster_id"]),
-        controller=int(described["controller_id"]) if quorum is None else quorum[0],
-        controlled_by="Shunter" if shunter else "Apache (ZooKeeper)" if quorum is None else "Apache (KRaft)",
+        controller=int(described["controller_id"]) if quorum is None or quorum is _UNTOLD else quorum[0],
+        controlled_by="Shunter" if shunter else told,
         brokers=tuple(brokers),
         topics=topics,
         ongoing=ongoing,
         ended={tp: move for tp, move in before.items() if tp not in ongoing},
+        eligible=eligible,
         operations=None if own is None else frozenset(str(name) for name in own),
-        clock_ahead_ms=None if quorum is None else quorum[1],
+        clock_ahead_ms=None if quorum is None or quorum is _UNTOLD else quorum[1],
         unread=tuple(dict.fromkeys(visit.unread)),
         fenced=await _fenced([broker for broker in registered if broker.get("is_fenced", False)]),
         certificate=admin.expiring_certificate,
     )
+
+
+async def _topics_and_moves(visit: _Visit, at_most_s: float | None) -> tuple[_Moves, tuple[CheckedTopic, ...], _Moves]:
+    """Topics, and the reassignments on both sides of them. If the first are not told in a hurry, nor are the second."""
+    before = await visit.noted(MOVES, visit.admin.list_reassignments(), _NO_MOVES, at_most_s=at_most_s)
+    untold = at_most_s is not None and any(what == MOVES for what, _why in visit.unread)
+    topics = await _topics(visit)
+    if untold:
+        return before, topics, _NO_MOVES
+    return before, topics, await visit.noted(MOVES, visit.admin.list_reassignments(), _NO_MOVES, at_most_s=at_most_s)
+
+
+async def _silent(visit: _Visit, broker: BrokerId, rack: str | None, address: str) -> CheckedBroker:
+    """A broker that is listed as live and does not answer: it is asked nothing more."""
+    told = f"does not answer within {ANSWERS_WITHIN_S:.0f} s"
+    visit.unread.append((f"{LOG_DIRS}{broker}", f"the broker {told}"))
+    listener = CheckedListener("the one that clients are sent to", address, told, used=True)
+    return CheckedBroker(broker, rack, "", (listener,), silent=True)
 
 
 async def _broker(
@@ -144,18 +194,25 @@ def _release(client: Any, broker: BrokerId) -> str:
 
 async def _listeners(visit: _Visit, addresses: Mapping[BrokerId, str]) -> dict[BrokerId, tuple[CheckedListener, ...]]:
     """Read the listeners that each broker advertises, and try to connect to all of them at the same time."""
-    asked: list[tuple[BrokerId, str, str, bool]] = []
-    for broker, address in sorted(addresses.items()):
-        told = await visit.part(
-            f"listeners of broker {broker}",
-            "DescribeConfigs on Cluster",
-            partial(_advertised, broker=broker),
-            [("the one that clients are sent to", address, False)],
+    told = await asyncio.gather(
+        *(
+            visit.part(
+                f"listeners of broker {broker}",
+                "DescribeConfigs on Cluster",
+                partial(_advertised, broker=broker),
+                [("the one that clients are sent to", address, False)],
+            )
+            for broker, address in sorted(addresses.items())
         )
-        asked += [(broker, name, where, secured) for name, where, secured in told]
-    found = await asyncio.to_thread(_knock, [(where, secured) for _broker, _name, where, secured in asked])
+    )
+    asked = [
+        (broker, name, where, secured)
+        for broker, found in zip(sorted(addresses), told, strict=True)
+        for name, where, secured in found
+    ]
+    problems = await asyncio.to_thread(_knock, [(where, secured) for _broker, _name, where, secured in asked])
     listeners: dict[BrokerId, tuple[CheckedListener, ...]] = {}
-    for (broker, name, where, _secured), problem in zip(asked, found, strict=True):
+    for (broker, name, where, _secured), problem in zip(asked, problems, strict=True):
         seen = CheckedListener(name, where, problem or "", where == addresses[broker])
         listeners[broker] = (*listeners.get(broker, ()), seen)
     return listeners

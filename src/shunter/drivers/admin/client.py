@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -20,7 +22,12 @@ from shunter.errors import DriverError
 from shunter.formats.client_properties import TLS
 from shunter.formats.security.bearer_login import PROVIDER
 from shunter.model.features import SHUNTER_FEATURE
-from shunter.model.partition import BrokerId, Replicas, TopicPartition
+from shunter.model.partition import BrokerId, EligibleLeaders, Replicas, TopicPartition
+
+ANSWERS_WITHIN_S = 3.0
+"""A broker that tells not even its APIs within this time is taken for silent."""
+SHUNNED_FOR_S = 15.0
+"""How long a silent broker is asked nothing: longer than a look lasts."""
 
 METADATA = "metadata.version"
 
@@ -58,6 +65,33 @@ class PinnedAdminClient(KafkaAdminClient):  # type: ignore[misc]
             for partition in topic["partitions"]
         }
 
+    def shun_silent(self, within_s: float, for_s: float) -> frozenset[BrokerId]:
+        """Ask all known brokers at once whether they answer, and for a while send nothing to those that don't. Blocks.
+
+        A process that is stopped, or a host that hangs, still accepts connections. Each request to it would last as
+        long as the library's patience, and the library may choose it for any request.
+        """
+        found: list[BrokerId] = self._manager.run(self._silent, within_s)
+        self._manager.shun(found, for_s)
+        return frozenset(found)
+
+    async def _silent(self, within_s: float) -> list[BrokerId]:
+        asked: dict[BrokerId, Any] = {}
+        for broker in [each.node_id for each in self._manager.cluster.brokers()]:
+            # A broker that refuses a connection or a login has answered.
+            with contextlib.suppress(kafka_errors.KafkaError):
+                asked[broker] = self._manager.send(ApiVersionsRequest(min_version=0, max_version=0), node_id=broker)
+        until = time.monotonic() + within_s
+        silent: list[BrokerId] = []
+        for broker, answer in asked.items():
+            try:
+                await self._manager.wait_for(answer, max(1.0, (until - time.monotonic()) * 1000))
+            except kafka_errors.KafkaTimeoutError:
+                silent.append(broker)
+            except kafka_errors.KafkaError:
+                continue
+        return silent
+
     def all_topics(self) -> list[Any]:
         """Return all topics that this user may see, with the operations that the user may do on each. Blocks."""
         request = MetadataRequest(
@@ -68,6 +102,25 @@ class PinnedAdminClient(KafkaAdminClient):  # type: ignore[misc]
         )
         found: list[Any] = self._manager.run(self._manager.send, request).topics
         return [topic for topic in found if topic.error_code == 0]
+
+    def eligible_leaders(self, topics: Sequence[str]) -> dict[TopicPartition, EligibleLeaders]:
+        """Return who may lead these topics' partitions by KIP-966; {}: no broker tells it (before Kafka 4.0). Blocks."""
+        found: dict[TopicPartition, EligibleLeaders] = {}
+        cursor: Any = None
+        while topics:
+            try:
+                answer = self.describe_topic_partitions(sorted(topics), cursor=cursor)
+            except (kafka_errors.IncompatibleBrokerVersion, kafka_errors.UnsupportedVersionError):
+                return {}
+            for topic in answer["topics"]:
+                for each in topic["partitions"]:
+                    tp = TopicPartition(str(topic["name"]), int(each["partition_index"]))
+                    told = (each["eligible_leader_replicas"], each["last_known_elr"])
+                    found[tp] = EligibleLeaders(*(tuple(map(int, brokers or ())) for brokers in told))
+            cursor = answer["next_cursor"]
+            if cursor is None:
+                break
+        return found
 
     def described_by(self, broker: BrokerId, resources: Sequence[ConfigResource]) -> dict[str, dict[str, Any]]:
         """Return settings as one broker reports them, by kind and name of the resource."""
@@ -106,6 +159,8 @@ REFUSALS_AT_MOST = 3
 class _Connections(KafkaConnectionManager):  # type: ignore[misc]
     """The library's connections, which here keep the reason of a refused login, and stop after `REFUSALS_AT_MOST`.
 
+    Nor do they go to a broker that is shunned.
+
     A broker sends the reason and closes the connection. If both arrive together, the library drops the bytes that it
     has read. And the library would try again until its time is over.
     """
@@ -115,6 +170,19 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc]
         self.refusals: list[Exception] = []
         self.connects = True
         """True until the cluster is found. After that, refused logins are left to the library's own retries."""
+        self._shunned: dict[BrokerId, float] = {}
+
+    def shun(self, brokers: Iterable[BrokerId], for_s: float) -> None:
+        """Send nothing to these brokers for a while: a request to one of them fails at once."""
+        self._shunned = dict.fromkeys(brokers, time.monotonic() + for_s)
+        for broker in self._shunned:
+            self.call_soon(
+                self.close, broker
+            )  # The library prefers a connection that is open, also to a silent broker.
+
+    def connection_delay(self, node_id: BrokerId) -> float:
+        """See the library's method."""
+        return max(float(super().connection_delay(node_id)), self._shunned.get(node_id, 0.0) - time.monotonic())
 
     def get_connection(self, *arguments: Any, **options: Any) -> Any:
         """See the library's method."""

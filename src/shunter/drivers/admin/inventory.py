@@ -11,7 +11,7 @@ from kafka import errors as kafka_errors
 
 from shunter.drivers.admin.answers import translated
 from shunter.drivers.admin.bootstrap_probe import probe, protocol_of, servers_of
-from shunter.drivers.admin.client import connected
+from shunter.drivers.admin.client import ANSWERS_WITHIN_S, SHUNNED_FOR_S, connected
 from shunter.drivers.admin.cluster import AGAIN_S, UNSENT_FOR_S
 from shunter.drivers.admin.log_dirs import describe_log_dirs
 from shunter.drivers.admin.metadata import live_brokers
@@ -75,6 +75,7 @@ def take_inventory(configuration: Mapping[str, Any], *, offsets: bool = True) ->
 
 def _take(client: Any, *, offsets: bool) -> Inventory:
     began = time.time()
+    silent = client.shun_silent(ANSWERS_WITHIN_S, SHUNNED_FOR_S)
     described = client.describe_cluster()
     topics, changing = _changing_around(client, lambda: [t for t in client.describe_topics() if t["error_code"] == 0])
     up = list(live_brokers(described))
@@ -83,7 +84,7 @@ def _take(client: Any, *, offsets: bool) -> Inventory:
         for topic in topics
         for part in topic["partitions"]
     }
-    sizes, spaces, disks, unanswered, log_dirs = _log_dirs(client, up, assigned)
+    sizes, spaces, disks, unanswered, log_dirs = _log_dirs(client, up, assigned, silent)
     up = _holders(up, spaces, {node for nodes in assigned.values() for node in nodes})
     led = [
         TopicPartition(str(topic["name"]), int(partition["partition_index"]))
@@ -192,7 +193,7 @@ def _partition(
 
 
 def _log_dirs(
-    client: Any, brokers: Sequence[int], assigned: Assigned
+    client: Any, brokers: Sequence[int], assigned: Assigned, silent: Collection[int] = ()
 ) -> tuple[Sizes, Spaces, tuple[BrokerDisks, ...], tuple[tuple[int, str], ...], dict[int, tuple[Disk, ...]]]:
     sizes: Sizes = {}
     log_dirs: dict[int, tuple[Disk, ...]] = {}
@@ -200,6 +201,9 @@ def _log_dirs(
     disks: list[BrokerDisks] = []
     unanswered: list[tuple[int, str]] = []
     for broker in brokers:
+        if broker in silent:
+            unanswered.append((broker, f"it does not answer within {ANSWERS_WITHIN_S:.0f} s"))
+            continue
         try:
             found = describe_log_dirs(client, broker, None)
         except kafka_errors.AuthorizationError:
@@ -211,7 +215,7 @@ def _log_dirs(
         failed = [each.path for each in log_dirs[broker] if each.failed]
         if failed:
             unanswered.append((broker, f"log dir {', '.join(failed)} failed"))
-        elif len(found) > 1:
+        if len(found) > 1:
             disks.append(_disks(broker, found, assigned))
         spaces[broker] = (*_space(log_dirs[broker]), len(found))
         for log_dir in found:

@@ -50,6 +50,55 @@ def test_nothing_goes_to_a_cordoned_log_dir(emptied: tuple[tuple[int, str], ...]
     plan = plan_disks([yard], band=BAND, emptied=emptied)
     assert plan.moves
     assert {move.target for move in plan.moves} == {"/d2"}
+    assert plan.notes == ("/d1 of broker 1 is cordoned: nothing comes to it",)
+
+
+def failing(yard: BrokerDisks, path: str) -> BrokerDisks:
+    """The broker after one of its log dirs has failed: its size and replicas are not known any more."""
+    return yard._replace(
+        disks=tuple(Disk(path, None, None, failed=True) if each.path == path else each for each in yard.disks),
+        replicas=tuple(each for each in yard.replicas if each.log_dir != path),
+    )
+
+
+def test_a_log_dir_that_failed_is_left_out_and_named() -> None:
+    yard = failing(broker(1, [40, 30, 20, 10], [], [20]), "/d1")
+    plan = plan_disks([yard], band=BAND)
+    assert {(move.replica.log_dir, move.target) for move in plan.moves} == {("/d0", "/d2")}
+    assert plan.undone == ()
+    (told,) = plan.notes
+    assert told.startswith("/d1 of broker 1 is left out: it failed")
+    assert "--scope offline" in told
+
+
+def test_a_log_dir_that_failed_can_not_be_emptied() -> None:
+    yard = failing(broker(1, [40, 30], [7], [20]), "/d1")
+    plan = plan_disks([yard], emptied=[(1, "/d1")])
+    assert plan.moves == ()
+    ((what, why),) = plan.undone
+    assert what == "/d1 of broker 1 stays as it is"
+    assert "it failed" in why
+    both = plan_disks([yard], emptied=[(1, "/d1"), (1, "/d0")])
+    assert {(move.replica.log_dir, move.target) for move in both.moves} == {("/d0", "/d2")}
+    assert both.undone == plan.undone
+
+
+def test_one_log_dir_that_works_is_no_choice() -> None:
+    plan = plan_disks([failing(broker(1, [40, 30], []), "/d1")])
+    assert plan.undone == (("broker 1 stays as it is", "it has no other log dir that works"),)
+
+
+@pytest.mark.parametrize(
+    ("emptied", "why"),
+    [
+        ((), "its log dirs are cordoned, so nothing comes to them"),
+        (((1, "/d0"),), "its other log dirs are cordoned, so nothing comes to them"),
+    ],
+)
+def test_where_every_log_dir_is_cordoned_that_is_the_reason(emptied: tuple[tuple[int, str], ...], why: str) -> None:
+    yard = broker(1, [40, 30], [])
+    yard = yard._replace(disks=tuple(each._replace(cordoned=True) for each in yard.disks))
+    assert plan_disks([yard], emptied=emptied).undone == (("broker 1 stays as it is", why),)
 
 
 def test_log_dirs_of_other_sizes_are_filled_alike() -> None:
@@ -95,7 +144,7 @@ def test_what_fits_nowhere_stays_and_is_told() -> None:
 
 
 def test_a_single_log_dir_can_neither_be_balanced_nor_emptied() -> None:
-    assert plan_disks([broker(1, [5])]).undone == (("broker 1 stays as it is", "it has no other log dir"),)
+    assert plan_disks([broker(1, [5])]).undone == (("broker 1 stays as it is", "it has no other log dir that works"),)
     assert plan_disks([broker(1, [5], [])], emptied=[(1, "/d0"), (1, "/d1")]).moves == ()
 
 

@@ -156,7 +156,7 @@ def test_a_replacement_that_cannot_take_all_says_so() -> None:
     cluster = cluster_of(["a", "b", "b", "a"], [("t", [0, 1], 10)])
     made = plan(cluster, PlanRequest(scope=Scope.REPLACE, brokers=(0,), replacements=(2,)))
     assert made.replicas.tolist() == [[3, 1]]
-    assert made.undone[0].what == "1 replica can't go to the replacement"
+    assert made.undone[0].what == "1 replica can't go to the replacement (t-0)"
 
 
 def test_a_full_disk_is_emptied_to_the_limit_and_no_further() -> None:

@@ -19,6 +19,7 @@ from shunter.model.room import room_of
 MB = 1 << 20
 HEADROOM = 0.2
 CUTS = ("change-replication", "topics")
+LEAVING = ("drain", "replace")
 KINDS = [
     ("cluster_id", pa.string()), ("topic", pa.string()), ("number", pa.int32()), ("rack", pa.string()),
     ("replicas", pa.list_(pa.int32())), ("size", pa.float64()), ("bytes_in", pa.float64()), ("bytes_out", pa.float64()),
@@ -133,6 +134,11 @@ class Facts:
         up = {broker.id for broker in self.seen.brokers}
         return [b for b in at.replicas if b in up and b in at.isr and b not in at.offline]
 
+    def standing(self, at: InventoryPartition, broker: int) -> tuple[bool, bool, bool]:
+        """What speaks for a replica when others are dropped; greater is better."""
+        lost = broker in at.offline or broker not in {each.id for each in self.seen.brokers}
+        return broker in self.able(at), not lost, broker in self.takers()
+
     def takers(self) -> set[int]:
         """Brokers that may receive replicas."""
         ill = {b for each in self.seen.partitions for b in each.offline}
@@ -167,6 +173,14 @@ def assert_sound(reassignment: bytes, asked: PlanOptions, seen: Inventory) -> No
         least = min(len(able), len(after)) if asked.scope in CUTS else len(able)
         assert in_sync >= least, f"{row} leaves {in_sync} of {len(able)} in sync"
         assert in_sync >= min(at.min_insync, len(able))
+        kept = [b for b in after if b in at.replicas]
+        excluded = set(asked.excluded_brokers) - (set(asked.brokers) if asked.scope in LEAVING else set())
+        assert not (set(at.replicas) - set(kept)) & excluded, f"{row} takes a replica from an excluded broker"
+        assert not set(fresh) & set(asked.excluded_brokers)
+        if asked.scope in CUTS and len(after) < len(at.replicas) and not fresh:
+            dropped = [b for b in at.replicas if b not in after]
+            worst = min(facts.standing(at, b) for b in kept if b not in excluded) if set(kept) - excluded else (9,)
+            assert max(facts.standing(at, b) for b in dropped) <= worst, f"{row} drops a better replica than it keeps"
         if row.get("elect"):
             assert asked.scope in {"leaders", "demote"}
             assert after[0] in able
