@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from shunter.core.executor.choice import Begin, Waits, ahead, blockers, choose, undo
+from shunter.core.executor.choice import Begin, Reached, Waits, ahead, blockers, choose, undo
 from shunter.core.executor.copies import unsettled
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.wording import counted, named
