@@ -25,6 +25,13 @@ def uses_log4j2(version: str) -> bool:
     return int(version.split(".", maxsplit=1)[0]) >= 4
 
 
+def _named(main_class: str, version: str) -> str:
+    """The class of a tool in that version: with 4.4 the last ones left Scala's packages."""
+    release = tuple(int(part) for part in version.split(".")[:2])
+    moved = release >= (4, 4) and main_class in {"kafka.admin.AclCommand", CONFIGS, CONSOLE_PRODUCER}
+    return "org.apache.kafka.tools." + main_class.rpartition(".")[2] if moved else main_class
+
+
 def tool_command(
     main_class: str,
     *arguments: str,
@@ -37,7 +44,7 @@ def tool_command(
         PartMissing, PartFailed: See `artifacts.ensure_kafka`.
     """
     return java_command(
-        main_class,
+        _named(main_class, version),
         arguments,
         classpath=kafka_classpath(version),
         heap_mib=heap_mib,
