@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
 
 import executor_scenarios as scenarios
 import pytest
-from executor_process import Cluster, Shunter
+from executor_process import Cluster, Shunter, write_plan
 from executor_scenarios import BROKERS, ORIGINAL, Yard
 from yard import HELD_BACK
 
@@ -100,3 +101,45 @@ def test_beside_a_dead_broker_apaches_tool_and_ours_agree_and_differ_where_we_sa
         newest.nodes[3].start()
         cluster.admin.delete_topics([topic])
         cluster.close()
+
+
+def test_beside_a_dead_broker_only_a_smaller_set_is_stuck_and_force_cancels_it(
+    newest: KRaftCluster, tmp_path: Path
+) -> None:
+    """KAFKA-19975: this controller ends a copy beside an offline replica that stays, and no cut."""
+    with closing(Cluster(newest.bootstrap)) as cluster:
+        cluster.make("cut", {0: (1, 2, 3)})
+        cluster.make("swapped", {0: (1, 2)})
+        wait_until(lambda: cluster.in_sync("cut") and cluster.in_sync("swapped"), what="in sync", timeout_s=60)
+    alive = ",".join(node.bootstrap for number, node in newest.nodes.items() if number != 1)
+    shunter = Shunter(alive, tmp_path / "moves.journal")
+    newest.nodes[1].kill()
+    try:
+
+        def offline() -> bool:
+            with closing(Cluster(alive)) as cluster:
+                (found,) = cluster.admin.describe_topics(["cut"])
+            return found["partitions"][0]["isr_nodes"] == [2, 3]
+
+        wait_until(offline, what="broker 1 is out of sync", timeout_s=60)
+        swap = write_plan(tmp_path / "swap.json", "swapped", {0: (1, 3)})
+        told = shunter.run("execute", str(swap), "--dry-run").stdout
+        assert "it may not end without broker 1, which is down and stays in its target" in told, told
+        done = shunter.run("execute", str(swap), "--yes")
+        assert done.returncode == ExitCode.DONE, done.stdout + done.stderr
+        cut = write_plan(tmp_path / "cut.json", "cut", {0: (1, 2)})
+        told = shunter.run("execute", str(cut), "--dry-run").stdout
+        assert "it can't end without broker 1, which is down and part of its target" in told, told
+        running = shunter.start("execute", str(cut), "--yes", "--relax-after", "3600")
+        running.wait_for(lambda: "stuck" in json.dumps(running.progress.get("held", "")), about="it is stuck")
+        assert any(line["event"] == "notice" and line["kind"] == "held-up" for line in running.lines)
+        refused = shunter.run("rollback", "--force")
+        assert refused.returncode == ExitCode.USAGE, "nobody agreed"
+        assert "producers with acks=all are refused" in refused.stderr
+        turned = shunter.run("rollback", "--force", "--yes")
+        assert turned.returncode == ExitCode.DONE, turned.stdout + turned.stderr
+        assert running.end(60) in (ExitCode.DONE, ExitCode.TURNED), running.lines[-3:]
+        with closing(Cluster(alive)) as cluster:
+            assert cluster.replicas("cut") == {0: (1, 2, 3)}
+    finally:
+        newest.nodes[1].start()

@@ -10,7 +10,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from executor_process import SHUNTER, Cluster, Shunter
+from executor_process import SHUNTER, Cluster, Shunter, write_plan
 from live_producer import fill
 
 from lab.testbed.cluster import ZooKeeperCluster
@@ -107,6 +107,30 @@ def test_beside_a_dead_broker_the_others_are_planned(kraft: KRaftCluster, small:
         assert "broker 3 is dead: it may receive nothing" in told
     finally:
         kraft.nodes[3].start()
+    wait_until(lambda: small.cluster.in_sync(small.topic), what="all are in sync again", timeout_s=60)
+
+
+def test_a_copy_that_waits_for_a_dead_broker_holds_up_no_other_and_a_rollback_ends_it(
+    kraft: KRaftCluster, small: Small, tmp_path: Path
+) -> None:
+    """Controllers before Kafka 4.3 end a step only when its whole target is in sync."""
+    small.make({0: (1, 2), 1: (2,)})
+    kraft.nodes[1].kill()
+    try:
+        wait_until(lambda: 1 not in small.cluster.leaders(small.topic).values(), what="its end", timeout_s=60)
+        plan = write_plan(tmp_path / "plan.json", small.topic, {0: (1, 3), 1: (3,)})
+        running = small.shunter.start("execute", str(plan), "--yes", "--max-in", "1", "--relax-after", "3600")
+        running.wait_for(lambda: small.cluster.replicas(small.topic)[1] == (3,), about="the other one goes on")
+        running.wait_for(lambda: "stuck" in running.progress.get("held", ""), about="the first one is stuck")
+        assert "`shunter rollback` ends it" in running.progress["held"], running.progress
+        told = small.shunter.run("stop", "--yes")
+        assert "can't end now" in told.stdout, told.stdout + told.stderr
+        assert "rolled back; it is instant" in small.shunter.run("rollback", "--yes").stdout
+        running.end(60)
+        assert set(small.cluster.replicas(small.topic)[0]) == {1, 2}
+        assert "offline replica, " in small.do("rebalance", "--dry-run")
+    finally:
+        kraft.nodes[1].start()
     wait_until(lambda: small.cluster.in_sync(small.topic), what="all are in sync again", timeout_s=60)
 
 

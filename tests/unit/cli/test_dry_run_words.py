@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shunter.app.executor.dry_run import DryRun
+from shunter.app.executor.dry_run import DryRun, PlannedMove
 from shunter.cli.execution.plan import show_sum
 from shunter.core.executor.estimates.eta import Forecast
 
@@ -20,3 +20,18 @@ def test_what_takes_half_a_second_takes_no_zero_seconds(
 def test_room_that_nobody_knows_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     show_sum(DryRun((), Forecast(1, 1.0, 1, guessed=False), 0, (4,)))
     assert "! broker 4 does not say how much room its log dirs have" in capsys.readouterr().out
+
+
+def test_what_a_dead_broker_holds_up_is_said_at_the_end_too(capsys: pytest.CaptureFixture[str]) -> None:
+    why = "it can't end without broker 1, which is down and part of its target"
+    moves = tuple(PlannedMove(f"t-{n}", (1, 2), (1,), 1, (), None, held_up=why if n else "") for n in range(3))
+    show_sum(DryRun(moves, Forecast(1, 1.0, 1, guessed=False), 0))
+    told = capsys.readouterr().out
+    assert f"! dead brokers or log dirs hold up 2 moves, t-1, t-2: {why}; `shunter plan --scope offline`" in told
+
+
+def test_a_topic_that_the_first_execution_makes_is_announced(capsys: pytest.CaptureFixture[str]) -> None:
+    show_sum(DryRun((), Forecast(1, 1.0, 1, guessed=False), 0, makes="__consumer_offsets"))
+    assert "! the cluster makes topic __consumer_offsets" in capsys.readouterr().out
+    show_sum(DryRun((), Forecast(1, 1.0, 1, guessed=False), 0))
+    assert "topic" not in capsys.readouterr().out

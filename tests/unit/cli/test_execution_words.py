@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -42,6 +43,47 @@ def test_a_plain_line_has_its_time_and_is_not_said_twice(capsys: pytest.CaptureF
     said = capsys.readouterr().out.splitlines()
     assert [re.sub(r"^\d\d:\d\d:\d\d ", "", line) for line in said] == ["nobody answers", "broker 5 is gone"]
     assert all(re.match(r"\d\d:\d\d:\d\d ", line) for line in said)
+
+
+def test_what_holds_moves_up_is_said_when_it_begins_or_changes_and_ever_more_rarely(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """An outsider's find: a line of 400 letters about the same stuck moves every 5 s."""
+    lines, long = PlainLines(), "no end: 1 stuck: it can't end without broker 1, which is down"
+    row = replace(_row("t-0", "waits"), stuck="it can't end")
+
+    def said(at_s: int, held: str) -> bool:
+        view = ExecutionView(
+            at_s * 1000,
+            "c",
+            "p",
+            True,
+            None,
+            {"moving": 1},
+            20,
+            10,
+            None,
+            None,
+            None,
+            None,
+            held,
+            0,
+            (),
+            0,
+            0,
+            "",
+            (row,),
+        )
+        lines.view(view)
+        told = capsys.readouterr().out
+        assert told
+        assert (held in told) is ("held up as before: 1 move stuck" not in told)
+        return held in told
+
+    full = [at_s for at_s in range(10, 1000, 5) if said(at_s, long)]
+    assert full == [10, 70, 190, 430, 910]
+    assert said(1000, f"{long} and another"), "it has changed"
+    assert not said(1005, f"{long} and another")
 
 
 def test_a_long_name_is_cut_in_the_middle() -> None:

@@ -52,7 +52,7 @@ def test_growth_traffic_and_a_lost_broker():
     assert [move["source"] for move in rows["without broker 1"]["moves"]] == [2, 2]
 
 
-def test_what_held_up_is_told():
+def test_what_never_ends_is_told():
     (row,) = schedule_cluster(table(("t", 7, 1, 2, 3, 1000.0, 20.0, None, None)), ScheduleOptions(rate=10.0))
     assert row["warning"] == "t-7 grows faster than it is copied: raise the rate"
     assert row.get("seconds") is None

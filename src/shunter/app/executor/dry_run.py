@@ -63,13 +63,15 @@ class PlannedMove:
 class DryRun:
     """A plan on paper. `most_rollback_bytes`: the most that a rollback of everything copies, over all points.
 
-    `unknown_room`: brokers that would get copies and don't say how much room they have.
+    `unknown_room`: brokers that would get copies and don't say how much room they have. `makes`: the topic that the cluster
+    makes when an executor claims it for the first time; "": none.
     """
 
     moves: tuple[PlannedMove, ...]
     forecast: Forecast
     most_rollback_bytes: int
     unknown_room: tuple[BrokerId, ...] = ()
+    makes: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""

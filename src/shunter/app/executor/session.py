@@ -8,7 +8,7 @@ import socket
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -539,7 +539,13 @@ async def lay_out(
         place = await journal_place(target, admin)
         await asyncio.to_thread(place.check)
         state = read_journal(place)[0] if place.exists() else ExecutorState()
-        return await dry_run(admin, state, moves, options, goes_around=goes_around)
+        found = await dry_run(admin, state, moves, options, goes_around=goes_around)
+        if goes_around:
+            return found
+        from shunter.drivers.journal.claim import GROUPS_TOPIC  # noqa: PLC0415 - as above
+
+        groups = (await admin.observe_topics([GROUPS_TOPIC])).topics.get(GROUPS_TOPIC)
+        return replace(found, makes=GROUPS_TOPIC if groups is None else "")
     finally:
         await admin.close()
 

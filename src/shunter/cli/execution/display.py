@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from time import monotonic, strftime
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -22,6 +23,9 @@ PLAIN_EVERY_MS = 5_000
 
 SAID_AGAIN_MS = 60_000
 """The same notice is not printed again within this time."""
+HELD_EVERY_MS = 60_000
+"""What holds moves up is said again after this time, then after twice as long each time; in between it is counted."""
+HELD_AT_MOST_MS = 3_600_000
 NAME_WIDTH = 48
 
 
@@ -119,6 +123,9 @@ class PlainLines(QuietDisplay):
     def __init__(self) -> None:
         super().__init__()
         self._last: tuple[int, dict[str, int]] = (0, {})
+        self._held = ""
+        self._held_again_ms = 0
+        self._held_every_ms = HELD_EVERY_MS
 
     def view(self, view: ExecutionView) -> None:
         """Print a line of progress if one is due."""
@@ -127,7 +134,19 @@ class PlainLines(QuietDisplay):
         if self.asking or not view.counts or (counts == view.counts and (view.at_ms < due_ms or not view.running)):
             return
         self._last = (view.at_ms, dict(view.counts))
-        click.echo(f"{clock_time()} {told_view(view)}")
+        click.echo(f"{clock_time()} {told_view(self._shortly(view))}")
+
+    def _shortly(self, view: ExecutionView) -> ExecutionView:
+        """The view with what holds moves up in full if that is new, or is due again; otherwise only counted."""
+        if view.held != self._held:
+            self._held, self._held_every_ms = view.held, HELD_EVERY_MS
+        elif view.at_ms < self._held_again_ms:
+            stuck = sum(bool(row.stuck) for row in view.moves)
+            return replace(view, held=f"held up as before: {counted(stuck, 'move')} stuck") if stuck else view
+        else:
+            self._held_every_ms = min(HELD_AT_MOST_MS, 2 * self._held_every_ms)
+        self._held_again_ms = view.at_ms + self._held_every_ms
+        return view
 
     def notice(self, notice: Notice) -> None:
         """A line for a notice."""

@@ -65,6 +65,8 @@ def show_sum(found: DryRun) -> None:
         click.echo(f"! {told_unknown(broker)}")
     if told := told_held_up((move.partition, move.held_up) for move in found.moves if move.held_up):
         click.echo(f"! {told}")
+    if found.makes:
+        click.echo(f"! the cluster makes topic {found.makes}: an executor claims the cluster by a consumer group")
     forecast = found.forecast
     guess = " (a guess: nothing was measured yet)" if forecast.guessed else ""
     click.echo(

@@ -21,7 +21,7 @@ from shunter.core.executor.judgement import (
     shows_the_past,
     told_refusal,
 )
-from shunter.core.executor.places import TRIED, Refused, dead_copies, given_up, note_missed
+from shunter.core.executor.places import TRIED, Awaiting, dead_copies, given_up, note_missed
 from shunter.core.executor.ready import Collected
 from shunter.core.executor.state import CurrentStep, ExecutorState, Move
 from shunter.core.executor.step_status import Standing, StepTrigger
@@ -69,7 +69,7 @@ class Pass:
     touched: set[TopicPartition] = field(default_factory=set[TopicPartition])
     unheld: frozenset[TopicPartition] = frozenset()
     """Paused copies that no throttle can hold: they are cancelled."""
-    refused: list[Refused] = field(default_factory=list[Refused])
+    refused: list[Awaiting] = field(default_factory=list[Awaiting])
     """Moves that wait for their turn, in their order."""
     stale_topics: set[str] = field(default_factory=set[str])
     """Topics whose metadata must be read again before their moves can go on."""
@@ -452,7 +452,7 @@ def _decide_one_idle(work: Pass, move: Move, live: frozenset[BrokerId], capacity
     if refusal is not None:
         move.waits = refusal
         if refusal.kind is WaitKind.TURN:
-            work.refused.append(Refused(move, adding))
+            work.refused.append(Awaiting(move, adding))
         return
     capacity.take(move, adding)
     _begin(work, move, choice)

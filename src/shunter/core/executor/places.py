@@ -21,7 +21,7 @@ TRIED = 100
 """So many moves that wait for their turn are tried, in their order."""
 
 
-class Refused(NamedTuple):
+class Awaiting(NamedTuple):
     """A move that a bound keeps from beginning a step that copies `adding`."""
 
     move: Move
@@ -61,7 +61,7 @@ def _is_settled(state: ExecutorState, move: Move) -> bool:
 
 
 def given_up(
-    state: ExecutorState, live: frozenset[BrokerId], refused: Sequence[Refused], now_ms: int
+    state: ExecutorState, live: frozenset[BrokerId], refused: Sequence[Awaiting], now_ms: int
 ) -> tuple[Move, list[tuple[Move, Begin]]] | None:
     """The cancels of copies to dead brokers that let a move begin, after that move; None: no cancel does."""
     if any(move.step is not None and move.step.cancels for move in state.stepping()):

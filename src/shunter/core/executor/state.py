@@ -30,6 +30,8 @@ from shunter.model.reassignment import Strategy
 
 LATE_MS = 30_000
 """How long after a change a broker may still show a setting, or a partition's replicas, as they were before."""
+ABSENT_MS = 60_000
+"""A broker that makes a replica shows it in a log dir sooner than this after the step began."""
 LEAST_YIELD = 0.5
 """If a smaller share of a throttle's rate is copied, something other than the throttle slows the copies down."""
 
@@ -426,6 +428,11 @@ class ObservedCluster:
         if size is None or (broker, size.log_dir) in self.spaces or all(owner != broker for owner, _ in self.spaces):
             return None
         return size.log_dir
+
+    def keeps_none(self, broker: BrokerId, tp: TopicPartition, since_ms: int) -> bool:
+        """Whether a broker that should copy a replica since then has told long after that none of its log dirs has it."""
+        absent_ms = self.absent_at_ms.get((broker, tp), -1)
+        return absent_ms > max(since_ms + ABSENT_MS, self.sizes_at_ms.get((broker, tp), -1))
 
     def partition(self, tp: TopicPartition) -> ObservedPartition | None:
         """The partition as last seen, or None."""

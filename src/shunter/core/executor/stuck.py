@@ -14,7 +14,7 @@ from shunter.core.executor.copies import unsettled
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.wording import counted, named
 from shunter.model.execution import Direction, ObservedPartition
-from shunter.model.partition import Replicas, TopicPartition
+from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
 OFFLINE_FIRST = "`shunter plan --scope offline` gives offline replicas other brokers first"
 
@@ -26,25 +26,27 @@ def stuck(state: ExecutorState, move: Move) -> str | None:
     if not move.open or seen is None or not live:
         return None
     if move.direction is Direction.FORWARD and set(move.current) != set(move.goal):
-        missing = _named(state, move.tp, _needed(state, move, seen))
+        missing = _named(state, move, _needed(state, move, seen))
         return f"it can't end without {missing} and part of its target" if missing else None
     waits = _what_it_waits_for(state, move, seen)
     if waits is None:
-        missing = _named(state, move.tp, _unplaced(move))
+        missing = _named(state, move, _unplaced(move))
         if missing:
             return f"it can't end without {missing} and due to be in another log dir"
-        missing = _named(state, move.tp, unsettled(state, move))
+        missing = _named(state, move, unsettled(state, move))
         return f"it can't end without {missing} and may still copy it to another log dir" if missing else None
-    missing = _named(state, move.tp, waits.brokers)
-    able = sum(broker in live and broker not in seen.offline for broker in waits.brokers)
+    missing = _named(state, move, waits.brokers)
+    able = len(_able(state, move, seen).intersection(waits.brokers))
     return f"it can't end without {missing}: {waits.reason}" if missing and able < waits.missing else None
 
 
 def _needed(state: ExecutorState, move: Move, seen: ObservedPartition) -> Replicas:
     """The replicas of a move's goal without which the cluster does not end the move, whatever its version.
 
-    That are all if a step makes the set smaller. Otherwise controllers from KAFKA-19975 on need those that are added
+    That are all if a step makes the set smaller. Otherwise controllers from Kafka 4.3 on need those that are added
     alone; older ones need all, and show that by a step that goes on although what it adds is in sync.
+
+    Source: KAFKA-19975; tried on Kafka 4.1.0, 4.2.2, 4.3.1 and 4.4.0.
     """
     step = move.step
     before, after = (move.current, move.goal) if step is None else (step.before, step.after)
@@ -62,7 +64,7 @@ def held_up(state: ExecutorState, tp: TopicPartition, current: Replicas, target:
     staying = _named(state, tp, tuple(broker for broker in target if broker in current))
     if missing or (staying and len(target) < len(current)):
         return f"it can't end without {' and '.join(filter(None, (missing, staying)))} and part of its target"
-    old = "controllers without KAFKA-19975 end it only when its whole target is in sync"
+    old = "controllers before Kafka 4.3 end it only when its whole target is in sync"
     return f"it may not end without {staying} and stays in its target: {old}" if staying else ""
 
 
@@ -80,7 +82,7 @@ def endless_step(state: ExecutorState, move: Move) -> bool:
     step = move.step
     if step is None or step.cancels or (set(step.after) == set(step.before) and not step.redirected_from):
         return False
-    return bool(_named(state, move.tp, step.after))
+    return bool(_named(state, move, step.after))
 
 
 def _unplaced(move: Move) -> Replicas:
@@ -89,8 +91,19 @@ def _unplaced(move: Move) -> Replicas:
     return tuple(broker for broker, _path in move.places if not done and broker in move.goal and broker not in refused)
 
 
-def _named(state: ExecutorState, tp: TopicPartition, brokers: Replicas) -> str:
+def _able(state: ExecutorState, move: Move, seen: ObservedPartition) -> frozenset[BrokerId]:
+    """Live brokers that can serve a move's partition, as far as was seen."""
+    step = move.step
+    adding = () if step is None else step.adding
+    without = {
+        broker for broker in adding if step is not None and state.cluster.keeps_none(broker, move.tp, step.begun_at_ms)
+    }
+    return frozenset(state.cluster.brokers).difference(seen.offline, without)
+
+
+def _named(state: ExecutorState, move: Move | TopicPartition, brokers: Replicas) -> str:
     """Name those of these brokers that can't serve the partition, and why; "": each of them can."""
+    tp, step = (move.tp, move.step) if isinstance(move, Move) else (move, None)
     seen, live = state.cluster.partition(tp), state.cluster.brokers
     down = [str(broker) for broker in brokers if broker not in live]
     told: list[str] = []
@@ -105,13 +118,17 @@ def _named(state: ExecutorState, tp: TopicPartition, brokers: Replicas) -> str:
             told.append(f"log dir {lost} of broker {broker}, which is offline")
         elif seen is not None and broker in seen.offline:
             told.append(f"a working log dir of broker {broker}, whose replica is offline")
+        elif step is not None and broker in step.adding and state.cluster.keeps_none(broker, tp, step.begun_at_ms):
+            told.append(
+                f"a replica on broker {broker}, which has none in any log dir (restart it with all its log dirs)"
+            )
     return " and ".join(told)
 
 
 def _what_it_waits_for(state: ExecutorState, move: Move, seen: ObservedPartition) -> Waits | None:
     """What a move waits for, now or at a later step, if dead brokers stay dead; None: it reaches its goal."""
     live, min_isr = frozenset(state.cluster.brokers), state.least_in_sync(move)
-    step, able = move.step, live.difference(seen.offline)
+    step, able = move.step, _able(state, move, seen)
     chosen: Begin | Reached | Waits | None
     if step is None:
         chosen = choose(move, seen, live, min_isr)

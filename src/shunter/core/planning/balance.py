@@ -129,7 +129,7 @@ def _one_pass(board: Board, request: PlanRequest) -> list[Undone]:
 def _leave_beside_offline(board: Board, request: PlanRequest) -> list[Undone]:
     """Take back what a scope would change beside an offline replica that stays.
 
-    Controllers without KAFKA-19975 end a step only when its whole target is in sync, so such a copy would not end. Newer
+    Controllers before Kafka 4.3 end a step only when its whole target is in sync, so such a copy would not end. Newer
     ones end it, but take away a good replica instead of the offline one.
     """
     waiting = board.beside_offline()

@@ -88,6 +88,8 @@ class Yard:
         self.refuse_elections: dict[TopicPartition, ErrorCode] = {}
         self.racks: dict[int, str | None] = {}
         self.min_isr: dict[str, int] = {}
+        self.without_log: set[int] = set()
+        """Brokers that make no replica and say nothing of a log dir that failed."""
         self.wanted_dirs: dict[tuple[int, TopicPartition], str] = {}
         self.log_dirs: dict[tuple[int, TopicPartition], str] = {}
         self.spaces = {"/d": LogDirSpace(100 * SIZE, 50 * SIZE)}
@@ -176,7 +178,7 @@ class Yard:
         if partition is None or partition.leader < 0:
             return
         for broker in partition.replicas:
-            if broker in self.up and broker not in partition.isr:
+            if broker in self.up and broker not in partition.isr and broker not in self.without_log:
                 partition.isr = (*partition.isr, broker)
                 partition.copied[broker] = SIZE
                 break
@@ -356,7 +358,7 @@ class Rig:
                     )
                     for broker, tps in work.partitions
                     for tp in tps
-                    if tp in yard.partitions
+                    if tp in yard.partitions and broker not in yard.without_log
                 }
                 spaces = {
                     (broker, path): yard.spaces.get(path, LogDirSpace(-1, -1))

@@ -226,9 +226,7 @@ def test_a_plan_says_at_once_which_copies_can_not_end_and_what_does_end_them() -
     rig.settle(catching_up=False, rounds=40)
     answer = rig.replies[reply]
     assert isinstance(answer, PlanReply)
-    why = (
-        "it may not end without broker 1, which is down and stays in its target: controllers without KAFKA-19975 end it"
-    )
+    why = "it may not end without broker 1, which is down and stays in its target: controllers before Kafka 4.3 end it"
     assert [bool(move.held_up) for move in answer.moves] == [True, False, False], "an order needs no replica in sync"
     assert answer.moves[0].held_up.startswith(why)
     told = told_held_up((move.tp, move.held_up) for move in answer.moves if move.held_up)
@@ -356,3 +354,31 @@ def test_a_rollback_whose_later_steps_need_a_dead_broker_promises_nothing() -> N
     answer = told(rig, rig.command(CommandKind.ROLL_BACK))
     told_dead = f"it can't end without broker {dropped}, which is down"
     assert f"1 move is turned back. But 1 of them can't end now: t-0: {told_dead}" in answer
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_a_live_broker_that_makes_no_replica_is_named(*, back: bool) -> None:
+    """An outsider's find: a broker was restarted without a log dir, Kafka lists none as offline, and it "catches up"."""
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    if back:
+        rig.submit(("t", 0, (4, 5, 6)))
+
+        def has_dropped_one() -> bool:
+            rig.yard.catch_up(T0)
+            return not {1, 2, 3} <= set(rig.yard.partitions[T0].replicas)
+
+        until(rig, has_dropped_one, 600, "an original is dropped")
+        (bad,) = {1, 2, 3}.difference(rig.yard.partitions[T0].replicas)
+        rig.yard.without_log.add(bad)
+        rig.command(CommandKind.ROLL_BACK)
+    else:
+        bad = 6
+        rig.yard.without_log.add(bad)
+        rig.submit(("t", 0, (6, 2, 3)))
+    rig.settle(rounds=120)
+    assert stuck_row(rig) == "", "it may be slow"
+    rig.settle(rounds=300)
+    assert f"it can't end without a replica on broker {bad}, which has none in any log dir" in stuck_row(rig)
+    rig.yard.without_log.clear()
+    rig.settle()
+    assert rig.outcomes() == {T0: Outcome.ROLLED_BACK if back else Outcome.DONE}

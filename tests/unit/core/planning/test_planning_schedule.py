@@ -70,7 +70,7 @@ def test_growth_makes_a_move_longer() -> None:
     assert lower_bound(moves, even(2)) == pytest.approx(20)
 
 
-def test_a_move_that_grows_as_fast_as_it_runs_held_up() -> None:
+def test_a_move_that_grows_as_fast_as_it_runs_never_ends() -> None:
     planned = schedule(transfers_of((0, 1, 100), (0, 1, 30), growth=[10.0, 0.0]), even(2), Concurrency(per_broker=1))
     assert planned.makespan == float("inf")
     assert planned.lower_bound == float("inf")
