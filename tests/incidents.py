@@ -61,14 +61,15 @@ def _broker(draw: st.DrawFn, id_: int, damaged: set[int], *, racked: bool) -> In
     log_dirs = [_log_dir(draw, f"/{at}", cordoned) for at in range(draw(st.integers(0, 2)))]
     if id_ in damaged:
         log_dirs.append(Disk("/broken", None, None, failed=True))
+    silent = draw(st.sampled_from([None, None, None, None, False, True]))
     if not log_dirs:
-        return InventoryBroker(id_, "h", rack, None, None)
+        return InventoryBroker(id_, "h", rack, None, None, silent=silent)
     known = all(each.total_bytes is not None for each in log_dirs)
     total, usable = (
         sum(int(getattr(each, name) or 0) for each in log_dirs) if known else None
         for name in ("total_bytes", "usable_bytes")
     )
-    return InventoryBroker(id_, "h", rack, total, usable, False, None, tuple(log_dirs))
+    return InventoryBroker(id_, "h", rack, total, usable, False, None, tuple(log_dirs), silent)
 
 
 def _log_dir(draw: st.DrawFn, path: str, cordoned: bool | None) -> Disk:
@@ -146,7 +147,7 @@ class Facts:
         for broker in self.seen.brokers:
             log_dirs = broker.log_dirs or ()
             shut = any(each.failed for each in log_dirs) or (log_dirs and all(each.cordoned for each in log_dirs))
-            if broker.id not in ill and not shut:
+            if broker.id not in ill and not shut and not broker.silent:
                 found.add(broker.id)
         return found
 

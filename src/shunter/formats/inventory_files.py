@@ -74,14 +74,16 @@ _OF_BROKER = ("id", "host", "rack", "disk_total_bytes", "disk_usable_bytes")
 
 def _broker_row(broker: InventoryBroker) -> dict[str, Any]:
     """A broker; what is known of it beside is an object of its own, which a lake keeps as it is."""
-    facts = BrokerFacts(True, broker.fenced, broker.cordoned, broker.log_dirs)
+    facts = BrokerFacts(True, broker.fenced, broker.cordoned, broker.log_dirs, broker.silent)
     return {name: getattr(broker, name) for name in _OF_BROKER} | {"facts": facts_row(facts)}
 
 
 def _broker(row: dict[str, Any], place: str) -> InventoryBroker:
     facts = read_facts(row["facts"], f"{place}: broker {row['id']}")
     known = {name: row[name] for name in _OF_BROKER}
-    return InventoryBroker(**known, fenced=facts.fenced, cordoned=facts.cordoned, log_dirs=facts.log_dirs)
+    return InventoryBroker(
+        **known, fenced=facts.fenced, cordoned=facts.cordoned, log_dirs=facts.log_dirs, silent=facts.silent
+    )
 
 
 def _partition(document: dict[str, Any]) -> InventoryPartition:

@@ -35,6 +35,8 @@ class BrokerFacts(NamedTuple):
     cordoned: bool | None = None
     """Whether it gets no new replicas, though no single log dir says so."""
     log_dirs: tuple[Disk, ...] | None = None
+    silent: bool | None = None
+    """Whether it is listed as live and answers nothing. Its replicas count as they are told until it is fenced."""
 
     @property
     def down(self) -> str:
@@ -48,8 +50,10 @@ class BrokerFacts(NamedTuple):
         A broker with a failed log dir gets none: a replica that came to it might meet the next failure of its disks.
         """
         failed = [each.path for each in self.log_dirs or () if each.failed]
-        if self.down or failed:
-            return self.down or f"has a failed log dir ({', '.join(failed)})"
+        if self.down or self.silent:
+            return self.down or "is listed as live and does not answer"
+        if failed:
+            return f"has a failed log dir ({', '.join(failed)})"
         cordoned = bool(self.log_dirs) and all(each.cordoned for each in self.log_dirs or ())
         return "is cordoned" if self.cordoned or cordoned else ""
 
@@ -87,6 +91,7 @@ class InventoryBroker(NamedTuple):
     cordoned: bool | None = None
     log_dirs: tuple[Disk, ...] | None = None
     """Each of its log dirs; None: unknown."""
+    silent: bool | None = None
 
     @property
     def facts(self) -> BrokerFacts:
@@ -94,7 +99,7 @@ class InventoryBroker(NamedTuple):
         log_dirs = self.log_dirs
         if log_dirs is None and self.disk_total_bytes is not None:
             log_dirs = (Disk("", self.disk_total_bytes, self.disk_usable_bytes),)
-        return BrokerFacts(True, self.fenced, self.cordoned, log_dirs)
+        return BrokerFacts(True, self.fenced, self.cordoned, log_dirs, self.silent)
 
 
 class InventoryPartition(NamedTuple):

@@ -449,3 +449,18 @@ def test_a_full_disk_is_emptied_though_its_broker_is_cordoned_or_damaged(ill: di
     after = [row["replicas"] for row in json.loads(found)["partitions"]]
     assert all(set(row) <= {2, 3} for row in after)
     assert bool(after) is ("live" not in ill)
+
+
+def test_nothing_comes_to_a_broker_that_is_listed_as_live_and_silent() -> None:
+    rows = tuple(InventoryPartition("t", None, at, (1,), (1,), 1, 0, 1, 1, ((1, MB),)) for at in range(6))
+    one, two, three = bare(1, 2, 3)
+    seen = Inventory("yard", 0, (one, two, three._replace(silent=True)), rows)
+    assert {broker for row in rows_of_all(seen) for broker in row} <= {1, 2}
+    made = plan_raw(encode_plan_input(seen), "yard", PlanOptions(ignore_racks=True))
+    assert "broker 3 is listed as live and does not answer: nothing comes to it" in made.plan.notes
+
+
+def rows_of_all(seen: Inventory) -> list[list[int]]:
+    made = by_file(seen, PlanOptions(ignore_racks=True))
+    assert isinstance(made, bytes)
+    return [row["replicas"] for row in json.loads(made)["partitions"]]

@@ -38,10 +38,10 @@ def plan_log_dirs(
         PlanRefused: a named broker or log dir does not exist.
     """
     seen = take_inventory(configuration_of(bootstrap, properties), offsets=False)
-    return planned_log_dirs(seen, brokers, emptied, band, headroom)
+    return plan_seen(seen, brokers, emptied, band, headroom)
 
 
-def planned_log_dirs(
+def plan_seen(
     seen: Inventory,
     brokers: Sequence[BrokerId],
     emptied: Sequence[tuple[BrokerId, str]],
@@ -77,4 +77,4 @@ def _orders(found: DisksPlan, seen: Inventory) -> list[MoveOrder]:
     ]
 
 
-__all__ = ["DisksPlanned", "plan_log_dirs", "planned_log_dirs"]
+__all__ = ["DisksPlanned", "plan_log_dirs", "plan_seen"]

@@ -124,6 +124,8 @@ def _why(plan: BalancedPlan, board: Board, broker: int, column: int, *, over: bo
         return _why_not_led(plan, broker, over=over, orders=orders)
     if not over and not goal.receivers[broker]:
         return f"the scope {plan.request.scope.value} lets nothing move to it"
+    if over and plan.request.scope is Scope.FILL:
+        return "the scope fill lets nothing leave it"
     if rules := _what_holds(plan, board, broker, over=over):
         return rules + _told_barred(plan)
     largest = float(weight[held.any(axis=1)].max(initial=0.0))
@@ -170,7 +172,7 @@ def _why_not_led(plan: BalancedPlan, broker: int, *, over: bool, orders: bool) -
     """Why a broker leads too much or too little: who else has replicas of the partitions, and can lead."""
     goal = plan.targets
     ill = [key for key in goal.ill if key[1] == broker] if not over else []
-    if over:
+    if over and goal.ill:
         led = np.flatnonzero((plan.replicas[:, 0] == broker) & goal.movable).tolist()
         ill = [(partition, broker) for partition in led if any(key in goal.ill for key in _followers(plan, partition))]
     held = counted(len(ill), "partition")

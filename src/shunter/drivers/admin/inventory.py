@@ -102,6 +102,7 @@ def _take(client: Any, *, offsets: bool) -> Inventory:
             *spaces.get(int(broker["broker_id"]), (None, None, 0))[:2],
             fenced=broker.get("is_fenced"),
             log_dirs=log_dirs.get(int(broker["broker_id"])),
+            silent=int(broker["broker_id"]) in silent or None,
         )
         for broker in sorted(described["brokers"], key=lambda broker: int(broker["broker_id"]))
     ]
