@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from lab.simulation.scheduler import MS, SECOND
@@ -426,10 +426,14 @@ class Operators:
         total = len(self.world.truth.topics[tp.topic].assignments) + 1
         if total > 6:
             return False
-        process.ask(
-            lambda token: PartitionsSubmitted({tp.topic: (total, None)}, False, token),
-            lambda reply: self._told("grow", reply),
-        )
+        growing = self.world.growing
+
+        def told(reply: Any) -> None:
+            growing[tp.topic] -= 1
+            self._told("grow", reply)
+
+        growing[tp.topic] += 1
+        process.ask(lambda token: PartitionsSubmitted({tp.topic: (total, None)}, False, token), told)
         return True
 
     def change_config(self, random: Random) -> bool:

@@ -7,6 +7,7 @@ mended. Then everything has to converge, or the world reports what it waits for.
 from __future__ import annotations
 
 import traceback
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
@@ -108,6 +109,8 @@ class World:
         self.decided_anew: set[tuple[UUID | None, int]] = set()
         """Partitions for which a reassignment was asked for since their topic was made."""
         self.auto_created: set[UUID | None] = set()
+        self.growing: Counter[str] = Counter()
+        """Requests for more partitions that were not answered, by topic."""
         self.not_owed: set[str] = set()
         """Partitions for which a notice asked operators to delete a dead broker's replica by hand."""
         self.unmarked: set[BrokerId] = set()

@@ -215,10 +215,10 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
 
 async def _are_up(client: httpx.AsyncClient, count: int) -> bool:
     try:
-        answer = (await client.get("query", params={"query": "sum(up)"})).json()
+        answer = await client.get("query", params={"query": "sum(up)"})
     except httpx.TransportError:
         return False
-    result = answer["data"]["result"]
+    result = answer.json()["data"]["result"] if answer.is_success else ()  # It answers 503 until it is ready.
     return bool(result) and float(result[0]["value"][1]) == count
 
 

@@ -147,6 +147,7 @@ class Refusals:
         about = (topics[name].topic_id, factors[name])
         counts = (len(topics[name].assignments), grown.count)
         version = topics[name].version
+        alone = not self.world.growing[name]
 
         def told(answer: Any) -> None:
             known = self.world.truth.topics.get(name)
@@ -154,8 +155,8 @@ class Refusals:
             factor = len(placed[0].original) if 0 in placed else 0
             if known is None or (known.topic_id, factor) != about or len(placed) not in counts:
                 return  # Another request has changed the topic meanwhile.
-            if known.version > version + 1:
-                return  # The topic was written twice: another request and this one may both have made it grow.
+            if known.version > version + 1 or not alone:
+                return  # Another request and this one may both have made the topic grow, in two writes or in one.
             for each in () if isinstance(answer, RequestRejected) else answer["results"]:
                 self._judge(kind, growth, each)
 

@@ -1,16 +1,14 @@
-"""A cluster under a controller that behaves like Apache's, and a rig that drives the executor's core against it.
+"""A cluster under a controller that behaves like KRaft's, and a rig that drives the executor's core against it.
 
-The controller keeps the replicas that a reassignment removes until the whole target is in sync. It writes the target
-first and the replicas to be removed last, and a cancel by null leaves that order (PartitionReassignmentReplicas,
-PartitionReassignmentRevert).
+A partition and its reassignment are the simulation's (`SimulatedPartition`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from uuid import UUID
 
+from lab.simulation.executor.partition import SimulatedPartition
 from shunter.core.executor import events as ev
 from shunter.core.executor.machine import Executor
 from shunter.core.executor.ready import (
@@ -53,18 +51,8 @@ from shunter.model.partition import Replicas, TopicPartition
 SIZE = 1_000
 
 
-@dataclass
-class YardPartition:
-    replicas: Replicas
-    isr: Replicas
-    leader: int
-    adding: Replicas = ()
-    removing: Replicas = ()
-    copied: dict[int, int] = field(default_factory=dict)
-
-    @property
-    def target(self) -> Replicas:
-        return tuple(broker for broker in self.replicas if broker not in self.removing)
+def in_sync(tp: TopicPartition, replicas: Replicas) -> SimulatedPartition:
+    return SimulatedPartition(tp, replicas, replicas, replicas[0], SIZE)
 
 
 class Yard:
@@ -77,7 +65,7 @@ class Yard:
         """Whether a replica that another target drops stays among those being added, as on Kafka 4.3.1 and 4.4.0."""
         self.topic_ids = {name: UUID(int=index + 1) for index, name in enumerate(sorted(partitions))}
         self.partitions = {
-            TopicPartition(name, number): YardPartition(replicas, replicas, replicas[0])
+            (tp := TopicPartition(name, number)): in_sync(tp, replicas)
             for name, listed in partitions.items()
             for number, replicas in enumerate(listed)
         }
@@ -105,56 +93,23 @@ class Yard:
         if tp in self.refuse:
             return self.refuse[tp]
         if target is None:
-            return self._cancel(partition)
-        if keeps and len(target) != len(set(partition.replicas) - set(partition.removing)):
+            code = partition.cancel()
+        elif keeps and len(target) != len(set(partition.replicas) - set(partition.removing)):
             return ErrorCode.INVALID_REPLICATION_FACTOR
-        new = tuple(broker for broker in target if broker not in partition.replicas)
-        if not set(new) <= self.up or len(set(target)) != len(target):
-            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        # The KRaft controller goes on removing the former request's replicas if the new one removes none (seen on 4.1).
-        partition.removing = (
-            tuple(broker for broker in partition.replicas if broker not in target) or partition.removing
-        )
-        dropped = tuple(broker for broker in partition.adding if broker not in target) if self.strands else ()
-        partition.adding = tuple(broker for broker in target if broker in new or broker in partition.adding) + dropped
-        partition.replicas = target + tuple(broker for broker in partition.removing if broker not in target)
-        self._maybe_complete(partition)
-        return ErrorCode.NONE
+        else:
+            new = {broker for broker in target if broker not in partition.replicas}
+            if not new <= self.up or len(set(target)) != len(target):
+                return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+            partition.reassign(target, kraft=True, strands=self.strands)
+            code = ErrorCode.NONE
+        self._settle(partition)
+        return code
 
-    def _cancel(self, partition: YardPartition) -> ErrorCode:
-        if not partition.adding and not partition.removing:
-            return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
-        kept = tuple(broker for broker in partition.replicas if broker not in partition.adding)
-        isr = tuple(broker for broker in partition.isr if broker in kept)
-        if not isr:
-            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        self._drop(partition, partition.adding)
-        partition.replicas, partition.isr = kept, isr
-        partition.adding = partition.removing = ()
-        self._elect(partition)
-        return ErrorCode.NONE
-
-    def _maybe_complete(self, partition: YardPartition) -> None:
-        if not partition.adding and not partition.removing:
-            return
-        if not set(partition.target) <= set(partition.isr) or set(partition.adding) & set(partition.removing):
-            return
-        target = partition.target
-        self._drop(partition, partition.removing)
-        partition.isr = tuple(broker for broker in partition.isr if broker in target)
-        partition.replicas = target
-        partition.adding = partition.removing = ()
-        self._elect(partition)
-
-    def _drop(self, partition: YardPartition, brokers: Replicas) -> None:
-        for broker in brokers:
-            partition.copied.pop(broker, None)
-
-    def _elect(self, partition: YardPartition) -> None:
-        if partition.leader in partition.isr and partition.leader in self.up:
-            return
-        alive = [broker for broker in partition.replicas if broker in partition.isr and broker in self.up]
-        partition.leader = alive[0] if alive else -1
+    def _settle(self, partition: SimulatedPartition) -> None:
+        """Complete the reassignment if it can be completed, and elect a leader if there is none."""
+        if partition.completable():
+            partition.complete()
+        partition.elect(self.up, 0)
 
     def elect_preferred(self, tp: TopicPartition) -> ErrorCode:
         partition = self.partitions.get(tp)
@@ -162,13 +117,7 @@ class Yard:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if tp in self.refuse_elections:
             return self.refuse_elections[tp]
-        first = partition.replicas[0]
-        if partition.leader == first:
-            return ErrorCode.ELECTION_NOT_NEEDED
-        if first not in partition.isr or first not in self.up:
-            return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-        partition.leader = first
-        return ErrorCode.NONE
+        return partition.elect_preferred(self.up, 0)
 
     # Events in the yard.
 
@@ -180,22 +129,21 @@ class Yard:
         for broker in partition.replicas:
             if broker in self.up and broker not in partition.isr and broker not in self.without_log:
                 partition.isr = (*partition.isr, broker)
-                partition.copied[broker] = SIZE
+                partition.have[broker] = SIZE
                 break
-        self._maybe_complete(partition)
+        self._settle(partition)
 
     def kill(self, broker: int) -> None:
         self.up.discard(broker)
         for partition in self.partitions.values():
             if broker in partition.isr and len(partition.isr) > 1:
                 partition.isr = tuple(member for member in partition.isr if member != broker)
-            self._elect(partition)
-            self._maybe_complete(partition)
+            self._settle(partition)
 
     def revive(self, broker: int) -> None:
         self.up.add(broker)
         for partition in self.partitions.values():
-            self._elect(partition)
+            partition.elect(self.up, 0)
 
     def delete(self, topic: str) -> None:
         self.partitions = {tp: found for tp, found in self.partitions.items() if tp.topic != topic}
@@ -205,16 +153,13 @@ class Yard:
         self.made += 1
         self.topic_ids[topic] = UUID(int=1000 + self.made)
         for number, replicas in enumerate(listed):
-            self.partitions[TopicPartition(topic, number)] = YardPartition(replicas, replicas, replicas[0])
+            tp = TopicPartition(topic, number)
+            self.partitions[tp] = in_sync(tp, replicas)
 
     # Answers to reads.
 
     def ongoing(self) -> dict[TopicPartition, OngoingReassignment]:
-        return {
-            tp: OngoingReassignment(found.replicas, found.adding, found.removing)
-            for tp, found in self.partitions.items()
-            if found.adding or found.removing
-        }
+        return {tp: found.ongoing() for tp, found in self.partitions.items() if found.in_motion}
 
     def topic(self, name: str) -> ObservedTopic | None:
         if name not in self.topic_ids:
@@ -354,7 +299,7 @@ class Rig:
             case ObserveLogDirs():
                 sizes = {
                     (broker, tp): ReplicaSize(
-                        yard.partitions[tp].copied.get(broker, SIZE), yard.log_dirs.get((broker, tp), "/d")
+                        yard.partitions[tp].have.get(broker) or SIZE, yard.log_dirs.get((broker, tp), "/d")
                     )
                     for broker, tps in work.partitions
                     for tp in tps

@@ -196,7 +196,7 @@ def test_bounds_hold_at_every_moment_and_capacity_is_used_as_it_frees_up() -> No
 def test_longest_moves_start_first() -> None:
     yard = Yard({"t": [(1, 2, 3), (1, 2, 3), (1, 2, 3)]})
     for number, size in enumerate((10, 30, 20)):
-        yard.partitions[TopicPartition("t", number)].copied[1] = size * SIZE
+        yard.partitions[TopicPartition("t", number)].have[1] = size * SIZE
     rig = Rig(yard)
     options = ExecutionOptions(max_concurrent=1, disk_share=1.0)
     rig.submit(*[("t", number, (4, 2, 3)) for number in range(3)], options=options)

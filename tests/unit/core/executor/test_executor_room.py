@@ -46,7 +46,7 @@ class RoomRig(Rig):
         told = [broker for broker in found.brokers if broker not in self.silent]
         spaces = {(broker, path): room for broker in told if broker == 4 for path, room in self.rooms.items()}
         spaces |= {(broker, "/d"): PLENTY for broker in told if broker != 4}
-        copied = {tp: partition.copied for tp, partition in self.yard.partitions.items()}
+        copied = {tp: partition.have for tp, partition in self.yard.partitions.items()}
         sizes = {
             key: size._replace(bytes=copied[key[1]].get(key[0], 0) if key[0] == 4 else self.size)
             for key, size in found.sizes.items()
@@ -129,7 +129,7 @@ def test_copies_under_way_count_in_the_log_dir_that_they_go_to(log_dirs: tuple[t
     assert [tp.partition for tp, _replicas in rig.asked] == [0]
     waits = rig.core.state.moves[TopicPartition("t", 1)].waits.text
     assert "10.0 kB needed, 10.0 kB on their way, 5.0 kB stay free" in waits
-    rig.yard.partitions[T0].copied[4] = 8 * SIZE
+    rig.yard.partitions[T0].have[4] = 8 * SIZE
     rig.rooms["/d"] = LogDirSpace(100 * SIZE, 12 * SIZE)
     rig.settle(catching_up=False, rounds=20)
     assert "10.0 kB needed, 2.0 kB on their way" in rig.core.state.moves[TopicPartition("t", 1)].waits.text
@@ -171,7 +171,7 @@ def test_a_rollback_may_use_the_headroom_and_no_more_than_there_is() -> None:
             break
         rig.settle(rounds=1)
     rig.rooms["/d"] = LogDirSpace(100 * SIZE, SIZE // 2)
-    rig.yard.partitions[T0].copied.pop(4, None)
+    rig.yard.partitions[T0].have.pop(4, None)
     rig.now_ms += 60_000
     rig.command(CommandKind.ROLL_BACK)
     rig.settle(rounds=40)

@@ -111,7 +111,7 @@ def test_every_bound_holds_a_move_back_and_says_which(options: ExecutionOptions,
 def test_orders_are_chained() -> None:
     yard = Yard({"t": [(1, 2), (1, 2), (1, 2), (1, 2)]})
     for number, size in enumerate((10, 40, 20, 30)):
-        yard.partitions[TopicPartition("t", number)].copied[1] = size * SIZE
+        yard.partitions[TopicPartition("t", number)].have[1] = size * SIZE
     yard.partitions[TopicPartition("t", 2)].isr = (1,)
     rig = Rig(yard)
     chained = (Order.UNDER_MIN_ISR_FIRST, Order.UNDER_REPLICATED_FIRST, Order.SMALLEST_FIRST)
@@ -215,10 +215,10 @@ def test_a_move_whose_log_dir_is_refused_is_not_done() -> None:
 
 def test_what_brokers_received_is_written_down_and_learnt() -> None:
     rig = Rig(Yard({"t": [(1, 2)]}))
-    rig.yard.partitions[T0].copied[1] = 900_000
+    rig.yard.partitions[T0].have[1] = 900_000
     rig.submit(("t", 0, (4, 2)), options=ExecutionOptions(disk_share=1.0))
     for received in range(0, 60_000, 1_000):
-        rig.yard.partitions[T0].copied[4] = received
+        rig.yard.partitions[T0].have[4] = received
         rig.settle(catching_up=False, rounds=4)
     observed = [entry.record for entry in rig.journal if isinstance(entry.record, RateObserved)]
     assert observed
