@@ -24,6 +24,8 @@ KRAFT_VERSION = os.environ.get("SHUNTER_TEST_KRAFT_VERSION", "4.4.0")
 """The newest Kafka of each mode. The environment names others, for instance for `./test --matrix`."""
 TOOLS_VERSION = "3.9.2"
 """Apache's own tools, whatever the brokers' version."""
+TIERED_VERSION = "4.3.1"
+"""The newest Kafka whose test classes, with a tiered storage in a local folder, are published."""
 # The log bindings of Apache's own distributions. Without one, brokers write no log.
 RELOAD4J = (MavenModule("org.slf4j", "slf4j-reload4j", "1.7.36"),)
 LOG4J2 = (
@@ -159,6 +161,13 @@ def zookeeper_classpath() -> tuple[Path, ...]:
         "netty-transport-native-unix-common",
         "netty-tcnative-classes",
     )
+
+
+def local_tiered_storage(*, progress: Progress = silent) -> Path:
+    """The jar with Apache's tiered storage in a local folder, of `TIERED_VERSION`; see `ensure_kafka`."""
+    module = MavenModule("org.apache.kafka", "kafka-storage", TIERED_VERSION, "test")
+    jars = JarSet("tiered-storage", "Apache's local tiered storage", TIERED_VERSION, (module,))
+    return ensure_jars(jars, progress=progress) / f"kafka-storage-{TIERED_VERSION}-test.jar"
 
 
 def kafka_modules(version: str) -> tuple[MavenModule, ...]:

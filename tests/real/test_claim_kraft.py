@@ -55,7 +55,9 @@ def test_moves_go_on_without_the_topic_of_groups_and_the_claim_is_made_once_it_a
     running = shunter.start("execute", str(write_plan(tmp_path / "on.json", "orders", {1: (3, 1)})), "--yes")
     running.wait_for(lambda: told(running, "cluster-unclaimed"), about="going on without the claim")
     assert any("__consumer_offsets-0 with replicas [1] has no leader" in str(line) for line in running.lines)
-    wait_until(lambda: shunter.run("pause").returncode == ExitCode.DONE, what="the pause is taken", timeout_s=60)
+    running.wait_for(lambda: running.progress["counts"].get("moving", 0) > 0, about="the move being open")
+    paused = shunter.run("pause")
+    assert paused.returncode == ExitCode.DONE, f"{paused.stdout}{paused.stderr} {running.lines[-5:]} {running.errors}"
     three.nodes[1].start()
     running.wait_for(lambda: told(running, "cluster-claimed"), about="the claim being made")
     assert shunter.run("resume").returncode == ExitCode.DONE

@@ -34,6 +34,7 @@ from shunter.cli.profiles import is_from_file, is_on_command_line
 from shunter.core.wording import counted, named, told_bytes
 from shunter.errors import ShunterError
 from shunter.model.execution import ExecutionOptions
+from shunter.model.reassignment import Strategy
 
 _UNDONE_SHOWN = 12
 
@@ -310,7 +311,9 @@ def _verb(name: str, scope: str, about: str, *, brokers: bool, cordons: bool = F
             made, told, notes = _plan_live(target.bootstrap, target.properties, asked, None)
             _tell(made, told, notes, how)
             cordoned = _cordons(target, asked.brokers) if cordon else ()
-            return _carry_out(made, asked, target, replace(options, cordons=cordoned), how)
+            # Kafka refuses a step whose replicas still name a cordoned broker, so there is one step alone.
+            strategy = Strategy.ALL_AT_ONCE if cordoned else options.strategy
+            return _carry_out(made, asked, target, replace(options, cordons=cordoned, strategy=strategy), how)
 
         leave_with(work)
 

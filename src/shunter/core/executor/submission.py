@@ -249,21 +249,22 @@ def _absent_log_dir(state: ExecutorState, order: MoveOrder) -> str | None:
 
 
 def _cordoned(state: ExecutorState, event: PlanSubmitted, order: MoveOrder, original: Replicas) -> str | None:
-    """Say which broker or log dir of an order gets no new replicas (KIP-1066); None: none, or it is not known.
+    """Say which broker or log dir of an order is cordoned (KIP-1066); None: none, or it is not known.
 
-    A replica that is there may stay. A broker whose cordon the plan itself changes is not judged by it.
+    Kafka refuses a target with a broker whose log dirs are all cordoned, even if the replica is there already (seen on
+    4.4.0). It would do so in the middle of the execution. A broker whose cordon the plan changes is judged by that.
     """
-    changed = {broker for broker, _value in event.options.cordons}
     out = "take that out of the broker's `cordoned.log.dirs`, or give the plan without it"
-    for broker in order.target:
-        if broker in changed:
-            continue
-        spaces = {path: space for (owner, path), space in state.cluster.spaces.items() if owner == broker}
-        if broker not in original and spaces and all(space.cordoned for space in spaces.values()):
-            return f"broker {broker} is cordoned, and gets no new replica, so none of {order.tp}: {out}"
-        path = dict(order.log_dirs).get(broker)
-        there = state.cluster.sizes.get((broker, order.tp))
-        if path in spaces and spaces[path].cordoned and (there is None or there.log_dir != path):
+    wanted = dict(event.options.cordons)
+    for broker in order.target if order.target != original else ():
+        spaces = [space for (owner, _path), space in state.cluster.spaces.items() if owner == broker]
+        closed = bool(spaces) and all(space.cordoned for space in spaces)
+        if wanted[broker] == "*" if broker in wanted else closed:
+            return f"broker {broker} is cordoned, and Kafka takes no target for {order.tp} that names it: {out}"
+    for broker, path in order.log_dirs:
+        space, there = state.cluster.spaces.get((broker, path)), state.cluster.sizes.get((broker, order.tp))
+        placed = there is not None and there.log_dir == path
+        if space is not None and space.cordoned and broker not in wanted and not placed:
             return (
                 f"log dir {path} of broker {broker} is cordoned, and gets no new replica, so none of {order.tp}: {out}"
             )

@@ -8,8 +8,10 @@ no heartbeat for `SESSION_MS`. The first member of the group has the claim.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -36,6 +38,8 @@ JOINS = 10
 JOINED_WITHIN_S = 30.0
 TELL_EVERY_S = 5.0
 SEEN_WITHIN_S = 10.0
+THREADS = 4
+CLOSE_WITHIN_S = 5.0
 COORDINATOR_WITHIN_S = 20.0
 """How long requests to the group's coordinator are repeated while it is not available, or moves."""
 URGENT_WITHIN_S = 3.0
@@ -82,6 +86,8 @@ class ClusterClaim:
         self._within_s = within_s
         self._listener = listener
         self._client = client
+        # Threads of its own: a request that hangs on a dead coordinator must not keep the journal from being written.
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="claim")
         self._member = GroupMember(self._client, GROUP, orjson.dumps(asdict(mine)), SESSION_MS)
         self._granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._heard_s = self._told_s = -1e9
@@ -151,7 +157,7 @@ class ClusterClaim:
         while True:
             try:
                 async with asyncio.timeout(max(answer_within_s, until - time.monotonic())):
-                    return await asyncio.to_thread(work)
+                    return await self._in_thread(work)
             except kafka_errors.GroupAuthorizationFailedError as error:
                 told = f"claiming the cluster is not allowed: needs Read on Group {GROUP}"
                 raise DriverError(told, retriable=False) from error
@@ -170,6 +176,9 @@ class ClusterClaim:
         told = ": its coordinator has to answer, or say --take-over-cluster to go on without a claim"
         return told if self._required else ""
 
+    async def _in_thread(self, work: Callable[[], Any]) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
     async def _tell_wait(self, until: float) -> None:
         """Say once a few seconds, as long as this is waited for, why the coordinator does not answer."""
         if time.monotonic() < self._told_s + TELL_EVERY_S:
@@ -183,7 +192,7 @@ class ClusterClaim:
         """Say how the topic of groups stands; "": it can't be found out."""
         with suppress(Exception):
             async with asyncio.timeout(ANSWER_WITHIN_S):
-                return f" ({await asyncio.to_thread(self._member.groups_partition)})"
+                return f" ({await self._in_thread(self._member.groups_partition)})"
         return ""
 
     async def keep(self) -> None:
@@ -248,7 +257,7 @@ class ClusterClaim:
 
     async def _beat(self) -> None:
         try:
-            await asyncio.to_thread(self._member.beat)
+            await self._in_thread(self._member.beat)
             self._heard_s = time.monotonic()
         except kafka_errors.RebalanceInProgressError:
             await self._join()
@@ -286,7 +295,7 @@ class ClusterClaim:
         """
         joins = self._joins
         try:
-            await asyncio.to_thread(self._member.beat)
+            await self._in_thread(self._member.beat)
             self._heard_s = time.monotonic()
         except _LEFT_OUT:
             if joins == self._joins and self._is_granted():
@@ -300,13 +309,16 @@ class ClusterClaim:
             if not self._member.member_id or await self._left():
                 break
             await asyncio.sleep(0.3)  # The claim would expire by itself, but the next executor would have to wait.
-        await asyncio.to_thread(self._client.close)
+        closing = threading.Thread(target=self._client.close, daemon=True)
+        closing.start()
+        await asyncio.to_thread(closing.join, CLOSE_WITHIN_S)
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _left(self) -> bool:
         """Leave; return whether that succeeded, because the coordinator may just be moving."""
         try:
             async with asyncio.timeout(LEAVE_WITHIN_S):
-                await asyncio.to_thread(self._member.remove, self._member.member_id)
+                await self._in_thread(partial(self._member.remove, self._member.member_id))
         except (TimeoutError, kafka_errors.KafkaError, OSError, RuntimeError):
             return False
         return True

@@ -465,6 +465,10 @@ def test_a_cordon_of_others_is_theirs_and_a_dead_broker_gets_none() -> None:
 def test_a_plan_that_ends_a_cordon_is_not_judged_by_it() -> None:
     rig = Rig(Yard({"t": [(1, 2, 3)]}))
     rig.yard.spaces = {path: LogDirSpace(100, 50, cordoned=True) for path in rig.yard.paths}
-    rig.submit(("t", 0, (4, 2, 3)), options=ExecutionOptions(cordons=((4, ""),)))
+    rig.submit(("t", 0, (4, 1)), options=ExecutionOptions(cordons=((4, ""), (1, ""))))
     rig.settle()
     assert rig.outcomes() == {T0: Outcome.DONE}
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (1, 2, 4)), options=cordoning())
+    rig.settle()
+    assert rig.asked == [], "broker 1 would be cordoned before the step"
