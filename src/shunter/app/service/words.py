@@ -88,6 +88,9 @@ class ClusterWords:
         self.intents = (await read(lambda store: store.intents())).get(name, ())
         self.switch = (await read(lambda store: store.switches())).get(name)
 
+    def show(self) -> None:
+        """Publish what is known now."""
+
     def turn(self, switch: KillSwitch | None) -> int:
         """Let a kill switch be in force in this process; returns the number of this turn."""
         self.switch = switch
@@ -195,6 +198,7 @@ class ClusterWords:
         self.intents = words.intents
         if words.switch is not mine or mine is None:
             self.turn(words.switch)
+        self.show()  # The words are in force from here on, whatever the copy on this host still takes.
         try:
             await self.records.read(lambda store: store.replace_words(self.name, words))
         except StoreFailed:
