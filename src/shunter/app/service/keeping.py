@@ -29,7 +29,7 @@ from shunter.app.service.words import Clocked, ClusterWords, Turned, turned_in
 from shunter.core.keeper.docket import next_to_begin
 from shunter.core.keeper.growth import UNKNOWN, growth_of
 from shunter.core.keeper.proposals import order_of
-from shunter.core.keeper.sighting import Sighting
+from shunter.core.keeper.sighting import Sighting, with_capacities
 from shunter.core.keeper.situation import ClusterFacts, situation, why_unobserved
 from shunter.core.wording import counted, told_bytes
 from shunter.drivers.service.store import StoreFailed
@@ -102,6 +102,8 @@ class ClusterKeeper(ClusterWords):
         self.reconciled = False
         """The states of all begun proposals have been read from the journal."""
         self._following: asyncio.Task[None] | None = None
+        self._leaves = asyncio.Event()
+        """This service is to drive the cluster no longer: the policy file says that it only observes."""
         self._handing: asyncio.Task[None] | None = None
         self._in_hand = ""
         """The proposal that is being handed to the executor; the journal may not have it yet."""
@@ -110,6 +112,11 @@ class ClusterKeeper(ClusterWords):
         """Held while a proposal's state is decided and written: by an order, by a look, or from the journal."""
 
     # ---- state
+
+    @property
+    def drives(self) -> bool:
+        """Whether this service drives the cluster."""
+        return self.driving is not None
 
     def facts(self) -> ClusterFacts:
         """All that is known about the cluster now."""
@@ -239,7 +246,8 @@ class ClusterKeeper(ClusterWords):
         self._grown = False
 
     def _question(self, sighting: Sighting) -> LookQuestion:
-        policy, sighting = self.policy, replace(sighting, growth=self._growth)
+        policy = self.policy
+        sighting = replace(with_capacities(sighting, policy.balance.capacities), growth=self._growth)
         return LookQuestion(
             self.name, sighting, policy, self._memory, tuple(self.proposals.values()), self.cluster.table
         )
@@ -333,6 +341,8 @@ class ClusterKeeper(ClusterWords):
             await self._begin(proposal)
 
     def _may_begin(self) -> bool:
+        if self.policy.observes:
+            return False
         driven = self.driving is not None and self.reconciled and not self.driving.view().running
         return driven and self.words_known and self.switch is None and not self.records.trouble
 
@@ -417,6 +427,11 @@ class ClusterKeeper(ClusterWords):
     async def drive_forever(self) -> None:
         """Drive the cluster's journal while no other executor does; after any end try again."""
         while True:
+            if self.policy.observes:
+                self.known.held_by = self.known.idle_why = ""
+                self.show()
+                await asyncio.sleep(self.parts.drive_again_s)
+                continue
             try:
                 await self.follow()
                 self.show()
@@ -432,12 +447,15 @@ class ClusterKeeper(ClusterWords):
                 await self._left("", f"a bug of Shunter's: {error!r}: it is not driven until a restart")
                 return
             else:
-                await self._left("", why)
+                if not self.policy.observes:
+                    await self._left("", why)
             await asyncio.sleep(self.parts.drive_again_s)
 
     async def _drive(self, driving: Driving) -> str:
         self.driving, self.reconciled = driving, False
         running = asyncio.create_task(driving.run(self._viewed, ShellGate(self.facts, self._heard)))
+        self._leaves.clear()
+        leaving = asyncio.create_task(self._leaves.wait())
         try:
             if self.switch is not None and not self.switch.lifted:
                 await self.pause_what_moves(self.switch)
@@ -446,13 +464,14 @@ class ClusterKeeper(ClusterWords):
             self.known.held_by = self.known.idle_why = ""
             self.show_moves()
             self.hurry()
-            return await running
+            await asyncio.wait({running, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            return running.result() if running.done() else ""
         finally:
             self.driving = self.known.execution = None
             self.reconciled = False
-            if self.shared is not None:
-                self.shared.let_go()
-            tasks = [task for task in (running, self._following, self._handing) if task is not None]
+            if self.topic_of_words is not None:
+                self.topic_of_words.let_go()
+            tasks = [task for task in (running, leaving, self._following, self._handing) if task is not None]
             self._following = self._handing = None
             for task in tasks:
                 task.cancel()
@@ -501,6 +520,8 @@ class ClusterKeeper(ClusterWords):
         """Take a view of the execution; called about once a second."""
         self.known.execution = view
         self.show_moves()
+        if self.policy.observes and not view.running:
+            self._leaves.set()
         if self._following is not None and self._following.done():
             self._following.result()  # A bug in that task ends the service, instead of being ignored.
             self._following = None

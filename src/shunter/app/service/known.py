@@ -75,7 +75,11 @@ class Known:
         """Everything that a situation is worked out from."""
         records = words.records
         view = None if driving is None else self.execution or driving.view()
-        role = ServiceRole.DRIVES if driving is not None else ServiceRole.STANDBY if self.held_by else ServiceRole.IDLE
+        role = ServiceRole.STANDBY if self.held_by else ServiceRole.IDLE
+        if driving is not None:
+            role = ServiceRole.DRIVES
+        elif words.cluster.policy.observes:
+            role = ServiceRole.OBSERVES
         return ClusterFacts(
             name=self.name,
             now_ms=now_ms,

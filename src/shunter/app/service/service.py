@@ -353,7 +353,9 @@ async def open_service(file: ServiceFile, folder: Path) -> AsyncIterator[tuple[C
         await asyncio.gather(sending, return_exceptions=True)
         thinkers.close()
         readers.shutdown(wait=False, cancel_futures=True)
-        await asyncio.gather(*(each.shared.close() for each in keepers.values() if each.shared is not None))
+        await asyncio.gather(
+            *(each.topic_of_words.close() for each in keepers.values() if each.topic_of_words is not None)
+        )
         await records.close()
 
 

@@ -56,11 +56,21 @@ class ClusterWords:
         self.switch: KillSwitch | None = None
         self.turns = 0
         """How often a kill switch was thrown, lifted or replaced: what waits to be written is of one of these turns."""
-        self.shared = shared
+        self.topic_of_words = shared
         self._writing = asyncio.Lock()
         """Words reach the cluster and the store in one order."""
         self._followed: Words | None = None
         """The words of another service, as they were read last."""
+
+    @property
+    def shared(self) -> SharedWords | None:
+        """The words that live with the cluster; None: they live on this host. Who only observes makes no topic there."""
+        return None if self.cluster.policy.observes and not self.drives else self.topic_of_words
+
+    @property
+    def drives(self) -> bool:
+        """Whether this service drives the cluster."""
+        return False
 
     @property
     def words_known(self) -> bool:
