@@ -331,6 +331,7 @@ NOTIFIED = (
     "not-driven",
     "policy-refused",
     "token-expires",
+    "notification-failed",
     "pause-all",
     "pause-not-sent",
     "resume-all",

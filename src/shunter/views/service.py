@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -110,6 +110,16 @@ class KeptBrokerView:
     """An intent asks to give the broker its share."""
     safe_to_remove: bool = False
     """The broker is drained or replaced and holds no replica, and no replica is on its way to it."""
+
+
+class NotifierFigures(NamedTuple):
+    """Counts of a receiver's messages since the service began. `trouble`: why the last one failed; "": it did not."""
+
+    receiver: str
+    sent: int = 0
+    failed: int = 0
+    left_out: int = 0
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)

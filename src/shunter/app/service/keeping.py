@@ -28,6 +28,7 @@ from shunter.app.service.thinking import LookQuestion, Thought, Wish
 from shunter.app.service.words import Clocked, ClusterWords, Turned, turned_in
 from shunter.core.keeper.docket import next_to_begin
 from shunter.core.keeper.growth import UNKNOWN, growth_of
+from shunter.core.keeper.memory import MINUTE_MS
 from shunter.core.keeper.proposals import order_of
 from shunter.core.keeper.sighting import Sighting, with_capacities
 from shunter.core.keeper.situation import ClusterFacts, situation, why_unobserved
@@ -35,7 +36,7 @@ from shunter.core.wording import counted, told_bytes
 from shunter.drivers.service.store import StoreFailed
 from shunter.errors import ShunterError
 from shunter.model.execution import Command, CommandKind
-from shunter.model.keeper import Memory
+from shunter.model.keeper import Condition, Memory, Since, Subject
 from shunter.model.notice import Notice
 from shunter.model.partition import TopicPartition
 from shunter.model.service import (
@@ -291,19 +292,32 @@ class ClusterKeeper(ClusterWords):
         self._memory, self._safe, self._grown = thought.memory, thought.safe, self._grown or gist is not None
 
     def _told_conditions(self, thought: Thought) -> list[HistoryEvent]:
-        before = {each.subject: each for each in (self._memory.held if self._memory is not None else ())}
-        after = {each.subject for each in thought.memory.held}
+        """Conditions that have held for their minutes since this look, and those of them that no longer hold."""
+        told_before = {each.subject: each for each in self._lasted(self._memory)}
+        lasted = {each.subject for each in self._lasted(thought.memory)}
+        holding = {(each.subject, each.mark) for each in thought.memory.held}
         told = [
-            self.event("condition", each.condition.text, f"{each.condition.condition} {each.condition.about}".strip())
-            for each in thought.page.conditions
-            if not any((s.condition.value, s.about) == (each.condition.condition, each.condition.about) for s in before)
+            self.event("condition", each.text, f"{each.condition} {each.about}".strip())
+            for each in (shown.condition for shown in thought.page.conditions)
+            if Subject(Condition(each.condition), each.about) in lasted - told_before.keys()
         ]
-        for subject, since in before.items():
-            if subject not in after:
+        for subject, since in told_before.items():
+            if (subject, since.mark) not in holding:
                 name = f"{subject.condition.value} {subject.about}".strip()
                 over = self.event("condition-over", f"{name} no longer holds", name)
                 told.append(replace(over, at_ms=since.since_ms, until_ms=over.at_ms))
         return told
+
+    def _lasted(self, memory: Memory | None) -> list[Since]:
+        """The conditions that had held for their minutes when a look remembered them."""
+        if memory is None:
+            return []
+        watches = self.policy.watches
+        return [
+            each
+            for each in memory.held
+            if memory.at_ms - each.since_ms >= watches[each.subject.condition].minutes * MINUTE_MS
+        ]
 
     def _told_proposal(self, before: KeptProposal | None, now: KeptProposal) -> HistoryEvent | None:
         if before is None:

@@ -85,9 +85,15 @@ class ClusterService:
     """The service behind the front: the keepers of a fleet, the published views, and the store."""
 
     def __init__(
-        self, keepers: dict[str, ClusterKeeper], published: Published, records: Records, clock: Clocked
+        self,
+        keepers: dict[str, ClusterKeeper],
+        published: Published,
+        records: Records,
+        clock: Clocked,
+        notifications: Notifications | None = None,
     ) -> None:
         """Put the parts together; nothing runs yet."""
+        self.notifications = notifications or Notifications(())
         self.keepers = keepers
         self.published = published
         self.records = records
@@ -203,10 +209,10 @@ class ClusterService:
         """Carry an order out, or raise `OrderRefused`."""
         return await self.desk.carry_out(order, signature)
 
-    async def note(self, kind: str, told: str) -> None:
+    async def note(self, kind: str, told: str, subject: str = "") -> None:
         """Keep an event of the service itself in the history; if the store refuses it, notifications are sent anyway."""
         keeper = next(iter(self.keepers.values()))
-        event = HistoryEvent(0, "", self._clock.now_ms(), kind, told)
+        event = HistoryEvent(0, "", self._clock.now_ms(), kind, told, subject)
         with contextlib.suppress(StoreFailed):
             await self.records.write(StoreBatch(events=(event,)))
         keeper.parts.tell(event)
@@ -343,9 +349,9 @@ async def open_service(file: ServiceFile, folder: Path) -> AsyncIterator[tuple[C
         )
         for cluster in file.clusters
     }
-    service = ClusterService(keepers, published, records, clock)
+    service = ClusterService(keepers, published, records, clock, notifications)
     await service.load()
-    sending = asyncio.create_task(notifications.run())
+    sending = asyncio.create_task(notifications.run(service.note))
     try:
         yield service, Front(service)
     finally:
