@@ -5,8 +5,9 @@ Times are milliseconds since 1970 UTC, durations milliseconds, sizes bytes. None
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import orjson
@@ -120,6 +121,17 @@ class NotifierFigures(NamedTuple):
     failed: int = 0
     left_out: int = 0
     trouble: str = ""
+
+
+@dataclass(slots=True)
+class ClusterCounts:
+    """Counts of one cluster since the service began; they only grow."""
+
+    observations: int = 0
+    failed_observations: int = 0
+    moves: Counter[str] = field(default_factory=Counter[str])
+    """Moves of this service that ended, by how they ended."""
+    copied_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +302,8 @@ class TimelineView:
     version: int
     events: tuple[HistoryEvent, ...]
     more: bool = False
+    next: str | None = None
+    """The query of the page with the events before these; null: there are none."""
 
 
 def render(view: object) -> bytes:

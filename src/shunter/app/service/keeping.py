@@ -49,6 +49,7 @@ from shunter.model.service import (
 )
 from shunter.views.execution import OPEN_STATES, ExecutionView
 from shunter.views.keeper_picture import Surrounding, dressed, view_moves
+from shunter.views.service import ClusterCounts
 
 LOG = logging.getLogger(__name__)
 DRIVE_AGAIN_S = 5.0
@@ -113,6 +114,11 @@ class ClusterKeeper(ClusterWords):
         """Held while a proposal's state is decided and written: by an order, by a look, or from the journal."""
 
     # ---- state
+
+    @property
+    def counts(self) -> ClusterCounts:
+        """What is counted of this cluster."""
+        return self.parts.published.counts[self.name]
 
     @property
     def drives(self) -> bool:
@@ -254,12 +260,14 @@ class ClusterKeeper(ClusterWords):
         )
 
     async def _not_seen(self, why: str) -> None:
+        self.counts.failed_observations += 1
         if self.known.not_observed(why, self.parts.clock.now_ms()):
             await self.note(self.event("cluster-unreachable", f"{self.name} can't be observed: {why}"))
         self.show()
 
     def _seen(self, question: LookQuestion, thought: Thought) -> list[HistoryEvent]:
         """Publish an observation; returns its events other than conditions."""
+        self.counts.observations += 1
         silent = self.known.observed(thought.observation, thought.moves)
         self._sighting = question.sighting
         self.parts.published.show(self.name, dressed(thought.page, self._around()))
@@ -399,7 +407,7 @@ class ClusterKeeper(ClusterWords):
             return
         async with self.lock:
             await self._settle(proposal, *taken(reply))
-        self.known.execution = driving.view()
+        self.known.view(driving.view(), self.counts)
         self.show_moves()
         if self.switch is not None:
             await self.pause_what_moves(self.switch)
@@ -532,7 +540,7 @@ class ClusterKeeper(ClusterWords):
 
     def _viewed(self, view: ExecutionView) -> None:
         """Take a view of the execution; called about once a second."""
-        self.known.execution = view
+        self.known.view(view, self.counts)
         self.show_moves()
         if self.policy.observes and not view.running:
             self._leaves.set()

@@ -85,15 +85,9 @@ class ClusterService:
     """The service behind the front: the keepers of a fleet, the published views, and the store."""
 
     def __init__(
-        self,
-        keepers: dict[str, ClusterKeeper],
-        published: Published,
-        records: Records,
-        clock: Clocked,
-        notifications: Notifications | None = None,
+        self, keepers: dict[str, ClusterKeeper], published: Published, records: Records, clock: Clocked
     ) -> None:
         """Put the parts together; nothing runs yet."""
-        self.notifications = notifications or Notifications(())
         self.keepers = keepers
         self.published = published
         self.records = records
@@ -183,10 +177,12 @@ class ClusterService:
             return None
         return _viewed(found, keeper)
 
-    async def timeline(self, cluster: str, since_ms: int, until_ms: int | None, most: int) -> TimelineView:
+    async def timeline(
+        self, cluster: str, since_ms: int, until_ms: int | None, most: int, before: int | None = None
+    ) -> TimelineView:
         """Events of a cluster; "": of all clusters."""
         try:
-            found = await self.records.read(lambda store: store.events(cluster, since_ms, until_ms, most + 1))
+            found = await self.records.read(lambda store: store.events(cluster, since_ms, until_ms, most + 1, before))
         except StoreFailed as error:
             raise OrderRefused(Refusal.STORE, str(error)) from error
         return TimelineView(self.published.version, found[-most:], len(found) > most)
@@ -327,6 +323,7 @@ async def open_service(file: ServiceFile, folder: Path) -> AsyncIterator[tuple[C
     store, trouble = open_store(folder / STORE)
     records = Records(store, trouble, published.tell)
     notifications = Notifications(file.notify)
+    published.notifiers = lambda: notifications.figures
     readers = ThreadPoolExecutor(len(file.clusters), thread_name_prefix="look")
     thinkers = Thinkers(processes)
     keepers = {
@@ -349,7 +346,7 @@ async def open_service(file: ServiceFile, folder: Path) -> AsyncIterator[tuple[C
         )
         for cluster in file.clusters
     }
-    service = ClusterService(keepers, published, records, clock, notifications)
+    service = ClusterService(keepers, published, records, clock)
     await service.load()
     sending = asyncio.create_task(notifications.run(service.note))
     try:
