@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 DAY_MINUTES = 24 * 60
+WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 class Mode(Enum):
@@ -137,6 +138,18 @@ class Hold(NamedTuple):
     until_ms: int | None = None
 
 
+class Window(NamedTuple):
+    """When plans may begin: from a minute of the day to the minute after, over midnight if that is less.
+
+    `days`: the weekdays on which it begins, Monday is 0; none: all. `zone`: by whose clocks, as Europe/Berlin.
+    """
+
+    first: int
+    after: int
+    days: tuple[int, ...] = ()
+    zone: str = "UTC"
+
+
 @dataclass(frozen=True, slots=True)
 class GuardRails:
     """Bounds that no proposal may exceed, and what none may touch. None: no bound. `moves`: replicas to be copied."""
@@ -149,8 +162,10 @@ class GuardRails:
     bytes_per_day: int | None = None
     cool_down_minutes: int = 0
     """How long after the end of the last execution nothing is proposed."""
-    windows: tuple[tuple[int, int], ...] = ()
-    """(first minute of the day, first minute after), UTC; over midnight if the second is less. Empty: always."""
+    cool_off_minutes: int = 0
+    """How long after a person stopped an execution, or rolled it back, nothing begins."""
+    windows: tuple[Window, ...] = ()
+    """Empty: always."""
     frozen_topics: tuple[str, ...] = ()
     """Names, or patterns with * and ?: nothing changes in these topics, neither replicas nor order."""
     frozen_brokers: tuple[int, ...] = ()
@@ -188,6 +203,22 @@ class Intents:
 
 
 @dataclass(frozen=True, slots=True)
+class BalanceRules:
+    """What plans aim at, and how much of a broker they may fill."""
+
+    goals: tuple[Condition, ...] = ()
+    """Bands, the most important first; the others come after them, in their usual order."""
+    hard: tuple[Condition, ...] = ()
+    """Bands out of which no plan takes a broker, but one that heals."""
+    headroom: float = 0.2
+    """The share of each disk that stays free, also while data is copied."""
+    max_replicas: int | None = None
+    """The most replicas on one broker."""
+    capacities: Mapping[int, int] = field(default_factory=dict[int, int])
+    """By broker: bytes of its disks, for brokers that do not say so themselves."""
+
+
+@dataclass(frozen=True, slots=True)
 class KeeperPolicy:
     """The policy for one cluster."""
 
@@ -195,6 +226,9 @@ class KeeperPolicy:
     """By condition, for every condition."""
     rails: GuardRails = GuardRails()
     intents: Intents = Intents()
+    balance: BalanceRules = BalanceRules()
+    observes: bool = False
+    """Nothing in the cluster is changed: it is looked at, and people are notified."""
 
     def mode(self, condition: Condition) -> Mode:
         """What a condition may do."""

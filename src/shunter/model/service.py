@@ -331,6 +331,7 @@ NOTIFIED = (
     "not-driven",
     "policy-refused",
     "token-expires",
+    "notification-failed",
     "pause-all",
     "pause-not-sent",
     "resume-all",
@@ -346,6 +347,12 @@ class Notifier:
     url: str = ""
     command: tuple[str, ...] = ()
     events: tuple[str, ...] = NOTIFIED
+    digest_minutes: int = 5
+    """After a message, later events are collected for so long and sent as one message; 0: each is sent at once."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """Of each message that is posted."""
+    secret: bytes = field(default=b"", repr=False)
+    """By which messages are signed; none: they are not."""
 
     def wants(self, kind: str) -> bool:
         """Whether this receiver is notified of events of a kind."""

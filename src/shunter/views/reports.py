@@ -77,3 +77,5 @@ class ReportPage:
     """How many rows the search found; `rows` begin at `offset` of these."""
     offset: int
     rows: tuple[tuple[Cell, ...], ...]
+    next: str | None = None
+    """The query of the next page; null: this is the last one."""

@@ -5,9 +5,10 @@ Times are milliseconds since 1970 UTC, durations milliseconds, sizes bytes. None
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -112,6 +113,27 @@ class KeptBrokerView:
     """The broker is drained or replaced and holds no replica, and no replica is on its way to it."""
     barred: str = ""
     """Why it gets no replica: `is dead`, `is fenced` (KIP-1073), `is cordoned` (KIP-1066), …; "": nothing is known."""
+
+
+class NotifierFigures(NamedTuple):
+    """Counts of a receiver's messages since the service began. `trouble`: why the last one failed; "": it did not."""
+
+    receiver: str
+    sent: int = 0
+    failed: int = 0
+    left_out: int = 0
+    trouble: str = ""
+
+
+@dataclass(slots=True)
+class ClusterCounts:
+    """Counts of one cluster since the service began; they only grow."""
+
+    observations: int = 0
+    failed_observations: int = 0
+    moves: Counter[str] = field(default_factory=Counter[str])
+    """Moves of this service that ended, by how they ended."""
+    copied_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +304,8 @@ class TimelineView:
     version: int
     events: tuple[HistoryEvent, ...]
     more: bool = False
+    next: str | None = None
+    """The query of the page with the events before these; null: there are none."""
 
 
 def render(view: object) -> bytes:

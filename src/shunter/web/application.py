@@ -45,6 +45,7 @@ def make_application(reception: Reception, hosts: Collection[str]) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         responses=_PROBLEM,
+        generate_unique_id_function=lambda route: route.name.replace("_", "-"),
     )
     application.state.reception = reception
     for module in MODULES:

@@ -13,7 +13,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shunter.app.access.access_tokens import AccessRole
 from shunter.web.identity import demand
-from shunter.web.ordering import VERBS, PlanBody
+from shunter.web.order_bodies import PlanBody
+from shunter.web.ordering import VERBS
 from shunter.web.problems import HttpRefusal
 from shunter.web.reception import Reception, reception_of
 
@@ -42,6 +43,8 @@ PROBES = frozenset({"/health", "/ready"})
 METRICS = "/metrics"
 """Prometheus finds pods by their addresses, too. With tokens, this answers to every name, because a page of another
 site has no token; without tokens such a page could read it, so the name is checked."""
+METHODS = frozenset({"GET", "POST", "DELETE"})
+"""Methods that are counted by their names; anybody may invent others."""
 OPEN = frozenset({("GET", "/api/v1/session"), ("POST", "/api/v1/session"), ("GET", "/api/v1/openapi.json")})
 """Requests of the API that need no token."""
 
@@ -85,9 +88,10 @@ class Guards:
             return
         if scope["method"] == "HEAD":
             scope, send = {**scope, "method": "GET"}, _without_body(send)
-        send = _with_headers(send, secure=scope["scheme"] == "https")
+        method = scope["method"] if scope["method"] in METHODS else "other"
         request = Request(scope)
         reception = reception_of(request)
+        send = _with_headers(_counted(send, method, reception), secure=scope["scheme"] == "https")
         try:
             most = self._judge(request, reception)
         except HttpRefusal as refusal:
@@ -172,6 +176,15 @@ def _without_body(send: Send) -> Send:
             await send({"type": "http.response.body", "body": b""})
 
     return headless
+
+
+def _counted(send: Send, method: str, reception: Reception) -> Send:
+    async def counted(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            reception.requests[method, message["status"]] += 1
+        await send(message)
+
+    return counted
 
 
 def _with_headers(send: Send, *, secure: bool) -> Send:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -10,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
+from shunter import __version__
 from shunter.views.service import (
     CURRENT,
     OURS,
@@ -17,6 +19,7 @@ from shunter.views.service import (
     STATES,
     ClusterSituation,
     FleetRow,
+    KeptBrokerView,
     KeptClusterView,
     MovesView,
 )
@@ -86,6 +89,21 @@ MOVE_ROWS: tuple[tuple[str, str, Callable[[MovesView], float | None]], ...] = (
 """Like `ROWS`, for the moves of a cluster."""
 
 
+BROKER_ROWS: tuple[tuple[str, str, Callable[[KeptBrokerView], float | None]], ...] = (
+    ("live", "1: the broker is live.", lambda broker: float(broker.live)),
+    ("replicas", "Replicas on the broker.", lambda broker: broker.replicas),
+    ("replica_bytes", "Bytes of replicas on the broker.", lambda broker: broker.replica_bytes),
+    ("leaders", "Partitions that the broker leads.", lambda broker: broker.leaders),
+    ("preferred_leaders", "Partitions whose preferred leader it is.", lambda broker: broker.preferred),
+    ("offline_replicas", "Its replicas that are offline.", lambda broker: broker.offline),
+    ("receives", "Open moves that bring a replica to it.", lambda broker: broker.receives),
+    ("gives", "Open moves that take a replica from it.", lambda broker: broker.gives),
+    ("disk_bytes", "Bytes of its log dirs; no sample: not known.", lambda broker: broker.disk_total),
+    ("disk_usable_bytes", "Bytes that are free there; no sample: not known.", lambda broker: broker.disk_usable),
+)
+"""Name after `shunter_service_broker_`, for each broker of a cluster."""
+
+
 class _Fleet(Collector):
     def __init__(self, reception: Reception) -> None:
         front = reception.front
@@ -114,6 +132,8 @@ class _Fleet(Collector):
                     family.add_metric([cluster], value)
             yield family
         yield self._move_states()
+        yield from self._brokers()
+        yield from self._counters()
         left = GaugeMetricFamily(
             "shunter_service_throttles_left", "Throttles that no execution restores.", labels=["cluster"]
         )
@@ -139,6 +159,54 @@ class _Fleet(Collector):
             float(self._reception.hub.subscribers),
         )
         yield from self._port()
+
+    def _brokers(self) -> Iterator[Metric]:
+        for name, words, told in BROKER_ROWS:
+            family = GaugeMetricFamily(f"shunter_service_broker_{name}", words, labels=["cluster", "broker"])
+            for cluster, page in self._pages.items():
+                for broker in page.brokers if _figures_are_current(page.row.situation) else ():
+                    value = told(broker)
+                    if value is not None:
+                        family.add_metric([cluster, str(broker.id)], value)
+            yield family
+
+    def _counters(self) -> Iterator[Metric]:
+        """What was counted since the service began."""
+        build = GaugeMetricFamily("shunter_build_info", "1, with the version that runs.", labels=["version", "python"])
+        build.add_metric([__version__, platform.python_version()], 1.0)
+        yield build
+        observations = CounterMetricFamily(
+            "shunter_service_observations", "Looks at a cluster, by how they ended.", labels=["cluster", "outcome"]
+        )
+        moves = CounterMetricFamily(
+            "shunter_service_ended_moves",
+            "Moves that this service drove to their end, by how they ended.",
+            labels=["cluster", "outcome"],
+        )
+        copied = CounterMetricFamily(
+            "shunter_service_copied_bytes", "Bytes that moves driven by this service copied.", labels=["cluster"]
+        )
+        for cluster in self._pages:
+            counts = self._reception.front.counts(cluster)
+            observations.add_metric([cluster, "seen"], counts.observations)
+            observations.add_metric([cluster, "failed"], counts.failed_observations)
+            copied.add_metric([cluster], counts.copied_bytes)
+            for outcome, many in sorted(counts.moves.items()):
+                moves.add_metric([cluster, outcome], many)
+        sent = CounterMetricFamily(
+            "shunter_service_notifications",
+            "Messages to a receiver, by outcome; left-out: events that it never got.",
+            labels=["receiver", "outcome"],
+        )
+        for each in self._reception.front.notifiers():
+            for outcome, many in (("sent", each.sent), ("failed", each.failed), ("left-out", each.left_out)):
+                sent.add_metric([each.receiver, outcome], many)
+        requests = CounterMetricFamily(
+            "shunter_service_http_requests", "Requests that were answered.", labels=["method", "status"]
+        )
+        for (method, status), many in sorted(self._reception.requests.items()):
+            requests.add_metric([method, str(status)], many)
+        yield from (observations, moves, copied, sent, requests)
 
     def _port(self) -> Iterator[Metric]:
         """Connections, what was refused, and tokens."""

@@ -3,75 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Depends, Header, Request
-from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, model_validator
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from shunter.app.access.access_tokens import AccessRole
-from shunter.model.limits import MOST_RATE
 from shunter.model.service import OrderKind, ServiceOrder, Signature
 from shunter.views.service import KeptProposalView, render
 from shunter.web.answers import model_of
 from shunter.web.identity import Caller
+from shunter.web.order_bodies import (
+    BrokerBody,
+    FleetBody,
+    LimitBody,
+    OrderBody,
+    PartitionsBody,
+    PlanBody,
+    ProposalBody,
+    ReplaceBody,
+    ReplicationBody,
+    ScopeBody,
+    TopicBody,
+)
 from shunter.web.reading import ClusterName, without_changes
 from shunter.web.reception import Asker, Reception, TheReception, may, peer_of
 
 router = APIRouter(prefix="/api/v1", tags=["order"])
-
-
-MOST_KEYS = 10
-
-
-def _number(given: object) -> object:
-    """Accept only numbers: pydantic would make 1 of `true` and 5 of `"5"`."""
-    if given is None or (isinstance(given, int | float) and not isinstance(given, bool)):
-        return given
-    raise ValueError("must be a number or null")
-
-
-Name = Annotated[str, Field(max_length=300)]
-"""A partition's name is a topic's, which has at most 249 characters, and a number."""
-_ABOUT = "The order's objects: a proposal's id, partitions as `orders-3`, brokers, a topic; see the verb."
-
-
-class OrderBody(BaseModel):
-    """The body of an order; the verb is in the path."""
-
-    model_config = ConfigDict(extra="forbid")
-    most_bytes: ClassVar[int] = 128 * 1024
-    """The most bytes that it may have as JSON; what the fields allow fits, however its characters are written."""
-    about: Annotated[list[Name], FailFast()] = Field(default_factory=list[str], max_length=20, description=_ABOUT)
-    value: Annotated[int | None, BeforeValidator(_number)] = Field(
-        default=None,
-        ge=0,
-        le=MOST_RATE,
-        description="Bytes per second, a replication factor, or another broker.",
-    )
-    comment: str = Field(default="", max_length=2_000, description="The reason; kept with the order.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _few_keys(cls, given: object) -> object:
-        """Refuse a flood of unknown keys at once: pydantic would make an error of each."""
-        if isinstance(given, dict) and len(given) > MOST_KEYS:
-            raise ValueError(f"{len(given)} keys: about, value and comment are the only ones")
-        return given
-
-
-class PlanBody(OrderBody):
-    """The body of an order that plans; it names topics or brokers, and rules."""
-
-    most_bytes: ClassVar[int] = 1024 * 1024
-    about: Annotated[list[Name], FailFast()] = Field(default_factory=list[str], max_length=2_000, description=_ABOUT)
-
-
-class PartitionsBody(OrderBody):
-    """The body of an order that names partitions, perhaps all of a large plan."""
-
-    most_bytes: ClassVar[int] = 8 * 1024 * 1024
-    about: Annotated[list[Name], FailFast()] = Field(default_factory=list[str], max_length=100_000, description=_ABOUT)
 
 
 class Verb(NamedTuple):
@@ -81,58 +40,58 @@ class Verb(NamedTuple):
     role: AccessRole
     summary: str
     fleet: bool = False
-    body: type[OrderBody] = OrderBody
+    body: type[OrderBody] = FleetBody
 
 
 VERBS = (
-    Verb(OrderKind.APPROVE, AccessRole.OPERATE, "Approve a proposal; `about`: its id"),
-    Verb(OrderKind.DECLINE, AccessRole.OPERATE, "Decline a proposal; `about`: its id"),
+    Verb(OrderKind.APPROVE, AccessRole.OPERATE, "Approve a proposal", body=ProposalBody),
+    Verb(OrderKind.DECLINE, AccessRole.OPERATE, "Decline a proposal", body=ProposalBody),
     Verb(OrderKind.PAUSE_ALL, AccessRole.OPERATE, "The kill switch: pause every move, begin nothing", fleet=True),
     Verb(OrderKind.RESUME_ALL, AccessRole.OPERATE, "Lift the kill switch", fleet=True),
     Verb(
         OrderKind.STOP,
         AccessRole.OPERATE,
-        "End moves where they are; `about`: partitions, none: all",
+        "End moves where they are; `partitions`, none: all",
         body=PartitionsBody,
     ),
-    Verb(OrderKind.PAUSE, AccessRole.OPERATE, "Pause moves; `about`: partitions, none: all", body=PartitionsBody),
+    Verb(OrderKind.PAUSE, AccessRole.OPERATE, "Pause moves; `partitions`, none: all", body=PartitionsBody),
     Verb(
         OrderKind.RESUME,
         AccessRole.OPERATE,
-        "Resume paused moves; `about`: partitions, none: all",
+        "Resume paused moves; `partitions`, none: all",
         body=PartitionsBody,
     ),
     Verb(
         OrderKind.ROLL_BACK,
         AccessRole.OPERATE,
-        "Restore the original replicas; `about`: partitions, none: all",
+        "Restore the original replicas; `partitions`, none: all",
         body=PartitionsBody,
     ),
-    Verb(OrderKind.LIMIT, AccessRole.OPERATE, "Change the throttle; `value`: bytes per second, null lifts it"),
-    Verb(OrderKind.DRAIN, AccessRole.ADMINISTER, "Keep a broker empty from now on; `about`: its id"),
-    Verb(OrderKind.UNDRAIN, AccessRole.ADMINISTER, "A drained broker may hold replicas again; `about`: its id"),
-    Verb(OrderKind.DEMOTE, AccessRole.ADMINISTER, "Let a broker lead nothing from now on; `about`: its id"),
-    Verb(OrderKind.PROMOTE, AccessRole.ADMINISTER, "A demoted broker may lead again; `about`: its id"),
+    Verb(OrderKind.LIMIT, AccessRole.OPERATE, "Change the throttle; `bytes_per_s`, null lifts it", body=LimitBody),
+    Verb(OrderKind.DRAIN, AccessRole.ADMINISTER, "Keep a broker empty from now on", body=BrokerBody),
+    Verb(OrderKind.UNDRAIN, AccessRole.ADMINISTER, "A drained broker may hold replicas again", body=BrokerBody),
+    Verb(OrderKind.DEMOTE, AccessRole.ADMINISTER, "Let a broker lead nothing from now on", body=BrokerBody),
+    Verb(OrderKind.PROMOTE, AccessRole.ADMINISTER, "A demoted broker may lead again", body=BrokerBody),
     Verb(
         OrderKind.REPLACE,
         AccessRole.ADMINISTER,
-        "Move all replicas of a broker to another broker; `about`: its id, `value`: the other broker's id",
+        "Move all replicas of a broker to another broker; `broker`, `by` another one",
+        body=ReplaceBody,
     ),
-    Verb(OrderKind.UNREPLACE, AccessRole.ADMINISTER, "Withdraw the order to replace a broker; `about`: its id"),
-    Verb(OrderKind.ADD, AccessRole.ADMINISTER, "Give a broker its share, once it is up; `about`: its id"),
-    Verb(OrderKind.UNADD, AccessRole.ADMINISTER, "Withdraw the order to give a broker its share; `about`: its id"),
-    Verb(OrderKind.FREEZE_TOPIC, AccessRole.ADMINISTER, "Move no replica of a topic; `about`: its name or a pattern"),
+    Verb(OrderKind.UNREPLACE, AccessRole.ADMINISTER, "Withdraw the order to replace a broker", body=BrokerBody),
+    Verb(OrderKind.ADD, AccessRole.ADMINISTER, "Give a broker its share, once it is up", body=BrokerBody),
+    Verb(OrderKind.UNADD, AccessRole.ADMINISTER, "Withdraw the order to give a broker its share", body=BrokerBody),
+    Verb(OrderKind.FREEZE_TOPIC, AccessRole.ADMINISTER, "Move no replica of a topic", body=TopicBody),
+    Verb(OrderKind.UNFREEZE_TOPIC, AccessRole.ADMINISTER, "A frozen topic may change again", body=TopicBody),
+    Verb(OrderKind.FREEZE_BROKER, AccessRole.ADMINISTER, "Move no replica to or from a broker", body=BrokerBody),
+    Verb(OrderKind.UNFREEZE_BROKER, AccessRole.ADMINISTER, "A frozen broker may change again", body=BrokerBody),
+    Verb(OrderKind.HOLD, AccessRole.OPERATE, "Let nothing of a scope begin by itself", body=ScopeBody),
+    Verb(OrderKind.UNHOLD, AccessRole.OPERATE, "Lift a hold, also one that followed from a rollback", body=ScopeBody),
     Verb(
-        OrderKind.UNFREEZE_TOPIC, AccessRole.ADMINISTER, "A frozen topic may change again; `about`: its name or pattern"
-    ),
-    Verb(OrderKind.FREEZE_BROKER, AccessRole.ADMINISTER, "Move no replica to or from a broker; `about`: its id"),
-    Verb(OrderKind.UNFREEZE_BROKER, AccessRole.ADMINISTER, "A frozen broker may change again; `about`: its id"),
-    Verb(OrderKind.HOLD, AccessRole.OPERATE, "Let nothing of a scope begin by itself; `about`: the scope"),
-    Verb(
-        OrderKind.UNHOLD, AccessRole.OPERATE, "Lift a hold, also one that followed from a rollback; `about`: the scope"
-    ),
-    Verb(
-        OrderKind.SET_REPLICATION, AccessRole.ADMINISTER, "A topic has `value` replicas from now on; `about`: its name"
+        OrderKind.SET_REPLICATION,
+        AccessRole.ADMINISTER,
+        "A topic has so many replicas from now on",
+        body=ReplicationBody,
     ),
     Verb(
         OrderKind.CLEAR_THROTTLES,
@@ -142,7 +101,7 @@ VERBS = (
     Verb(
         OrderKind.PROPOSE,
         AccessRole.OPERATE,
-        "Keep a plan as a proposal; `about`: its scope, then brokers, OLD=NEW or topics, and rules as `most-moves=50`",
+        "Keep a plan as a proposal: a scope, what it is about, and rules",
         body=PlanBody,
     ),
 )
@@ -169,7 +128,7 @@ Key = Annotated[
 async def _carry_out(
     request: Request, reception: Reception, caller: Caller, verb: Verb, name: str, body: OrderBody, key: str
 ) -> Done:
-    order = ServiceOrder(verb.kind, name, tuple(body.about), body.value)
+    order = ServiceOrder(verb.kind, name, *body.asked)
     signature = Signature(caller.person.name, body.comment, key)
     done = await reception.audit.order(reception.front.order, order, signature, by=caller.by, peer=peer_of(request))
     return Done(text=done.text, proposal=done.proposal)
@@ -183,7 +142,8 @@ async def _carry_out(
 )
 async def sketch(reception: TheReception, caller: Asker, name: ClusterName, body: PlanBody) -> Response:
     """Plans by the last look; nothing is kept, and `changes` is empty. Needs `operate`, because planning takes time."""
-    view = await reception.front.sketch(name, tuple(body.about), body.value, caller.person.name)
+    about, value = body.asked
+    view = await reception.front.sketch(name, about, value, caller.person.name)
     return Response(render(without_changes(view)), media_type="application/json")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Annotated, Literal, TypeVar
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
@@ -54,6 +55,8 @@ class MovesPage:
     """The number of moves that the search found; `rows` begin at `offset` of these."""
     offset: int
     rows: tuple[MoveView, ...]
+    next: str | None = None
+    """The query of the next page; null: this is the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,8 @@ class PastMovesPage:
     found: int
     offset: int
     rows: tuple[PastMove, ...]
+    next: str | None = None
+    """The query of the next page; null: this is the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,8 @@ class ChangesPage:
     found: int
     offset: int
     rows: tuple[PlannedChange, ...]
+    next: str | None = None
+    """The query of the next page; null: this is the last one."""
 
 
 @router.get("/fleet", response_model=model_of(FleetView), summary="All clusters")
@@ -125,7 +132,16 @@ async def moves(
 
 def _page_of_moves(view: MovesView, search: str, state: str, offset: int, limit: int) -> MovesPage:
     summary = replace(view, moves=())
-    return MovesPage(summary, *_sought(view.moves, search, state, offset, limit))
+    sought = _sought(view.moves, search, state, offset, limit)
+    return MovesPage(summary, *sought, _next(offset, limit, sought[1], search=search, state=state))
+
+
+def _next(offset: int, limit: int, found: int, **given: str) -> str | None:
+    """The query of the page after one, relative to its own address; None: it is the last one."""
+    if offset + limit >= found:
+        return None
+    asked = {name: value for name, value in given.items() if value}
+    return "?" + urlencode(asked | {"offset": offset + limit, "limit": limit})
 
 
 def _state_of(row: MoveView | PastMove) -> str:
@@ -198,7 +214,8 @@ async def past_moves(
 ) -> Response:
     """Moves in the order in which they were accepted; each has a story of its own."""
     every = await reception.front.past_moves(name, execution)
-    return _json(PastMovesPage(*_sought(every, search, state, offset, limit)))
+    sought = _sought(every, search, state, offset, limit)
+    return _json(PastMovesPage(*sought, _next(offset, limit, sought[1], search=search, state=state)))
 
 
 PREVIEWED = Literal["pause", "resume", "stop", "rollback", "pause-all", "resume-all"]
@@ -262,6 +279,12 @@ def without_changes(view: KeptProposalView) -> KeptProposalView:
 ProposalId = Annotated[str, Path(max_length=200, description="The proposal's id.")]
 
 
+@router.get("/clusters/{name}/proposals/{proposal}", response_model=model_of(KeptProposalView), summary="One proposal")
+async def proposal(reception: TheReception, _caller: Reader, name: ClusterName, proposal: ProposalId) -> Response:
+    """A proposal, also one that ended, with its reasons, votes and outcome; `changes` has a request of its own."""
+    return _json(without_changes(await reception.front.proposal(name, proposal)))
+
+
 @router.get(
     "/clusters/{name}/proposals/{proposal}/changes",
     response_model=model_of(ChangesPage),
@@ -282,7 +305,8 @@ async def changes(
         told = f"{proposal} ended long ago: the {found.partitions} partitions that it changed are no longer stored"
         raise HttpRefusal(HTTPStatus.NOT_FOUND, "not-found", told)
     rows = [each for each in found.changes if search in f"{each.topic}-{each.partition}"]
-    return _json(ChangesPage(len(rows), offset, tuple(rows[offset : offset + limit])))
+    after = _next(offset, limit, len(rows), search=search)
+    return _json(ChangesPage(len(rows), offset, tuple(rows[offset : offset + limit]), after))
 
 
 @router.get(
@@ -304,20 +328,29 @@ async def report(
     limit: Limit = 200,
 ) -> Response:
     """Rows of a table that the pipeline wrote, with the unit and the meaning of each column."""
-    return _json(await reception.front.report(name, report, search, offset, limit))
+    page = await reception.front.report(name, report, search, offset, limit)
+    return _json(replace(page, next=_next(offset, limit, page.found, search=search)))
 
 
 Since = Annotated[int, Query(ge=0, le=10**15, description="From this moment on; milliseconds since 1970 UTC.")]
 Until = Annotated[int | None, Query(ge=0, le=10**15, description="Before this moment.")]
+Before = Annotated[
+    int | None, Query(ge=1, le=2**53, description="Only events with lower numbers, as `next` of a page has it.")
+]
 Most = Annotated[int, Query(ge=1, le=MOST_EVENTS, description="The most events to return; these are the latest.")]
 
 
 @router.get("/timeline", response_model=model_of(TimelineView), summary="Events in the fleet")
 async def fleet_timeline(
-    reception: TheReception, _caller: Reader, since_ms: Since = 0, until_ms: Until = None, most: Most = 500
+    reception: TheReception,
+    _caller: Reader,
+    since_ms: Since = 0,
+    until_ms: Until = None,
+    most: Most = 500,
+    before: Before = None,
 ) -> Response:
     """Events of all clusters, the oldest first."""
-    return _json(await reception.front.timeline("", since_ms, until_ms, most))
+    return _json(_with_next(await reception.front.timeline("", since_ms, until_ms, most, before), since_ms, most))
 
 
 @router.get("/clusters/{name}/timeline", response_model=model_of(TimelineView), summary="Events in a cluster")
@@ -328,9 +361,17 @@ async def timeline(
     since_ms: Since = 0,
     until_ms: Until = None,
     most: Most = 500,
+    before: Before = None,
 ) -> Response:
     """Events with cause and duration, the oldest first."""
-    return _json(await reception.front.timeline(name, since_ms, until_ms, most))
+    return _json(_with_next(await reception.front.timeline(name, since_ms, until_ms, most, before), since_ms, most))
+
+
+def _with_next(view: TimelineView, since_ms: int, most: int) -> TimelineView:
+    if not view.more or not view.events:
+        return view
+    asked = {"before": view.events[0].number, "since_ms": since_ms, "most": most}
+    return replace(view, next="?" + urlencode(asked))
 
 
 def _json(view: object) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -47,6 +48,8 @@ class Reception:
     forecasts: Forecasts = field(default_factory=Forecasts)
     room: ConnectionLimits = field(default_factory=ConnectionLimits)
     wrong_tokens: WrongTokens = field(default_factory=WrongTokens)
+    requests: Counter[tuple[str, int]] = field(default_factory=Counter[tuple[str, int]])
+    """Requests that were answered, by method and status."""
 
     async def refused(self, request: Request, refusal: HttpRefusal) -> Response:
         """The answer to a request that is refused. It is counted; the audit log has it if a right is missing."""

@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+from service_world import Clock, Yard
 
+from shunter.app.evaluation import first_policy as first
 from shunter.app.evaluation.policy import KeptCluster, ModelPlace, read_policies
+from shunter.app.evaluation.policy_form import policy_schema
+from shunter.app.executor.session import Target
 from shunter.drivers.service.controller_status import ControllersPlace
 from shunter.errors import FormatError, SettingsError
-from shunter.model.keeper import DEFAULTS, IN_DAYS, MEASURED, Condition, GuardRails, Intents, KeeperPolicy, Mode, Watch
+from shunter.model.keeper import (
+    DEFAULTS,
+    IN_DAYS,
+    MEASURED,
+    Condition,
+    GuardRails,
+    Intents,
+    KeeperPolicy,
+    Mode,
+    Watch,
+    Window,
+)
 
 PAGE = (Path(__file__).parents[3] / "docs" / "keeper.md").read_text()
 HEAD = '[cluster.a]\nbootstrap-server = "h:1"\n'
@@ -42,7 +59,8 @@ def test_the_example_of_the_page_is_a_policy(tmp_path: Path) -> None:
         moves_per_day=500,
         bytes_per_day=5 * 10**12,
         cool_down_minutes=60,
-        windows=((1320, 360),),
+        cool_off_minutes=120,
+        windows=(Window(1320, 360),),
         frozen_topics=("payments", "audit-*"),
         frozen_brokers=(7,),
         gap_minutes=15,
@@ -140,6 +158,14 @@ def test_a_profile_says_where_the_cluster_is(tmp_path: Path, monkeypatch: pytest
         (HEAD + 'limits.windows = ["22:00-22:00"]\n', "begins when it ends: leave windows out"),
         (HEAD + "limits.frozen-topics = [1]\n", "limits.frozen-topics = 1: a text is wanted"),
         (HEAD + "limits.frozen-brokers = [-1]\n", "limits.frozen-brokers = -1: a whole number from 0 on is wanted"),
+        (HEAD + 'limits.windows = ["Fun 22:00-06:00"]\n', "'Fun' is no weekday: write"),
+        (HEAD + 'limits.windows = ["22:00-06:00 Mars/Base"]\n', "Mars/Base is no time zone of this machine"),
+        (HEAD + 'mode = "look"\n', "[cluster.a] mode = 'look': keep or observe is wanted"),
+        ("mode = 3\n" + HEAD, ": mode = 3: keep or observe is wanted"),
+        (HEAD + 'balance.goals = ["racks"]\n', "balance.goals = 'racks': disk-band or bytes-in-band or"),
+        (HEAD + 'balance.hard = ["disk-band", "disk-band"]\n', "balance.hard: 'disk-band' is named twice"),
+        (HEAD + "balance.headroom-percent = 0\n", "headroom-percent = 0: a number above 0 and below 100"),
+        (HEAD + 'balance.disk-capacity.x = "1T"\n', "balance.disk-capacity.x: a broker's id is wanted"),
         (HEAD + "limits.gap-minute = 1\n", "limits.gap-minute is not a key of a policy; did you mean gap-minutes?"),
         (HEAD + "intents.drain = 3\n", "intents.drain = 3: a list is wanted, as in [3]"),
         (HEAD + "intents.replication.orders = 0\n", "replication.orders = 0: a whole number from 1 on is wanted"),
@@ -191,3 +217,62 @@ def test_a_file_that_is_not_there_or_no_toml_is_told(tmp_path: Path) -> None:
         read_policies(tmp_path / "missing.toml")
     with pytest.raises(FormatError, match=r"keeper\.toml: can't be read: Expected"):
         read(tmp_path, "[cluster")
+
+
+def test_one_switch_lets_the_service_only_observe(tmp_path: Path) -> None:
+    observing = read(
+        tmp_path, 'mode = "observe"\n' + HEAD + 'conditions.disk-band = "act"\nconditions.racks = "off"\n'
+    ).policy
+    assert observing.observes
+    assert {each.mode for each in observing.watches.values()} == {Mode.NOTIFY, Mode.OFF}
+    assert observing.mode(Condition.RACKS) is Mode.OFF
+    assert not read(tmp_path, 'mode = "observe"\n' + HEAD + 'mode = "keep"\n').policy.observes
+
+
+def test_windows_have_days_and_zones(tmp_path: Path) -> None:
+    windows = '["Fri-Mon 22:00-06:00 Europe/Berlin", "Wed,Sat 01:00-02:00"]'
+    found = read(tmp_path, HEAD + f"limits.windows = {windows}\n").policy.rails.windows
+    assert found == (Window(1320, 360, (0, 4, 5, 6), "Europe/Berlin"), Window(60, 120, (2, 5)))
+
+
+def test_the_schema_knows_every_key_of_the_pages_example(tmp_path: Path) -> None:
+    schema = policy_schema()
+    example = re.search(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    assert example is not None
+
+    def known(given: Any, form: dict[str, Any]) -> None:
+        form = schema["$defs"][form["$ref"].rpartition("/")[2]] if "$ref" in form else form
+        if isinstance(given, list):
+            for each in given:
+                known(each, form.get("items", {}))
+            return
+        if not isinstance(given, dict):
+            return
+        form = next((each for each in form.get("anyOf", ()) if each.get("type") == "object"), form)
+        for key, value in given.items():
+            assert key in form.get("properties", {}) or form.get("additionalProperties") not in (None, False), key
+            inner = form.get("properties", {}).get(key, form.get("additionalProperties"))
+            known(value, inner if isinstance(inner, dict) else {})
+
+    known(tomllib.loads(example[1]), schema)
+    watch = schema["$defs"]["Conditions"]["properties"]["leaders-away"]["anyOf"]
+    assert watch[0] == {"enum": ["off", "notify"]}
+    assert "title" not in schema["$defs"]["LimitsForm"]["properties"]["moves"]
+
+
+def test_a_first_policy_has_three_lines_that_only_observe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first, "take_sighting", lambda _target: Yard(Clock()).sight())
+    text = first.first_policy("prod", Target("kafka1:9092", tmp_path / "admin.properties"), tmp_path)
+    in_force = [line for line in text.splitlines() if line and not line.startswith("#")]
+    assert in_force == [
+        'mode = "observe"',
+        "[cluster.prod]",
+        'bootstrap-server = "kafka1:9092"',
+        'command-config = "admin.properties"',
+    ]
+    assert read(tmp_path, text).policy.observes
+    assert "# It would tell: disk-band: broker 1 carries 1.50 of the mean in disk" in text
+    uncommented = "\n".join(
+        line.removeprefix("# ") for line in text.splitlines() if re.match(r"# ?(\[|[a-z-]+ = )", line)
+    )
+    read(tmp_path, "\n".join(in_force) + "\n" + uncommented)

@@ -69,7 +69,7 @@ def test_what_is_asked_at_the_door(tmp_path: Path) -> None:
             AsyncExitStack() as stack,
         ):
             stack.callback(audit.close)
-            service.keepers["away"].shared = None  # Its cluster never answers, so it could not take any words.
+            service.keepers["away"].topic_of_words = None  # Its cluster never answers, so it could not take any words.
             assert stat.S_IMODE((tmp_path / SOCKET).stat().st_mode) == 0o600
             fleet = await ask_service(tmp_path, "fleet")
             assert [row["name"] for row in fleet["clusters"]] == ["away"]

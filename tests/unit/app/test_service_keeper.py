@@ -697,3 +697,32 @@ def test_what_was_declined_is_forgotten_when_it_may_be_proposed_again(tmp_path: 
             assert waiting.scope in [each.scope for each in life.keeper.proposals.values()]
 
     asyncio.run(scenario())
+
+
+def test_who_only_observes_changes_nothing_in_the_cluster_and_keeps_since_when_conditions_hold(tmp_path: Path) -> None:
+    observing = replace(policy(Mode.NOTIFY), observes=True)
+
+    async def scenario() -> None:
+        yard = Yard(Clock())
+        async with Life(yard, MortalStore(tmp_path / "s"), observing) as life:
+            for _ in range(3):
+                await life.look()
+            stands = life.published.page("yard").row.situation
+            assert (stands.state, stands.orders, stands.unserved) == ("observing", (), "")
+            assert "this service only observes" in stands.doing
+            assert life.published.page("yard").conditions, "people are told"
+            assert yard.held_by == "", "it does not take the cluster"
+            assert not life.keeper.proposals
+            for kind in (OrderKind.DRAIN, OrderKind.PAUSE_ALL, OrderKind.PROPOSE):
+                with pytest.raises(OrderRefused, match="only observed: write mode"):
+                    await life.desk.carry_out(order(kind, "2"), ANNA)
+            life.keeper.cluster = replace(life.keeper.cluster, policy=policy())
+            await life.driven()
+            await life.look()
+            assert life.keeper.proposals, "with mode = keep it goes on as ever"
+            life.keeper.cluster = replace(life.keeper.cluster, policy=observing)
+            yard.tell()
+            await life.until(lambda: life.published.page("yard").row.situation.state == "observing")
+            assert yard.held_by == "", "no move is open, so it leaves the cluster"
+
+    asyncio.run(scenario())

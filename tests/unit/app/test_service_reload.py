@@ -47,7 +47,7 @@ async def watched(folder: Path) -> AsyncIterator[Watched]:
     path.write_text(FILE)
     policy = PolicyFile(path, told.append)
     async with open_service(policy.file, folder) as (service, _front):
-        service.keepers["away"].shared = None  # Its cluster never answers, so it could not take any words.
+        service.keepers["away"].topic_of_words = None  # Its cluster never answers, so it could not take any words.
         yield Watched(path, policy, service, told)
 
 

@@ -29,7 +29,7 @@ def test_what_is_asked_over_http(tmp_path: Path) -> None:
         async with open_service(file, tmp_path) as (service, front), serving(front, options) as address:
             with pytest.raises(OrderRefused, match="are not read yet"):
                 await front.order(DRAIN, Signature("anna"))
-            service.keepers["away"].shared = None
+            service.keepers["away"].topic_of_words = None
             with pytest.raises(DriverError, match="token"):
                 await ask_service(ServiceServer(address), "fleet")
             with pytest.raises(FormatError, match="can't be read"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -94,6 +95,28 @@ def test_whoever_takes_over_goes_on_with_the_drain_and_the_switch(tmp_path: Path
                 assert again.keeper.switch is None
                 assert again.keeper.intents == b.keeper.intents
                 assert not again.keeper.reconciled, "it is a standby"
+
+    asyncio.run(scenario())
+
+
+def test_what_is_in_force_is_shown_before_this_host_has_its_copy(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        world = yard()
+        async with Service(world, "a", tmp_path / "a", DRAINS) as a, Service(world, "b", tmp_path / "b", DRAINS) as b:
+            await a.driven()
+            free = threading.Event()
+
+            def slowly(_cluster: str, words: Words) -> None:
+                if words.switch is not None:
+                    free.wait(10)
+
+            b.store.replace_words = slowly  # type: ignore[method-assign]
+            await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), BEN)
+            try:
+                await b.until(lambda: b.keeper.switch is not None)
+                assert "paused by ben since" in told_of(b)
+            finally:
+                free.set()
 
     asyncio.run(scenario())
 

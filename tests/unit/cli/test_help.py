@@ -43,7 +43,9 @@ def commands(path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
 def examples(path: tuple[str, ...]) -> list[list[str]]:
     """Lines of a command's help that are commands themselves, as words."""
     lines = [line.strip() for line in inspect.cleandoc(found(path)[0].help or "").splitlines()]
-    return [shlex.split(line) for line in lines if line.startswith("shunter ") and " --" in line]
+    whole = ["shunter", *path]
+    words = [shlex.split(line) for line in lines if line.startswith("shunter ")]
+    return [each for each in words if any(word.startswith("--") for word in each) or each == whole]
 
 
 def test_every_verb_is_told_once_under_what_people_do() -> None:

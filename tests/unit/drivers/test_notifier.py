@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
 import json
 import sys
 import threading
@@ -18,6 +20,7 @@ from shunter.app.service.notifying import MOST_WAITING, Notifications
 from shunter.drivers.service.notifier import message, notify
 from shunter.errors import DriverError
 from shunter.model.service import HistoryEvent, Notifier, NotifierKind
+from shunter.views.service import NotifierFigures
 
 EVENT = HistoryEvent(4, "prod", 1_000, "condition", "broker 1 is dead", "broker-dead broker 1", "", "", None)
 
@@ -27,12 +30,15 @@ class Receiver:
 
     def __init__(self) -> None:
         self.got: list[Any] = []
+        self.raw: list[tuple[dict[str, str], bytes]] = []
         self.status = 200
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                receiver.got.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                receiver.raw.append((dict(self.headers), body))
+                receiver.got.append(json.loads(body))
                 self.send_response(receiver.status)
                 self.end_headers()
 
@@ -54,8 +60,13 @@ def receiver() -> Iterator[Receiver]:
     made.server.server_close()
 
 
+async def unkept(_kind: str, _told: str, _subject: str) -> None:
+    pass
+
+
 def test_forms() -> None:
-    assert message(NotifierKind.WEBHOOK, EVENT, 0) == {
+    told = message(NotifierKind.WEBHOOK, [EVENT], 0)
+    assert {name: value for name, value in told.items() if name != "events"} == {
         "cluster": "prod",
         "at_ms": 1_000,
         "kind": "condition",
@@ -70,52 +81,52 @@ def test_forms() -> None:
         "left_out": 0,
     }
     stands = {"severity": "critical", "situation": "broker 1 down", "doing": "p-1 waits for approval"}
-    (alert,) = message(NotifierKind.ALERTMANAGER, replace(EVENT, facts=stands), 0)
+    (alert,) = message(NotifierKind.ALERTMANAGER, [replace(EVENT, facts=stands)], 0)
     assert alert["annotations"]["summary"] == (
         "[prod] broker 1 is dead. prod: critical: broker 1 down; p-1 waits for approval"
     )
-    assert message(NotifierKind.WEBHOOK, replace(EVENT, facts=stands), 0)["situation"] == "broker 1 down"
-    told = message(NotifierKind.SLACK, EVENT, 3)["text"]
+    assert message(NotifierKind.WEBHOOK, [replace(EVENT, facts=stands)], 0)["situation"] == "broker 1 down"
+    told = message(NotifierKind.SLACK, [EVENT], 3)["text"]
     assert told == "[prod] broker 1 is dead (3 messages before this one were left out) (1970-01-01T00:00:01.000Z)"
 
 
 def test_what_is_over_resolves_the_alert_that_it_ends() -> None:
-    (begun,) = message(NotifierKind.ALERTMANAGER, EVENT, 0)
+    (begun,) = message(NotifierKind.ALERTMANAGER, [EVENT], 0)
     over = HistoryEvent(5, "prod", 1_000, "condition-over", "not any more", EVENT.subject, until_ms=9_000)
-    (ended,) = message(NotifierKind.ALERTMANAGER, over, 0)
+    (ended,) = message(NotifierKind.ALERTMANAGER, [over], 0)
     assert ended["labels"] == begun["labels"]
     assert "endsAt" not in begun
     assert ended["endsAt"] == "1970-01-01T00:00:09.000Z"
 
 
 def test_a_refusal_is_told_without_what_may_be_secret(receiver: Receiver) -> None:
-    notify(Notifier(NotifierKind.WEBHOOK, receiver.url), EVENT, 0)
+    notify(Notifier(NotifierKind.WEBHOOK, receiver.url), [EVENT], 0)
     assert receiver.got[0]["text"] == "broker 1 is dead"
     for status, again in ((404, False), (503, True), (429, True)):
         receiver.status = status
         with pytest.raises(DriverError, match=f"answered {status}") as failed:
-            notify(Notifier(NotifierKind.WEBHOOK, receiver.url), EVENT, 0)
+            notify(Notifier(NotifierKind.WEBHOOK, receiver.url), [EVENT], 0)
         assert failed.value.retriable is again
         assert "secret" not in str(failed.value)
 
 
 def test_a_path_with_other_letters_gets_there_and_no_password_is_told(receiver: Receiver) -> None:
-    notify(Notifier(NotifierKind.WEBHOOK, f"{receiver.url}/é?a=1&b=%20"), EVENT, 0)
+    notify(Notifier(NotifierKind.WEBHOOK, f"{receiver.url}/é?a=1&b=%20"), [EVENT], 0)
     assert len(receiver.got) == 1
     with pytest.raises(DriverError, match=r"http://127\.0\.0\.1:1: ") as failed:
-        notify(Notifier(NotifierKind.WEBHOOK, "http://anna:planted@127.0.0.1:1/"), EVENT, 0)
+        notify(Notifier(NotifierKind.WEBHOOK, "http://anna:planted@127.0.0.1:1/"), [EVENT], 0)
     assert "planted" not in str(failed.value)
 
 
 def test_a_message_that_can_t_be_sent_at_all_does_not_end_the_sending() -> None:
     async def scenario() -> None:
-        told = Notifications([Notifier(NotifierKind.WEBHOOK, "http://h:99999/")], again_s=0.001)
-        sending = asyncio.create_task(told.run())
+        told = Notifications([Notifier(NotifierKind.WEBHOOK, "http://h:99999/")], 0.001, 0.001)
+        sending = asyncio.create_task(told.run(unkept))
         for _ in range(2):
-            told.trouble[0] = ""
+            before = told.figures[0].failed
             told.tell(EVENT)
             async with asyncio.timeout(60):
-                while not told.trouble[0]:  # noqa: ASYNC110 - turns of the loop
+                while told.figures[0].failed == before:  # noqa: ASYNC110 - turns of the loop
                     await asyncio.sleep(0)
             assert not sending.done()
         sending.cancel()
@@ -127,18 +138,18 @@ def test_a_message_that_can_t_be_sent_at_all_does_not_end_the_sending() -> None:
 def test_a_command_hears_of_an_event_of_any_length(tmp_path: Path) -> None:
     code = "import os, sys; open(sys.argv[1], 'w').write(os.environ['SHUNTER_TEXT'])"
     receiver = Notifier(NotifierKind.COMMAND, command=(sys.executable, "-c", code, str(tmp_path / "told")))
-    notify(receiver, replace(EVENT, text="\0" + "é" * 200_000), 0)
+    notify(receiver, [replace(EVENT, text="\0" + "é" * 200_000)], 0)
     assert (tmp_path / "told").read_text().startswith("éé")
 
 
 def test_a_command_hears_of_it(tmp_path: Path) -> None:
     code = "import os, sys; open(sys.argv[1], 'w').write(os.environ['SHUNTER_TEXT'] + sys.stdin.read())"
-    notify(Notifier(NotifierKind.COMMAND, command=(sys.executable, "-c", code, str(tmp_path / "told"))), EVENT, 0)
+    notify(Notifier(NotifierKind.COMMAND, command=(sys.executable, "-c", code, str(tmp_path / "told"))), [EVENT], 0)
     assert (tmp_path / "told").read_text().startswith('broker 1 is dead{"cluster":"prod"')
     with pytest.raises(DriverError, match="exit status 3"):
-        notify(Notifier(NotifierKind.COMMAND, command=(sys.executable, "-c", "raise SystemExit(3)")), EVENT, 0)
+        notify(Notifier(NotifierKind.COMMAND, command=(sys.executable, "-c", "raise SystemExit(3)")), [EVENT], 0)
     with pytest.raises(DriverError, match="No such file"):
-        notify(Notifier(NotifierKind.COMMAND, command=("/nowhere",)), EVENT, 0)
+        notify(Notifier(NotifierKind.COMMAND, command=("/nowhere",)), [EVENT], 0)
 
 
 def test_a_receiver_that_is_not_there_keeps_nobody_else_waiting(receiver: Receiver) -> None:
@@ -148,13 +159,106 @@ def test_a_receiver_that_is_not_there_keeps_nobody_else_waiting(receiver: Receiv
         for _ in range(MOST_WAITING + 5):
             told.tell(EVENT)
         told.tell(HistoryEvent(9, "prod", 1, "approve", "not asked for"))
-        sending = asyncio.create_task(told.run())
+        sending = asyncio.create_task(told.run(unkept))
         async with asyncio.timeout(60):
-            while not receiver.got or not told.trouble[0]:  # noqa: ASYNC110 - turns of the loop
+            while not receiver.got or not told.figures[0].trouble:  # noqa: ASYNC110 - turns of the loop
                 await asyncio.sleep(0)
         assert receiver.got[0]["left_out"] == 5
-        assert "refused" in told.trouble[0]
+        assert "refused" in told.figures[0].trouble
+        assert [each.left_out for each in told.figures] == [5, 5]
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
 
     asyncio.run(scenario())
+
+
+def over(broker: int) -> HistoryEvent:
+    return replace(EVENT, kind="condition-over", text="no longer holds", subject=f"disk-band broker {broker}")
+
+
+def band(broker: int) -> HistoryEvent:
+    return replace(EVENT, text=f"broker {broker} carries 1.3 of the mean", subject=f"disk-band broker {broker}")
+
+
+def test_a_message_about_many_events_has_one_line_for_each_condition() -> None:
+    events = [*map(band, range(1, 5)), replace(EVENT, kind="begun", text="p-1 is begun", subject="p-1"), over(1)]
+    told = message(NotifierKind.WEBHOOK, events, 0)
+    assert (told["kind"], told["subject"], len(told["events"])) == ("digest", "", 6)
+    assert told["text"].splitlines() == [
+        "[prod] disk-band holds of broker 1, broker 2, broker 3 and 1 more: broker 4 carries 1.3 of the mean",
+        "[prod] p-1 is begun",
+        "[prod] no longer holds",
+    ]
+    alerts = message(NotifierKind.ALERTMANAGER, events, 0)
+    assert [each["labels"]["subject"] for each in alerts if "endsAt" in each] == ["disk-band broker 1"]
+    assert len(alerts) == 5, "of two events about one thing the later one counts"
+
+
+def test_headers_and_a_signature_that_a_receiver_can_check(receiver: Receiver) -> None:
+    signed = Notifier(
+        NotifierKind.WEBHOOK, receiver.url, headers=(("Authorization", "Bearer x"),), secret=b"between us"
+    )
+    notify(signed, [EVENT], 0)
+    ((headers, body),) = receiver.raw
+    assert headers["Authorization"] == "Bearer x"
+    mark = hmac.new(b"between us", headers["X-Shunter-Timestamp"].encode() + b"." + body, hashlib.sha256)
+    assert headers["X-Shunter-Signature"] == f"sha256={mark.hexdigest()}"
+    assert "between us" not in repr(signed)
+
+
+def test_after_a_message_later_events_are_sent_together_and_urgent_ones_at_once(receiver: Receiver) -> None:
+    async def scenario() -> None:
+        told = Notifications([Notifier(NotifierKind.WEBHOOK, receiver.url, digest_minutes=1)], minute_s=3_600)
+        sending = asyncio.create_task(told.run(unkept))
+
+        async def got(messages: int) -> None:
+            async with asyncio.timeout(60):
+                while len(receiver.got) < messages or told.figures[0].sent < messages:  # noqa: ASYNC110 - turns
+                    await asyncio.sleep(0)
+
+        told.tell(band(1))
+        await got(1)
+        for broker in range(2, 200):
+            told.tell(band(broker))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert len(receiver.got) == 1, "they are collected"
+        told.tell(replace(EVENT, kind="cluster-unreachable", text="it does not answer", subject=""))
+        await got(2)
+        assert len(receiver.got[1]["events"]) == 199
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_receivers_that_fail_are_an_event_for_the_others(receiver: Receiver) -> None:
+    kept: list[tuple[str, str, str]] = []
+
+    async def scenario() -> None:
+        both = [Notifier(NotifierKind.SLACK, receiver.url + "/slack", digest_minutes=0)]
+        told = Notifications(both, again_s=0.001)
+
+        async def note(kind: str, text: str, subject: str) -> None:
+            kept.append((kind, text, subject))
+            told.tell(HistoryEvent(0, "", 1, kind, text, subject))
+
+        sending = asyncio.create_task(told.run(note))
+        for status in (503, 503, 200):
+            receiver.status = status
+            told.tell(EVENT)
+            before = told.figures[0]
+            async with asyncio.timeout(60):
+                while (told.figures[0].sent, told.figures[0].failed) == (before.sent, before.failed):  # noqa: ASYNC110
+                    await asyncio.sleep(0)
+        assert told.figures[0]._replace(receiver="") == NotifierFigures("", 1, 2, 0, "")
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+
+    asyncio.run(scenario())
+    assert [(kind, subject) for kind, _text, subject in kept] == [
+        ("notification-failed", "1-slack"),
+        ("notification-sent-again", "1-slack"),
+    ]
+    assert "answered 503" in kept[0][1]
+    assert "secret" not in kept[0][1]

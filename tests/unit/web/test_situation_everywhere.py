@@ -155,9 +155,9 @@ def test_a_notification_says_how_the_cluster_stands(found: list[ClusterFacts]) -
     for stands in map(situation, found[::50]):
         facts = {"severity": stands.severity.value, "situation": stands.headline, "doing": stands.doing}
         event = HistoryEvent(1, "lab", NOW_MS, "condition", "it holds", facts=facts)
-        document = json.dumps(message(NotifierKind.WEBHOOK, event, 0))
+        document = json.dumps(message(NotifierKind.WEBHOOK, [event], 0))
         assert json.loads(document)["situation"] == stands.headline
-        assert stands.doing in message(NotifierKind.SLACK, event, 0)["text"]
+        assert stands.doing in message(NotifierKind.SLACK, [event], 0)["text"]
 
 
 def test_the_fleet_names_who_needs_attention(stage: Stage) -> None:

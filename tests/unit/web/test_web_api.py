@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import platform
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from web_house import House
 from web_lake import keep_lake
 from web_yard import START_MS, Yard
 
+from shunter import __version__
 from shunter.app.access.access_tokens import AccessRole, add_token
 from shunter.cli.main import main
 from shunter.model.service import OrderKind, Refusal
@@ -38,6 +41,7 @@ READ = {
     "/api/v1/clusters/{name}/preview": f"{CLUSTER}/preview?verb=rollback&partition=topic-001-0",
     "/api/v1/fleet/preview": "/api/v1/fleet/preview?verb=pause-all",
     "/api/v1/clusters/{name}/proposals": f"{CLUSTER}/proposals?ended=true",
+    "/api/v1/clusters/{name}/proposals/{proposal}": f"{CLUSTER}/proposals/prod-eu-1",
     "/api/v1/clusters/{name}/proposals/{proposal}/changes": f"{CLUSTER}/proposals/prod-eu-1/changes?limit=2",
     "/api/v1/clusters/{name}/reports": f"{CLUSTER}/reports",
     "/api/v1/clusters/{name}/reports/{report}": f"{CLUSTER}/reports/runway?search=topic&limit=2",
@@ -84,6 +88,8 @@ class TestTheDocument:
         assert all(each["summary"] and each["description"] for each in operations)
         names = [each["operationId"] for each in operations]
         assert len(set(names)) == len(names)
+        assert {"fleet", "past-moves", "proposal", "drain", "fleet-pause-all", "fleet-timeline"} <= {*names}
+        assert all(re.fullmatch("[a-z-]+", name) for name in names), "they are names in clients that are made of them"
 
     @pytest.mark.parametrize("path", READ)
     async def test_answers_are_as_it_says(self, house: House, path: str, tmp_path: Path) -> None:
@@ -158,6 +164,32 @@ class TestReading:
         assert moving["found"] == every["counts"]["moving"] == len(moving["rows"])
         assert (none["found"], none["rows"]) == (40, [])
         assert every["counts"] == {"moving": 12, "pending": 26, "external": 2}, "nobody here can turn those of others"
+
+    @pytest.mark.parametrize(
+        ("path", "rows"),
+        [
+            ("moves?limit=7", "rows"),
+            ("moves?limit=3&state=moving&search=topic", "rows"),
+            ("timeline?most=3", "events"),
+            ("proposals/prod-eu-1/changes?limit=3", "rows"),
+            ("executions/1/moves?limit=1", "rows"),
+        ],
+    )
+    async def test_each_page_names_the_next_one(self, house: House, path: str, rows: str) -> None:
+        place, _, query = path.partition("?")
+        found: list[Any] = []
+        async with client(house) as asker:
+            whole = re.sub(r"(limit|most)=\d+", r"\1=1000", query)
+            every = (await asker.get(f"{CLUSTER}/{place}?{whole}")).json()
+            asked: str | None = f"?{query}"
+            pages = 0
+            while asked is not None:
+                page = (await asker.get(f"{CLUSTER}/{place}{asked}")).json()
+                found = [*page[rows], *found] if rows == "events" else [*found, *page[rows]]
+                asked, pages = page["next"], pages + 1
+        assert found == every[rows]
+        assert every["next"] is None
+        assert pages > 1
 
     async def test_a_move_has_a_story_and_executions_have_moves(self, house: House) -> None:
         async with client(house) as asker:
@@ -251,6 +283,68 @@ class TestReading:
             assert (await asker.get("/ready")).json() == {"status": "not ready", "why": "the store is full"}
         assert 'shunter_service_moves_open{cluster="prod-eu"} 40.0' in metrics
         assert 'shunter_service_cluster_state{cluster="prod-eu",state="ok"} 1.0' in metrics
+        assert f'shunter_build_info{{python="{platform.python_version()}",version="{__version__}"}} 1.0' in metrics
+        assert 'shunter_service_broker_replicas{broker="1",cluster="prod-eu"}' in metrics
+        assert 'shunter_service_observations_total{cluster="prod-eu",outcome="seen"} 0.0' in metrics
+        assert 'shunter_service_copied_bytes_total{cluster="prod-eu"} 0.0' in metrics
+        async with client(house) as asker:
+            await asker.request("BREW", "/api/v1/fleet")
+            later = (await asker.get("/metrics")).text
+        assert 'shunter_service_http_requests_total{method="GET",status="200"} 2.0' in later
+        assert 'shunter_service_http_requests_total{method="other",status="405"} 1.0' in later
+
+    async def test_one_proposal_is_asked_for_by_its_id(self, house: House) -> None:
+        async with client(house) as asker:
+            one = (await asker.get(f"{CLUSTER}/proposals/prod-eu-1")).json()
+            none = await asker.get(f"{CLUSTER}/proposals/other-1")
+        assert (one["proposal"]["id"], one["proposal"]["changes"]) == ("prod-eu-1", [])
+        assert (none.status_code, none.json()["type"]) == (404, "urn:shunter:not-found")
+
+
+TYPED: dict[str, tuple[dict[str, Any], tuple[str, ...], int | None]] = {
+    "approve": ({"proposal": "drain-1"}, ("drain-1",), None),
+    "limit": ({"bytes_per_s": 5_000_000}, (), 5_000_000),
+    "drain": ({"broker": 0}, ("0",), None),
+    "replace": ({"broker": 3, "by": 7}, ("3",), 7),
+    "freeze-topic": ({"topic": "audit-*"}, ("audit-*",), None),
+    "set-replication": ({"topic": "orders", "replicas": 3}, ("orders",), 3),
+    "hold": ({"scope": "drain"}, ("drain",), None),
+    "stop": ({"partitions": ["orders-3", "orders-4"]}, ("orders-3", "orders-4"), None),
+    "propose": (
+        {"scope": "drain", "brokers": [3], "most_moves": 50, "without_topics": ["a", "b"], "band_percent": 5},
+        ("drain", "3", "band=5.0", "most-moves=50", "without-topics=a,b"),
+        None,
+    ),
+}
+
+
+class TestBodies:
+    @pytest.mark.parametrize("verb", TYPED)
+    async def test_each_order_has_the_fields_of_its_verb(self, house: House, verb: str) -> None:
+        body, about, value = TYPED[verb]
+        async with client(house) as asker:
+            answer = await asker.post(f"{CLUSTER}/{verb}", json=body | {"comment": "x"})
+        assert answer.status_code in (200, 404, 409), answer.text
+        kind = next(each for each in VERBS if each.kind.value == verb)
+        assert kind.body(**body).asked == (about, value)
+        assert kind.body(about=[*about], value=value).asked == (about, value)
+
+    @pytest.mark.parametrize(
+        ("verb", "body", "told"),
+        [
+            ("drain", {"broker": 3, "about": ["3"]}, "broker: it is said by about or value, too"),
+            ("drain", {"broker": True}, "must be a number or null"),
+            ("drain", {"brokers": [3]}, "Extra inputs are not permitted"),
+            ("pause-all", {"broker": 3}, "Extra inputs are not permitted"),
+            ("set-replication", {"topic": "t", "replicas": 0}, "greater than or equal to 1"),
+        ],
+    )
+    async def test_what_does_not_fit_is_refused(self, house: House, verb: str, body: dict[str, Any], told: str) -> None:
+        async with client(house) as asker:
+            answer = await asker.post(f"{CLUSTER}/{verb}", json=body)
+        assert (answer.status_code, answer.json()["type"]) == (400, "urn:shunter:invalid")
+        assert told in answer.json()["detail"]
+        assert house.yard.orders == []
 
 
 class TestASketch:

@@ -132,9 +132,12 @@ class Yard:
         found = [each for each in self.kept[cluster] if ended or each.state in open_states]
         return tuple(KeptProposalView(each, 1, 5_400_000) for each in reversed(found))
 
-    async def timeline(self, cluster: str, since_ms: int, until_ms: int | None, most: int) -> TimelineView:
+    async def timeline(
+        self, cluster: str, since_ms: int, until_ms: int | None, most: int, before: int | None = None
+    ) -> TimelineView:
         until = until_ms if until_ms is not None else 10**15
         fits = [each for each in self.events if cluster in ("", each.cluster) and since_ms <= each.at_ms < until]
+        fits = [each for each in fits if before is None or each.number < before]
         return TimelineView(self.published.version, tuple(fits[-most:]), len(fits) > most)
 
     async def note(self, kind: str, told: str) -> None:
@@ -445,6 +448,7 @@ class Yard:
                 subject="p-7",
             )
         self.events.sort(key=lambda each: each.at_ms)
+        self.events = [replace(each, number=at) for at, each in enumerate(self.events, start=1)]
 
     def _proposal(self, name: str, scope: str) -> KeptProposal:
         brokers_in_all, partitions = self.sizes[name]

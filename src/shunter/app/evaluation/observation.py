@@ -76,6 +76,8 @@ def past_of(executions: Sequence[Execution]) -> tuple[PastExecution, ...]:
             sum(len(set(move.target) - set(move.original)) + len(move.placing) for move in execution.moves.values()),
             execution.copied_bytes + sum(len(move.placing) * move.size_bytes for move in execution.moves.values()),
             _balanced_away(execution),
+            execution.turned_at_ms,
+            execution.turned[-1].given_by if execution.turned else "",
         )
         for execution in executions
     )

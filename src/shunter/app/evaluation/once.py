@@ -11,7 +11,7 @@ from shunter.app.evaluation.observation import Looker
 from shunter.app.evaluation.policy import KeptCluster
 from shunter.core.keeper.judgement import Judgement, judge
 from shunter.core.keeper.proposals import Proposal, order_of
-from shunter.core.keeper.sighting import Sighting
+from shunter.core.keeper.sighting import Sighting, with_capacities
 from shunter.errors import FormatError, ShunterError
 from shunter.formats.keeper_memory import decode_memories, encode_memories
 from shunter.formats.reassignment_json import encode_plan
@@ -49,7 +49,7 @@ def look_once(clusters: Sequence[KeptCluster], state: Path | None, plans: Path |
     memories = {} if state is None else _read(state)
     for cluster in clusters:
         try:
-            sighting = Looker(cluster).look()
+            sighting = with_capacities(Looker(cluster).look(), cluster.policy.balance.capacities)
             judgement = judge(sighting, cluster.policy, memories.get(cluster.name))
         except ShunterError as error:
             yield LookTaken(cluster.name, error)

@@ -17,11 +17,13 @@ from shunter.views.move_story import ExecutionGist, MoveStory, PastMove
 from shunter.views.reports import ReportPage, ReportsView
 from shunter.views.service import (
     OURS,
+    ClusterCounts,
     ControllersView,
     FleetView,
     KeptClusterView,
     KeptProposalView,
     MovesView,
+    NotifierFigures,
     OrderPreview,
     TimelineView,
 )
@@ -55,7 +57,9 @@ class Backstage(Protocol):
         """One proposal with the partitions that it changes."""
         ...
 
-    async def timeline(self, cluster: str, since_ms: int, until_ms: int | None, most: int) -> TimelineView:
+    async def timeline(
+        self, cluster: str, since_ms: int, until_ms: int | None, most: int, before: int | None = None
+    ) -> TimelineView:
         """Events of a cluster; "": of all clusters."""
         ...
 
@@ -112,6 +116,14 @@ class Front:
         """
         return self._backstage.published.page(self._known(name))
 
+    def counts(self, name: str) -> ClusterCounts:
+        """What was counted in a cluster since the service began. Pre: there is a cluster of this name."""
+        return self._backstage.published.counts[name]
+
+    def notifiers(self) -> tuple[NotifierFigures, ...]:
+        """What was counted of each receiver of notifications."""
+        return self._backstage.published.notifiers()
+
     def moves(self, name: str) -> MovesView:
         """The moves in a cluster, the service's own and those that other tools began.
 
@@ -157,14 +169,14 @@ class Front:
         return found
 
     async def timeline(
-        self, name: str = "", since_ms: int = 0, until_ms: int | None = None, most: int = 500
+        self, name: str = "", since_ms: int = 0, until_ms: int | None = None, most: int = 500, before: int | None = None
     ) -> TimelineView:
-        """The latest `most` events of a cluster ("": of the fleet) in [since_ms, until_ms).
+        """The latest `most` events of a cluster ("": of the fleet) in [since_ms, until_ms), with numbers below `before`.
 
         Raises:
             OrderRefused: there is no cluster of this name, or the store can't be read.
         """
-        return await self._backstage.timeline(name and self._known(name), since_ms, until_ms, most)
+        return await self._backstage.timeline(name and self._known(name), since_ms, until_ms, most, before)
 
     async def executions(self, name: str) -> tuple[ExecutionGist, ...]:
         """All executions in the journal of a cluster, the first one first; the last one may be under way.

@@ -28,14 +28,15 @@ from shunter.app.service.thinking import LookQuestion, Thought, Wish
 from shunter.app.service.words import Clocked, ClusterWords, Turned, turned_in
 from shunter.core.keeper.docket import next_to_begin
 from shunter.core.keeper.growth import UNKNOWN, growth_of
+from shunter.core.keeper.memory import MINUTE_MS
 from shunter.core.keeper.proposals import order_of
-from shunter.core.keeper.sighting import Sighting
+from shunter.core.keeper.sighting import Sighting, with_capacities
 from shunter.core.keeper.situation import ClusterFacts, situation, why_unobserved
 from shunter.core.wording import counted, told_bytes
 from shunter.drivers.service.store import StoreFailed
 from shunter.errors import ShunterError
 from shunter.model.execution import Command, CommandKind
-from shunter.model.keeper import Memory
+from shunter.model.keeper import Condition, Memory, Since, Subject
 from shunter.model.notice import Notice
 from shunter.model.partition import TopicPartition
 from shunter.model.service import (
@@ -48,6 +49,7 @@ from shunter.model.service import (
 )
 from shunter.views.execution import OPEN_STATES, ExecutionView
 from shunter.views.keeper_picture import Surrounding, dressed, view_moves
+from shunter.views.service import ClusterCounts
 
 LOG = logging.getLogger(__name__)
 DRIVE_AGAIN_S = 5.0
@@ -102,6 +104,8 @@ class ClusterKeeper(ClusterWords):
         self.reconciled = False
         """The states of all begun proposals have been read from the journal."""
         self._following: asyncio.Task[None] | None = None
+        self._leaves = asyncio.Event()
+        """This service is to drive the cluster no longer: the policy file says that it only observes."""
         self._handing: asyncio.Task[None] | None = None
         self._in_hand = ""
         """The proposal that is being handed to the executor; the journal may not have it yet."""
@@ -110,6 +114,16 @@ class ClusterKeeper(ClusterWords):
         """Held while a proposal's state is decided and written: by an order, by a look, or from the journal."""
 
     # ---- state
+
+    @property
+    def counts(self) -> ClusterCounts:
+        """What is counted of this cluster."""
+        return self.parts.published.counts[self.name]
+
+    @property
+    def drives(self) -> bool:
+        """Whether this service drives the cluster."""
+        return self.driving is not None
 
     def facts(self) -> ClusterFacts:
         """All that is known about the cluster now."""
@@ -239,18 +253,21 @@ class ClusterKeeper(ClusterWords):
         self._grown = False
 
     def _question(self, sighting: Sighting) -> LookQuestion:
-        policy, sighting = self.policy, replace(sighting, growth=self._growth)
+        policy = self.policy
+        sighting = replace(with_capacities(sighting, policy.balance.capacities), growth=self._growth)
         return LookQuestion(
             self.name, sighting, policy, self._memory, tuple(self.proposals.values()), self.cluster.table
         )
 
     async def _not_seen(self, why: str) -> None:
+        self.counts.failed_observations += 1
         if self.known.not_observed(why, self.parts.clock.now_ms()):
             await self.note(self.event("cluster-unreachable", f"{self.name} can't be observed: {why}"))
         self.show()
 
     def _seen(self, question: LookQuestion, thought: Thought) -> list[HistoryEvent]:
         """Publish an observation; returns its events other than conditions."""
+        self.counts.observations += 1
         silent = self.known.observed(thought.observation, thought.moves)
         self._sighting = question.sighting
         self.parts.published.show(self.name, dressed(thought.page, self._around()))
@@ -283,19 +300,32 @@ class ClusterKeeper(ClusterWords):
         self._memory, self._safe, self._grown = thought.memory, thought.safe, self._grown or gist is not None
 
     def _told_conditions(self, thought: Thought) -> list[HistoryEvent]:
-        before = {each.subject: each for each in (self._memory.held if self._memory is not None else ())}
-        after = {each.subject for each in thought.memory.held}
+        """Conditions that have held for their minutes since this look, and those of them that no longer hold."""
+        told_before = {each.subject: each for each in self._lasted(self._memory)}
+        lasted = {each.subject for each in self._lasted(thought.memory)}
+        holding = {(each.subject, each.mark) for each in thought.memory.held}
         told = [
-            self.event("condition", each.condition.text, f"{each.condition.condition} {each.condition.about}".strip())
-            for each in thought.page.conditions
-            if not any((s.condition.value, s.about) == (each.condition.condition, each.condition.about) for s in before)
+            self.event("condition", each.text, f"{each.condition} {each.about}".strip())
+            for each in (shown.condition for shown in thought.page.conditions)
+            if Subject(Condition(each.condition), each.about) in lasted - told_before.keys()
         ]
-        for subject, since in before.items():
-            if subject not in after:
+        for subject, since in told_before.items():
+            if (subject, since.mark) not in holding:
                 name = f"{subject.condition.value} {subject.about}".strip()
                 over = self.event("condition-over", f"{name} no longer holds", name)
                 told.append(replace(over, at_ms=since.since_ms, until_ms=over.at_ms))
         return told
+
+    def _lasted(self, memory: Memory | None) -> list[Since]:
+        """The conditions that had held for their minutes when a look remembered them."""
+        if memory is None:
+            return []
+        watches = self.policy.watches
+        return [
+            each
+            for each in memory.held
+            if memory.at_ms - each.since_ms >= watches[each.subject.condition].minutes * MINUTE_MS
+        ]
 
     def _told_proposal(self, before: KeptProposal | None, now: KeptProposal) -> HistoryEvent | None:
         if before is None:
@@ -333,6 +363,8 @@ class ClusterKeeper(ClusterWords):
             await self._begin(proposal)
 
     def _may_begin(self) -> bool:
+        if self.policy.observes:
+            return False
         driven = self.driving is not None and self.reconciled and not self.driving.view().running
         return driven and self.words_known and self.switch is None and not self.records.trouble
 
@@ -375,7 +407,7 @@ class ClusterKeeper(ClusterWords):
             return
         async with self.lock:
             await self._settle(proposal, *taken(reply))
-        self.known.execution = driving.view()
+        self.known.view(driving.view(), self.counts)
         self.show_moves()
         if self.switch is not None:
             await self.pause_what_moves(self.switch)
@@ -417,6 +449,11 @@ class ClusterKeeper(ClusterWords):
     async def drive_forever(self) -> None:
         """Drive the cluster's journal while no other executor does; after any end try again."""
         while True:
+            if self.policy.observes:
+                self.known.held_by = self.known.idle_why = ""
+                self.show()
+                await asyncio.sleep(self.parts.drive_again_s)
+                continue
             try:
                 await self.follow()
                 self.show()
@@ -432,12 +469,15 @@ class ClusterKeeper(ClusterWords):
                 await self._left("", f"a bug of Shunter's: {error!r}: it is not driven until a restart")
                 return
             else:
-                await self._left("", why)
+                if not self.policy.observes:
+                    await self._left("", why)
             await asyncio.sleep(self.parts.drive_again_s)
 
     async def _drive(self, driving: Driving) -> str:
         self.driving, self.reconciled = driving, False
         running = asyncio.create_task(driving.run(self._viewed, ShellGate(self.facts, self._heard)))
+        self._leaves.clear()
+        leaving = asyncio.create_task(self._leaves.wait())
         try:
             if self.switch is not None and not self.switch.lifted:
                 await self.pause_what_moves(self.switch)
@@ -446,13 +486,14 @@ class ClusterKeeper(ClusterWords):
             self.known.held_by = self.known.idle_why = ""
             self.show_moves()
             self.hurry()
-            return await running
+            await asyncio.wait({running, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            return running.result() if running.done() else ""
         finally:
             self.driving = self.known.execution = None
             self.reconciled = False
-            if self.shared is not None:
-                self.shared.let_go()
-            tasks = [task for task in (running, self._following, self._handing) if task is not None]
+            if self.topic_of_words is not None:
+                self.topic_of_words.let_go()
+            tasks = [task for task in (running, leaving, self._following, self._handing) if task is not None]
             self._following = self._handing = None
             for task in tasks:
                 task.cancel()
@@ -499,8 +540,10 @@ class ClusterKeeper(ClusterWords):
 
     def _viewed(self, view: ExecutionView) -> None:
         """Take a view of the execution; called about once a second."""
-        self.known.execution = view
+        self.known.view(view, self.counts)
         self.show_moves()
+        if self.policy.observes and not view.running:
+            self._leaves.set()
         if self._following is not None and self._following.done():
             self._following.result()  # A bug in that task ends the service, instead of being ignored.
             self._following = None

@@ -10,9 +10,9 @@ from shunter.app.service.words import ClusterWords
 from shunter.core.keeper.situation import LIFTS_IT, ClusterFacts, ClusterObservation, Reach, ServiceRole, why_refused
 from shunter.model.execution import Command, CommandKind
 from shunter.model.service import OPEN, OrderKind
-from shunter.views.execution import ExecutionView
+from shunter.views.execution import OPEN_STATES, ExecutionView
 from shunter.views.keeper_picture import facts_of_execution
-from shunter.views.service import MoveView
+from shunter.views.service import ClusterCounts, MoveView
 
 RESUME = OrderKind.RESUME
 STALE_LOOKS, LOOK_S = 3, 60.0
@@ -57,6 +57,16 @@ class Known:
     fleet_paused: Callable[[], bool] = lambda: False
     """Whether the kill switch of the whole fleet is on."""
 
+    def view(self, view: ExecutionView | None, counts: ClusterCounts) -> None:
+        """Note a view of the execution; what ended and was copied since the last view is counted."""
+        before, self.execution = self.execution, view
+        if before is None or view is None:
+            return
+        for state, many in view.counts.items():
+            if state not in OPEN_STATES:
+                counts.moves[state] += max(0, many - before.counts.get(state, 0))
+        counts.copied_bytes += max(0, view.copied_bytes - before.copied_bytes)
+
     def not_observed(self, why: str, now_ms: int) -> bool:
         """Note that an observation failed; returns whether the one before did not."""
         new = self.reach is not Reach.SILENT
@@ -75,7 +85,11 @@ class Known:
         """Everything that a situation is worked out from."""
         records = words.records
         view = None if driving is None else self.execution or driving.view()
-        role = ServiceRole.DRIVES if driving is not None else ServiceRole.STANDBY if self.held_by else ServiceRole.IDLE
+        role = ServiceRole.STANDBY if self.held_by else ServiceRole.IDLE
+        if driving is not None:
+            role = ServiceRole.DRIVES
+        elif words.cluster.policy.observes:
+            role = ServiceRole.OBSERVES
         return ClusterFacts(
             name=self.name,
             now_ms=now_ms,

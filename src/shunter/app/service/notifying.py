@@ -1,72 +1,131 @@
-"""Notifications: events go to a webhook, to Slack, to Alertmanager or to a command. None of them delays the service."""
+"""Notifications: events go to a webhook, to Slack, to Alertmanager or to a command. None of them delays the service.
+
+The first event after a quiet time is sent at once. Events that follow within `digest_minutes` are collected, and sent
+together in one message at the end of that time, unless one of them is urgent.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 
-from shunter.drivers.service.notifier import notify
+from shunter.drivers.service.notifier import notify, place_of
 from shunter.errors import DriverError
 from shunter.model.service import HistoryEvent, Notifier
+from shunter.views.service import NotifierFigures
 
 LOG = logging.getLogger(__name__)
 MOST_WAITING = 1_000
 """The most events that wait for one receiver. Beyond it the oldest are left out, and the next message says how many."""
 TRIES = 3
 AGAIN_S = 5.0
+FAILED, SENT_AGAIN = "notification-failed", "notification-sent-again"
+URGENT = ("cluster-unreachable", "cluster-back", "not-driven", "pause-all", "pause-not-sent", "resume-all", FAILED)
+"""Kinds of events that no digest delays."""
+Note = Callable[[str, str, str], Awaitable[None]]
+"""Keeps an event of the service in the history, and notifies of it: kind, text, subject."""
+
+
+@dataclass(slots=True)
+class _Outlet:
+    """One receiver, and what waits for it."""
+
+    name: str
+    receiver: Notifier
+    waiting: deque[HistoryEvent] = field(default_factory=lambda: deque[HistoryEvent](maxlen=MOST_WAITING))
+    came: asyncio.Event = field(default_factory=asyncio.Event)
+    urgent: asyncio.Event = field(default_factory=asyncio.Event)
+    left_out: int = 0
+    """Events that were left out since the last message."""
+    figures: NotifierFigures = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.figures = NotifierFigures(self.name)
 
 
 class Notifications:
     """One queue for each receiver. `tell` never waits."""
 
-    def __init__(self, receivers: Sequence[Notifier], again_s: float = AGAIN_S) -> None:
+    def __init__(self, receivers: Sequence[Notifier], again_s: float = AGAIN_S, minute_s: float = 60.0) -> None:
         """Make the queues; nothing is sent before `run`."""
-        self._again_s = again_s
-        self._queues = [(each, deque[HistoryEvent](maxlen=MOST_WAITING)) for each in receivers]
-        self._left_out = [0] * len(self._queues)
-        self._came = asyncio.Event()
-        self.trouble = [""] * len(self._queues)
-        """By receiver: why the last message was not delivered; "": it was."""
+        self._again_s, self._minute_s = again_s, minute_s
+        self._outlets = [
+            _Outlet(f"{at}-{receiver.kind.value}", receiver) for at, receiver in enumerate(receivers, start=1)
+        ]
+
+    @property
+    def figures(self) -> tuple[NotifierFigures, ...]:
+        """Counts of each receiver's messages."""
+        return tuple(each.figures for each in self._outlets)
 
     def tell(self, event: HistoryEvent) -> None:
         """Queue an event for every receiver that wants its kind."""
-        for at, (receiver, queue) in enumerate(self._queues):
-            if receiver.wants(event.kind):
-                self._left_out[at] += len(queue) == MOST_WAITING
-                queue.append(event)
-        self._came.set()
+        for outlet in self._outlets:
+            # No receiver is told of its own trouble.
+            if not outlet.receiver.wants(event.kind) or (event.kind == FAILED and event.subject == outlet.name):
+                continue
+            if len(outlet.waiting) == MOST_WAITING:
+                outlet.left_out += 1
+                outlet.figures = outlet.figures._replace(left_out=outlet.figures.left_out + 1)
+            outlet.waiting.append(event)
+            outlet.came.set()
+            if event.kind in URGENT:
+                outlet.urgent.set()
 
-    async def run(self) -> None:
-        """Send until cancelled."""
-        if self._queues:
-            await asyncio.gather(*(self._send_forever(at) for at in range(len(self._queues))))
+    async def run(self, note: Note) -> None:
+        """Send until cancelled. `note` keeps events about receivers that fail."""
+        await asyncio.gather(*(self._send_forever(each, note) for each in self._outlets))
 
-    async def _send_forever(self, at: int) -> None:
-        receiver, queue = self._queues[at]
+    async def _send_forever(self, outlet: _Outlet, note: Note) -> None:
         # A thread for each receiver: one that does not answer delays only its own messages.
         pool = ThreadPoolExecutor(1, thread_name_prefix="notify")
         try:
             while True:
-                while not queue:
-                    self._came.clear()
-                    await self._came.wait()
-                event = queue.popleft()
-                left_out, self._left_out[at] = self._left_out[at], 0
-                trouble = await self._sent(receiver, event, left_out, pool)
-                if trouble and not self.trouble[at]:
-                    LOG.warning("notifications can't be delivered: %s", trouble)
-                self.trouble[at] = trouble
+                await outlet.came.wait()
+                outlet.came.clear()
+                outlet.urgent.clear()
+                events = [*outlet.waiting]
+                outlet.waiting.clear()
+                if not events:
+                    continue
+                left_out, outlet.left_out = outlet.left_out, 0
+                for message in self._messages(outlet.receiver, events):
+                    trouble = await self._sent(outlet.receiver, message, left_out, pool)
+                    left_out = 0
+                    await self._count(outlet, trouble, note)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(outlet.receiver.digest_minutes * self._minute_s):
+                        await outlet.urgent.wait()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    async def _sent(self, receiver: Notifier, event: HistoryEvent, left_out: int, pool: ThreadPoolExecutor) -> str:
-        """Try to send an event a few times; returns why it was not delivered, or ""."""
+    def _messages(self, receiver: Notifier, events: list[HistoryEvent]) -> list[list[HistoryEvent]]:
+        return [[each] for each in events] if receiver.digest_minutes == 0 else [events]
+
+    async def _count(self, outlet: _Outlet, trouble: str, note: Note) -> None:
+        before = outlet.figures
+        outlet.figures = before._replace(
+            sent=before.sent + (not trouble), failed=before.failed + bool(trouble), trouble=trouble
+        )
+        told = f"messages to receiver {outlet.name} ({place_of(outlet.receiver)})"
+        if trouble and not before.trouble:
+            LOG.warning("notifications can't be delivered: %s", trouble)
+            await note(FAILED, f"{told} are not delivered: {trouble}", outlet.name)
+        elif before.trouble and not trouble:
+            await note(SENT_AGAIN, f"{told} are delivered again", outlet.name)
+
+    async def _sent(
+        self, receiver: Notifier, events: Sequence[HistoryEvent], left_out: int, pool: ThreadPoolExecutor
+    ) -> str:
+        """Try to send a message a few times; returns why it was not delivered, or ""."""
         for again in range(TRIES):
             try:
-                await asyncio.get_running_loop().run_in_executor(pool, notify, receiver, event, left_out)
+                await asyncio.get_running_loop().run_in_executor(pool, notify, receiver, events, left_out)
             except DriverError as error:
                 if not error.retriable or again == TRIES - 1:
                     return str(error)

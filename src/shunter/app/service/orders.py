@@ -115,7 +115,11 @@ class OrderDesk:
     @property
     def fleet_switch(self) -> KillSwitch | None:
         """The kill switch of all clusters: each of them has it, apart from those that other processes drive."""
-        mine = [each.switch for each in self._keepers.values() if each.driving or not each.known.held_by]
+        mine = [
+            each.switch
+            for each in self._keepers.values()
+            if each.driving or not (each.known.held_by or each.policy.observes)
+        ]
         first = next(iter(mine), None)
         everywhere = all(each is not None and each.fleet and not each.lifted for each in mine)
         return first._replace(cluster="") if first is not None and everywhere else None
@@ -125,7 +129,8 @@ class OrderDesk:
 
     def fleet_orders(self) -> tuple[tuple[OrderKind, ...], str]:
         """Orders to the whole fleet that would be carried out now and change something, and why none would be."""
-        mine = [each.facts() for each in self._keepers.values() if each.facts().role is not ServiceRole.STANDBY]
+        told = [each.facts() for each in self._keepers.values()]
+        mine = [each for each in told if each.role not in (ServiceRole.STANDBY, ServiceRole.OBSERVES)]
         if not mine:
             return (), "; ".join(told_theirs([*self._keepers.values()]))
         pause = [] if self.fleet_switch is not None else [OrderKind.PAUSE_ALL]

@@ -72,7 +72,7 @@ def taken_for(
         keeper = keepers[order.cluster]
         see_taken(order.kind, keeper)
         return [keeper], []
-    theirs = [each for each in keepers.values() if each.facts().role is ServiceRole.STANDBY]
+    theirs = [each for each in keepers.values() if each.facts().role in (ServiceRole.STANDBY, ServiceRole.OBSERVES)]
     mine = [each for each in keepers.values() if each not in theirs]
     if not mine:
         raise OrderRefused(Refusal.STANDBY, "; ".join(told_theirs(theirs)))
@@ -92,12 +92,17 @@ def see_taken(kind: OrderKind, keeper: ClusterKeeper) -> None:
 
 def kept_here(theirs: Sequence[ClusterKeeper]) -> list[ClusterKeeper]:
     """Clusters that others drive, and whose words live on this host alone: this service may keep words about them."""
-    return [each for each in theirs if each.words_known]
+    return [each for each in theirs if each.words_known and not each.policy.observes]
 
 
 def told_theirs(theirs: Sequence[ClusterKeeper]) -> list[str]:
     """Clusters that an order to the fleet leaves out, a sentence each."""
-    return [f"not {each.name}, which {each.known.held_by} drives: give the order there" for each in theirs]
+    return [
+        f"not {each.name}, which {each.known.held_by} drives: give the order there"
+        if each.known.held_by
+        else f"not {each.name}, which is only observed"
+        for each in theirs
+    ]
 
 
 def told_paused(cluster: str, keepers: Sequence[ClusterKeeper], theirs: Sequence[ClusterKeeper]) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
 from shunter.core.keeper.situation import unseen
-from shunter.views.service import FleetRow, KeptClusterView, MovesView
+from shunter.views.service import ClusterCounts, FleetRow, KeptClusterView, MovesView, NotifierFigures
 
 
 class News(NamedTuple):
@@ -27,6 +27,10 @@ class Published:
         self.version = 1
         self._pages = {name: KeptClusterView(1, FleetRow(name, "", unseen(name))) for name in names}
         self._moves = {name: MovesView(1, 0, "", unseen(name), why_no_eta="not observed yet") for name in self._pages}
+        self.counts = {name: ClusterCounts() for name in self._pages}
+        """By cluster; whoever observes or drives it counts here."""
+        self.notifiers: Callable[[], tuple[NotifierFigures, ...]] = tuple
+        """The counts of each receiver of notifications."""
         self._changed_at = dict.fromkeys(self._pages, 1)
         self._changed_at[""] = 1
         self._changed = asyncio.Event()

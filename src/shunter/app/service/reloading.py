@@ -155,5 +155,7 @@ def _changed(before: KeptCluster, now: KeptCluster) -> list[str]:
         ("intents", before.policy.intents != now.policy.intents),
         ("execution", before.options != now.options),
         ("controllers", before.controllers != now.controllers),
+        ("balance", before.policy.balance != now.policy.balance),
+        ("mode", before.policy.observes != now.policy.observes),
     )
     return [name for name, differs in parts if differs]

@@ -177,10 +177,12 @@ class ClusterService:
             return None
         return _viewed(found, keeper)
 
-    async def timeline(self, cluster: str, since_ms: int, until_ms: int | None, most: int) -> TimelineView:
+    async def timeline(
+        self, cluster: str, since_ms: int, until_ms: int | None, most: int, before: int | None = None
+    ) -> TimelineView:
         """Events of a cluster; "": of all clusters."""
         try:
-            found = await self.records.read(lambda store: store.events(cluster, since_ms, until_ms, most + 1))
+            found = await self.records.read(lambda store: store.events(cluster, since_ms, until_ms, most + 1, before))
         except StoreFailed as error:
             raise OrderRefused(Refusal.STORE, str(error)) from error
         return TimelineView(self.published.version, found[-most:], len(found) > most)
@@ -203,10 +205,10 @@ class ClusterService:
         """Carry an order out, or raise `OrderRefused`."""
         return await self.desk.carry_out(order, signature)
 
-    async def note(self, kind: str, told: str) -> None:
+    async def note(self, kind: str, told: str, subject: str = "") -> None:
         """Keep an event of the service itself in the history; if the store refuses it, notifications are sent anyway."""
         keeper = next(iter(self.keepers.values()))
-        event = HistoryEvent(0, "", self._clock.now_ms(), kind, told)
+        event = HistoryEvent(0, "", self._clock.now_ms(), kind, told, subject)
         with contextlib.suppress(StoreFailed):
             await self.records.write(StoreBatch(events=(event,)))
         keeper.parts.tell(event)
@@ -321,6 +323,7 @@ async def open_service(file: ServiceFile, folder: Path) -> AsyncIterator[tuple[C
     store, trouble = open_store(folder / STORE)
     records = Records(store, trouble, published.tell)
     notifications = Notifications(file.notify)
+    published.notifiers = lambda: notifications.figures
     readers = ThreadPoolExecutor(len(file.clusters), thread_name_prefix="look")
     thinkers = Thinkers(processes)
     keepers = {
@@ -345,7 +348,7 @@ async def open_service(file: ServiceFile, folder: Path) -> AsyncIterator[tuple[C
     }
     service = ClusterService(keepers, published, records, clock)
     await service.load()
-    sending = asyncio.create_task(notifications.run())
+    sending = asyncio.create_task(notifications.run(service.note))
     try:
         yield service, Front(service)
     finally:
@@ -353,7 +356,9 @@ async def open_service(file: ServiceFile, folder: Path) -> AsyncIterator[tuple[C
         await asyncio.gather(sending, return_exceptions=True)
         thinkers.close()
         readers.shutdown(wait=False, cancel_futures=True)
-        await asyncio.gather(*(each.shared.close() for each in keepers.values() if each.shared is not None))
+        await asyncio.gather(
+            *(each.topic_of_words.close() for each in keepers.values() if each.topic_of_words is not None)
+        )
         await records.close()
 
 

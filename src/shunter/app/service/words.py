@@ -56,11 +56,21 @@ class ClusterWords:
         self.switch: KillSwitch | None = None
         self.turns = 0
         """How often a kill switch was thrown, lifted or replaced: what waits to be written is of one of these turns."""
-        self.shared = shared
+        self.topic_of_words = shared
         self._writing = asyncio.Lock()
         """Words reach the cluster and the store in one order."""
         self._followed: Words | None = None
         """The words of another service, as they were read last."""
+
+    @property
+    def shared(self) -> SharedWords | None:
+        """The words that live with the cluster; None: they live on this host. Who only observes makes no topic there."""
+        return None if self.cluster.policy.observes and not self.drives else self.topic_of_words
+
+    @property
+    def drives(self) -> bool:
+        """Whether this service drives the cluster."""
+        return False
 
     @property
     def words_known(self) -> bool:
@@ -87,6 +97,9 @@ class ClusterWords:
         self.proposals = {each.id: each for each in await read(lambda store: store.opened(name))}
         self.intents = (await read(lambda store: store.intents())).get(name, ())
         self.switch = (await read(lambda store: store.switches())).get(name)
+
+    def show(self) -> None:
+        """Publish what is known now."""
 
     def turn(self, switch: KillSwitch | None) -> int:
         """Let a kill switch be in force in this process; returns the number of this turn."""
@@ -195,6 +208,7 @@ class ClusterWords:
         self.intents = words.intents
         if words.switch is not mine or mine is None:
             self.turn(words.switch)
+        self.show()  # The words are in force from here on, whatever the copy on this host still takes.
         try:
             await self.records.read(lambda store: store.replace_words(self.name, words))
         except StoreFailed:

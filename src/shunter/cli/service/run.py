@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from shunter.app.access.private_files import replace_file
 from shunter.app.access.process_log import log_to_stderr
+from shunter.app.evaluation.first_policy import first_policy
 from shunter.app.evaluation.once import LookTaken, look_once
 from shunter.app.evaluation.policy import KeptCluster, check_access, read_policies
+from shunter.app.evaluation.policy_form import policy_schema
+from shunter.app.executor.session import Target
 from shunter.app.exit_codes import ExitCode
 from shunter.app.service.running import serve_until_told
 from shunter.cli.execution.display import say_json
@@ -19,7 +24,7 @@ from shunter.cli.leaving import code_of, told_error
 from shunter.cli.profiles import worst_of
 from shunter.cli.service.page import page_door
 from shunter.core.wording import counted, told_bytes
-from shunter.errors import ShunterError
+from shunter.errors import SettingsError, ShunterError
 from shunter.views.keeper import ConditionView, ProposalView
 
 if TYPE_CHECKING:
@@ -37,6 +42,23 @@ def run(file: Path, folder: Path, page: WebOptions | None, audit: Path | None) -
     log_to_stderr()
     doors = [] if page is None else [page_door(page, say)]
     asyncio.run(serve_until_told(file, folder, say, *doors, audit=audit))
+    return int(ExitCode.DONE)
+
+
+def init(file: Path, bootstrap_server: str, command_config: Path | None, name: str) -> int:
+    """Write a first policy file; returns the exit status."""
+    if file.exists():
+        raise SettingsError(f"{file} exists, and is not overwritten: name another file")
+    target = Target(bootstrap_server, command_config)
+    text = first_policy(name, target, file.parent)
+    replace_file(file, text.encode())
+    click.echo(f"{file} is written: `shunter serve {file} --once` looks, `shunter serve {file}` observes")
+    return check(file)
+
+
+def schema() -> int:
+    """Print the JSON Schema of the policy file."""
+    click.echo(json.dumps(policy_schema(), indent=2, ensure_ascii=False))
     return int(ExitCode.DONE)
 
 

@@ -31,7 +31,7 @@ class _Serve(Sections):
 @click.group(
     cls=_Serve,
     sections={
-        "Serve": ("run",),
+        "Serve": ("init", "run", "schema"),
         "Look at a service that runs": ("status", "proposals", "events"),
         "Decide": ("propose", "approve", "decline"),
         "Turn moves": ("pause", "resume", "stop", "rollback", "limit", "clear-throttles"),
@@ -136,3 +136,48 @@ def run_service(
         leave_with(lambda: serve_run.once(file, state, plans, as_json=as_json))
     folder = service_folder() if state_dir is None else state_dir
     leave_with(lambda: serve_run.run(file, folder, None if page is None else page(folder), audit))
+
+
+@serve.command("init")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--bootstrap-server", required=True, help="HOST:PORT, several with commas.")
+@click.option(
+    "--command-config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Client properties (security, logins), as Apache's tools take them.",
+)
+@click.option("--name", default="main", show_default=True, help="The cluster's name in FILE.")
+def init(file: Path, bootstrap_server: str, command_config: Path | None, name: str) -> None:
+    """Write a first policy file for a cluster: the service then only observes it.
+
+    The cluster is read once, and nothing in it is changed. FILE gets three lines that are in force, and as comments what
+    was seen, what would be told, and what to write next. A FILE that exists is never overwritten.
+
+    \b
+    Exit status: 0 FILE is written; 2 a value can't be used, or FILE exists; 3 the cluster does not answer; 5 a file
+    can't be read or written.
+
+    \b
+    Examples:
+      shunter serve init keeper.toml --bootstrap-server kafka1:9092
+      shunter serve init keeper.toml --bootstrap-server kafka1:9093 --command-config admin.properties --name prod
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    from shunter.cli.service import run as serve_run  # noqa: PLC0415 - it loads the planner
+
+    leave_with(lambda: serve_run.init(file, bootstrap_server, command_config, name))
+
+
+@serve.command("schema")
+def schema() -> None:
+    """Print the JSON Schema of the policy file, for editors.
+
+    \b
+    Exit status: 0.
+
+    \b
+    Examples:
+      shunter serve schema
+    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
+    from shunter.cli.service import run as serve_run  # noqa: PLC0415 - it loads the planner
+
+    leave_with(serve_run.schema)

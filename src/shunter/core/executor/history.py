@@ -40,6 +40,8 @@ class Execution:
     """The journal's entry that began it."""
     turned: list[Command] = field(default_factory=list[Command])
     """Orders that stopped, rolled back or left it, as a whole or in part."""
+    turned_at_ms: int | None = None
+    """When the last of them was given."""
     throttles: list[int | None] = field(default_factory=list[int | None])
     """Rates that plans and orders set one after another, bytes per second and broker, None: no throttle.
 
@@ -94,13 +96,14 @@ class Past:
             self.found[-1].plans.append(record.plan_id)
             self._throttled(record.options.throttle)
         elif isinstance(record, CommandTaken) and self.found:
-            self._ordered(record.command)
+            self._ordered(record.command, entry.at_ms)
         elif isinstance(record, ThrottleRemembered | ThrottleRestored) and self.found:
             self._cordoned(record)
 
-    def _ordered(self, command: Command) -> None:
+    def _ordered(self, command: Command, at_ms: int) -> None:
         if command.kind in _TURNING:
             self.found[-1].turned.append(command)
+            self.found[-1].turned_at_ms = at_ms
         elif command.kind is CommandKind.LIMIT:
             self._throttled(command.bytes_per_s)
 

@@ -147,7 +147,7 @@ def review(proposal: KeptProposal, seen: Sighting, judgement: Judgement, policy:
     # A plan on paper needs a cluster in which nothing is being moved.
     if not stale and not back and scope is not Scope.OFFLINE and not _was_tried(proposal, judgement, policy):
         subjects = [each.sign.subject for each in judgement.holding]
-        stale = next(iter(undone_next(proposal.changes, seen, policy, subjects)), "")
+        stale = next(iter(undone_next(proposal.changes, seen, policy, subjects).values()), "")
     if stale:
         return Stand(stale)
     # A plan that a person asked for is a later word than the one that holds its scope back.

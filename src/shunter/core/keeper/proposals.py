@@ -24,6 +24,8 @@ from shunter.model.keeper import Condition, KeeperPolicy, Mode, Subject
 from shunter.model.partition import TopicPartition
 from shunter.model.service import PlannedChange
 
+_ROUNDS = 8
+"""How often partitions that swing are left out of a plan, before it is held back as a whole."""
 _BOUNDED = (Scope.REBALANCE, Scope.FILL, Scope.EMPTY_DISKS, Scope.DRAIN, Scope.REPLACE, Scope.FIX_RACKS)
 """Scopes for which the planner knows a lower bound on the bytes that any plan copies, at today's sizes."""
 
@@ -73,12 +75,56 @@ def propose(sighting: Sighting, policy: KeeperPolicy, holding: Sequence[Holding]
             continue
         made = _proposal(scope, sighting, policy, own)
         if made.ready and scope is not Scope.OFFLINE:
-            subjects = [each.sign.subject for each in holding]
-            made = replace(made, held_back=tuple(undone_next(made.changes, sighting, policy, subjects)))
+            made = _that_stays(made, sighting, policy, [each.sign.subject for each in holding])
         if made.changes and whatever.issuperset(made.held_back):
             first = made
         found.append(made)
     return tuple(found)
+
+
+def _that_stays(made: Proposal, sighting: Sighting, policy: KeeperPolicy, subjects: Sequence[Subject]) -> Proposal:
+    """The proposal without the partitions that the next look would take back; it is held back if nothing else is left."""
+    changes, told = made.changes, dict[TopicPartition, str]()
+    for _ in range(_ROUNDS):
+        undone = undone_next(changes, sighting, policy, subjects)
+        told |= undone
+        changes = tuple(each for each in changes if TopicPartition(each.topic, each.partition) not in undone)
+        if not undone or not changes:
+            break
+    else:
+        changes = ()  # Each round found others: the plans contradict each other.
+    if not changes:
+        return replace(made, held_back=tuple(told.values())[:1])
+    moves, size = copied(changes, sighting)
+    return replace(
+        made,
+        changes=changes,
+        moves=moves,
+        bytes=size,
+        leader_changes=_leader_changes(changes),
+        undone=(*(f"{tp} stays: {why}" for tp, why in sorted(told.items())), *made.undone),
+        held_back=_out_of_hard_bands(made.scope, changes, sighting, policy),
+    )
+
+
+def _leader_changes(changes: Sequence[PlannedChange]) -> int:
+    return sum(each.elect or each.replicas[0] != each.original[0] for each in changes)
+
+
+def _out_of_hard_bands(
+    scope: Scope, changes: Sequence[PlannedChange], sighting: Sighting, policy: KeeperPolicy
+) -> tuple[str, ...]:
+    """Say which brokers a plan would take out of a band that the policy calls hard. What heals never waits for that."""
+    hard = policy.balance.hard
+    if not hard or not changes or scope is Scope.OFFLINE:
+        return ()
+    before = {each.subject for each in signs(sighting, policy, ()) if each.subject.condition in hard}
+    broken = [
+        sign
+        for sign in signs(after(sighting, changes), policy, ())
+        if sign.subject.condition in hard and sign.subject not in before
+    ]
+    return tuple(f"{each.subject.condition.value} is hard, and after this plan {each.text}" for each in broken[:1])
 
 
 def _behind(first: Proposal, scope: Scope, policy: KeeperPolicy, holding: Sequence[Holding]) -> Proposal:
@@ -98,12 +144,13 @@ def _proposal(scope: Scope, sighting: Sighting, policy: KeeperPolicy, holding: S
         changes=made.changes,
         moves=moves,
         bytes=size,
-        leader_changes=sum(each.elect or each.replicas[0] != each.original[0] for each in made.changes),
+        leader_changes=_leader_changes(made.changes),
         undone=made.undone,
         held_back=(
             *held_by_word(scope, policy.rails, sighting.at_ms),
             *(() if lasted else (_too_short(holding),)),
             *held_back(sighting, scope, policy),
+            *_out_of_hard_bands(scope, made.changes, sighting, policy),
         ),
         least_bytes=made.least_bytes,
     )
@@ -263,11 +310,12 @@ def _frozen_broker(change: PlannedChange, policy: KeeperPolicy) -> int | None:
 
 def undone_next(
     changes: Sequence[PlannedChange], sighting: Sighting, policy: KeeperPolicy, subjects: Sequence[Subject]
-) -> Iterator[str]:
-    """Judge the cluster as it would be after a plan, and say if the next plan would take any change back.
+) -> dict[TopicPartition, str]:
+    """Judge the cluster as it would be after a plan; the partitions whose change the next plan would take back, and why.
 
     Pre: the sighting is in order, and no partition is being moved.
     """
+    back: dict[TopicPartition, str] = {}
     changed = {TopicPartition(each.topic, each.partition): each for each in changes}
     later = after(sighting, changes)
     found = [each for each in signs(later, policy, subjects) if policy.proposes(each.subject.condition)]
@@ -281,8 +329,9 @@ def undone_next(
         for change in planned(scope, later, policy, own).changes:
             tp = TopicPartition(change.topic, change.partition)
             if tp in changed and _takes_back(changed[tp], change):
-                yield f"the next look would undo it by scope {scope.value}: {_told_return(changed[tp], change)}"
-                return
+                told = f"the next look would undo it by scope {scope.value}: {_told_return(changed[tp], change)}"
+                back.setdefault(tp, told)
+    return back
 
 
 def _told_return(first: PlannedChange, second: PlannedChange) -> str:

@@ -98,8 +98,16 @@ def balance_request(sighting: Sighting, policy: KeeperPolicy, band: float, aims:
         excluded_topics=tuple(sorted(frozen_topics(sighting, policy.rails))),
         excluded_brokers=_left_out(sighting, policy),
         band=band,
-        aims=aims,
+        aims=_by_importance(aims, policy),
+        headroom=policy.balance.headroom,
+        max_replicas=policy.balance.max_replicas,
     )
+
+
+def _by_importance(aims: tuple[Resource, ...], policy: KeeperPolicy) -> tuple[Resource, ...]:
+    """The aims in the order of the policy's goals; the planner gives up no earlier one for a later one."""
+    first = [BANDS[goal] for goal in policy.balance.goals]
+    return tuple(sorted(aims, key=lambda aim: first.index(aim) if aim in first else len(first)))
 
 
 def request_for(scope: Scope, signs: Sequence[Sign], sighting: Sighting, policy: KeeperPolicy) -> PlanRequest:

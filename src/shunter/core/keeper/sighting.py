@@ -45,6 +45,9 @@ class PastExecution(NamedTuple):
     bytes: int
     balanced_away: tuple[tuple[TopicPartition, BrokerId], ...] = ()
     """Partitions that a balance of the keeper took from a broker, each with that broker."""
+    turned_at_ms: int | None = None
+    """When somebody last stopped or rolled back any of it; None: nobody did."""
+    turned_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +127,29 @@ def frozen_topics(sighting: Sighting, rails: GuardRails) -> frozenset[str]:
     """Topics of the cluster that a name or a pattern of the policy freezes."""
     patterns = rails.frozen_topics
     return frozenset(name for name in sighting.load.topics if any(fnmatchcase(name, each) for each in patterns))
+
+
+def with_capacities(sighting: Sighting, capacities: Mapping[BrokerId, int]) -> Sighting:
+    """The sighting with the sizes of disks that the policy names, for brokers that do not say so themselves."""
+    unsaid = {each.id for each in sighting.inventory.brokers if each.disk_total_bytes is None} & capacities.keys()
+    if not unsaid:
+        return sighting
+    held, load = held_bytes(sighting), sighting.load
+    brokers = tuple(
+        each._replace(
+            disk_total_bytes=capacities[each.id],
+            disk_usable_bytes=max(0, capacities[each.id] - round(held.get(each.id, 0.0))),
+        )
+        if each.id in unsaid
+        else each
+        for each in sighting.inventory.brokers
+    )
+    sizes = np.full(len(load.brokers), np.inf) if load.disk_capacity is None else load.disk_capacity.copy()
+    for at, broker in enumerate(load.brokers):
+        if broker in unsaid:
+            sizes[at] = capacities[broker] / KIB
+    inventory = sighting.inventory._replace(brokers=brokers)
+    return replace(sighting, inventory=inventory, load=replace(load, disk_capacity=sizes))
 
 
 def held_bytes(sighting: Sighting) -> dict[BrokerId, float]:

@@ -43,6 +43,8 @@ class ServiceRole(Enum):
     """Another process drives the cluster."""
     IDLE = "idle"
     """This service does not drive the cluster, and it is not known that another process does."""
+    OBSERVES = "observes"
+    """The policy says so: this service changes nothing in the cluster."""
 
 
 class Age(Enum):
@@ -71,7 +73,7 @@ class WordsPlace(Enum):
         return self in (WordsPlace.TAKEN, WordsPlace.ALONE)
 
 
-STATES = ("starting", "ok", "standby", "not-driven", "unreachable")
+STATES = ("starting", "ok", "standby", "not-driven", "unreachable", "observing")
 """`ClusterSituation.state`. `ok`: this service observes and drives the cluster."""
 
 
@@ -147,6 +149,8 @@ class ClusterFacts:
     def paused(self) -> KillSwitch | None:
         """The kill switch, while it is in force: that of this service, or of the process that drives."""
         if self.switch is None or self.switch.lifted:
+            return None
+        if self.role is ServiceRole.OBSERVES:
             return None
         theirs = self.words is WordsPlace.READ and not self.switch.unsent
         return self.switch if theirs or self.role is not ServiceRole.STANDBY else None
@@ -225,9 +229,7 @@ def situation(facts: ClusterFacts) -> ClusterSituation:
         doing=doing,
         state=_state(facts),
         role=facts.role,
-        driver={ServiceRole.DRIVES: "this service", ServiceRole.STANDBY: facts.driver, ServiceRole.IDLE: ""}[
-            facts.role
-        ],
+        driver={ServiceRole.DRIVES: "this service", ServiceRole.STANDBY: facts.driver}.get(facts.role, ""),
         figures=facts.age,
         observed_at_ms=observed_at_ms,
         moves=moves,
@@ -246,7 +248,7 @@ def unseen(name: str) -> ClusterSituation:
 def _state(facts: ClusterFacts) -> str:
     if facts.reach is not Reach.ANSWERS:
         return str(facts.reach.value)
-    return {ServiceRole.DRIVES: "ok", ServiceRole.STANDBY: "standby", ServiceRole.IDLE: "not-driven"}[facts.role]
+    return _ROLES[facts.role]
 
 
 def _unserved(facts: ClusterFacts) -> str:
@@ -265,6 +267,13 @@ def _unserved(facts: ClusterFacts) -> str:
 
 # ---- what is known
 
+_ROLES = {
+    ServiceRole.DRIVES: "ok",
+    ServiceRole.STANDBY: "standby",
+    ServiceRole.IDLE: "not-driven",
+    ServiceRole.OBSERVES: "observing",
+}
+OBSERVED = 'this service only observes: the policy file says mode = "observe"'
 _RANK = {severity: at for at, severity in enumerate(ClusterSeverity)}
 LIFTS_IT = "`shunter serve resume --all` lifts the pause"
 STARTS = "its executor is being started"
@@ -312,6 +321,8 @@ def _findings(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
     yield from _of_moves(facts)
     if facts.role is ServiceRole.STANDBY:
         yield ClusterSeverity.NOTE, _stands_by(facts)
+    if facts.role is ServiceRole.OBSERVES:
+        yield ClusterSeverity.NOTE, OBSERVED
 
 
 def _seen(seen: ClusterObservation, when: str) -> Iterator[tuple[ClusterSeverity, str]]:
@@ -354,6 +365,8 @@ def _of_the_service(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]
         if facts.role is ServiceRole.IDLE:
             told = f"{told}, but moves under way only once this service drives the cluster"
         yield ClusterSeverity.WARNING, f"{told}: {paused.comment}" if paused.comment else told
+    elif facts.role is ServiceRole.OBSERVES:
+        return
     elif facts.switch is not None and not facts.switch.lifted:
         yield (
             ClusterSeverity.NOTE,
@@ -401,6 +414,8 @@ def _doing(facts: ClusterFacts) -> str:
     if facts.role is ServiceRole.STANDBY:
         theirs = f"; {opened} of the journal open when last observed" if opened else ""
         return f"{_stands_by(facts)}{theirs}; this service takes over once that process has ended"
+    if facts.role is ServiceRole.OBSERVES:
+        return f"{OBSERVED}; {opened} of the journal open when last observed" if opened else OBSERVED
     told = f"this service does not drive the cluster: {facts.idle_why or STARTS}"
     return f"{told}; {opened} of the journal open: steps under way go on, no other step begins" if opened else told
 
@@ -445,6 +460,8 @@ def doing_about(held: Held, facts: ClusterFacts) -> str:
         return "no plan mends this"
     if facts.role is ServiceRole.STANDBY:
         return f"decided by who drives the cluster: {facts.driver}"
+    if facts.role is ServiceRole.OBSERVES:
+        return OBSERVED
     running, execution = facts.carried_out, facts.execution
     if running is not None and condition.value in running.conditions:
         return f"being mended: {_driving(facts)}"
@@ -472,6 +489,8 @@ def why_refused(kind: OrderKind, facts: ClusterFacts) -> tuple[Refusal, str] | N
     if facts.role is ServiceRole.STANDBY:
         told = f"{name} is driven by {facts.driver}, and this service stands by: give the order there"
         return Refusal.STANDBY, told
+    if facts.role is ServiceRole.OBSERVES:
+        return Refusal.NOT_ALLOWED, f'{name} is only observed: write mode = "keep" into the policy file first'
     if facts.store_lost and kind is not OrderKind.PAUSE_ALL:
         return Refusal.STORE, facts.store_trouble
     if not facts.words.known and kind not in (*_TURNS, OrderKind.PAUSE_ALL, OrderKind.CLEAR_THROTTLES):

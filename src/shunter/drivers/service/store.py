@@ -348,13 +348,23 @@ class ServiceStore:
             ).fetchall()
         return tuple(decode_proposal(str(body), str(self.path), changes or "[]") for body, changes in rows)
 
-    def events(self, cluster: str, since_ms: int, until_ms: int | None, most: int) -> tuple[HistoryEvent, ...]:
-        """Return the latest `most` events of [since_ms, until_ms), the oldest first; cluster "": of all clusters."""
+    def events(
+        self, cluster: str, since_ms: int, until_ms: int | None, most: int, before: int | None = None
+    ) -> tuple[HistoryEvent, ...]:
+        """Return the latest `most` events of [since_ms, until_ms), the oldest first.
+
+        Args:
+            cluster: Its name; "": all clusters.
+            since_ms: From this moment on.
+            until_ms: Before this moment; None: up to now.
+            most: The most events.
+            before: Only events with a lower number, as the page before needs them; None: all.
+        """
         with self._guarded():
             rows = self._connection.execute(
                 "SELECT number, cluster, at_ms, kind, text, subject, who, cause, until_ms, facts FROM events "
-                "WHERE at_ms >= ? AND at_ms < ? AND (? = '' OR cluster IN (?, '')) ORDER BY number DESC LIMIT ?",
-                (since_ms, 2**62 if until_ms is None else until_ms, cluster, cluster, most),
+                "WHERE at_ms >= ? AND at_ms < ? AND (? = '' OR cluster IN (?, '')) AND number < ? ORDER BY number DESC LIMIT ?",
+                (since_ms, 2**62 if until_ms is None else until_ms, cluster, cluster, before or 2**62, most),
             ).fetchall()
         return tuple(_event(row) for row in reversed(rows))
 

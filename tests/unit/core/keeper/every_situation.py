@@ -46,6 +46,7 @@ DRIVERS = (
     (ServiceRole.STANDBY, THEM, "", None),
     (ServiceRole.IDLE, "", WHY_IDLE, None),
     (ServiceRole.IDLE, "", "", None),
+    (ServiceRole.OBSERVES, "", "", None),
 )
 THROWN = KillSwitch("lab", "anna", NOW_MS - 60_000, "incident 12")
 SWITCHES = ((None, False), (THROWN, False), (THROWN, True), (THROWN._replace(lifted=True), False))
@@ -88,6 +89,8 @@ def every() -> Iterator[ClusterFacts]:
         role, them, idle_why, execution = driver
         if lost and role is not ServiceRole.IDLE:
             continue  # Without its store a service drives nothing.
+        if role is ServiceRole.OBSERVES and words[0] is not WordsPlace.ALONE:
+            continue  # Who only observes makes no topic.
         if (words[0] is WordsPlace.TAKEN) > (role is ServiceRole.DRIVES):
             continue
         if role is ServiceRole.DRIVES and words in ((WordsPlace.READ, ""), (WordsPlace.UNREAD, "")):

@@ -11,7 +11,7 @@ from shunter.core.keeper.docket import after_look, next_to_begin, voted
 from shunter.core.keeper.intents import contradiction, with_intents
 from shunter.core.keeper.people import approvals, unsure
 from shunter.core.keeper.sighting import PastExecution, Sighting, after, in_order
-from shunter.model.keeper import Condition, GuardRails, Intents, KeeperPolicy, Mode
+from shunter.model.keeper import Condition, GuardRails, Intents, KeeperPolicy, Mode, Window
 from shunter.model.partition import TopicPartition
 from shunter.model.service import (
     USER,
@@ -167,7 +167,7 @@ def test_moves_under_way_hold_back_and_make_nothing_stale() -> None:
 
 
 def test_a_window_holds_back_what_can_be_approved_meanwhile() -> None:
-    policy = replace(BALANCE, rails=GuardRails(windows=((22 * 60, 6 * 60),)))
+    policy = replace(BALANCE, rails=GuardRails(windows=(Window(22 * 60, 6 * 60),)))
     (made,) = kept(cluster(LOPSIDED), policy)
     assert "windows = 22:00-06:00" in made.held_back[0]
     approved = voted(made, Vote("anna", NOON_MS, approves=True), GuardRails())

@@ -13,7 +13,7 @@ from shunter.core.keeper.sighting import PastExecution, Sighting
 from shunter.core.planning.request import Scope
 from shunter.model.check_up import CheckedLogDir
 from shunter.model.execution import OngoingReassignment, ThrottleKey
-from shunter.model.keeper import DEFAULTS, MENDED, Condition, GuardRails, Intents, KeeperPolicy, Mode, Watch
+from shunter.model.keeper import DEFAULTS, MENDED, Condition, GuardRails, Intents, KeeperPolicy, Mode, Watch, Window
 from shunter.model.log_dirs import LogDirCopy
 from shunter.model.partition import TopicPartition
 
@@ -300,21 +300,41 @@ class TestGuardRails:
         assert ready(look(seen, only(Condition.BROKER_DEAD, Condition.DISK_BAND))).scope is Scope.OFFLINE  # type: ignore[union-attr]
 
     @pytest.mark.parametrize(
-        ("windows", "open_at_noon"),
+        ("window", "open_at_noon"),
         [
-            (((660, 780),), True),
-            (((720, 721),), True),
-            (((700, 720),), False),
-            (((1320, 360),), False),
-            (((1320, 721),), True),
+            (Window(660, 780), True),
+            (Window(720, 721), True),
+            (Window(700, 720), False),
+            (Window(1320, 360), False),
+            (Window(1320, 721), True),
+            (Window(0, 1439, days=(3,)), True),
+            (Window(0, 1439, days=(4, 5)), False),
+            (Window(1320, 721, days=(2,)), True),
+            (Window(1320, 721, days=(3,)), False),
+            (Window(13 * 60, 14 * 60, zone="Europe/Berlin"), True),
+            (Window(12 * 60, 13 * 60, zone="Europe/Berlin"), False),
+            (Window(0, 60, days=(4,), zone="Pacific/Auckland"), True),
         ],
     )
-    def test_windows(self, windows: tuple[tuple[int, int], ...], open_at_noon: bool) -> None:
-        policy = only(Condition.DISK_BAND, rails=GuardRails(windows=windows))
+    def test_windows(self, window: Window, open_at_noon: bool) -> None:
+        """Noon is that of Thursday, 1970-01-01, in UTC: 13:00 in Berlin, and 00:00 on Friday in Auckland."""
+        policy = only(Condition.DISK_BAND, rails=GuardRails(windows=(window,)))
         (proposal,) = look(cluster(LOPSIDED), policy).proposals
-        assert proposal.ready is open_at_noon
+        assert proposal.ready is open_at_noon, proposal.held_back
         if not open_at_noon:
-            assert proposal.held_back[0].startswith("it is 12:00 UTC, and windows = ")
+            assert ", and windows = " in proposal.held_back[0]
+
+    def test_a_window_is_told_as_it_was_written(self) -> None:
+        rails = GuardRails(windows=(Window(1320, 360, (0, 1), "Europe/Berlin"),))
+        (proposal,) = look(cluster(LOPSIDED), only(Condition.DISK_BAND, rails=rails)).proposals
+        assert proposal.held_back == ("it is Thu 13:00 Europe/Berlin, and windows = Mon,Tue 22:00-06:00 Europe/Berlin",)
+
+    def test_it_cools_off_after_a_person_stopped_something(self) -> None:
+        stopped = DONE._replace(turned_at_ms=NOON_MS - 59 * MINUTE_MS, turned_by="anna")
+        told = self.held_back(cluster(LOPSIDED, past=(stopped,)), cool_off_minutes=60)
+        assert told == "anna stopped or rolled back moves 59 minutes ago, and cool-off-minutes = 60"
+        policy = only(Condition.DISK_BAND, rails=GuardRails(cool_off_minutes=59))
+        assert ready(look(cluster(LOPSIDED, past=(stopped,)), policy)) is not None
 
     def test_the_cool_down_runs_from_the_end_of_the_last_execution(self) -> None:
         told = self.held_back(cluster(LOPSIDED, past=(DONE,)), cool_down_minutes=61)
@@ -352,12 +372,16 @@ class TestGuardRails:
         assert "broker 2 did not tell its log dirs" in told
         assert "it is not known which partitions are being moved: not allowed" in told
 
-    def test_a_plan_that_the_next_look_would_undo_waits_and_the_cluster_comes_to_rest_without_it(self) -> None:
+    def test_a_partition_that_the_next_look_would_take_back_stays_and_the_others_move(self) -> None:
         seen = cluster({"t": [[1, 3]], "u": [[1, 2], [1, 3]]}, racks={1: "a", 2: "b", 3: "a"})
         policy = replace(AT_ONCE, rails=GuardRails(moves=2))
         judged = look(seen, policy)
         told = "the next look would undo it by scope fill: t-0 would go from [1, 3] to [1, 2] and on to [3, 2]"
-        assert {each.scope: each.held_back for each in judged.proposals}[Scope.FIX_RACKS] == (told,)
+        first = {each.scope: each for each in judged.proposals}[Scope.FIX_RACKS]
+        assert first.ready
+        assert first.undone[0] == f"t-0 stays: {told}"
+        assert [f"{each.topic}-{each.partition}" for each in first.changes] == ["u-1"]
+        assert first.moves == 1
         while (proposal := ready(judged)) is not None:
             seen = carried_out(seen, proposal)
             judged = look(seen, policy, judged.memory)
@@ -393,7 +417,7 @@ class TestWhatComesFirst:
         assert "fill comes first" in others[0].held_back[0]
 
     def test_a_plan_that_waits_for_what_all_wait_for_comes_first_too(self) -> None:
-        policy = replace(AT_ONCE, rails=GuardRails(windows=((0, 60),)))
+        policy = replace(AT_ONCE, rails=GuardRails(windows=(Window(0, 60),)))
         first, *others = look(cluster(LOPSIDED), policy).proposals
         assert first.changes
         assert {each.behind for each in others} == {Scope.FILL}

@@ -1,0 +1,223 @@
+"""The values that the policy file may have, each with its rule: a wrong one is told by the rule's own sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+from shunter.app.profiles import meant
+from shunter.model.keeper import WEEKDAYS, Window
+from shunter.model.limits import bound_trouble, rate_trouble
+from shunter.model.service import NOTIFIED, NotifierKind
+
+MOST_NUMBER = 2**31 - 1
+"""Kafka's own bound of ids; as minutes it is 4,000 years."""
+_MOST_BYTES = 2**63 - 1
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_SIZE = r"(\d+(?:\.\d+)?)([KMGT]?)"
+_MOST_DAYS = 3_650
+_WINDOW = re.compile(
+    r"(?:(?P<days>[A-Za-z,-]+) )?([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)(?: (?P<zone>[A-Za-z0-9_+/-]+))?"
+)
+
+
+class Wrong(ValueError):
+    """A value breaks a rule. `tail` is the sentence after the place; `key`: of the table's keys, the one that is meant."""
+
+    def __init__(self, tail: str, key: str = "") -> None:
+        super().__init__(tail)
+        self.tail, self.key = tail, key
+
+
+# ---- values
+
+
+def listed(value: Any) -> list[Any]:
+    """A list."""
+    if not isinstance(value, list):
+        raise Wrong(f" = {value!r}: a list is wanted, as in [{value!r}]")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise Wrong(f" = {value!r}: a text is wanted")
+    return value
+
+
+def _number(value: Any, least: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise Wrong(f" = {value!r}: a whole number from {least} on is wanted")
+    if value > MOST_NUMBER:
+        raise Wrong(f" = {value!r}: at most {MOST_NUMBER:,} is allowed")
+    return value
+
+
+def _share(value: Any) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 100:
+        raise Wrong(f" = {value!r}: a number above 0 and below 100 is wanted")
+    return float(value)
+
+
+def _days(value: Any) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= _MOST_DAYS:
+        raise Wrong(f" = {value!r}: a number of days above 0 and up to {_MOST_DAYS:,} is wanted")
+    return float(value)
+
+
+def _size(value: Any) -> int:
+    found = re.fullmatch(_SIZE, str(value)) if isinstance(value, str | int) else None
+    size = float(found[1]) * _UNITS[found[2]] if found and not isinstance(value, bool) else 0.0
+    if size > _MOST_BYTES:
+        raise Wrong(f" = {value!r}: at most {_MOST_BYTES:,} bytes are allowed")
+    if size < 1:
+        raise Wrong(f' = {value!r}: bytes are wanted, as in "500G" (K, M, G, T: powers of ten)')
+    return int(size)
+
+
+def _rate(value: Any) -> int:
+    rate = _size(value)
+    if trouble := rate_trouble(rate):
+        raise Wrong(f" = {value!r}: {trouble}")
+    return rate
+
+
+def _bound(value: Any) -> int:
+    copies = _number(value, 0)
+    if trouble := bound_trouble(copies):
+        raise Wrong(f" = {value!r}: {trouble}")
+    return copies
+
+
+def _window(value: Any) -> Window:
+    found = _WINDOW.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise Wrong(f': {value!r} is not a window: write "22:00-06:00", in UTC, or "Mon-Fri 22:00-06:00 Europe/Berlin"')
+    first, last = int(found[2]) * 60 + int(found[3]), int(found[4]) * 60 + int(found[5])
+    if first == last:
+        raise Wrong(f": {value!r} begins when it ends: leave windows out to allow all times")
+    zone = found["zone"] or "UTC"
+    try:
+        ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        told = "is no time zone of this machine: write one as Europe/Berlin, or UTC"
+        raise Wrong(f": {value!r}: {zone} {told}") from None
+    return Window(first, last, _weekdays(value, found["days"]), zone)
+
+
+def _weekdays(value: str, named: str | None) -> tuple[int, ...]:
+    """The days of a window by number, Monday is 0; none named: all."""
+    found: set[int] = set()
+    for part in (named or "").split(",") if named else ():
+        first, _, last = part.partition("-")
+        if first not in WEEKDAYS or (last or first) not in WEEKDAYS:
+            raise Wrong(f': {value!r}: {part!r} is no weekday: write "Mon", "Mon,Wed" or "Mon-Fri"')
+        begin, end = WEEKDAYS.index(first), WEEKDAYS.index(last or first)
+        found |= {(begin + step) % 7 for step in range((end - begin) % 7 + 1)}
+    return tuple(sorted(found))
+
+
+def _url(value: Any) -> str:
+    url = _text(value)
+    parts = _parts(url)
+    if parts is None or re.search(r"\s", url):
+        raise Wrong(f" = {value!r}: http://HOST or https://HOST is wanted")
+    return url
+
+
+def _parts(url: str) -> Any:
+    """The parts of an address of HTTP; None: it is none."""
+    try:
+        parts = urlsplit(url)
+        fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # The port is not a port, or brackets do not match.
+        return None
+    return parts if fits else None
+
+
+def _metrics_address(value: Any) -> str:
+    url = _text(value)
+    parts = _parts(url)
+    if parts is None or parts.port is None or "@" in url or url.rstrip("/") != f"{parts.scheme}://{parts.netloc}":
+        raise Wrong(f': {value!r}: the address of a controller\'s metrics is wanted, as in "http://127.0.0.1:9464"')
+    return url.rstrip("/")
+
+
+def _event(value: Any) -> str:
+    if _text(value) not in NOTIFIED:
+        raise Wrong(f": {value!r} is not an event; {meant(value, NOTIFIED)}")
+    return str(value)
+
+
+def one_of(*allowed: str) -> Callable[[Any], str]:
+    """A check for one of these texts."""
+
+    def check(value: Any) -> str:
+        if value not in allowed:
+            raise Wrong(f" = {value!r}: {' or '.join(allowed)} is wanted")
+        return str(value)
+
+    return check
+
+
+def numbered(table: Any) -> Any:
+    """Refuse keys that are no brokers' ids: TOML's keys are texts."""
+    for key in tabled(table):
+        if not key.isdecimal():
+            raise Wrong(": a broker's id is wanted, as in { 3 = 7 }: broker 7 takes the place of 3", key)
+    return table
+
+
+def tabled(value: Any) -> dict[str, Any]:
+    """A table."""
+    if not isinstance(value, dict):
+        raise Wrong(f" = {value!r}: a table is wanted")
+    return value
+
+
+Natural = Annotated[
+    int,
+    BeforeValidator(lambda value: _number(value, 0)),
+    WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MOST_NUMBER}),
+]
+Positive = Annotated[
+    int,
+    BeforeValidator(lambda value: _number(value, 1)),
+    WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MOST_NUMBER}),
+]
+Text = Annotated[str, BeforeValidator(_text), WithJsonSchema({"type": "string", "minLength": 1})]
+Percent = Annotated[
+    float, BeforeValidator(_share), WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 100})
+]
+Days = Annotated[
+    float, BeforeValidator(_days), WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": _MOST_DAYS})
+]
+_BYTES = {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": f"^{_SIZE}$"}]}
+Size = Annotated[int, BeforeValidator(_size), WithJsonSchema(_BYTES)]
+Rate = Annotated[int, BeforeValidator(_rate), WithJsonSchema(_BYTES)]
+Copies = Annotated[int, BeforeValidator(_bound), WithJsonSchema({"type": "integer", "minimum": 0})]
+Texts = Annotated[tuple[Text, ...], BeforeValidator(listed)]
+Brokers = Annotated[tuple[Natural, ...], BeforeValidator(listed)]
+KeptWindow = Annotated[
+    Window,
+    BeforeValidator(_window),
+    WithJsonSchema(
+        {"type": "string", "pattern": f"^{_WINDOW.pattern.replace('?P<days>', '').replace('?P<zone>', '')}$"}
+    ),
+]
+Address = Annotated[str, BeforeValidator(_url), WithJsonSchema({"type": "string", "pattern": "^https?://"})]
+Controller = Annotated[
+    str, BeforeValidator(_metrics_address), WithJsonSchema({"type": "string", "pattern": "^https?://"})
+]
+Event = Annotated[str, BeforeValidator(_event), WithJsonSchema({"enum": list(NOTIFIED)})]
+Kind = Annotated[
+    str,
+    BeforeValidator(one_of(*(each.value for each in NotifierKind))),
+    WithJsonSchema({"enum": [each.value for each in NotifierKind]}),
+]
+ServiceMode = Annotated[str, BeforeValidator(one_of("keep", "observe")), WithJsonSchema({"enum": ["keep", "observe"]})]
