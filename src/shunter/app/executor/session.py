@@ -542,7 +542,7 @@ async def lay_out(
         found = await dry_run(admin, state, moves, options, goes_around=goes_around)
         if goes_around:
             return found
-        from shunter.drivers.journal.claim import GROUPS_TOPIC  # noqa: PLC0415 - as above
+        from shunter.drivers.journal.group_member import GROUPS_TOPIC  # noqa: PLC0415 - as above
 
         groups = (await admin.observe_topics([GROUPS_TOPIC])).topics.get(GROUPS_TOPIC)
         return replace(found, makes=GROUPS_TOPIC if groups is None else "")

@@ -59,8 +59,13 @@ class Capacity:
         for broker, landed in state.cluster.landed.items():
             capacity.coming[broker, ""] += sum(added for _at_ms, added in landed)
         for move in state.stepping():
-            if move.tp not in without:
-                capacity.take(move, _unfinished(state.cluster, move))
+            if move.tp in without:
+                continue
+            unfinished = _unfinished(state.cluster, move)
+            capacity.take(move, unfinished)
+            for broker in move.copying:
+                if broker not in unfinished:  # Its bytes may have come since its log dirs were looked at.
+                    capacity.expect(move, broker, _log_dir(move, broker))
         for move in state.open_moves():
             for broker, path in within(state, move) if move.names_log_dirs else ():
                 capacity.take_within(move, broker, path)
