@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
 
-from shunter.core.executor.choice import Begin, Waits, ahead, blockers, choose, undo
+from shunter.core.executor.choice import Begin, Choice, Waits, ahead, blockers, choose, undo
 from shunter.core.executor.copies import unsettled
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.wording import counted, named
@@ -131,6 +131,7 @@ def _what_it_waits_for(state: ExecutorState, move: Move, seen: ObservedPartition
     """What a move waits for, now or at a later step, if dead brokers stay dead; None: it reaches its goal."""
     live, min_isr = frozenset(state.cluster.brokers), state.least_in_sync(move)
     step, able = move.step, _able(state, move, seen)
+    chosen: Choice | None
     if step is None:
         chosen = choose(move, seen, live, min_isr)
     else:
