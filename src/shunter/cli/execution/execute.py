@@ -344,7 +344,9 @@ def told_order(answer: dict[str, Any], *, as_json: bool) -> int:
             click.echo(told)
         for told in answer.get("refused", ()):
             click.echo(f"not taken on: {told}")
-        if never := told_held_up(tuple(told.split(": ", 1)) for told in answer.get("held_up", ())):
+        if never := told_held_up(
+            (name, why) for name, _colon, why in (each.partition(": ") for each in answer.get("held_up", ()))
+        ):
             click.echo(never)
     if answer["accepted"]:
         return int(ExitCode.PARTLY if answer.get("partly") else ExitCode.DONE)

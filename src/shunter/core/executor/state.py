@@ -6,7 +6,7 @@ is lost with the process, and a new process regains it by observing the cluster.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from uuid import UUID
@@ -419,6 +419,8 @@ class ObservedCluster:
     """Since when this process misses brokers that running copies go to."""
     room_wanted_ms: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
     """Since when copies wait for the room of a broker that did not tell it lately."""
+    ways_out: dict[Hashable, str] = field(default_factory=dict[Hashable, str])
+    """The way out of stuck moves, by all that it depends on; see `stuck.way_out`."""
     room_unknown: set[BrokerId] = field(default_factory=set[BrokerId])
     """Brokers that people were told of because their room is unknown."""
 
