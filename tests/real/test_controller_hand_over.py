@@ -14,7 +14,7 @@ from lab.testbed.cluster import ZooKeeperCluster
 from lab.testbed.controller import ShunterController
 from lab.testbed.probes import brokers_known_at
 from lab.testbed.waiting import wait_until
-from shunter.drivers.zookeeper.seat_view import SeatView
+from shunter.drivers.zookeeper.leadership_view import LeadershipView
 
 pytestmark = [
     pytest.mark.real,
@@ -155,7 +155,7 @@ def test_a_standby_leads_soon_though_an_apache_broker_won_the_election(yard):
         stack.callback(second.stop)
         second.process.pause()
         first.process.kill()
-        view = SeatView(yard.cluster.zookeeper_connect)
+        view = LeadershipView(yard.cluster.zookeeper_connect)
         stack.callback(view.close)
         wait_until(
             lambda: (held := view.holder()) is not None and not held.shunter,

@@ -11,7 +11,7 @@ from shunter.app.controller.zookeeper_security import zookeeper_access
 from shunter.app.reassign.session import ReassignSession
 from shunter.core.reassignment import LeftMove, told_moves
 from shunter.core.wording import named
-from shunter.drivers.zookeeper.seat_view import LeftBehind, SeatHolder, SeatView, end_here
+from shunter.drivers.zookeeper.leadership_view import ControllerHolder, LeadershipView, LeftBehind, end_here
 from shunter.errors import DriverError, RequestRejected, SettingsError
 from shunter.formats.reassignment_json import encode_plan
 from shunter.formats.znodes import paths as znodes
@@ -62,13 +62,13 @@ class HandBack:
         Raises:
             DriverError, FormatError, SettingsError: the cluster can't be reached or read, or the plan not written.
         """
-        view = SeatView(self._zookeeper, self._access)
+        view = LeadershipView(self._zookeeper, self._access)
         try:
             return self._run(view, bootstrap, properties, ending)
         finally:
             view.close()
 
-    def _run(self, view: SeatView, bootstrap: str, properties: Path | None, ending: str) -> int:
+    def _run(self, view: LeadershipView, bootstrap: str, properties: Path | None, ending: str) -> int:
         holder = view.holder()
         if holder is None or not holder.shunter:
             return self._look_behind(view, holder, bootstrap, properties)
@@ -101,7 +101,9 @@ class HandBack:
         self._tell_throttles(view, bootstrap, properties)
         return 0 if self._is_still_apaches(view) else 1
 
-    def _look_behind(self, view: SeatView, holder: SeatHolder | None, bootstrap: str, properties: Path | None) -> int:
+    def _look_behind(
+        self, view: LeadershipView, holder: ControllerHolder | None, bootstrap: str, properties: Path | None
+    ) -> int:
         """Shunter does not lead: say what it has left, such as moves that it could not end before a migration began."""
         who = "no process is the controller" if holder is None else f"{holder} is the controller, not Shunter"
         left = view.left_behind(kraft=holder is not None and holder.kraft)
@@ -140,7 +142,7 @@ class HandBack:
             f" run `shunter execute {self._plan} {reaching}`, or Apache's kafka-reassign-partitions with this file"
         )
 
-    def _tell_throttles(self, view: SeatView, bootstrap: str, properties: Path | None) -> None:
+    def _tell_throttles(self, view: LeadershipView, bootstrap: str, properties: Path | None) -> None:
         """Say which throttles are still set: nothing removes them by itself, and Apache's controller goes by them."""
         try:
             brokers, topics = view.throttled()
@@ -154,8 +156,8 @@ class HandBack:
             clear = f"shunter throttles clear {_reaching(bootstrap, properties)}"
             self._show(f"{told} are still set; `{clear}` removes them")
 
-    def _is_still_apaches(self, view: SeatView) -> bool:
-        """Whether no standby has taken the seat back meanwhile."""
+    def _is_still_apaches(self, view: LeadershipView) -> bool:
+        """Whether no standby has taken the controllership back meanwhile."""
         holder = view.holder()
         if holder is None or not holder.shunter:
             return True
@@ -190,7 +192,7 @@ class HandBack:
         for tp, why in sorted(refused.items()):
             self._show(f"{tp}: {ending} was refused: {why}")
 
-    def _await_resigned(self, view: SeatView, holder: SeatHolder) -> bool:
+    def _await_resigned(self, view: LeadershipView, holder: ControllerHolder) -> bool:
         if holder.process is not None and end_here(holder.process):
             self._show(f"told the controller, process {holder.process.pid}, to give the controllership back")
         else:
@@ -217,7 +219,7 @@ class HandBack:
         return True
 
 
-def _led_by_another(view: SeatView) -> SeatHolder | None:
+def _led_by_another(view: LeadershipView) -> ControllerHolder | None:
     """The controller, if there is one that is no Shunter."""
     holder = view.holder()
     return None if holder is None or holder.shunter else holder
@@ -291,7 +293,7 @@ def _some(names: Sequence[str], what: str) -> str:
     return f"{what}{'' if len(names) == 1 else 's'} {named(sorted(names))}"
 
 
-def _who(holder: SeatHolder | None) -> str:
+def _who(holder: ControllerHolder | None) -> str:
     if holder is None:
         return "no controller"
     return f"another Shunter, with broker id {holder.broker}: stop it, too" if holder.shunter else "a broker"

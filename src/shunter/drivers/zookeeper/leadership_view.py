@@ -30,7 +30,7 @@ CONNECT_SECONDS = 30.0
 _REQUESTS = (znodes.LEGACY_REASSIGNMENTS, znodes.EXTRA_REASSIGNMENTS, znodes.CANCEL)
 
 
-class SeatHolder(NamedTuple):
+class ControllerHolder(NamedTuple):
     """The holder of `/controller`. `process` is known if a Shunter wrote it, on a system that shows its identity."""
 
     broker: BrokerId
@@ -55,7 +55,7 @@ class LeftBehind(NamedTuple):
     """How many records are of moves that are over."""
 
 
-class SeatView:
+class LeadershipView:
     """A ZooKeeper session that only reads. The caller has to close it."""
 
     def __init__(self, connect_string: str, access: ZooKeeperAccess = PLAIN_ZOOKEEPER_ACCESS) -> None:
@@ -71,7 +71,7 @@ class SeatView:
         self._client.stop()
         self._client.close()
 
-    def holder(self) -> SeatHolder | None:
+    def holder(self) -> ControllerHolder | None:
         """Return the controller; None if there is none.
 
         Raises:
@@ -82,10 +82,10 @@ class SeatView:
             return None
         broker, kraft_epoch = decode_controller(data)
         if kraft_epoch != NO_KRAFT:
-            return SeatHolder(broker, False, None, kraft=True)
+            return ControllerHolder(broker, False, None, kraft=True)
         process = decode_process(data, znodes.CONTROLLER)
         known = self._data(znodes.controller_id(broker)) is not None and self._data(znodes.broker(broker)) is None
-        return SeatHolder(broker, process is not None or known, process)
+        return ControllerHolder(broker, process is not None or known, process)
 
     def left(self) -> tuple[str, ...]:
         """Return znodes whose work Apache's controller can't finish: moves, requests, owed deletions and replicas."""

@@ -11,7 +11,7 @@ from kazoo.security import make_digest_acl
 from shunter.app.controller import hand_back
 from shunter.app.controller.hand_back import HandBack
 from shunter.drivers.host.process_identity import this_process
-from shunter.drivers.zookeeper.seat_view import SeatView, end_here
+from shunter.drivers.zookeeper.leadership_view import LeadershipView, end_here
 from shunter.errors import DriverError, SettingsError
 from shunter.formats.reassignment_json import decode_plan
 from shunter.formats.znodes import paths as znodes
@@ -48,7 +48,7 @@ def place(zookeeper, chroot):
 
 @pytest.fixture
 def view(place):
-    made = SeatView(place[0])
+    made = LeadershipView(place[0])
     yield made
     made.close()
 
