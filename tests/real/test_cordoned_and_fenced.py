@@ -47,16 +47,14 @@ def cordon(cluster: Cluster, broker: int, value: str) -> None:
     wait_until(seen, what=f"broker {broker} shows its cordon", timeout_s=30)
 
 
-def planned_onto(shunter: Shunter, *arguments: str) -> set[int]:
-    """The brokers that get replicas by a plan."""
+def planned_onto(shunter: Shunter, cluster: Cluster, *arguments: str) -> set[int]:
+    """The brokers that get replicas of the topic by a plan."""
     made = shunter.look("plan", *arguments)
     assert made.returncode == ExitCode.DONE, made.stdout + made.stderr
-    return {
-        broker
-        for entry in json.loads(made.stdout)["partitions"]
-        for broker in entry["replicas"]
-        if broker not in HELD.get(entry["partition"], ())
-    }
+    held = cluster.replicas(TOPIC)
+    planned = [entry for entry in json.loads(made.stdout)["partitions"] if entry["topic"] == TOPIC]
+    assert planned, "the broker that is drained holds some of them"
+    return {broker for entry in planned for broker in entry["replicas"] if broker not in held[entry["partition"]]}
 
 
 @cordons
@@ -64,6 +62,7 @@ def test_a_cordoned_broker_is_shown_gets_nothing_and_is_refused_by_name(four: KR
     shunter = Shunter(four.bootstrap, tmp_path / "moves.journal")
     with closing(Cluster(four.bootstrap)) as cluster:
         cordon(cluster, 3, "*")
+        held = cluster.replicas(TOPIC)
         try:
             told = shunter.run("doctor").stdout
             assert "broker 3: log dir" in told
@@ -75,26 +74,25 @@ def test_a_cordoned_broker_is_shown_gets_nothing_and_is_refused_by_name(four: KR
                 "broker 3 is cordoned, and Kafka takes no target for orders-0 that names it"
                 in done.stdout + done.stderr
             )
-            assert (cluster.replicas(TOPIC)[0], cluster.replicas(TOPIC)[1]) == (HELD[0], (1, 4))
-            assert planned_onto(shunter, "--scope", "drain", "--brokers", "2") <= {1, 4}
+            assert (cluster.replicas(TOPIC)[0], cluster.replicas(TOPIC)[1]) == (held[0], (1, 4))
+            assert planned_onto(shunter, cluster, "--scope", "drain", "--brokers", "2") <= {1, 4}
         finally:
             cordon(cluster, 3, "")
 
 
 @tells_fenced
 def test_a_broker_that_hangs_is_told_as_fenced_and_gets_nothing(four: KRaftCluster, tmp_path: Path) -> None:
-    shunter = Shunter(four.bootstrap, tmp_path / "moves.journal")
     four.nodes[4].pause()
     try:
         live = ",".join(four.nodes[node].bootstrap for node in (1, 2, 3))
         with closing(Cluster(live)) as cluster:
             wait_until(lambda: cluster.live() == {1, 2, 3}, what="broker 4 is fenced", timeout_s=60)
-        shunter = Shunter(live, tmp_path / "moves.journal")
+            shunter = Shunter(live, tmp_path / "moves.journal")
+            assert planned_onto(shunter, cluster, "--scope", "drain", "--brokers", "2") <= {1, 3}
         told = shunter.run("doctor").stdout
         assert "broker 4 is fenced: it is registered, but its heartbeats don't reach the controller" in told
         assert "its listener takes connections" in told
         assert "broker 4 is down" not in told
-        assert planned_onto(shunter, "--scope", "drain", "--brokers", "2") <= {1, 3}
         plan = str(write_plan(tmp_path / "plan.json", TOPIC, {2: (2, 4)}))
         done = shunter.run("execute", plan, "--yes")
         assert done.returncode == ExitCode.REFUSED, done.stdout + done.stderr

@@ -325,6 +325,7 @@ async def test_without_a_coordinator_a_command_goes_on_and_claims_as_soon_as_it_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cluster_claim, "BEAT_S", 0.01)
+    monkeypatch.setattr(cluster_claim, "TELL_AFTER_S", 0.0)
     coordinator, told = Coordinator(), list[Notice]()
     coordinator.error = kafka_errors.CoordinatorNotAvailableError.errno
     claim = ClusterClaim(coordinator.client(), MINE, presence=HERE, within_s=1.0, listener=told.append)

@@ -36,6 +36,7 @@ BEAT_S = 3.0
 JOINS = 10
 """Attempts to join while other members join and leave."""
 JOINED_WITHIN_S = 30.0
+TELL_AFTER_S = 2.0
 TELL_EVERY_S = 5.0
 SEEN_WITHIN_S = 10.0
 THREADS = 4
@@ -153,7 +154,8 @@ class ClusterClaim:
 
         While the executor goes on without the claim, each request is sent once: `keep` repeats them.
         """
-        until = 0.0 if self.unclaimed else time.monotonic() + self._within_s
+        began = time.monotonic()
+        until = 0.0 if self.unclaimed else began + self._within_s
         while True:
             try:
                 async with asyncio.timeout(max(answer_within_s, until - time.monotonic())):
@@ -168,7 +170,8 @@ class ClusterClaim:
                 if not failed.retriable or time.monotonic() >= until:
                     why = await self._why_silent() if failed.retriable and not self.unclaimed else ""
                     raise DriverError(f"{failed}{why}", retriable=failed.retriable, flags=self._way_out) from error
-                await self._tell_wait(until)
+                if time.monotonic() >= max(began + TELL_AFTER_S, self._told_s + TELL_EVERY_S):
+                    await self._tell_wait(until)
             await asyncio.sleep(0.5)
 
     @property
@@ -180,9 +183,7 @@ class ClusterClaim:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     async def _tell_wait(self, until: float) -> None:
-        """Say once a few seconds, as long as this is waited for, why the coordinator does not answer."""
-        if time.monotonic() < self._told_s + TELL_EVERY_S:
-            return
+        """Say why the coordinator does not answer, and how long it is waited for."""
         self._told_s = time.monotonic()
         why, left_s = await self._why_silent(), max(0.0, until - time.monotonic())
         told = f"the coordinator of group {GROUP}, by which executors claim a cluster, does not answer{why}"
