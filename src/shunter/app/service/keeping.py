@@ -236,6 +236,7 @@ class ClusterKeeper(ClusterWords):
             except ShunterError as error:
                 await self.note(self.event("snapshot-failed", f"no snapshot was kept for the pipeline: {error}"))
         if self.known.held_by or not self.words_known:
+            await self.note(*events)
             return  # The process that drives the cluster makes proposals and keeps the memory.
         async with self.lock:
             await self._remember(question, thought, events)
