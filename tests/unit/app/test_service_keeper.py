@@ -65,6 +65,9 @@ def test_what_is_approved_is_carried_out_once(tmp_path: Path) -> None:
             assert len(set(yard.submitted)) == len(yard.submitted) >= 1
             kinds = [event.kind for event in life.store.events("yard", 0, None, 100)]
             assert kinds.count("begun") == len(yard.submitted) == kinds.count("proposal-done")
+            counts = life.published.counts["yard"]
+            assert counts.moves == {"done": sum(map(len, yard.plans.values()))}
+            assert (counts.observations > 4, counts.failed_observations) == (True, 0)
 
     asyncio.run(scenario())
 
