@@ -21,19 +21,28 @@ from kafka.admin import (
     ResourcePattern,
     ResourceType,
 )
+from serve_process import Service
 from tidying import Tidied
 
 from lab.testbed.kraft import KRaftCluster
 from lab.testbed.waiting import wait_until
 from shunter.app.drop_in import tool
 from shunter.app.exit_codes import ExitCode
+from shunter.drivers.service.words_topic import TOPIC
 
 pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.timeout(300)]
 
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 PLANTED = "planted-Secret-5e1d"
 """A part of a password. No file that a run leaves may contain it."""
-USERS = {"admin": f"{PLANTED}-a", "weak": "w-secret", "mover": "m-secret", "blind": "b-secret", "tool": "t-secret"}
+USERS = {
+    "admin": f"{PLANTED}-a",
+    "weak": "w-secret",
+    "mover": "m-secret",
+    "blind": "b-secret",
+    "tool": "t-secret",
+    "watcher": "wa-secret",
+}
 SECURED = {
     # The listener keeps its name and asks for a login; controllers talk among themselves without one.
     "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -224,6 +233,44 @@ def test_the_permissions_that_the_docs_name_are_enough(
     listed = shunter.run("throttles", "list", "--command-config", config)
     assert listed.returncode == ExitCode.DONE, listed.stderr
     assert "no throttle is set" in listed.stdout
+
+
+def test_who_may_only_describe_writes_a_first_policy_and_observes(
+    secured: KRaftCluster, tmp_path: Path, admin: KafkaAdminClient
+) -> None:
+    """`serve init`, a look, and the service itself, with the rights that the docs name for mode = observe."""
+    admin.create_topics([NewTopic("seen", 2, 1)])
+    admin.wait_for_topics(["seen"])
+    for operation in (ACLOperation.DESCRIBE, ACLOperation.DESCRIBE_CONFIGS):
+        allow(admin, "watcher", operation, ResourceType.CLUSTER, "kafka-cluster")
+        allow(admin, "watcher", operation, ResourceType.TOPIC, "*")
+    allow(admin, "watcher", ACLOperation.DESCRIBE, ResourceType.GROUP, "shunter-executor")
+    config = login(tmp_path, "watcher", USERS["watcher"])
+    policy = tmp_path / "keeper.toml"
+    init = [*SHUNTER, "serve", "init", str(policy), "--bootstrap-server", secured.bootstrap, "--command-config", config]
+    written = subprocess.run(init, capture_output=True, text=True, timeout=120, check=False)
+    assert written.returncode == ExitCode.DONE, written.stderr
+    assert f"{policy} is in order" in written.stdout
+    again = subprocess.run(init, capture_output=True, text=True, timeout=120, check=False)
+    assert (again.returncode, "is not overwritten" in again.stderr) == (ExitCode.USAGE, True)
+    text = policy.read_text().replace("[cluster.main]", "[cluster.yard]")
+    policy.write_text(text + "\n[service]\nlook-seconds = 1\n")
+    service = Service(tmp_path, tmp_path / "host")
+    service.start()
+    try:
+        service_row = {}
+
+        def observes() -> bool:
+            service_row.update(service.rows("status")[0])
+            return service_row["state"] == "observing" and service_row["figures"] == "current"
+
+        wait_until(observes, what="it observes", timeout_s=60)
+        refused = service.ask("drain", "1", "--cluster", "yard")
+        assert "only observed" in refused.stdout + refused.stderr
+        assert TOPIC not in admin.list_topics(), "nothing is made in the cluster"
+    finally:
+        assert service.process is not None
+        service.process.end()
 
 
 def arguments_of(process: int) -> list[str]:

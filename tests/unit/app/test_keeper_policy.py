@@ -276,3 +276,12 @@ def test_a_first_policy_has_three_lines_that_only_observe(tmp_path: Path, monkey
         line.removeprefix("# ") for line in text.splitlines() if re.match(r"# ?(\[|[a-z-]+ = )", line)
     )
     read(tmp_path, "\n".join(in_force) + "\n" + uncommented)
+
+
+def test_the_page_of_the_first_ten_minutes_has_policies(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "first-service.md").read_text()
+    first_lines, notify, bounds = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    assert read(tmp_path, first_lines + notify).policy.observes
+    kept = read(tmp_path, first_lines.replace("observe", "keep") + bounds)
+    assert not kept.policy.observes
+    assert kept.policy.rails.windows == (Window(1320, 360, (0, 1, 2, 3, 4), "Europe/Berlin"),)

@@ -65,6 +65,9 @@ def test_what_is_approved_is_carried_out_once(tmp_path: Path) -> None:
             assert len(set(yard.submitted)) == len(yard.submitted) >= 1
             kinds = [event.kind for event in life.store.events("yard", 0, None, 100)]
             assert kinds.count("begun") == len(yard.submitted) == kinds.count("proposal-done")
+            counts = life.published.counts["yard"]
+            assert counts.moves == {"done": sum(map(len, yard.plans.values()))}
+            assert (counts.observations > 4, counts.failed_observations) == (True, 0)
 
     asyncio.run(scenario())
 
@@ -724,5 +727,55 @@ def test_who_only_observes_changes_nothing_in_the_cluster_and_keeps_since_when_c
             yard.tell()
             await life.until(lambda: life.published.page("yard").row.situation.state == "observing")
             assert yard.held_by == "", "no move is open, so it leaves the cluster"
+
+    asyncio.run(scenario())
+
+
+def test_what_was_seen_is_told_even_if_it_can_not_be_written_down(tmp_path: Path) -> None:
+    watches = {**policy(Mode.NOTIFY).watches, Condition.DISK_BAND: replace(DEFAULTS[Condition.DISK_BAND], minutes=0)}
+
+    async def scenario() -> None:
+        yard = Yard(Clock())
+        store = MortalStore(tmp_path / "s")
+        async with Life(yard, store, KeeperPolicy(watches)) as life:
+            await life.driven()
+            yard.answers = False
+            await life.look()
+            yard.answers, store.full = True, True
+            await life.look()
+            store.full = False
+            for _ in range(3):
+                await life.look()
+            kinds = [event.kind for event in life.events]
+            told = [event.subject for event in life.events if event.kind == "condition"]
+            assert kinds.count("cluster-unreachable") == kinds.count("cluster-back") == 1
+            assert sorted(told) == sorted({*told}), "once each"
+            assert "disk-band broker 1" in told
+
+    asyncio.run(scenario())
+
+
+def test_a_condition_is_told_once_it_has_held_for_its_minutes(tmp_path: Path) -> None:
+    watch = replace(DEFAULTS[Condition.DISK_BAND], mode=Mode.NOTIFY, minutes=2)
+    off = {each: replace(watch, mode=Mode.OFF) for each, watch in DEFAULTS.items()}
+
+    async def scenario() -> None:
+        yard = Yard(Clock(), rows=[(1, 2), (2, 3), (3, 1)])
+        even = [*yard.rows]
+        async with Life(yard, MortalStore(tmp_path / "s"), KeeperPolicy({**off, Condition.DISK_BAND: watch})) as life:
+            await life.driven()
+
+            async def minutes(many: int, rows: list[tuple[int, ...]]) -> list[str]:
+                yard.rows, before = [*rows], len(life.events)
+                for _ in range(many):
+                    yard.clock.ms += 60_000
+                    await life.look()
+                return [event.kind for event in life.events[before:] if event.kind.startswith("condition")]
+
+            for _ in range(3):
+                assert await minutes(2, [*LOPSIDED]) == [], "it holds for a minute, again and again"
+                assert await minutes(1, even) == []
+            assert await minutes(5, [*LOPSIDED]) == ["condition"] * 3
+            assert await minutes(2, even) == ["condition-over"] * 3
 
     asyncio.run(scenario())

@@ -236,6 +236,7 @@ class ClusterKeeper(ClusterWords):
             except ShunterError as error:
                 await self.note(self.event("snapshot-failed", f"no snapshot was kept for the pipeline: {error}"))
         if self.known.held_by or not self.words_known:
+            await self.note(*events)
             return  # The process that drives the cluster makes proposals and keeps the memory.
         async with self.lock:
             await self._remember(question, thought, events)
@@ -281,8 +282,8 @@ class ClusterKeeper(ClusterWords):
         # A person's decision during the thinking is newer, so that proposal is left to the next look.
         known = {each.id: each for each in question.kept}
         changed = tuple(each for each in thought.changed if self.proposals.get(each.id) == known.get(each.id))
-        events += self._told_conditions(thought)
-        events += [event for each in changed if (event := self._told_proposal(known.get(each.id), each)) is not None]
+        observed = [*events, *self._told_conditions(thought)]
+        events = [event for each in changed if (event := self._told_proposal(known.get(each.id), each)) is not None]
         for broker in sorted(set(thought.safe) - set(self._safe)):
             told = f"broker {broker} is empty, and nothing is on its way to it: it is safe to remove"
             events.append(self.event("broker-empty", told, f"broker {broker}"))
@@ -292,9 +293,12 @@ class ClusterKeeper(ClusterWords):
         gone = self.ended_holds(thought.at_ms)
         memory = (self.name, thought.memory)
         try:
-            await self.write(StoreBatch(changed, tuple(events), intents_gone=gone, memory=memory, look=gist))
+            await self.write(StoreBatch(changed, (*observed, *events), intents_gone=gone, memory=memory, look=gist))
         except StoreFailed:
-            self._memory = thought.memory  # This process still knows since when each condition holds.
+            # This process still knows since when each condition holds, and tells it. Nothing is proposed.
+            self._memory = thought.memory
+            for event in observed:
+                self.parts.tell(event)
             self.show()
             return
         self._memory, self._safe, self._grown = thought.memory, thought.safe, self._grown or gist is not None

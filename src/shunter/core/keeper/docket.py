@@ -17,7 +17,7 @@ from shunter.core.keeper.guards import held_back, not_now, remaining
 from shunter.core.keeper.judgement import Judgement
 from shunter.core.keeper.log_dirs import elsewhere
 from shunter.core.keeper.people import account_of, approvals, approved_before
-from shunter.core.keeper.proposals import Proposal, sizes_of, undone_next
+from shunter.core.keeper.proposals import Proposal, out_of_hard_bands, sizes_of, undone_next
 from shunter.core.keeper.requests import MENDS, kept_out
 from shunter.core.keeper.sighting import Sighting, after, frozen_topics, held_bytes, in_order
 from shunter.core.keeper.words import held_by_word
@@ -152,7 +152,8 @@ def review(proposal: KeptProposal, seen: Sighting, judgement: Judgement, policy:
         return Stand(stale)
     # A plan that a person asked for is a later word than the one that holds its scope back.
     words = held_by_word(scope, policy.rails, seen.at_ms) if proposal.conditions else ()
-    return Stand("", (*words, *back, *_too_much(proposal, seen, policy)))
+    hard = () if back else out_of_hard_bands(scope, proposal.changes, seen, policy)
+    return Stand("", (*words, *back, *hard, *_too_much(proposal, seen, policy)))
 
 
 def _was_tried(proposal: KeptProposal, judgement: Judgement, policy: KeeperPolicy) -> bool:

@@ -103,7 +103,7 @@ def _that_stays(made: Proposal, sighting: Sighting, policy: KeeperPolicy, subjec
         bytes=size,
         leader_changes=_leader_changes(changes),
         undone=(*(f"{tp} stays: {why}" for tp, why in sorted(told.items())), *made.undone),
-        held_back=_out_of_hard_bands(made.scope, changes, sighting, policy),
+        held_back=out_of_hard_bands(made.scope, changes, sighting, policy),
     )
 
 
@@ -111,7 +111,7 @@ def _leader_changes(changes: Sequence[PlannedChange]) -> int:
     return sum(each.elect or each.replicas[0] != each.original[0] for each in changes)
 
 
-def _out_of_hard_bands(
+def out_of_hard_bands(
     scope: Scope, changes: Sequence[PlannedChange], sighting: Sighting, policy: KeeperPolicy
 ) -> tuple[str, ...]:
     """Say which brokers a plan would take out of a band that the policy calls hard. What heals never waits for that."""
@@ -150,7 +150,7 @@ def _proposal(scope: Scope, sighting: Sighting, policy: KeeperPolicy, holding: S
             *held_by_word(scope, policy.rails, sighting.at_ms),
             *(() if lasted else (_too_short(holding),)),
             *held_back(sighting, scope, policy),
-            *_out_of_hard_bands(scope, made.changes, sighting, policy),
+            *out_of_hard_bands(scope, made.changes, sighting, policy),
         ),
         least_bytes=made.least_bytes,
     )

@@ -11,6 +11,7 @@ from keeper_clusters import AT_ONCE, MIB, carried_out, cluster, look, only, read
 from shunter.core.keeper.judgement import Judgement
 from shunter.core.keeper.requests import balance_request
 from shunter.core.keeper.sighting import Sighting, with_capacities
+from shunter.core.keeper.wishes import wished
 from shunter.core.planning.cluster import Resource
 from shunter.core.planning.request import Scope
 from shunter.model.keeper import BalanceRules, Condition, Intents, KeeperPolicy
@@ -75,6 +76,8 @@ def test_no_plan_takes_a_broker_out_of_a_hard_band() -> None:
     held = next(each for each in look(seen, hard).proposals if each.scope is Scope.FIX_RACKS)
     assert not held.ready
     assert "replicas-band is hard, and after this plan broker" in held.held_back[0]
+    asked = wished(("fix-racks",), None, seen, hard, "yard", "anna")
+    assert asked.held_back == held.held_back, "a plan that a person asks for keeps to it, too"
 
 
 def test_no_broker_gets_more_replicas_than_the_policy_allows() -> None:
