@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -76,9 +76,9 @@ def test_a_broker_that_hangs_costs_seconds_and_is_named(newest: KRaftCluster, tm
         assert time.monotonic() - began < SILENT_WITHIN_S
         # After nine seconds without a heartbeat the controller fences it: then it is down.
         silent = "broker 3 is listed as live, and does not answer within 3 s"
-        assert silent in told or "broker 3 is down" in told, told
+        assert silent in told or "broker 3 is fenced" in told, told
         planned = shunter.look("plan").stderr
-        assert "broker 3 is listed as live and does not answer" in planned or "broker 3 is dead" in planned, planned
+        assert "broker 3 is listed as live and does not answer" in planned or "broker 3 is fenced" in planned, planned
     finally:
         newest.nodes[3].resume()
 
@@ -136,9 +136,10 @@ def test_beside_a_dead_broker_only_a_smaller_set_is_stuck_and_force_cancels_it(
     try:
 
         def offline() -> bool:
-            with closing(Cluster(alive)) as cluster:
+            with suppress(KafkaError), closing(Cluster(alive)) as cluster:  # The client may ask the broker that died.
                 (found,) = cluster.admin.describe_topics(["cut"])
-            return found["partitions"][0]["isr_nodes"] == [2, 3]
+                return found["partitions"][0]["isr_nodes"] == [2, 3]
+            return False
 
         wait_until(offline, what="broker 1 is out of sync", timeout_s=60)
         swap = write_plan(tmp_path / "swap.json", "swapped", {0: (1, 3)})

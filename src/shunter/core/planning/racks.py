@@ -47,7 +47,9 @@ class RackRules:
             ceiling = self.ceiling(replication)
             rows = np.flatnonzero(factor == replication)
             floor = np.minimum(self.sizes, ceiling - 1)
-            too_many = (held[rows] > ceiling).any(axis=1)
+            # Dead brokers count in `held` and not in `sizes`: a rack can hold more than the ceiling where no other has room.
+            has_room = (held[rows] < np.minimum(self.sizes, ceiling)).any(axis=1)
+            too_many = (held[rows] > ceiling).any(axis=1) & has_room
             too_few = (held[rows] < floor).any(axis=1) & (held[rows] > floor).any(axis=1)
             bad[rows] = too_many | too_few
         return bad

@@ -44,6 +44,16 @@ def test_uneven_rows_of_three_racks_with_two_brokers(row: list[int], uneven: boo
     assert rules_of(2, 2, 2).uneven(padded).tolist() == [uneven]
 
 
+@pytest.mark.parametrize(("sizes", "row", "uneven"), [((3,), [0, 1, 2], False), ((3, 2), [0, 1, 2], True)])
+def test_a_dead_broker_makes_no_rack_uneven_that_no_other_could_relieve(
+    sizes: tuple[int, ...], row: list[int], uneven: bool
+) -> None:
+    """One rack of three brokers, one of them dead: each partition of three replicas was "in shared racks"."""
+    rack_of = np.repeat(np.arange(len(sizes)), sizes).astype(np.int32)
+    rules = RackRules(rack_of, np.arange(len(rack_of)) != 2, len(sizes))
+    assert rules.uneven(np.array([row], dtype=np.int32)).tolist() == [uneven]
+
+
 def test_openings_with_more_replicas_than_racks() -> None:
     # Racks of two: with one replica in each of the first two racks and four wanted, the third must come first.
     opened = rules_of(2, 2, 2).openings([0, 1, 2], 4, -1)
