@@ -14,8 +14,6 @@ import pytest
 from shunter.app.drop_in import options as reassign_options
 from shunter.cli import main
 from shunter.formats.inventory_files import decode_inventory, encode_inventory
-from shunter.pipeline.lake import account_schemas, outlook_schemas, schemas
-from shunter.pipeline.lake.schemas import Table
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "shunter"
@@ -27,6 +25,17 @@ HELP = {"-h", "--help"}
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 BRACKETED_PICTURE = re.compile(r"!\[[^\]]*\]\(([^)\s]+)\)")
 DECISION_NUMBER = re.compile(r"docs/decisions/(\d{4}[a-z0-9-]*)(\.md)?")
+
+
+OLD_WORDS = re.compile(
+    r"\b(seats?|desks?|dockets?|sightings?|guests?|yards?|the (house|door|taking|filling|spreading|leaving)"
+    r"|(an?|the|this|each|every|last|next|later|first|earlier|one|two|of) looks?|looks (of|that|at most)"
+    r"|an? (sign|wish|thought)|(the|these|those) (signs|wishes|thoughts)|thinking)\b",
+    re.IGNORECASE,
+)
+"""Private words, as nouns, for which docs/glossary.md has the field's. Ordinary English is not meant: "look at"."""
+WITH_OLD_WORDS = {"README.md", "ARCHITECTURE.md", "docs/glossary.md", "docs/cli.md"}
+"""The glossary lists them, docs/cli.md has the commands' own help, and the others begin with a picture of a yard."""
 
 
 def named(path: Path) -> str:
@@ -138,14 +147,9 @@ def test_the_index_of_decisions_is_in_the_order_of_their_numbers() -> None:
         assert numbers == sorted(numbers)
 
 
-def test_every_decision_has_its_status_and_date() -> None:
-    status = re.compile(r"Status: accepted, \d{4}-\d{2}-\d{2}\.")
-    assert [path.name for path in DECISIONS if not status.fullmatch(path.read_text().splitlines()[2])] == []
-
-
 def test_every_decision_is_short() -> None:
     """Rules and separators of a table are no words."""
-    words = {path.name: len(re.findall(r"\S*\w\S*", path.read_text().split("\n", 3)[3])) for path in DECISIONS}
+    words = {path.name: len(re.findall(r"\S*\w\S*", path.read_text().split("\n", 1)[1])) for path in DECISIONS}
     assert {name: count for name, count in words.items() if count > 200} == {}
 
 
@@ -177,14 +181,6 @@ def test_decisions_that_the_code_names_are_there() -> None:
     assert unknown == []
 
 
-TABLES = {
-    value.name: value
-    for module in (schemas, account_schemas, outlook_schemas)
-    for value in vars(module).values()
-    if isinstance(value, Table)
-}
-
-
 def test_tables_of_states_are_documented_as_the_code_has_them() -> None:
     made = runpy.run_path(str(ROOT / "scripts" / "document-lifecycle"))["pages"]()
     assert {path.name for path in made} == {"lifecycle.md", "step-status.md"}
@@ -202,15 +198,9 @@ def test_the_reviews_of_partitions_are_documented_as_the_table_has_them() -> Non
     assert (ROOT / "docs" / "reviews.md").read_text() == made, "run scripts/document-reviews"
 
 
-@pytest.mark.parametrize("name", sorted(TABLES))
-def test_every_table_and_column_is_documented(name: str) -> None:
-    page = ROOT / "docs" / "data.md"
-    documented = {
-        heading.removeprefix("Table `"): body for level in (2, 3) for heading, body in sections(page, level).items()
-    }
-    assert name in documented, "run scripts/document-data"
-    missing = [column for column in TABLES[name].columns if f"| `{column}` |" not in documented[name]]
-    assert missing == [], "run scripts/document-data"
+def test_every_table_and_column_is_documented() -> None:
+    made = runpy.run_path(str(ROOT / "scripts" / "document-data"))
+    assert made["PAGE"].read_text() == made["page"](), "run scripts/document-data"
 
 
 def test_the_documented_lines_of_a_snapshot_file_are_those_that_are_written() -> None:
@@ -236,6 +226,18 @@ def test_every_notice_of_the_controller_is_documented() -> None:
     assert sorted(kind for kind in kinds if f"`{kind}`" not in page) == []
 
 
+def prose(text: str) -> str:
+    """A page without code, quotations of code, and targets of links."""
+    no_blocks = re.sub(r"^```.*?^```|^ {4}.*?$", "", text, flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"`[^`]*`|\]\([^)]*\)", "", no_blocks)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if named(page) not in WITH_OLD_WORDS], ids=named)
+def test_old_words_are_not_in_documents(page: Path) -> None:
+    found = [match[0] for match in OLD_WORDS.finditer(prose(page.read_text()))]
+    assert found == [], "docs/glossary.md has the field's words"
+
+
 class TestTheRulesThemselves:
     """The checks find what they are meant to find."""
 
@@ -243,6 +245,12 @@ class TestTheRulesThemselves:
         page = tmp_path / "page.md"
         page.write_text("# Page\n## `one`\nfirst\n### below\n## two\nsecond\n")
         assert sections(page, 2) == {"one": "\nfirst\n### below\n", "two": "\nsecond\n"}
+
+    def test_old_words_are_found_in_prose(self) -> None:
+        text = "The seat, a look and one\nthought. They look at `the yard`, [the rest](the-seat.md).\n\n    a desk\n"
+        assert [match[0] for match in OLD_WORDS.finditer(prose(text))] == ["seat", "a look"]
+        assert OLD_WORDS.search("it looks at the signs of life in a house") is not None
+        assert OLD_WORDS.search("People sign in, and look twice") is None
 
     def test_named_files_are_found(self) -> None:
         text = (

@@ -18,9 +18,7 @@ from lab.testbed.apache_tests.page import (
     reasons,
     store,
     stored,
-    table,
     unexplained,
-    with_table,
 )
 from lab.testbed.apache_tests.results import CaseOutcome, Result, differences, failed_methods
 from lab.testbed.apache_tests.run import TIMEOUT_S, JudgedController, run_class
@@ -119,7 +117,6 @@ MOVING = (
 )
 """Classes that move partitions. They run once more with the strategy all at once."""
 PAGE = Path("docs") / "apache-tests.md"
-RESULTS = Path("docs") / "reliability.md"
 
 
 def arguments() -> argparse.Namespace:
@@ -142,7 +139,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--page",
         action="store_true",
-        help=f"write {PAGE} and the table in {RESULTS} from all results that are kept here; other classes' lines stay",
+        help=f"write {PAGE} from all results that are kept here; other classes' lines stay",
     )
     return parser.parse_args()
 
@@ -164,8 +161,7 @@ def main() -> int:
         outcomes, partly = stored(kept), partly_run(kept)
         before = former(PAGE.read_text()) if PAGE.is_file() else NOTHING
         PAGE.write_text(page(outcomes, CLASSES, partly, before))
-        RESULTS.write_text(with_table(RESULTS.read_text(), table(outcomes, partly, before)))
-        tell(f"{PAGE} and the table in {RESULTS} are written")
+        tell(f"{PAGE} is written")
     return 1 if open_ones else 0
 
 

@@ -15,15 +15,16 @@ from lab.testbed.apache_tests.run import JudgedController
 REASONS = Path(__file__).with_name("reasons.toml")
 PARTLY = "partly"
 NOT_LOOKED_INTO = "not looked into (open)"
-BEGINS = "<!-- The table of Apache's tests: made by ./test --apache -->"
-ENDS = "<!-- end of the table -->"
 HEAD = """# Apache's own tests, with Shunter as the controller
 
 Written by `./test --apache [CLASS…]`. Each class of Apache's integration tests (Kafka 3.9.1) runs on real brokers,
-once with Apache's controller, once with Shunter's, which leads before the first broker starts. Classes that move partitions
-run once more with `strategy=all-at-once`, since Apache's controller moves them so. KRaft's variants are left out. A test
-that passes with Apache's controller has to pass with Shunter's, or its line below says why not. Where Apache's column
-counts fewer tests than Shunter's, or says "not run", only tests that failed with Shunter's controller ran with Apache's.
+once with Apache's controller, once with Shunter's, which leads before the first broker starts. Classes that move
+partitions run once more with `strategy=all-at-once`, since Apache's controller moves them so. KRaft's variants are left
+out. A test that passes with Apache's controller has to pass with Shunter's, or its line below says why not. A test that
+fails with both does not count as different.
+
+The lines have the results with Shunter's controller. Where Apache's figures are missing, or count fewer tests, only
+tests that failed with Shunter's controller ran with Apache's.
 
 """
 
@@ -31,15 +32,15 @@ Outcome = Mapping[JudgedController, Mapping[str, Result]]
 
 
 class Former(NamedTuple):
-    """Lines of the former page: by class name, and those of differing tests by the class's short name."""
+    """Lines of the former page by class name: one for each class, and those of tests that differ."""
 
     classes: Mapping[str, str]
     tests: Mapping[str, list[str]]
 
 
 NOTHING = Former({}, {})
-_OF_A_CLASS = re.compile(r"\| `(?P<name>[\w.]+)`(, some of its tests)? \|")
-_OF_A_TEST = re.compile(r"\| `(?P<name>\w+)\.")
+_OF_A_CLASS = re.compile(r"- `(?P<name>[\w.]+)`( \(some of its tests\))?: ")
+_OF_TESTS = re.compile(r"- `(?P<name>[\w.]+)`: ")
 
 
 def former(document: str) -> Former:
@@ -47,7 +48,7 @@ def former(document: str) -> Former:
     classes, _, tests = document.partition("## Differences")
     by_class: dict[str, list[str]] = {}
     for line in tests.splitlines():
-        if found := _OF_A_TEST.match(line):
+        if found := _OF_TESTS.match(line):
             by_class.setdefault(found["name"], []).append(line)
     lines = ((_OF_A_CLASS.match(line), line) for line in classes.splitlines())
     return Former({found["name"]: line for found, line in lines if found}, by_class)
@@ -82,58 +83,43 @@ def page(
     """The page for the outcomes by class. It names chosen classes without an outcome, and classes that ran in part."""
     told: list[str] = []
     for name in sorted(outcomes.keys() | before.classes.keys()):
-        if name not in outcomes:
-            told += before.tests.get(name.rpartition(".")[2], [])
-            continue
-        outcome = outcomes[name]
-        differing: dict[str, tuple[Result, str]] = {}
-        for judged in _ours(outcome):
-            for test, result in _differing(outcome, judged).items():
-                why = reasons(judged).get(test, NOT_LOOKED_INTO)
-                if test not in differing or why == NOT_LOOKED_INTO:
-                    differing[test] = (result, why)
-        told += [f"| `{test}` | {_cell(result.told)} | {why} |" for test, (result, why) in sorted(differing.items())]
-    why_not = ["| test | how it ends with Shunter's controller | why |", "| --- | --- | --- |", *told] if told else []
+        told += _reasons_of(outcomes[name], name) if name in outcomes else before.tests.get(name, [])
     waiting = [f"- `{name}`" for name in sorted(set(chosen) - outcomes.keys() - before.classes.keys())]
-    not_run = [
-        "",
-        "## Not run yet",
-        "",
-        "These are in the standing list, and nobody has run them:",
-        "",
-    ]
+    not_run = ["", "## Not run yet", "", "These are in the standing list, and nobody has run them:", ""]
     ending = [*not_run, *waiting] if waiting else []
-    lines = [*table(outcomes, partly, before), "", "## Differences", "", *(why_not or ["None."]), *ending, ""]
+    lines = [*_classes(outcomes, partly, before), "", "## Differences", "", *(told or ["None."]), *ending, ""]
     return HEAD + "\n".join(lines)
 
 
-def table(
-    outcomes: Mapping[str, Outcome], partly: Collection[str] = frozenset(), before: Former = NOTHING
-) -> list[str]:
+def _reasons_of(outcome: Outcome, name: str) -> list[str]:
+    """One line for each reason why tests of a class differ. A difference without a reason says how the test ended."""
+    short = name.rpartition(".")[2]
+    tests: dict[str, set[str]] = {}
+    for judged in _ours(outcome):
+        known = reasons(judged)
+        for test, result in _differing(outcome, judged).items():
+            why = known.get(test, f"{NOT_LOOKED_INTO}: {result.told[:200]}")
+            tests.setdefault(why, set()).add(test.removeprefix(f"{short}.").partition(" ")[0])
+    by_test = sorted((sorted(names), why) for why, names in tests.items())
+    return [f"- `{name}`: {', '.join(f'`{test}`' for test in names)}: {why}" for names, why in by_test]
+
+
+def _classes(outcomes: Mapping[str, Outcome], partly: Collection[str], before: Former) -> list[str]:
     """One line for each class: how its tests ended with each controller, and how many differ."""
     lines = dict(before.classes)
     for name, outcome in outcomes.items():
         apache = outcome.get(JudgedController.APACHE)
-        cells = [f"`{name}`" + (", some of its tests" if name in partly else "")]
-        cells.append("not run" if apache is None else _counted(apache))
-        for judged in (JudgedController.SHUNTER, JudgedController.AT_ONCE):
-            results = outcome.get(judged)
-            cells += ["", ""] if results is None else [_counted(results), str(len(_differing(outcome, judged)))]
-        lines[name] = f"| {' | '.join(cells)} |"
-    return [
-        "| class | with Apache's controller | with Shunter's | differ | all at once | differ |",
-        "| --- | --- | --- | --- | --- | --- |",
-        *(line for _, line in sorted(lines.items())),
-    ]
+        told = [_told(outcome, JudgedController.SHUNTER)]
+        told += [f"all at once: {_told(outcome, judged)}" for judged in _ours(outcome)[1:]]
+        told += [] if apache is None else [f"Apache's: {_counted(apache)}"]
+        lines[name] = f"- `{name}`{' (some of its tests)' if name in partly else ''}: {'; '.join(told)}"
+    return [line for _, line in sorted(lines.items())]
 
 
-def with_table(document: str, lines: Iterable[str]) -> str:
-    """The document with a new table between its two marks."""
-    before, begins, rest = document.partition(BEGINS)
-    _, ends, after = rest.partition(ENDS)
-    if not ends:
-        raise ValueError(f"the document has no place for the table, which is between {BEGINS} and {ENDS}")
-    return "\n".join([before + begins, "", *lines, "", ends + after])
+def _told(outcome: Outcome, judged: JudgedController) -> str:
+    """How the tests ended with one of Shunter's strategies: `9 passed, 4 failed, 3 differ`."""
+    differing = len(_differing(outcome, judged))
+    return _counted(outcome[judged]) + (f", {differing} differ" if differing else "")
 
 
 def _differing(outcome: Outcome, judged: JudgedController) -> dict[str, Result]:
@@ -147,10 +133,6 @@ def _counted(results: Mapping[str, Result]) -> str:
     passed = sum(result.verdict is CaseOutcome.PASSED for result in results.values())
     failed = sum(result.verdict is CaseOutcome.FAILED for result in results.values())
     return f"{passed} passed" + (f", {failed} failed" if failed else "")
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")[:200]
 
 
 def store(folder: Path, name: str, outcome: Outcome, *, partly: bool = False) -> None:

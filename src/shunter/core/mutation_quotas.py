@@ -4,6 +4,9 @@ A quota is a rate of partitions created or deleted, per second, and a bucket of 
 request is refused, or its client told to wait, only while the bucket is below zero: a large request may take it far
 below.
 
+Two departures from Apache: tokens are taken before a request is judged and given back if it is refused, so that two
+requests can't use the same ones; and connections that are throttled are still read.
+
 Source: Apache 3.9, `ControllerMutationQuotaManager`, `ClientQuotaManager.DefaultQuotaCallback`, `TokenBucket`.
 """
 

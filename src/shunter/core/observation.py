@@ -2,8 +2,8 @@
 
 The machine gets the news that a controller gets, and is told that each of its batches was written. The writes of
 Apache's controller are kept from it, and compared with its own. Requests, which only Apache's controller gets, are
-inferred from their effects.
-Source: docs/decisions/0070-observing.md.
+inferred from their effects. A difference that lasts for `settle` under one controller is reported once, and then Apache's
+state is taken over.
 """
 
 from __future__ import annotations

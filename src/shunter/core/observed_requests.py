@@ -12,8 +12,6 @@
 | a leader where there was none, that had not been in sync (1) | a request for an unclean election |
 
 (1) waits for `settle`: a broker that stops in less time is seen to be gone, and then nothing is inferred.
-
-Source: docs/decisions/0070-observing.md.
 """
 
 from __future__ import annotations

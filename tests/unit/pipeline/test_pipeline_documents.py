@@ -22,13 +22,10 @@ def test_every_rule_is_documented():
     assert [rule for rule in RULES if f"`{rule}`" not in text] == []
 
 
-def test_every_command_and_option_is_documented():
+def test_every_command_is_in_the_guide():
+    """Their options are in docs/cli.md, which has a test of its own."""
     text = (ROOT / "docs" / "pipeline.md").read_text()
-    for name, command in pipeline.commands.items():
-        assert f"`{name}`" in text, name
-        for parameter in command.params:
-            for option in parameter.opts:
-                assert not option.startswith("--") or option in text, f"{name} {option}"
+    assert [name for name in pipeline.commands if f"`{name}`" not in text] == []
     for parameter in pipeline.params:
         assert parameter.opts[0] in text
 

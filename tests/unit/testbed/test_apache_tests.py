@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lab.testbed.apache_tests import page as pages
-from lab.testbed.apache_tests.__main__ import PAGE, RESULTS
+from lab.testbed.apache_tests.__main__ import CLASSES, PAGE
 from lab.testbed.apache_tests.jars import AGENT, apache_test_jars
 from lab.testbed.apache_tests.page import former, page, partly_run, reasons, store, stored
 from lab.testbed.apache_tests.results import (
@@ -113,9 +113,15 @@ def test_the_page_has_a_line_of_why_for_each_difference(tmp_path, monkeypatch):
     store(tmp_path, "kafka.T", outcome)
     written = page(stored(tmp_path), ("kafka.T", "kafka.U"))
     assert written.endswith("nobody has run them:\n\n- `kafka.U`\n")
-    assert "| `kafka.T` | 2 passed | 0 passed, 2 failed | 2 |  |  |" in written
-    assert "| `T.b` | z | Shunter says more. |" in written
-    assert "| `T.a` | x\\|y | not looked into (open) |" in written
+    assert "- `kafka.T`: 0 passed, 2 failed, 2 differ; Apache's: 2 passed\n" in written
+    assert "- `kafka.T`: `b`: Shunter says more.\n" in written
+    assert "- `kafka.T`: `a`: not looked into (open): x|y\n" in written
+
+
+def test_tests_that_differ_for_one_reason_share_a_line(monkeypatch):
+    monkeypatch.setattr(pages, "reasons", lambda _: {"T.b [1] quorum=zk": "Because.", "T.a": "Because."})
+    outcome = {JudgedController.SHUNTER: {"T.b [1] quorum=zk": failed("z"), "T.a": failed("y")}}
+    assert "- `kafka.T`: `a`, `b`: Because.\n" in page({"kafka.T": outcome})
 
 
 def test_lines_of_classes_that_ran_on_another_machine_stay(monkeypatch):
@@ -154,8 +160,8 @@ def test_a_class_of_which_some_tests_ran_is_told_as_such(tmp_path):
     store(tmp_path, "kafka.U", outcome, partly=True)
     assert partly_run(tmp_path) == {"kafka.U"}
     written = page(stored(tmp_path), (), partly_run(tmp_path))
-    assert "| `kafka.T` | 1 passed | 1 passed | 0 |" in written
-    assert "| `kafka.U`, some of its tests | 1 passed | 1 passed | 0 |" in written
+    assert "- `kafka.T`: 1 passed; Apache's: 1 passed\n" in written
+    assert "- `kafka.U` (some of its tests): 1 passed; Apache's: 1 passed\n" in written
 
 
 def test_methods_are_selected_one_by_one():
@@ -195,19 +201,15 @@ def test_what_failed_can_be_run_again_by_its_method(tmp_path):
 def test_where_only_we_were_tried_each_failure_has_a_line(tmp_path):
     store(tmp_path, "kafka.T", {JudgedController.SHUNTER: {"T.a": PASSED, "T.b": failed("no"), "T.c": LEFT_OUT}})
     written = page(stored(tmp_path))
-    assert "| `kafka.T` | not run | 1 passed, 1 failed | 1 |" in written
-    assert "| `T.b` | no | not looked into (open) |" in written
+    assert "- `kafka.T`: 1 passed, 1 failed, 1 differ\n" in written
+    assert "- `kafka.T`: `b`: not looked into (open): no\n" in written
     assert pages.unexplained(stored(tmp_path)["kafka.T"]) == {}, "nothing was found with Apache's controller to compare"
 
 
-def test_the_results_have_the_pages_table():
-    """`./test --apache` writes both. This fails if one was changed by hand, or was committed without the other."""
-    document, of_all = ((ROOT / path).read_text() for path in (RESULTS, PAGE))
-    lines = [line for line in of_all.partition("\n## ")[0].splitlines() if line.startswith("|")]
-    assert pages.with_table(document, lines) == document
-    assert len(lines) > 2
-    with pytest.raises(ValueError, match="no place for the table"):
-        pages.with_table("# Results", lines)
+def test_the_page_is_what_is_written_from_its_own_lines():
+    """`./test --apache` writes it. This fails if it was changed by hand."""
+    document = (ROOT / PAGE).read_text()
+    assert page({}, CLASSES, before=former(document)) == document
 
 
 def test_every_jar_that_is_asked_for_is_pinned():

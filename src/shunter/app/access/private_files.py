@@ -15,7 +15,10 @@ _LOG = logging.getLogger(__name__)
 
 
 def keep_to_ourselves() -> None:
-    """From now on this process makes files with mode 0600, and folders with 0700. Existing ones don't change."""
+    """From now on this process makes files with mode 0600, and folders with 0700.
+
+    Existing ones keep their modes, so a team that shares a journal gives it the group's rights once.
+    """
     os.umask(0o077)
 
 

@@ -316,7 +316,7 @@ class Intake:
         """A broker answered: the barrier may open, deletions may be done, a log dir may turn out to have failed.
 
         A late answer, from before the broker's restart, has no consequence: the broker was told everything again, and
-        its log dirs may have been mended. Source: docs/decisions/0030-errors-in-answers.md.
+        its log dirs may have been mended.
         """
         if not self.outbox.awaits(event.request_id, event.broker):
             return [], [], []

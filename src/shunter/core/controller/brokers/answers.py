@@ -2,7 +2,9 @@
 
 Source: Apache 3.9, `KafkaApis.handleLeaderAndIsrRequest`, `handleStopReplicaRequest`, `handleUpdateMetadataRequest` and
 `ReplicaManager.becomeLeaderOrFollower`, `stopReplicas`. Apache's controller logs most of them and does nothing.
-See docs/decisions/0030-errors-in-answers.md.
+
+A broker that refuses a LeaderAndIsr does not know whom it follows, and no later request would tell it. So what it has to
+know now is told again; leader epochs make that idempotent. A lasting refusal is asked about once a minute, for ever.
 """
 
 from __future__ import annotations

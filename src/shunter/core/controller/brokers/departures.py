@@ -1,7 +1,10 @@
 """Controlled shutdowns: a broker is told that it may stop once the other brokers know their new leaders.
 
 Source: the controller redesign, third problem ("state change propagation and controlled shutdown approval out of
-order"). Apache approves as soon as the requests to the others are queued. See docs/decisions/0031-leave.md.
+order"). Apache approves as soon as the requests to the others are queued.
+
+A reply waits for every broker that shares a partition with the stopping one, but for none that is dead, unreachable or
+slow, and for `slow_broker_ms` at most.
 """
 
 from __future__ import annotations

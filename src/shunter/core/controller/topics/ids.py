@@ -44,7 +44,7 @@ def put_back(state: ControllerState, queue: TaskQueue, read: Iterable[Topic]) ->
     Brokers have a topic's id on their disks, and refuse any other id. So the id has to be in the znode before another
     controller starts: that controller would not know the id, and would give the topic a new one.
 
-    Source: KAFKA-14190; docs/decisions/0090-ids-that-old-tools-leave-out.md.
+    Source: KAFKA-14190.
     """
     lost = [topic.name for topic in read if topic.topic_id is None and _id_is_known(state, topic)]
     if lost:
