@@ -59,7 +59,7 @@ async def test_the_page_tells_what_was_counted() -> None:
     ours.channels.stats.written(UPDATE_METADATA, 6)
     ours.channels.stats.answered(UPDATE_METADATA)
     ours.channels.stats.encode_seconds = 0.25
-    ours.loop.stats.handled("BrokersRead", 0.5, 0)
+    ours.loop.stats.handled("BrokersRead", 0.5)
     ours.loop.stats.written(7, 0.125)
     ours.loop.post(Elected(3, 3))
     kind, page = PrometheusPage(lambda: collected(ours)).render()
@@ -94,7 +94,7 @@ async def test_kafkas_names_tell_the_same_cluster() -> None:
     ours.machine.state.topics["t"] = TopicState("t", None, 0, dict.fromkeys(range(5_000), led) | {5_000: dead})
     ours.machine.intake.deletions.remaining["gone"] = {(TopicPartition("gone", 0), 2)}
     for seconds in (0.25, 0.75):
-        ours.loop.stats.handled("BrokersRead", seconds, 0)
+        ours.loop.stats.handled("BrokersRead", seconds)
     ours.loop.stats.noticed("unclean-election")
     port = await ours.metrics.start(0)
     found = samples((await ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")).partition(b"\r\n\r\n")[2])
@@ -120,7 +120,7 @@ async def test_kafkas_names_tell_the_same_cluster() -> None:
     assert found[kafka("controllereventmanager_eventqueuesize")] == 0
     assert found[kafka("controllerchannelmanager_totalqueuesize")] == 0
     ours.machine.state.active = False
-    ours.loop.stats.handled("SessionExpired", 0.1, 0)
+    ours.loop.stats.handled("SessionExpired", 0.1)
     found = samples((await ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")).partition(b"\r\n\r\n")[2])
     assert {found[kafka(f"kafkacontroller_{name}")] for name in expected} == {0}
     await ours.metrics.close()

@@ -14,12 +14,8 @@ class StepCost(NamedTuple):
 
     copied_bytes: int
     """Bytes that this step's new replicas fetch."""
-    copied_so_far_bytes: int
-    """Bytes that the move has fetched once this step's new replicas are in sync."""
     rollback_bytes: int
     """Bytes that a rollback from here would fetch: dropped originals are gone from disk. 0: the rollback is instant."""
-    wasted_bytes: int
-    """Bytes that a rollback from here throws away: copies on brokers that are not original."""
 
 
 def step_costs(steps: Sequence[Step], *, original: Replicas, partition_bytes: int) -> tuple[StepCost, ...]:
@@ -31,11 +27,8 @@ def step_costs(steps: Sequence[Step], *, original: Replicas, partition_bytes: in
         partition_bytes: Size of one replica's log.
     """
     costs: list[StepCost] = []
-    so_far = 0
     for step in steps:
         copied = len(step.added) * partition_bytes
-        so_far += copied
         gone = sum(broker not in step.replicas for broker in original)
-        foreign = sum(broker not in original for broker in step.replicas)
-        costs.append(StepCost(copied, so_far, gone * partition_bytes, foreign * partition_bytes))
+        costs.append(StepCost(copied, gone * partition_bytes))
     return tuple(costs)

@@ -128,7 +128,7 @@ class ControllerLoop:
         if isinstance(event, ClusterLoaded) or (self.machine.view.active and not was_active):
             # Objects of the start-up live long and have no cycles: the collector need not examine them again.
             gc.freeze()
-        self.stats.handled(type(event).__name__, loop.time() - started, len(self._events))
+        self.stats.handled(type(event).__name__, loop.time() - started)
         self._carry_out(ready, cause)
         if self.on_handled is not None:
             self.on_handled(envelope, ready)

@@ -57,19 +57,17 @@ class LoopStats:
     """Number of all events: while it stays the same, the state of the cluster does not change."""
     handling_s: float = 0.0
     longest_s: float = 0.0
-    queue_depth: int = 0
     batches: int = 0
     records: int = 0
     writing_s: float = 0.0
 
-    def handled(self, event: str, seconds: float, queue_depth: int) -> None:
+    def handled(self, event: str, seconds: float) -> None:
         """Count one handled event."""
         self.count += 1
         if event not in self.events:
             self.events[event] = Durations()
         self.events[event].add(seconds)
         self.handling_s += seconds
-        self.queue_depth = queue_depth
         self.longest_s = max(self.longest_s, seconds)
 
     def noticed(self, kind: str) -> None:
