@@ -126,13 +126,13 @@ def main(arguments: Sequence[str]) -> int:
             for feature in table.features:
                 if asked.feature and feature.name not in asked.feature:
                     continue
-                cells = read(table, PAGE.read_text())
-                if (feature.name, version) in cells and not asked.versions:
+                if (feature.name, version) in read(table, PAGE.read_text()) and not asked.versions:
                     continue
                 outcome = run_cell(table, feature, version)
                 outcomes.append(outcome)
-                cells |= {(feature.name, version): outcome, (RUN_AT, version): _now()}
-                PAGE.write_text(written(table, PAGE.read_text(), cells))
+                page = PAGE.read_text()
+                cells = read(table, page) | {(feature.name, version): outcome, (RUN_AT, version): _now()}
+                PAGE.write_text(written(table, page, cells))
                 sys.stderr.write(f"{table.title} {version}, {feature.name}: {outcome}\n")
     return int(FAILED in outcomes)
 
