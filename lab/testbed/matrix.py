@@ -60,7 +60,7 @@ TABLES = (
     VersionTable(
         "ZooKeeper mode",
         "SHUNTER_TEST_ZOOKEEPER_MODE_VERSION",
-        ("2.8.2", "3.4.1", "3.9.2"),
+        ("2.8.2", "3.0.2", "3.4.1", "3.6.2", "3.9.2"),
         (
             Feature("controller", ("test_controller_tools.py",), "topic_command or reassign_partitions or log_dirs"),
             Feature("drop-ins", ("test_reassign_tools.py",), "changes_nothing or whole_reassignment or kips_flags"),
