@@ -60,7 +60,7 @@ TABLES = (
     VersionTable(
         "ZooKeeper mode",
         "SHUNTER_TEST_ZOOKEEPER_MODE_VERSION",
-        ("2.8.2", "3.4.1", "3.9.2"),
+        ("2.8.2", "3.0.2", "3.4.1", "3.6.2", "3.9.2"),
         (
             Feature("controller", ("test_controller_tools.py",), "topic_command or reassign_partitions or log_dirs"),
             Feature("drop-ins", ("test_reassign_tools.py",), "changes_nothing or whole_reassignment or kips_flags"),
@@ -126,13 +126,13 @@ def main(arguments: Sequence[str]) -> int:
             for feature in table.features:
                 if asked.feature and feature.name not in asked.feature:
                     continue
-                cells = read(table, PAGE.read_text())
-                if (feature.name, version) in cells and not asked.versions:
+                if (feature.name, version) in read(table, PAGE.read_text()) and not asked.versions:
                     continue
                 outcome = run_cell(table, feature, version)
                 outcomes.append(outcome)
-                cells |= {(feature.name, version): outcome, (RUN_AT, version): _now()}
-                PAGE.write_text(written(table, PAGE.read_text(), cells))
+                page = PAGE.read_text()
+                cells = read(table, page) | {(feature.name, version): outcome, (RUN_AT, version): _now()}
+                PAGE.write_text(written(table, page, cells))
                 sys.stderr.write(f"{table.title} {version}, {feature.name}: {outcome}\n")
     return int(FAILED in outcomes)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -51,14 +52,15 @@ def test_moves_go_on_without_the_topic_of_groups_and_the_claim_is_made_once_it_a
     three.nodes[1].kill()
     with closing(Cluster(live)) as seen:
         wait_until(lambda: seen.live() == {2, 3}, what="broker 1 is fenced", timeout_s=60)
-    # It waits for broker 1, without which too few replicas would be in sync.
-    running = shunter.start("execute", str(write_plan(tmp_path / "on.json", "orders", {1: (3, 1)})), "--yes")
+    # It waits for its hour, twelve hours from now.
+    later = (time.localtime().tm_hour + 12) % 24
+    window = ("--only-between", f"{later:02}:00-{later:02}:30")
+    plan = str(write_plan(tmp_path / "later.json", "orders", {1: (3, 1)}))
+    running = shunter.start("execute", plan, "--yes", *window)
     running.wait_for(lambda: told(running, "cluster-unclaimed"), about="going on without the claim")
     assert any("__consumer_offsets-0 with replicas [1] has no leader" in str(line) for line in running.lines)
-    running.wait_for(lambda: running.progress["counts"].get("moving", 0) > 0, about="the move being open")
-    paused = shunter.run("pause")
-    assert paused.returncode == ExitCode.DONE, f"{paused.stdout}{paused.stderr} {running.lines[-5:]} {running.errors}"
+    running.wait_for(lambda: running.progress["counts"].get("pending", 0) > 0, about="the move being open")
     three.nodes[1].start()
-    running.wait_for(lambda: told(running, "cluster-claimed"), about="the claim being made")
-    assert shunter.run("resume").returncode == ExitCode.DONE
-    assert running.end() == ExitCode.DONE
+    running.wait_for(lambda: told(running, "cluster-claimed"), about="the claim being made", timeout_s=120)
+    assert shunter.run("stop").returncode == ExitCode.DONE
+    assert running.end() == ExitCode.TURNED
