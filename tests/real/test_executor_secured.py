@@ -269,8 +269,7 @@ def test_who_may_only_describe_writes_a_first_policy_and_observes(
         assert "only observed" in refused.stdout + refused.stderr
         assert TOPIC not in admin.list_topics(), "nothing is made in the cluster"
     finally:
-        assert service.process is not None
-        service.process.end()
+        assert service.stop() == 0
 
 
 def arguments_of(process: int) -> list[str]:

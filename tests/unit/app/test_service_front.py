@@ -52,7 +52,9 @@ class Rehearsal:
     async def proposals(self, cluster: str, *, ended: bool) -> tuple[KeptProposalView, ...]:
         return ()
 
-    async def timeline(self, cluster: str, since_ms: int, until_ms: int | None, most: int) -> TimelineView:
+    async def timeline(
+        self, cluster: str, since_ms: int, until_ms: int | None, most: int, before: int | None = None
+    ) -> TimelineView:
         return TimelineView(self.published.version, (HistoryEvent(1, cluster, 5, "look", "seen"),))
 
     def reports(self, cluster: str) -> Reports:
