@@ -29,6 +29,8 @@ class OrderKind(Enum):
     ROLL_BACK = "rollback"
     LIMIT = "limit"
     """Change the throttle of moves under way. `value`: bytes per second; None lifts the throttle."""
+    BOUND = "bound"
+    """Change how many copies may run at a time. `about`: `max-in=4`, `max-out=2`, `max-concurrent=20`; 0: no bound."""
     DRAIN = "drain"
     """A broker is to hold no replicas from now on. `about`: its id."""
     UNDRAIN = "undrain"

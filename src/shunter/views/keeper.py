@@ -22,6 +22,10 @@ class ConditionView:
     minutes: int
     """For how long the condition is known to hold."""
     wanted_minutes: int
+    label: str = ""
+    """The condition in the field's words, as `disk skew`."""
+    side: str = ""
+    """`above` or `below` the threshold; "": the condition has no sides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,8 @@ def view_condition(holding: Holding) -> ConditionView:
         holding.since_ms,
         holding.minutes,
         holding.wanted_minutes,
+        subject.condition.label,
+        holding.sign.side,
     )
 
 

@@ -6,7 +6,7 @@ Times are milliseconds since 1970 UTC, durations milliseconds, sizes bytes. None
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -110,6 +110,21 @@ class KeptBrokerView:
     """An intent asks to give the broker its share."""
     safe_to_remove: bool = False
     """The broker is drained or replaced and holds no replica, and no replica is on its way to it."""
+    bytes_in: float | None = None
+    """Bytes per second that it receives, from producers and leaders, by the load model; None: no model is used."""
+    bytes_out: float | None = None
+    """Bytes per second that clients read from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowView:
+    """Open moves that take replicas from one broker to another. `moving`: those of them that are under way."""
+
+    source: int
+    target: int
+    moves: int
+    moving: int
+    bytes_left: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +151,51 @@ class TopicGist:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionView:
+    """A partition at the last observation."""
+
+    partition: str
+    """As `orders-3`."""
+    topic: str
+    replicas: tuple[int, ...]
+    """In order: the first is the preferred leader."""
+    isr: tuple[int, ...]
+    offline: tuple[int, ...]
+    """Replicas whose broker is dead, or whose log dir failed."""
+    leader: int
+    """-1: none."""
+    bytes: int | None
+    """Size of its largest replica; None: no broker reported it."""
+    state: str
+    """The worst of `offline`, `under min ISR`, `under-replicated` and `healthy`."""
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsPage:
+    """A page of topics."""
+
+    observed_at_ms: int | None
+    found: int
+    """The number of topics that the search found; `rows` begin at `offset` of these."""
+    offset: int
+    rows: tuple[TopicGist, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsPage:
+    """A page of partitions, by topic and number."""
+
+    observed_at_ms: int | None
+    counts: dict[str, int]
+    """The number of partitions in each state that fit the search, regardless of the state that is asked for."""
+    found: int
+    offset: int
+    rows: tuple[PartitionView, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class KeptClusterView:
     """One cluster at the last observation that succeeded."""
 
@@ -149,6 +209,8 @@ class KeptClusterView:
     """Intents that were given to the service; those of the policy file are in `policy`."""
     policy: dict[str, Any] | None = None
     """The policy file's table for this cluster, as it was read."""
+    flows: tuple[FlowView, ...] = ()
+    """What this service moves between brokers now, the most first, at most `MOST_FLOWS`."""
     topics: tuple[TopicGist, ...] = ()
     """The largest ones first, at most `MOST_TOPICS`."""
     topics_in_all: int = 0
@@ -170,6 +232,7 @@ OURS, EXTERNAL = "ours", "external"
 """`MoveView.whose`: of a move of the service's journal, and of a move that this journal does not have."""
 MOST_TOPICS = 200
 MOST_NAMED = 100
+MOST_FLOWS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +283,9 @@ class MovesView:
     share: float | None = None
     bytes_per_s: float | None = None
     limit: int | None = None
+    """The throttle: bytes per second that each broker sends for moves, and receives; None: there is none."""
+    bounds: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The most copies at a time, as `max_in` of one broker; 0: no bound. Empty while it is not known."""
     left_ms: int | None = None
     low_ms: int | None = None
     high_ms: int | None = None
@@ -315,6 +381,7 @@ def _plain(value: object) -> object:
 __all__ = [
     "CURRENT",
     "EXTERNAL",
+    "MOST_FLOWS",
     "MOST_NAMED",
     "MOST_TOPICS",
     "OURS",
@@ -326,6 +393,7 @@ __all__ = [
     "ControllersView",
     "FleetRow",
     "FleetView",
+    "FlowView",
     "KeptBrokerView",
     "KeptClusterView",
     "KeptConditionView",
@@ -333,8 +401,11 @@ __all__ = [
     "MoveView",
     "MovesView",
     "OrderPreview",
+    "PartitionView",
+    "PartitionsPage",
     "TimelineView",
     "TopicGist",
+    "TopicsPage",
     "render",
     "service_json",
 ]

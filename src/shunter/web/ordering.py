@@ -47,7 +47,7 @@ class OrderBody(BaseModel):
         default=None,
         ge=0,
         le=MOST_RATE,
-        description="Bytes per second, a replication factor, or another broker.",
+        description="Bytes per second of each broker, a replication factor, or another broker.",
     )
     comment: str = Field(default="", max_length=2_000, description="The reason; kept with the order.")
 
@@ -108,7 +108,16 @@ VERBS = (
         "Restore the original replicas; `about`: partitions, none: all",
         body=PartitionsBody,
     ),
-    Verb(OrderKind.LIMIT, AccessRole.OPERATE, "Change the throttle; `value`: bytes per second, null lifts it"),
+    Verb(
+        OrderKind.LIMIT,
+        AccessRole.OPERATE,
+        "Change the throttle; `value`: bytes per second for each broker, null lifts it",
+    ),
+    Verb(
+        OrderKind.BOUND,
+        AccessRole.OPERATE,
+        "Change how many copies run at a time; `about`: `max-in=4`, `max-out=2`, `max-concurrent=20`; 0: no bound",
+    ),
     Verb(OrderKind.DRAIN, AccessRole.ADMINISTER, "Keep a broker empty from now on; `about`: its id"),
     Verb(OrderKind.UNDRAIN, AccessRole.ADMINISTER, "A drained broker may hold replicas again; `about`: its id"),
     Verb(OrderKind.DEMOTE, AccessRole.ADMINISTER, "Let a broker lead nothing from now on; `about`: its id"),

@@ -20,6 +20,7 @@ from shunter.app.service.orders import GIVEN, TAKEN_BACK
 from shunter.app.service.published import Published
 from shunter.app.service.reports import Reports
 from shunter.app.service.stories import Stories
+from shunter.core.keeper.sighting import Sighting
 from shunter.core.keeper.situation import (
     ClusterFacts,
     ClusterObservation,
@@ -51,6 +52,7 @@ from shunter.model.service import (
     Signature,
     Vote,
 )
+from shunter.views.contents import Contents
 from shunter.views.controller_status import ControllerStatus
 from shunter.views.execution import OPEN_STATES
 from shunter.views.keeper import ConditionView, ProposalView
@@ -101,6 +103,8 @@ class Yard:
         """Events of the service itself: kind and text."""
         self.journals: dict[str, list[JournalEntry]] = {}
         self.facts: dict[str, ClusterFacts] = {}
+        self.seen: dict[str, Sighting] = {}
+        """The last observation of clusters that the real keeper judged (`web_sights`)."""
         self._answered: dict[str, tuple[ServiceOrder, OrderDone]] = {}
         for index, name in enumerate(self.sizes):
             self._fill(name, moves if index == 0 else 0)
@@ -122,6 +126,9 @@ class Yard:
         orders = (OrderKind.PAUSE_ALL,) if self.paused is None else (OrderKind.RESUME_ALL,)
         around = FleetAround("yard:1", self.paused, orders, "", self.trouble)
         return view_fleet(self.published.version, self.now_ms(), rows, around)
+
+    def contents(self, cluster: str) -> Contents:
+        return Contents(self.seen.get(cluster))
 
     async def proposal(self, cluster: str, proposal: str) -> KeptProposalView | None:
         every = await self.proposals(cluster, ended=True)
@@ -228,6 +235,13 @@ class Yard:
             return OrderDone(
                 "the throttle is lifted" if order.value is None else f"the throttle is {order.value} bytes/s"
             )
+        if kind is OrderKind.BOUND:
+            given = {
+                name.replace("-", "_"): int(value) for name, _, value in (each.partition("=") for each in order.about)
+            }
+            view = self.published.moves(name)
+            self.published.show(name, moves=replace(view, bounds={**view.bounds, **given}))
+            return OrderDone(f"from now on: {', '.join(order.about)}")
         states = {
             OrderKind.STOP: "stopped",
             OrderKind.PAUSE: "paused",
@@ -407,6 +421,7 @@ class Yard:
             0,
             0.0,
             limit=100 * 10**6,
+            bounds={"max_concurrent": 0, "max_in": 2, "max_out": 0, "max_per_rack": 0, "max_per_log_dir": 0},
             rollback_bytes=total // 3,
             silent_ms=0,
         )

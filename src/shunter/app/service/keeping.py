@@ -46,6 +46,7 @@ from shunter.model.service import (
     ProposalState,
     StoreBatch,
 )
+from shunter.views.contents import Contents
 from shunter.views.execution import OPEN_STATES, ExecutionView
 from shunter.views.keeper_picture import Surrounding, dressed, view_moves
 
@@ -97,6 +98,8 @@ class ClusterKeeper(ClusterWords):
         """A gist was kept since growth was computed."""
         self._sighting: Sighting | None = None
         """The last look."""
+        self.contents = Contents()
+        """The topics and partitions of the last observation."""
         self._safe: tuple[int, ...] = ()
         self._wanted = asyncio.Event()
         self.reconciled = False
@@ -253,6 +256,7 @@ class ClusterKeeper(ClusterWords):
         """Publish an observation; returns its events other than conditions."""
         silent = self.known.observed(thought.observation, thought.moves)
         self._sighting = question.sighting
+        self.contents = Contents(question.sighting, question.policy.rails)
         self.parts.published.show(self.name, dressed(thought.page, self._around()))
         self.show_moves()
         if not silent:

@@ -20,7 +20,7 @@ from shunter.app.service.local import ServiceServer, ask_service, order_service
 from shunter.app.state_folder import service_folder
 from shunter.cli.execution.consent import agreed
 from shunter.cli.execution.display import say_json
-from shunter.cli.execution.options import LIMIT, yes_option
+from shunter.cli.execution.options import LIMIT, bound_options, yes_option
 from shunter.cli.leaving import leave_with
 from shunter.cli.tables import output_options, show_rows
 from shunter.core.wording import counted, told_bytes
@@ -314,7 +314,8 @@ def propose(
     """Plan by the last look, within the policy, and keep the plan as a proposal that waits for approval.
 
     SCOPE is rebalance, leaders or fix-racks; fill, drain or demote with brokers; disks, which balances log dirs, with
-    brokers or for all; replace with OLD=NEW; topics with topics and --replicas. Rules among ITEMS narrow the policy:
+    brokers or for all; replace with OLD=NEW; topics with topics and --replicas; move with partitions or topics and the
+    brokers that may hold them, as to=4,5,6. Rules among ITEMS narrow the policy:
     band=PERCENT, most-moves=N, most-gigabytes=N, without-brokers=3,7 and without-topics=logs-*.
 
     \b
@@ -322,6 +323,7 @@ def propose(
       shunter serve propose rebalance --dry-run
       shunter serve propose replace 3=7 --comment "new disks"
       shunter serve propose topics orders --replicas 3
+      shunter serve propose move orders-3 orders-4 to=4,5,6
       shunter serve propose rebalance most-moves=50 without-topics=logs-* --dry-run
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     about = (scope, *items)
@@ -444,16 +446,32 @@ def _turn(place: Place, kind: OrderKind, named: str, partitions: Sequence[str], 
 
 
 @click.command()
-@click.argument("rate", type=LIMIT)
+@click.argument("rate", type=LIMIT, required=False)
+@bound_options
 @order_options
-def limit(place: Place, cluster: str, rate: int, signed: _Signed) -> None:
-    """Change the throttle of the moves under way; `none` lifts it.
+def limit(place: Place, cluster: str, rate: int | None, bounds: dict[str, int | None], signed: _Signed) -> None:
+    """Change the throttle of the moves under way, for each broker (`none` lifts it), or the bounds on copies.
 
     \b
-    Example:
+    Examples:
       shunter serve limit 20M --cluster prod
+      shunter serve limit --max-in 4 --max-concurrent 0 --cluster prod
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _order(place, OrderKind.LIMIT, cluster, signed, value=rate or None)
+    asked = tuple(f"{name.replace('_', '-')}={value}" for name, value in bounds.items() if value is not None)
+    if rate is None and not asked:
+        raise click.UsageError("say what to limit: a RATE, or a bound such as --max-in 4")
+
+    def work() -> int:
+        name = _the_cluster(place, cluster)
+        if rate is not None:
+            _give(place, ServiceOrder(OrderKind.LIMIT, name, (), rate or None), signed)
+        if not asked:
+            return int(ExitCode.DONE)
+        # Two orders of one command have two keys.
+        own = signed if rate is None else _Signed(signed.comment, f"{signed.key} bounds", signed.as_json)
+        return _give(place, ServiceOrder(OrderKind.BOUND, name, asked), own)
+
+    leave_with(work)
 
 
 # ---- intents

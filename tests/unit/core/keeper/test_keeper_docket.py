@@ -143,7 +143,10 @@ def test_the_leaders_band_is_judged_by_who_leads_now_too() -> None:
     )
     led = replace(seen, inventory=seen.inventory._replace(partitions=partitions))
     texts = [each.sign.text for each in look(led, policy).holding]
-    assert texts[1] == "broker 2 leads 2.00 of the mean now, outside 0.80 to 1.20, and not as preferred"
+    assert (
+        texts[1]
+        == "broker 2 leads 2.00 of the mean now, and not as preferred (threshold 0.80 to 1.20, ends within 0.90 to 1.10)"
+    )
     unable = tuple(each._replace(isr=(each.leader,)) for each in partitions)
     seen = replace(seen, inventory=seen.inventory._replace(partitions=unable))
     assert look(seen, policy).holding == (), "no election can change who leads a partition whose first is out of sync"

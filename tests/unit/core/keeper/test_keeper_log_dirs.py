@@ -41,7 +41,7 @@ def held(sighting: Sighting, policy: KeeperPolicy = POLICY) -> dict[str, str]:
 
 def test_a_broker_with_all_in_one_log_dir_is_mended_by_moves_within_it() -> None:
     seen = heaped()
-    told = "log dirs of broker 1 are filled 0.00 to 2.00 times as much as their mean, outside 0.70 to 1.30"
+    told = "log dirs of broker 1 are filled 0.00 to 2.00 times as much as their mean (threshold 0.70 to 1.30, ends within 0.85 to 1.15)"
     assert held(seen) == {"broker 1": told}
     (proposal,) = look(seen, POLICY).proposals
     assert (proposal.scope.value, proposal.ready, proposal.moves, proposal.bytes) == ("disks", True, 2, 2 * MIB)

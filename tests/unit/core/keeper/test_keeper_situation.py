@@ -205,7 +205,7 @@ class TestWhatIsTold:
 
     def test_conditions_of_one_kind_are_one_sentence(self) -> None:
         seen = replace(OBSERVED, conditions=(BAND, BAND, LATE))
-        assert situation(replace(LAB, observation=seen)).headline == "3 conditions hold: disk-band, under-replicated"
+        assert situation(replace(LAB, observation=seen)).headline == "3 conditions hold: disk skew, under-replicated"
         one = situation(replace(LAB, observation=replace(OBSERVED, conditions=(BAND,))))
         assert (one.severity, one.headline) == (ClusterSeverity.WARNING, BAND.text)
 
