@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ConditionView:
-    """A condition that holds. `since_ms`: milliseconds since 1970 UTC; None: it was first seen at this look."""
+    """A condition that holds. `since_ms`: milliseconds since 1970 UTC; None: it was first seen at this observation."""
 
     condition: str
     about: str
@@ -30,7 +30,7 @@ class ConditionView:
 
 @dataclass(frozen=True, slots=True)
 class ProposalView:
-    """A proposal. `ready`: it may begin; else `held_back` says why not, or `undone` why the planner finds no plan."""
+    """A proposal. `ready`: it may begin; else it is blocked, and `held_back` says why, or `undone` why the planner finds no plan."""
 
     scope: str
     mode: str

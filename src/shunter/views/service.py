@@ -206,7 +206,7 @@ class KeptClusterView:
     prospects: tuple[ProposalView, ...] = ()
     """Plans that the last observation would propose, the most urgent first; kept proposals are in the list of proposals."""
     intents: tuple[KeptIntent, ...] = ()
-    """Intents that were given to the service; those of the policy file are in `policy`."""
+    """The desired state that people gave the service; that of the policy file is in `policy`."""
     policy: dict[str, Any] | None = None
     """The policy file's table for this cluster, as it was read."""
     flows: tuple[FlowView, ...] = ()
@@ -223,7 +223,7 @@ class KeptClusterView:
     rates_until_ms: int | None = None
     """The end of the rates by which bytes in, bytes out and processors are judged; None: there are no rates."""
     rates_unused: str = ""
-    """Why the load model of the lake is not used; "": it is used, or the policy file does not name a lake."""
+    """Why the pipeline's load model is not used; "": it is used, or the policy file names no tables of the pipeline."""
 
 
 CURRENT = Age.CURRENT

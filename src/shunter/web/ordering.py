@@ -191,7 +191,7 @@ async def _carry_out(
     summary="A dry run of propose: what a plan would move",
 )
 async def sketch(reception: TheReception, caller: Asker, name: ClusterName, body: PlanBody) -> Response:
-    """Plans by the last look; nothing is kept, and `changes` is empty. Needs `operate`, because planning takes time."""
+    """A dry run by the last observation; nothing is kept, and `changes` is empty. Needs `operate`, because planning takes time."""
     view = await reception.front.sketch(name, tuple(body.about), body.value, caller.person.name)
     return Response(render(without_changes(view)), media_type="application/json")
 

@@ -102,7 +102,7 @@ async def fleet(request: Request, reception: TheReception, _caller: Reader) -> R
 
 @router.get("/clusters/{name}", response_model=model_of(KeptClusterView), summary="One cluster")
 async def cluster(request: Request, reception: TheReception, _caller: Reader, name: ClusterName) -> Response:
-    """Brokers, conditions and why no plan mends them, intents, topics, partitions that are not healthy."""
+    """Brokers, conditions and why no plan mends them, desired state, topics, partitions that are not healthy."""
     view = reception.front.cluster(name)
     return reception.answers.answer(request, ("cluster", name), view.version, lambda: view)
 
@@ -328,7 +328,7 @@ async def changes(
     "/clusters/{name}/reports", response_model=model_of(ReportsView), summary="The pipeline's reports about a cluster"
 )
 async def reports(reception: TheReception, _caller: Reader, name: ClusterName) -> Response:
-    """The newest load model in a few figures, and the tables of the lake that can be read."""
+    """The newest load model in a few figures, and the tables of the pipeline that can be read."""
     return _json(await reception.front.reports(name))
 
 

@@ -27,7 +27,7 @@ LONG = "com.example.payments.settlement.reconciliation.events.v2.europe-west.com
 def sighting(
     brokers: int, topics: dict[str, int], at_ms: int, *, dead: tuple[int, ...] = (), skew: int = 0, racks: int = 3
 ) -> Sighting:
-    """Brokers from 1 on, and topics by their number of partitions, three replicas each.
+    """Brokers from 1 on, and topics by their number of partitions, three replicas each; some have fewer.
 
     `skew`: how many times as often as others the first two brokers get a replica.
     """
@@ -37,8 +37,9 @@ def sighting(
     for topic, count in topics.items():
         for number in range(count):
             at += 1
-            picked = dict.fromkeys(ids[(at * 7 + step * (1 + at % 5)) % len(ids)] for step in range(len(ids)))
-            replicas = tuple(picked)[: min(3, brokers)]
+            spread = [ids[(at * 7 + at // 8 + step * (1 + at % 5)) % len(ids)] for step in range(3)]
+            picked = dict.fromkeys([*spread, *ids[at % len(ids) :], *ids])
+            replicas = tuple(picked)[: min({3: 2, 5: 1}.get(at % 8, 3), brokers)]
             lost = tuple(each for each in replicas if each in dead)
             held = tuple(each for each in replicas if each not in dead)
             size = (1 + at % 9) * GB // 2

@@ -6,6 +6,7 @@ Shunter decides: it has figures of plausible size, and obeys.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -63,6 +64,7 @@ from shunter.views.service import (
     ControllerView,
     FleetRow,
     FleetView,
+    FlowView,
     KeptBrokerView,
     KeptClusterView,
     KeptConditionView,
@@ -405,6 +407,7 @@ class Yard:
             topics=topics,
             intents=(KeptIntent(IntentKind.DRAIN, "9", 0, "ben", START_MS - 86_400_000, "old disks"),) if waits else (),
             topics_in_all=240,
+            flows=_flows(rows),
             policy={
                 **_file(name, self.sizes),
                 "conditions": {"disk-band": {"do": "propose"}},
@@ -602,6 +605,14 @@ def _move(each: int, brokers: int) -> MoveView:
         f"broker {new} to catch up" if state == "moving" else "its turn: 12 of 12 copies are under way",
         "",
     )
+
+
+def _flows(rows: tuple[MoveView, ...]) -> tuple[FlowView, ...]:
+    """What the service's own first moves take from one broker to another."""
+    mine = [row for row in rows if row.whose == OURS][:24]
+    ends = Counter((row.original[-1], row.target[-1]) for row in mine)
+    moving = Counter((row.original[-1], row.target[-1]) for row in mine if row.state == "moving")
+    return tuple(FlowView(*end, count, moving[end], count * 3 * GB) for end, count in ends.items())
 
 
 def _advanced(move: MoveView) -> MoveView:

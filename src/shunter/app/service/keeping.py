@@ -297,7 +297,8 @@ class ClusterKeeper(ClusterWords):
         for subject, since in before.items():
             if subject not in after:
                 name = f"{subject.condition.value} {subject.about}".strip()
-                over = self.event("condition-over", f"{name} no longer holds", name)
+                told_name = f"{subject.condition.label} {subject.about}".strip()
+                over = self.event("condition-over", f"{told_name} no longer holds", name)
                 told.append(replace(over, at_ms=since.since_ms, until_ms=over.at_ms))
         return told
 

@@ -315,17 +315,17 @@ class OrderDesk:
         ):
             raise OrderRefused(Refusal.NOT_FOUND, f"{keeper.name} has no topic {intent.about}")
         promised = {
-            IntentKind.DRAIN: f"broker {intent.about} is to hold nothing: the next look plans it",
-            IntentKind.DEMOTE: f"broker {intent.about} is to lead nothing: the next look plans it",
+            IntentKind.DRAIN: f"broker {intent.about} is to hold nothing: the next observation plans it",
+            IntentKind.DEMOTE: f"broker {intent.about} is to lead nothing: the next observation plans it",
             IntentKind.REPLACE: f"all replicas of broker {intent.about} are to go to broker {intent.value}"
-            + (": the next look plans it" if intent.value in up else ", once that broker is up"),
+            + (": the next observation plans it" if intent.value in up else ", once that broker is up"),
             IntentKind.ADD: f"broker {intent.about} is to get its share"
-            + (": the next look plans it" if intent.about in {str(each) for each in up} else ", once it is up"),
+            + (": the next observation plans it" if intent.about in {str(each) for each in up} else ", once it is up"),
             IntentKind.FREEZE_TOPIC: f"nothing of topic {intent.about} changes from the next plan on",
             IntentKind.FREEZE_BROKER: f"nothing comes to broker {intent.about} or leaves it from the next plan on",
             IntentKind.HOLD: f"nothing of scope {intent.about} begins by itself until {lifted_by(intent.about)}",
             IntentKind.REPLICATION: f"topic {intent.about} is to have {counted(intent.value or 0, 'replica')}: "
-            + ("once it is no longer frozen" if _is_frozen(keeper, intent.about) else "the next look plans it"),
+            + ("once it is no longer frozen" if _is_frozen(keeper, intent.about) else "the next observation plans it"),
         }
         return promised[intent.kind]
 

@@ -78,7 +78,7 @@ SEAT_EVERY_S = 1.0
 AGE_EVERY_S = 5.0
 NOTHING_KNOWN = (
     "It is unknown what was paused, drained or frozen, so nothing is driven and no order is taken: clusters are only "
-    "looked at. Restore the file, or move it away and give those orders again"
+    "observed. Restore the file, or move it away and give those orders again"
 )
 
 

@@ -111,7 +111,7 @@ def after_its_plan(proposal: KeptProposal, now_ms: int, judgement: Judgement) ->
     late = now_ms - proposal.changed_at_ms < FILES_MS
     if late and all(sign.subject.condition in _OF_FILES for sign in holding):
         return None
-    told = f"{proposal.outcome}, but {holding[0].subject.condition.value} still holds: {holding[0].text}"
+    told = f"{proposal.outcome}, but {holding[0].subject.condition.label} still holds: {holding[0].text}"
     told += f" (and {len(holding) - 1} more)" if len(holding) > 1 else ""
     told = f"{told}; {_what_is_next(proposal.scope, judgement)}"
     return replace(proposal, state=ProposalState.PARTLY, changed_at_ms=now_ms, outcome=told)

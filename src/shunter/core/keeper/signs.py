@@ -313,7 +313,7 @@ def _told_model(sighting: Sighting) -> str:
 
 def _model_unused(sighting: Sighting) -> Iterator[Sign]:
     if sighting.model is not None and sighting.model.unused:
-        text = f"the load model of the lake is not used: {sighting.model.unused}"
+        text = f"the load model is not used: {sighting.model.unused}"
         yield Sign(Subject(Condition.MODEL_UNUSED), text)
 
 

@@ -365,7 +365,7 @@ def _of_the_service(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]
 
 
 def _of_words(facts: ClusterFacts) -> tuple[ClusterSeverity, str]:
-    words = "intents, kill switch, proposals and votes"
+    words = "desired state, kill switch, proposals and approvals"
     if facts.words.known:
         # This may be so for ever, and then nothing is wrong with the cluster.
         told = f"{words} live on this host alone, and no other service has them: {facts.words_why}"

@@ -84,7 +84,7 @@ def test_it_waits_until_it_lasted_and_until_nobody_copies_between_log_dirs() -> 
     slow = replace(POLICY, watches={**POLICY.watches})
     slow.watches[Condition.LOG_DIR_BAND] = replace(slow.watches[Condition.LOG_DIR_BAND], minutes=30)  # type: ignore[index]
     (proposal,) = look(heaped(), slow).proposals
-    assert "log-dir-band has to hold for 30 minutes" in proposal.held_back[0]
+    assert "log dir skew has to hold for 30 minutes" in proposal.held_back[0]
     (proposal,) = look(shelved(cluster(EVEN), in_one, "/a", "/b", coming=1), POLICY).proposals
     assert "1 replica of broker 1 being copied from one log dir to another" in proposal.held_back[0]
 

@@ -126,8 +126,8 @@ class TestEveryCombination:
     def test_where_words_live_is_told_and_nothing_is_taken_before_they_are_known(self) -> None:
         for facts, stands in ALL:
             said = facts.words_why != "" and facts.reach is not Reach.SILENT
-            assert ("votes live on this host alone" in told(stands)) == (said and facts.words.known), facts
-            assert ("votes are not known" in told(stands)) == (said and not facts.words.known), facts
+            assert ("approvals live on this host alone" in told(stands)) == (said and facts.words.known), facts
+            assert ("approvals are not known" in told(stands)) == (said and not facts.words.known), facts
             if said and not facts.words.known:
                 assert RANK.index(stands.severity) <= RANK.index(ClusterSeverity.WARNING), facts
                 assert stands.unserved or facts.role is ServiceRole.STANDBY
