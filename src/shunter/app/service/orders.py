@@ -15,6 +15,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 
+from shunter.app.service.commands import TURNS, command_for
 from shunter.app.service.keeping import ClusterKeeper
 from shunter.app.service.previews import (
     driven,
@@ -39,9 +40,6 @@ from shunter.core.wording import counted, told_bytes
 from shunter.drivers.service.store import StoreFailed
 from shunter.errors import DriverError, ShunterError
 from shunter.formats.service_records import encode_order
-from shunter.model.execution import BOUNDS, Command, CommandKind
-from shunter.model.limits import bound_trouble, rate_trouble
-from shunter.model.partition import TopicPartition
 from shunter.model.service import (
     UNBEGUN,
     HistoryEvent,
@@ -69,14 +67,6 @@ KEPT_WITHIN_S = 3.0
 SWITCH_WITHIN_S = 0.8
 """How long the answer to the kill switch waits for executors; pausing goes on after that."""
 
-_TURNS = {
-    OrderKind.STOP: CommandKind.STOP,
-    OrderKind.PAUSE: CommandKind.PAUSE,
-    OrderKind.RESUME: CommandKind.RESUME,
-    OrderKind.ROLL_BACK: CommandKind.ROLL_BACK,
-}
-_BOUNDS = {name.replace("_", "-"): name for name in BOUNDS}
-"""Bounds as orders name them, and as the executor does."""
 GIVEN = {
     OrderKind.DRAIN: IntentKind.DRAIN,
     OrderKind.DEMOTE: IntentKind.DEMOTE,
@@ -207,7 +197,7 @@ class OrderDesk:
             return await self._vote(keeper, order, signature)
         if kind in GIVEN or kind in TAKEN_BACK:
             return await self._intend(keeper, order, signature)
-        if kind in _TURNS or kind in (OrderKind.LIMIT, OrderKind.BOUND):
+        if kind in TURNS or kind in (OrderKind.LIMIT, OrderKind.BOUND):
             return await self._turn(keeper, order, signature)
         if kind is OrderKind.CLEAR_THROTTLES:
             return await self._clear_throttles(keeper, order, signature)
@@ -354,7 +344,7 @@ class OrderDesk:
 
     async def _turn(self, keeper: ClusterKeeper, order: ServiceOrder, signature: Signature) -> OrderDone:
         driving = driven(keeper)
-        command = _command(order, signature)
+        command = command_for(order, signature)
         about = ", ".join(order.about) or "all moves"
         event = keeper.event(order.kind.value, "", about, signature.who, signature.comment)
         if signature.key:
@@ -430,9 +420,9 @@ class OrderDesk:
         """
         if order.kind in (OrderKind.PAUSE_ALL, OrderKind.RESUME_ALL):
             return preview_of_switch(order, *taken_for(order, self._keepers))
-        if order.kind not in _TURNS:
+        if order.kind not in TURNS:
             raise OrderRefused(Refusal.INVALID, f"{order.kind.value} is no order to moves")
-        return preview_of_turn(order.kind, self._keepers[order.cluster], _command(order, Signature(who)))
+        return preview_of_turn(order.kind, self._keepers[order.cluster], command_for(order, Signature(who)))
 
     # ---- the kill switch
 
@@ -529,43 +519,6 @@ class OrderDesk:
         if len(order.about) != 1 or not order.about[0]:
             raise OrderRefused(Refusal.INVALID, f"{order.kind.value} {' '.join(order.about)}: {what} is wanted")
         return order.about[0]
-
-
-def _command(order: ServiceOrder, signature: Signature) -> Command:
-    """The executor's command for an order to the service.
-
-    Raises:
-        OrderRefused: a name is not a partition's, the limit is below 1, or a bound makes no sense.
-    """
-    if order.kind is OrderKind.LIMIT:
-        if order.value is not None and (trouble := rate_trouble(order.value)):
-            raise OrderRefused(Refusal.INVALID, f"limit: {trouble}, or no value to lift the limit")
-        return Command(CommandKind.LIMIT, bytes_per_s=order.value, given_by=signature.who, key=signature.key)
-    if order.kind is OrderKind.BOUND:
-        bounds = tuple(map(_bound, order.about))
-        if not bounds:
-            raise OrderRefused(
-                Refusal.INVALID, f"bound: a bound is wanted, as max-in=4; there are {', '.join(_BOUNDS)}"
-            )
-        return Command(CommandKind.BOUND, bounds=bounds, given_by=signature.who, key=signature.key)
-    named = []
-    for name in order.about:
-        topic, dash, number = name.rpartition("-")
-        if not topic or not dash or not number.isdecimal():
-            raise OrderRefused(Refusal.INVALID, f"{order.kind.value} {name!r}: a partition is wanted, as orders-3")
-        named.append(TopicPartition(topic, int(number)))
-    return Command(_TURNS[order.kind], tuple(named), given_by=signature.who, key=signature.key)
-
-
-def _bound(item: str) -> tuple[str, int]:
-    """The field of the executor's options, and its new value, for a bound as `max-in=4`."""
-    name, _, value = item.partition("=")
-    if name not in _BOUNDS:
-        raise OrderRefused(Refusal.INVALID, f"bound {item!r}: there are {', '.join(_BOUNDS)}, as max-in=4")
-    whole = int(value[:10]) if value.isdecimal() and value.isascii() else -1
-    if trouble := bound_trouble(whole):
-        raise OrderRefused(Refusal.INVALID, f"bound {item!r}: {trouble}")
-    return _BOUNDS[name], whole
 
 
 def _is_frozen(keeper: ClusterKeeper, topic: str) -> bool:
