@@ -147,6 +147,12 @@ class ProposalState(Enum):
     REFUSED = "refused"
     """The executor took nothing of it."""
 
+    @property
+    def told(self) -> str:
+        """The state in people's words, after "is"."""
+        words = {"turned": "stopped or rolled back", "partly": "done in part", "carried-out": "carried out"}
+        return words.get(self.value, self.value)
+
 
 OPEN = (
     ProposalState.WAITING,

@@ -309,7 +309,7 @@ class ClusterKeeper(ClusterWords):
         if before.state is now.state:
             return None
         told = f": {now.outcome}" if now.outcome else ""
-        return self.event(f"proposal-{now.state.value}", f"{now.id} is {now.state.value}{told}", now.id)
+        return self.event(f"proposal-{now.state.value}", f"{now.id} is {now.state.told}{told}", now.id)
 
     async def sketch(self, about: tuple[str, ...], replicas: int | None, who: str) -> KeptProposal:
         """Plan as a person asks, by the last look; no proposal is kept.

@@ -216,7 +216,7 @@ class OrderDesk:
                 vote = Vote(signature.who, event.at_ms, approves, signature.comment, signature.by)
                 decided = voted(proposal, vote, rails)
                 given, why = approvals(decided.votes, rails.people), unsure(decided.votes, rails.people)
-                told = f"{name} is {decided.state.value}"
+                told = f"{name} is {decided.state.told}"
                 if approves and given < rails.approvals:
                     told = f"{name} has {given} of {rails.approvals} approvals, and waits for another person's approval"
                     told += f"; {why}" if why else ""

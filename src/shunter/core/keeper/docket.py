@@ -294,7 +294,7 @@ def voted(proposal: KeptProposal, vote: Vote, rails: GuardRails) -> KeptProposal
     if state is ProposalState.STALE:
         raise OrderRefused(Refusal.STALE, f"{proposal.id} is stale: {proposal.outcome}")
     if state not in UNBEGUN or (vote.approves and state is ProposalState.APPROVED):
-        told = f"{proposal.id} is {state.value} already"
+        told = f"{proposal.id} is {state.told} already"
         way_out = "; `stop` and `rollback` turn what is under way" if state in _BEGUN else ""
         raise OrderRefused(Refusal.ALREADY_DECIDED, told + way_out)
     before = approved_before(proposal.votes, vote, rails.people) if vote.approves else None
