@@ -314,7 +314,7 @@ def propose(
     *,
     dry_run: bool,
 ) -> None:
-    """Plan by the last look, within the policy, and keep the plan as a proposal that waits for approval.
+    """Plan by the last observation, within the policy, and keep the plan as a proposal that waits for approval.
 
     SCOPE is rebalance, leaders or fix-racks; fill, drain or demote with brokers; disks, which balances log dirs, with
     brokers or for all; replace with OLD=NEW; topics with topics and --replicas; move with partitions or topics and the
