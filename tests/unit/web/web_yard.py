@@ -631,6 +631,8 @@ def _conditions() -> tuple[KeptConditionView, ...]:
                 START_MS - 4_000_000,
                 66,
                 30,
+                "disk skew",
+                "above",
             ),
             "propose",
             severity_of(Condition.DISK_BAND),
@@ -638,7 +640,13 @@ def _conditions() -> tuple[KeptConditionView, ...]:
         ),
         KeptConditionView(
             ConditionView(
-                "leaders-away", "", "212 partitions are not led by their first replica", START_MS - 900_000, 15, 15
+                "leaders-away",
+                "",
+                "212 partitions are not led by their first replica",
+                START_MS - 900_000,
+                15,
+                15,
+                "leader not preferred",
             ),
             "notify",
             severity_of(Condition.LEADERS_AWAY),

@@ -60,8 +60,10 @@ function Flows({ flows, box }) {
       const at = (id) => box.current.querySelector(`[data-broker="${id}"]`)?.getBoundingClientRect();
       const most = Math.max(1, ...flows.map((each) => each.moves));
       const lines = flows.map((each) => [each, at(each.source), at(each.target)]).filter(([, from, to]) => from && to).map(([each, from, to]) => {
-        const [x, y] = [from.left + from.width / 2 - frame.left, from.top + from.height / 2 - frame.top];
-        const [u, v] = [to.left + to.width / 2 - frame.left, to.top + to.height / 2 - frame.top];
+        // Where a broker has words, lines keep to its right.
+        const part = from.width > 80 ? 0.88 : 0.5;
+        const [x, y] = [from.left + from.width * part - frame.left, from.top + from.height / 2 - frame.top];
+        const [u, v] = [to.left + to.width * part - frame.left, to.top + to.height / 2 - frame.top];
         // Bent to one side, so that two directions between the same brokers are two lines.
         const long = Math.hypot(u - x, v - y) || 1;
         const bend = Math.min(60, 16 + long / 8);

@@ -65,7 +65,7 @@ export function Lanes({ events, range, onRange, onPick, chosen }) {
     legend: { show: false },
     cursor: { y: false, drag: { x: true, y: false, setScale: false }, points: { show: false } },
     scales: { x: { time: true, range: () => latest.current.range.map((each) => each / 1000) }, y: { time: false, range: [-0.6, kinds.length - 0.4] } },
-    axes: [times(), axis({ size: narrow() ? 112 : 150, splits: () => kinds.map((_, index) => index), values: (_plot, at) => at.map((each) => { const told = words(kinds[kinds.length - 1 - each] || ""); const most = narrow() ? 13 : 22; return told.length > most ? `${told.slice(0, most)}…` : told; }), incrs: [1] })],
+    axes: [times(), axis({ space: 8, size: narrow() ? 112 : 150, splits: () => kinds.map((_, index) => index), values: (_plot, at) => at.map((each) => { const told = words(kinds[kinds.length - 1 - each] || ""); const most = narrow() ? 13 : 22; return told.length > most ? `${told.slice(0, most)}…` : told; }), incrs: [1] })],
     series: [{}, { stroke: "transparent", points: { show: false } }],
     hooks: {
       draw: [draw],
