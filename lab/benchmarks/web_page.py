@@ -29,6 +29,7 @@ import httpx
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "unit" / "web"))
 from web_lake import keep_lake
+from web_sights import sighting
 from web_yard import Yard
 
 from lab.testbed.process_figures import cpu_seconds
@@ -55,6 +56,7 @@ SHOWN = {
 }
 PICTURED = SHOWN | {
     "dialog": ("/clusters/prod-eu/moves", ".moving button.danger"),
+    "topics": ("/clusters/prod-eu/topics?view=partitions&partition=topic-001-0", ".side tbody tr"),
     "plan": ("/clusters/prod-eu/plan", ".plan .choice"),
     "reports": ("/clusters/prod-eu/reports?report=runway", ".long tbody tr"),
 }
@@ -68,6 +70,7 @@ async def serve(moves: int, kept: Path | None) -> None:
     yard = Yard(FLEET, moves, lambda: int(time.time() * 1000))
     options, sign_in = WebOptions(port=0), ""
     if kept is not None:
+        yard.seen["prod-eu"] = sighting(200, {f"topic-{each:03d}": 500 for each in range(200)}, yard.now_ms(), racks=6)
         yard.lake = keep_lake(kept / "lake", "id-of-prod-eu")
         options = WebOptions(port=0, tokens=kept / "tokens.json", sessions=kept / "sessions.json")
         sign_in = f"#token={add_token(kept / 'tokens.json', 'anna', AccessRole.ADMINISTER, None)}"
@@ -137,6 +140,11 @@ async def picture(address: str, folder: Path) -> None:
                     await page.click(rows)
                 await page.wait_for_timeout(2_000)  # Charts and figures of the first event are drawn.
                 await page.screenshot(path=folder / f"{name.replace(' ', '-')}-{scheme}.png")
+            await page.set_viewport_size({"width": 390, "height": 844})
+            await page.goto(address.partition("#")[0].rstrip("/") + "/clusters/prod-eu")
+            await page.wait_for_selector(".turns")
+            await page.wait_for_timeout(2_000)
+            await page.screenshot(path=folder / f"phone-{scheme}.png")
             await context.close()
         await browser.close()
 

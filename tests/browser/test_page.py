@@ -24,7 +24,11 @@ PAGES = {
     "execution": "/clusters/prod-eu/moves?execution=1&move=topic-002-0",
     "proposals": "/clusters/prod-eu/proposals",
     "timeline": "/clusters/prod-eu/timeline",
+    "topics": "/clusters/prod-eu/topics",
+    "partition": "/clusters/prod-eu/topics?view=partitions&partition=orders-1",
     "plan": "/clusters/prod-eu/plan",
+    "pick": "/clusters/prod-eu/plan?goal=move&pick=orders-1",
+    "table": "/?as=table",
     "reports": "/clusters/prod-eu/reports?report=runway",
 }
 
@@ -142,7 +146,7 @@ async def test_everything_is_rolled_back_in_two_clicks_and_its_cost_is_told_firs
 async def test_one_move_is_rolled_back_in_two_clicks_and_its_cost_is_told_first(visited: Visited) -> None:
     page = visited.page
     await visited.visit("/clusters/prod-eu/moves", ".long tbody tr td.name")
-    await page.get_by_label("Turn topic-001-0", exact=True).click()
+    await page.get_by_label("Change topic-001-0", exact=True).click()
     await expect(page.locator("dialog .cost")).to_contain_text("Roll back: 1 open move")
     await page.click("dialog >> text=Roll back >> nth=-1")
     await expect(page.locator("dialog")).to_have_count(0)
@@ -214,14 +218,6 @@ async def test_a_selection_is_stopped(visited: Visited) -> None:
     await page.click("dialog button[type=submit]")
     await expect(page.locator("dialog")).to_have_count(0)
     assert visited.yard.orders[-1][0].about == ("topic-001-0", "topic-003-0")
-
-
-async def test_the_throttle_acts(visited: Visited) -> None:
-    await visited.visit("/clusters/prod-eu/moves")
-    await visited.page.focus(".throttle input")
-    await visited.page.keyboard.press("End")
-    await expect(visited.page.locator(".notes")).to_contain_text("lifted")
-    assert visited.yard.orders[-1][0].value is None
 
 
 async def test_a_proposal_is_approved_with_a_comment(visited: Visited) -> None:

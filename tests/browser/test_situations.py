@@ -46,7 +46,7 @@ async def test_a_dead_broker_that_a_running_execution_heals(visited: Visited) ->
     await visited.visit(f"/clusters/{NAME}")
     await is_shown(page, situation(yard.facts[NAME]))
     await expect(page.locator("main")).not_to_contain_text("othing is done")
-    await expect(page.locator(".conditions").first).to_contain_text("being mended: this service carries out")
+    await expect(page.locator(".because").first).to_contain_text("eing mended: this service carries out")
     await visited.visit("/", ".card")
     await on_the_card(page, situation(yard.facts[NAME]))
 
@@ -68,7 +68,7 @@ async def test_a_standby_says_who_drives_and_offers_nothing(visited: Visited) ->
     await expect(page.locator("main")).not_to_contain_text("Nothing moves")
     for label in ("Pause", "Resume", "Stop", "Roll back"):
         await expect(page.locator(".moving .actions button", has_text=label)).to_be_disabled()
-    assert await page.locator("text=Turn…").count() == 0
+    assert await page.locator("text=Change…").count() == 0
     await visited.visit(f"/clusters/{NAME}?broker=3")
     for label in ("Drain", "Replace…", "Demote"):
         await expect(page.locator(".broker .actions button", has_text=label)).to_be_disabled()

@@ -147,12 +147,16 @@ class InventoryPartition(NamedTuple):
 
 
 class TopicWish(NamedTuple):
-    """Wishes for one topic. 0 and () leave it as it is; its replicas may be on these racks and brokers."""
+    """Wishes for one topic. 0 and () leave it as it is; its replicas may be on these racks and brokers.
+
+    `partitions`: the wish is for these alone; (): for all.
+    """
 
     topic: str
     replication: int = 0
     racks: tuple[str, ...] = ()
     brokers: tuple[int, ...] = ()
+    partitions: tuple[int, ...] = ()
 
 
 class OfflineReplica(NamedTuple):

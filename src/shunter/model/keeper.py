@@ -63,6 +63,33 @@ class Condition(Enum):
     MODEL_UNUSED = "model-unused"
     """The policy file names a lake, and its model is not used: it is too old, too thin, or can't be read."""
 
+    @property
+    def label(self) -> str:
+        """Its name for people, in the field's words."""
+        return _LABELS.get(self.value, self.value.replace("-", " "))
+
+
+_LABELS = {
+    "broker-dead": "broker down",
+    "log-dir-band": "log dir skew",
+    "replication": "replication factor",
+    "racks": "rack placement",
+    "add": "broker to fill",
+    "broker-empty": "empty broker",
+    "disk-band": "disk skew",
+    "bytes-in-band": "bytes in skew",
+    "bytes-out-band": "bytes out skew",
+    "processors-band": "processor skew",
+    "replicas-band": "replica skew",
+    "leaders-band": "preferred leader skew",
+    "leaders-away": "leader not preferred",
+    "under-min-isr": "under min ISR",
+    "under-replicated": "under-replicated",
+    "throttles-left": "leftover throttles",
+    "moves-stuck": "stuck move of another tool",
+    "model-unused": "load model not used",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Watch:

@@ -29,6 +29,8 @@ class OrderKind(Enum):
     ROLL_BACK = "rollback"
     LIMIT = "limit"
     """Change the throttle of moves under way. `value`: bytes per second; None lifts the throttle."""
+    BOUND = "bound"
+    """Change how many copies may run at a time. `about`: `max-in=4`, `max-out=2`, `max-concurrent=20`; 0: no bound."""
     DRAIN = "drain"
     """A broker is to hold no replicas from now on. `about`: its id."""
     UNDRAIN = "undrain"
@@ -144,6 +146,12 @@ class ProposalState(Enum):
     """The cluster changed before it was begun. A new proposal is planned if one is still wanted."""
     REFUSED = "refused"
     """The executor took nothing of it."""
+
+    @property
+    def told(self) -> str:
+        """The state in people's words, after "is"."""
+        words = {"turned": "stopped or rolled back", "partly": "done in part", "carried-out": "carried out"}
+        return words.get(self.value, self.value)
 
 
 OPEN = (

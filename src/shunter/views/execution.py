@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeGuard
 
 from shunter.core.executor.ending import Ending, when_it_ends
@@ -13,7 +13,7 @@ from shunter.core.executor.orders import rollback_cost
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.stuck import stuck, way_out
 from shunter.core.executor.throttling.debts import told_debts
-from shunter.model.execution import Direction, Outcome, ThrottleKey
+from shunter.model.execution import BOUNDS, Direction, Outcome, ThrottleKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,8 @@ class ExecutionView:
     owed: str
     """Brokers and topics whose throttles are still to be given back, and which no open move needs; "": none."""
     moves: tuple[MoveRow, ...]
+    bounds: dict[str, int] = field(default_factory=dict[str, int])
+    """The most copies at a time, by the names of `BOUNDS`; 0: no bound."""
 
     @property
     def share(self) -> float:
@@ -74,9 +76,9 @@ class ExecutionView:
         return 1.0 if everything == 0 else ended / everything
 
 
-_VIEW = tuple(field.name for field in fields(ExecutionView))
-_VIEW_KINDS: Mapping[str, type] = {"at_ms": int, "counts": dict, "moves": list, "brokers_down": list}
-_ROW = tuple(field.name for field in fields(MoveRow))
+_VIEW = tuple(each.name for each in fields(ExecutionView))
+_VIEW_KINDS: Mapping[str, type] = {"at_ms": int, "counts": dict, "moves": list, "brokers_down": list, "bounds": dict}
+_ROW = tuple(each.name for each in fields(MoveRow))
 _ROW_KINDS: Mapping[str, type | tuple[type, ...]] = {
     "original": list,
     "current": list,
@@ -157,6 +159,7 @@ def view_execution(
         throttles_left=len(state.throttles),
         owed=told_debts(state.owed()),
         moves=tuple(rows),
+        bounds={name: getattr(state.options, name) for name in BOUNDS},
     )
 
 

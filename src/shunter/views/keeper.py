@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ConditionView:
-    """A condition that holds. `since_ms`: milliseconds since 1970 UTC; None: it was first seen at this look."""
+    """A condition that holds. `since_ms`: milliseconds since 1970 UTC; None: it was first seen at this observation."""
 
     condition: str
     about: str
@@ -22,11 +22,15 @@ class ConditionView:
     minutes: int
     """For how long the condition is known to hold."""
     wanted_minutes: int
+    label: str = ""
+    """The condition in the field's words, as `disk skew`."""
+    side: str = ""
+    """`above` or `below` the threshold; "": the condition has no sides."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProposalView:
-    """A proposal. `ready`: it may begin; else `held_back` says why not, or `undone` why the planner finds no plan."""
+    """A proposal. `ready`: it may begin; else it is blocked, and `held_back` says why, or `undone` why the planner finds no plan."""
 
     scope: str
     mode: str
@@ -55,6 +59,8 @@ def view_condition(holding: Holding) -> ConditionView:
         holding.since_ms,
         holding.minutes,
         holding.wanted_minutes,
+        subject.condition.label,
+        holding.sign.side,
     )
 
 

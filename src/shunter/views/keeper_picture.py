@@ -7,11 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from shunter.core.keeper.judgement import Judgement
 from shunter.core.keeper.memory import Holding
 from shunter.core.keeper.requests import scopes_of
 from shunter.core.keeper.runway import DiskRunway
-from shunter.core.keeper.sighting import Sighting, external, frozen_topics
+from shunter.core.keeper.sighting import Sighting, external
 from shunter.core.keeper.signs import under_min_isr
 from shunter.core.keeper.situation import (
     Age,
@@ -33,21 +35,23 @@ from shunter.model.inventory import BrokerFacts, InventoryPartition
 from shunter.model.keeper import MENDED, Condition, KeeperPolicy, Mode
 from shunter.model.partition import Replicas, TopicPartition
 from shunter.model.service import KeptIntent, KillSwitch, OrderKind, ProposalState
+from shunter.views.contents import topics_of
 from shunter.views.execution import OPEN_STATES, ExecutionView
 from shunter.views.keeper import view_condition, view_proposal
 from shunter.views.service import (
     EXTERNAL,
+    MOST_FLOWS,
     MOST_NAMED,
     MOST_TOPICS,
     OURS,
     FleetRow,
     FleetView,
+    FlowView,
     KeptBrokerView,
     KeptClusterView,
     KeptConditionView,
     MovesView,
     MoveView,
-    TopicGist,
 )
 
 
@@ -92,7 +96,9 @@ def dressed(page: KeptClusterView, around: Surrounding) -> KeptClusterView:
     conditions = tuple(
         replace(each, doing=doing_about(why, facts)) for each, why in zip(page.conditions, held, strict=True)
     )
-    return replace(page, row=row, brokers=brokers, intents=around.intents, conditions=conditions)
+    return replace(
+        page, row=row, brokers=brokers, intents=around.intents, conditions=conditions, flows=_flows(execution)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +175,7 @@ def page_of(seen: SeenCluster, name: str, file: Mapping[str, Any]) -> KeptCluste
     offline = [_name(each.topic, each.partition) for each in partitions if each.leader < 0]
     below = sorted(map(str, under_min_isr(sighting)))
     counts = (len(lacking), len(below), len(offline))
-    topics, model = _topics(seen), sighting.model
+    topics, model = topics_of(sighting, seen.policy.rails), sighting.model
     return KeptClusterView(
         version=0,
         row=_row(seen, name, counts),
@@ -244,6 +250,7 @@ def _brokers(seen: SeenCluster) -> tuple[KeptBrokerView, ...]:
         preferred.update(each.replicas[:1])
         offline.update(each.offline)
     safe = safe_to_remove(sighting, policy)
+    bytes_in, bytes_out = _rates(sighting)
     live = {broker.id: broker for broker in sighting.inventory.brokers}
     fenced = {broker.id for broker in sighting.inventory.fenced}
     found: list[KeptBrokerView] = []
@@ -269,9 +276,27 @@ def _brokers(seen: SeenCluster) -> tuple[KeptBrokerView, ...]:
                 added=broker in policy.intents.add,
                 safe_to_remove=broker in safe,
                 barred=facts.barred,
+                bytes_in=bytes_in.get(broker),
+                bytes_out=bytes_out.get(broker),
             )
         )
     return tuple(found)
+
+
+def _rates(sighting: Sighting) -> tuple[Mapping[int, float], Mapping[int, float]]:
+    """What each broker receives and what clients read from it, in bytes per second; empty: no load model is used."""
+    load = sighting.load
+    if load.bytes_in is None:
+        return {}, {}
+    came, went = (
+        np.zeros(len(load.brokers) + 1),
+        np.zeros(len(load.brokers) + 1),
+    )  # The last is for ABSENT, which is -1.
+    np.add.at(came, load.replicas, np.broadcast_to(load.bytes_in[:, None], load.replicas.shape))
+    if load.bytes_out is not None:
+        np.add.at(went, load.replicas[:, 0], load.bytes_out)
+    received = {broker: float(came[at]) for at, broker in enumerate(load.brokers)}
+    return received, {} if load.bytes_out is None else {b: float(went[at]) for at, b in enumerate(load.brokers)}
 
 
 def safe_to_remove(sighting: Sighting, policy: KeeperPolicy) -> tuple[int, ...]:
@@ -282,6 +307,24 @@ def safe_to_remove(sighting: Sighting, policy: KeeperPolicy) -> tuple[int, ...]:
     busy |= {broker for each in sighting.check_up.ongoing.values() for broker in (*each.replicas, *each.adding)}
     leaving = {*policy.intents.drain, *policy.intents.replace}
     return tuple(broker for broker in sorted(leaving) if broker not in busy)
+
+
+def _flows(execution: ExecutionView | None) -> tuple[FlowView, ...]:
+    """What moves between brokers. A replica that only comes, or only goes, flows nowhere."""
+    found: dict[tuple[int, int], tuple[int, int, int]] = {}
+    for row in () if execution is None else execution.moves:
+        if row.state not in OPEN_STATES:
+            continue
+        home, goal = (row.target, row.original) if row.direction == "back" else (row.original, row.target)
+        comes = [broker for broker in reversed(goal) if broker not in home]
+        goes = [broker for broker in reversed(row.current) if broker not in goal]
+        # Steps begin with the first of both, so those that are left are the last ones.
+        for source, target in zip(goes, comes, strict=False):
+            moves, moving, left = found.get((source, target), (0, 0, 0))
+            size = max(0, row.total_bytes - row.copied_bytes) // max(1, len(comes))
+            found[source, target] = (moves + 1, moving + (row.state == "moving"), left + size)
+    rows = [FlowView(*ends, *sums) for ends, sums in found.items()]
+    return tuple(sorted(rows, key=lambda row: (-row.moves, row.source, row.target))[:MOST_FLOWS])
 
 
 def _traffic(execution: ExecutionView | None) -> tuple[Counter[int], Counter[int]]:
@@ -314,22 +357,6 @@ def _why_not(condition: Condition, seen: SeenCluster) -> tuple[str, ...]:
                 else proposal.undone or ("the planner finds nothing",)
             )
     return ("it has not held for long enough",)
-
-
-def _topics(seen: SeenCluster) -> list[TopicGist]:
-    frozen = frozen_topics(seen.sighting, seen.policy.rails)
-    count, size, lacking = Counter[str](), Counter[str](), Counter[str]()
-    factors: dict[str, set[int]] = {}
-    for each in seen.sighting.inventory.partitions:
-        count[each.topic] += 1
-        size[each.topic] += sum(held for _broker, held in each.sizes)
-        lacking[each.topic] += each.under_replicated
-        factors.setdefault(each.topic, set()).add(len(each.replicas))
-    rows = [
-        TopicGist(name, count[name], tuple(sorted(factors[name])), size[name], lacking[name], name in frozen)
-        for name in count
-    ]
-    return sorted(rows, key=lambda row: (-row.bytes, row.name))
 
 
 def view_moves(
@@ -373,6 +400,7 @@ def view_moves(
         share=execution.share,
         bytes_per_s=execution.bytes_per_s,
         limit=execution.limit,
+        bounds=execution.bounds,
         left_ms=execution.left_ms,
         low_ms=execution.low_ms,
         high_ms=execution.high_ms,

@@ -31,7 +31,7 @@ class ModelGist:
 
 @dataclass(frozen=True, slots=True)
 class ReportGist:
-    """One table of the lake."""
+    """One table of the pipeline."""
 
     name: str
     title: str
@@ -55,7 +55,7 @@ class ReportsView:
     model_trouble: str = ""
     """Why the model can't be read; "": it can, or there is no model."""
     unused: str = ""
-    """Why the keeper does not use the model; "": it does, or there is no model."""
+    """Why plans do not use the model; "": it does, or there is no model."""
     reports: tuple[ReportGist, ...] = ()
 
 

@@ -113,6 +113,10 @@ class KeptBrokerView:
     """The broker is drained or replaced and holds no replica, and no replica is on its way to it."""
     barred: str = ""
     """Why it gets no replica: `is dead`, `is fenced` (KIP-1073), `is cordoned` (KIP-1066), …; "": nothing is known."""
+    bytes_in: float | None = None
+    """Bytes per second that it receives, from producers and leaders, by the load model; None: no model is used."""
+    bytes_out: float | None = None
+    """Bytes per second that clients read from it."""
 
 
 class NotifierFigures(NamedTuple):
@@ -134,6 +138,17 @@ class ClusterCounts:
     moves: Counter[str] = field(default_factory=Counter[str])
     """Moves of this service that ended, by how they ended."""
     copied_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FlowView:
+    """Open moves that take replicas from one broker to another. `moving`: those of them that are under way."""
+
+    source: int
+    target: int
+    moves: int
+    moving: int
+    bytes_left: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +175,51 @@ class TopicGist:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionView:
+    """A partition at the last observation."""
+
+    partition: str
+    """As `orders-3`."""
+    topic: str
+    replicas: tuple[int, ...]
+    """In order: the first is the preferred leader."""
+    isr: tuple[int, ...]
+    offline: tuple[int, ...]
+    """Replicas whose broker is dead, or whose log dir failed."""
+    leader: int
+    """-1: none."""
+    bytes: int | None
+    """Size of its largest replica; None: no broker reported it."""
+    state: str
+    """The worst of `offline`, `under min ISR`, `under-replicated` and `healthy`."""
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsPage:
+    """A page of topics."""
+
+    observed_at_ms: int | None
+    found: int
+    """The number of topics that the search found; `rows` begin at `offset` of these."""
+    offset: int
+    rows: tuple[TopicGist, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsPage:
+    """A page of partitions, by topic and number."""
+
+    observed_at_ms: int | None
+    counts: dict[str, int]
+    """The number of partitions in each state that fit the search, regardless of the state that is asked for."""
+    found: int
+    offset: int
+    rows: tuple[PartitionView, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class KeptClusterView:
     """One cluster at the last observation that succeeded."""
 
@@ -170,9 +230,11 @@ class KeptClusterView:
     prospects: tuple[ProposalView, ...] = ()
     """Plans that the last observation would propose, the most urgent first; kept proposals are in the list of proposals."""
     intents: tuple[KeptIntent, ...] = ()
-    """Intents that were given to the service; those of the policy file are in `policy`."""
+    """The desired state that people gave the service; that of the policy file is in `policy`."""
     policy: dict[str, Any] | None = None
     """The policy file's table for this cluster, as it was read."""
+    flows: tuple[FlowView, ...] = ()
+    """What this service moves between brokers now, the most first, at most `MOST_FLOWS`."""
     topics: tuple[TopicGist, ...] = ()
     """The largest ones first, at most `MOST_TOPICS`."""
     topics_in_all: int = 0
@@ -185,7 +247,7 @@ class KeptClusterView:
     rates_until_ms: int | None = None
     """The end of the rates by which bytes in, bytes out and processors are judged; None: there are no rates."""
     rates_unused: str = ""
-    """Why the load model of the lake is not used; "": it is used, or the policy file does not name a lake."""
+    """Why the pipeline's load model is not used; "": it is used, or the policy file names no tables of the pipeline."""
 
 
 CURRENT = Age.CURRENT
@@ -194,6 +256,7 @@ OURS, EXTERNAL = "ours", "external"
 """`MoveView.whose`: of a move of the service's journal, and of a move that this journal does not have."""
 MOST_TOPICS = 200
 MOST_NAMED = 100
+MOST_FLOWS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +307,9 @@ class MovesView:
     share: float | None = None
     bytes_per_s: float | None = None
     limit: int | None = None
+    """The throttle: bytes per second that each broker sends for moves, and receives; None: there is none."""
+    bounds: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The most copies at a time, as `max_in` of one broker; 0: no bound. Empty while it is not known."""
     left_ms: int | None = None
     low_ms: int | None = None
     high_ms: int | None = None
@@ -341,6 +407,7 @@ def _plain(value: object) -> object:
 __all__ = [
     "CURRENT",
     "EXTERNAL",
+    "MOST_FLOWS",
     "MOST_NAMED",
     "MOST_TOPICS",
     "OURS",
@@ -352,6 +419,7 @@ __all__ = [
     "ControllersView",
     "FleetRow",
     "FleetView",
+    "FlowView",
     "KeptBrokerView",
     "KeptClusterView",
     "KeptConditionView",
@@ -359,8 +427,11 @@ __all__ = [
     "MoveView",
     "MovesView",
     "OrderPreview",
+    "PartitionView",
+    "PartitionsPage",
     "TimelineView",
     "TopicGist",
+    "TopicsPage",
     "render",
     "service_json",
 ]

@@ -23,6 +23,7 @@ Name = Annotated[str, Field(max_length=300)]
 """A partition's name is a topic's, which has at most 249 characters, and a number."""
 Broker = Annotated[int, BeforeValidator(_number), Field(ge=0, le=2**31 - 1)]
 Number = Annotated[int, BeforeValidator(_number), Field(ge=1, le=2**31 - 1)]
+Bound = Annotated[int, BeforeValidator(_number), Field(ge=0, le=2**31 - 1)]
 _ABOUT = "The order's objects in one form for all verbs; instead of the fields of this verb."
 
 
@@ -142,6 +143,19 @@ class LimitBody(OrderBody):
     def number(self) -> int | None:
         """See `OrderBody`."""
         return self.bytes_per_s
+
+
+class BoundBody(OrderBody):
+    """The body of an order that changes how many copies run at a time."""
+
+    max_in: Bound | None = Field(default=None, description="The most copies that one broker receives.")
+    max_out: Bound | None = Field(default=None, description="The most copies that one broker sends.")
+    max_concurrent: Bound | None = Field(default=None, description="The most copies in the whole cluster.")
+
+    def words(self) -> Iterable[str]:
+        """See `OrderBody`."""
+        bounds = {"max-in": self.max_in, "max-out": self.max_out, "max-concurrent": self.max_concurrent}
+        return [f"{name}={most}" for name, most in bounds.items() if most is not None]
 
 
 class PartitionsBody(OrderBody):

@@ -15,6 +15,7 @@ from shunter.views.service import KeptProposalView, render
 from shunter.web.answers import model_of
 from shunter.web.identity import Caller
 from shunter.web.order_bodies import (
+    BoundBody,
     BrokerBody,
     FleetBody,
     LimitBody,
@@ -68,6 +69,7 @@ VERBS = (
         body=PartitionsBody,
     ),
     Verb(OrderKind.LIMIT, AccessRole.OPERATE, "Change the throttle; `bytes_per_s`, null lifts it", body=LimitBody),
+    Verb(OrderKind.BOUND, AccessRole.OPERATE, "Change how many copies run at a time; 0: no bound", body=BoundBody),
     Verb(OrderKind.DRAIN, AccessRole.ADMINISTER, "Keep a broker empty from now on", body=BrokerBody),
     Verb(OrderKind.UNDRAIN, AccessRole.ADMINISTER, "A drained broker may hold replicas again", body=BrokerBody),
     Verb(OrderKind.DEMOTE, AccessRole.ADMINISTER, "Let a broker lead nothing from now on", body=BrokerBody),
@@ -141,7 +143,7 @@ async def _carry_out(
     summary="A dry run of propose: what a plan would move",
 )
 async def sketch(reception: TheReception, caller: Asker, name: ClusterName, body: PlanBody) -> Response:
-    """Plans by the last look; nothing is kept, and `changes` is empty. Needs `operate`, because planning takes time."""
+    """A dry run by the last observation; nothing is kept, and `changes` is empty. Needs `operate`: planning takes time."""
     about, value = body.asked
     view = await reception.front.sketch(name, about, value, caller.person.name)
     return Response(render(without_changes(view)), media_type="application/json")

@@ -26,6 +26,8 @@ KINDS = {
 }
 _WRITTEN = b'"/assets/'
 """How index.html names files."""
+_PRELOADS = b"<!-- preloads -->"
+"""Where index.html names every module, so that a browser asks for all of them at once."""
 
 
 class _File(NamedTuple):
@@ -42,6 +44,9 @@ class PageFiles:
         names = sorted(path for path in folder.rglob("*") if path.is_file())
         contents = {path.relative_to(folder).as_posix(): path.read_bytes() for path in names}
         self._page = contents.pop("index.html")
+        modules = (name for name in contents if name.endswith(".js") and name != "theme.js")
+        preloads = "\n    ".join(f'<link rel="modulepreload" href="/assets/{name}">' for name in modules)
+        self._page = self._page.replace(_PRELOADS, preloads.encode())
         together = hashlib.sha256()
         for name, raw in contents.items():
             together.update(f"{name} {len(raw)} ".encode() + raw)

@@ -13,6 +13,7 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from shunter.model.service import OrderKind, PlannedChange, ServiceOrder
+from shunter.views.contents import PartitionSearch
 from shunter.views.move_story import ExecutionGist, MoveStory, PastMove
 from shunter.views.reports import ReportPage, ReportsView
 from shunter.views.service import (
@@ -24,7 +25,9 @@ from shunter.views.service import (
     MovesView,
     MoveView,
     OrderPreview,
+    PartitionsPage,
     TimelineView,
+    TopicsPage,
     render,
 )
 from shunter.web.answers import model_of
@@ -106,9 +109,45 @@ async def fleet(request: Request, reception: TheReception, _caller: Reader) -> R
 
 @router.get("/clusters/{name}", response_model=model_of(KeptClusterView), summary="One cluster")
 async def cluster(request: Request, reception: TheReception, _caller: Reader, name: ClusterName) -> Response:
-    """Brokers, conditions and why no plan mends them, intents, topics, partitions that are not healthy."""
+    """Brokers, conditions and why no plan mends them, desired state, topics, partitions that are not healthy."""
     view = reception.front.cluster(name)
     return reception.answers.answer(request, ("cluster", name), view.version, lambda: view)
+
+
+@router.get("/clusters/{name}/topics", response_model=model_of(TopicsPage), summary="All topics of a cluster")
+async def topics(
+    reception: TheReception,
+    _caller: Reader,
+    name: ClusterName,
+    search: Annotated[str, Query(max_length=200, description="Only topics that have this in their name.")] = "",
+    order: Annotated[
+        Literal["bytes", "name", "partitions", "under_replicated"], Query(description="Names ascend, figures descend.")
+    ] = "bytes",
+    offset: Offset = 0,
+    limit: Limit = 200,
+) -> Response:
+    """Topics of the last observation, in pages. The cluster's own answer has the largest ones."""
+    return _json(await reception.front.topics(name, search, order, offset, limit))
+
+
+@router.get(
+    "/clusters/{name}/partitions", response_model=model_of(PartitionsPage), summary="All partitions of a cluster"
+)
+async def partitions(
+    reception: TheReception,
+    _caller: Reader,
+    name: ClusterName,
+    search: Search = "",
+    topic: Annotated[str, Query(max_length=249, description="Only partitions of this topic.")] = "",
+    broker: Annotated[int | None, Query(ge=0, lt=2**31, description="Only partitions with a replica on it.")] = None,
+    state: Annotated[
+        str, Query(max_length=40, description="Only partitions in this state, as `counts` has them.")
+    ] = "",
+    offset: Offset = 0,
+    limit: Limit = 200,
+) -> Response:
+    """Partitions of the last observation with replicas, ISR and leader, in pages."""
+    return _json(await reception.front.partitions(name, PartitionSearch(search, topic, broker, state), offset, limit))
 
 
 @router.get("/clusters/{name}/moves", response_model=model_of(MovesPage), summary="Moves of a cluster")
@@ -313,7 +352,7 @@ async def changes(
     "/clusters/{name}/reports", response_model=model_of(ReportsView), summary="The pipeline's reports about a cluster"
 )
 async def reports(reception: TheReception, _caller: Reader, name: ClusterName) -> Response:
-    """The newest load model in a few figures, and the tables of the lake that can be read."""
+    """The newest load model in a few figures, and the tables of the pipeline that can be read."""
     return _json(await reception.front.reports(name))
 
 

@@ -411,7 +411,7 @@ def test_an_intent_about_a_frozen_topic_is_kept_and_the_answer_says_that_it_wait
             await life.driven()
             await life.look()
             done = await life.desk.carry_out(order(OrderKind.SET_REPLICATION, "t", value=3), ANNA)
-            assert done.text == "topic t is to have 3 replicas: the next look plans it"
+            assert done.text == "topic t is to have 3 replicas: the next observation plans it"
             await life.desk.carry_out(order(OrderKind.FREEZE_TOPIC, "t*"), ANNA)
             done = await life.desk.carry_out(order(OrderKind.SET_REPLICATION, "t", value=3), ANNA)
             assert done.text == "topic t is to have 3 replicas: once it is no longer frozen"

@@ -267,8 +267,16 @@ def test_every_order_that_is_offered_is_taken(tmp_path: Path) -> None:
         OrderKind.PROPOSE: ("rebalance",),
         OrderKind.FREEZE_TOPIC: ("t",),
         OrderKind.SET_REPLICATION: ("t",),
+        OrderKind.BOUND: ("max-in=4", "max-concurrent=0"),
     }
-    no_turns = (OrderKind.STOP, OrderKind.PAUSE, OrderKind.RESUME, OrderKind.ROLL_BACK, OrderKind.LIMIT)
+    no_turns = (
+        OrderKind.STOP,
+        OrderKind.PAUSE,
+        OrderKind.RESUME,
+        OrderKind.ROLL_BACK,
+        OrderKind.LIMIT,
+        OrderKind.BOUND,
+    )
 
     async def story(life: Life) -> None:
         await life.driven()
@@ -281,7 +289,14 @@ def test_every_order_that_is_offered_is_taken(tmp_path: Path) -> None:
         await life.desk.carry_out(order(OrderKind.APPROVE, waiting), ANNA)
         await life.look()
         await life.until(lambda: bool(yard.open))
-        for kind in (OrderKind.LIMIT, OrderKind.PAUSE, OrderKind.RESUME, OrderKind.PAUSE_ALL, OrderKind.RESUME_ALL):
+        for kind in (
+            OrderKind.LIMIT,
+            OrderKind.BOUND,
+            OrderKind.PAUSE,
+            OrderKind.RESUME,
+            OrderKind.PAUSE_ALL,
+            OrderKind.RESUME_ALL,
+        ):
             assert kind in stands(life).orders, kind
             await life.desk.carry_out(order(kind, *abouts.get(kind, ()), value=5_000), ANNA)
             life.keeper.show()

@@ -32,6 +32,8 @@ READ = {
     "/api/v1/session": "/api/v1/session",
     "/api/v1/fleet": "/api/v1/fleet",
     "/api/v1/clusters/{name}": CLUSTER,
+    "/api/v1/clusters/{name}/topics": f"{CLUSTER}/topics?search=o&order=name&limit=3",
+    "/api/v1/clusters/{name}/partitions": f"{CLUSTER}/partitions?search=o&broker=2&limit=3",
     "/api/v1/clusters/{name}/moves": f"{CLUSTER}/moves?search=topic-00&state=moving&offset=1&limit=3",
     "/api/v1/clusters/{name}/moves/{partition}": f"{CLUSTER}/moves/topic-002-0?execution=1",
     "/api/v1/clusters/{name}/controllers": f"{CLUSTER}/controllers",

@@ -6,6 +6,7 @@ Shunter decides: it has figures of plausible size, and obeys.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from shunter.app.service.orders import GIVEN, TAKEN_BACK
 from shunter.app.service.published import Published
 from shunter.app.service.reports import Reports
 from shunter.app.service.stories import Stories
+from shunter.core.keeper.sighting import Sighting
 from shunter.core.keeper.situation import (
     ClusterFacts,
     ClusterObservation,
@@ -51,6 +53,7 @@ from shunter.model.service import (
     Signature,
     Vote,
 )
+from shunter.views.contents import Contents
 from shunter.views.controller_status import ControllerStatus
 from shunter.views.execution import OPEN_STATES
 from shunter.views.keeper import ConditionView, ProposalView
@@ -61,6 +64,7 @@ from shunter.views.service import (
     ControllerView,
     FleetRow,
     FleetView,
+    FlowView,
     KeptBrokerView,
     KeptClusterView,
     KeptConditionView,
@@ -101,6 +105,8 @@ class Yard:
         """Events of the service itself: kind and text."""
         self.journals: dict[str, list[JournalEntry]] = {}
         self.facts: dict[str, ClusterFacts] = {}
+        self.seen: dict[str, Sighting] = {}
+        """The last observation of clusters that the real keeper judged (`web_sights`)."""
         self._answered: dict[str, tuple[ServiceOrder, OrderDone]] = {}
         for index, name in enumerate(self.sizes):
             self._fill(name, moves if index == 0 else 0)
@@ -122,6 +128,9 @@ class Yard:
         orders = (OrderKind.PAUSE_ALL,) if self.paused is None else (OrderKind.RESUME_ALL,)
         around = FleetAround("yard:1", self.paused, orders, "", self.trouble)
         return view_fleet(self.published.version, self.now_ms(), rows, around)
+
+    def contents(self, cluster: str) -> Contents:
+        return Contents(self.seen.get(cluster))
 
     async def proposal(self, cluster: str, proposal: str) -> KeptProposalView | None:
         every = await self.proposals(cluster, ended=True)
@@ -231,6 +240,13 @@ class Yard:
             return OrderDone(
                 "the throttle is lifted" if order.value is None else f"the throttle is {order.value} bytes/s"
             )
+        if kind is OrderKind.BOUND:
+            given = {
+                name.replace("-", "_"): int(value) for name, _, value in (each.partition("=") for each in order.about)
+            }
+            view = self.published.moves(name)
+            self.published.show(name, moves=replace(view, bounds={**view.bounds, **given}))
+            return OrderDone(f"from now on: {', '.join(order.about)}")
         states = {
             OrderKind.STOP: "stopped",
             OrderKind.PAUSE: "paused",
@@ -394,6 +410,7 @@ class Yard:
             topics=topics,
             intents=(KeptIntent(IntentKind.DRAIN, "9", 0, "ben", START_MS - 86_400_000, "old disks"),) if waits else (),
             topics_in_all=240,
+            flows=_flows(rows),
             policy={
                 **_file(name, self.sizes),
                 "conditions": {"disk-band": {"do": "propose"}},
@@ -410,6 +427,7 @@ class Yard:
             0,
             0.0,
             limit=100 * 10**6,
+            bounds={"max_concurrent": 0, "max_in": 2, "max_out": 0, "max_per_rack": 0, "max_per_log_dir": 0},
             rollback_bytes=total // 3,
             silent_ms=0,
         )
@@ -593,6 +611,14 @@ def _move(each: int, brokers: int) -> MoveView:
     )
 
 
+def _flows(rows: tuple[MoveView, ...]) -> tuple[FlowView, ...]:
+    """What the service's own first moves take from one broker to another."""
+    mine = [row for row in rows if row.whose == OURS][:24]
+    ends = Counter((row.original[-1], row.target[-1]) for row in mine)
+    moving = Counter((row.original[-1], row.target[-1]) for row in mine if row.state == "moving")
+    return tuple(FlowView(*end, count, moving[end], count * 3 * GB) for end, count in ends.items())
+
+
 def _advanced(move: MoveView) -> MoveView:
     if move.state != "moving" or move.total_bytes is None:
         return move
@@ -609,6 +635,8 @@ def _conditions() -> tuple[KeptConditionView, ...]:
                 START_MS - 4_000_000,
                 66,
                 30,
+                "disk skew",
+                "above",
             ),
             "propose",
             severity_of(Condition.DISK_BAND),
@@ -616,7 +644,13 @@ def _conditions() -> tuple[KeptConditionView, ...]:
         ),
         KeptConditionView(
             ConditionView(
-                "leaders-away", "", "212 partitions are not led by their first replica", START_MS - 900_000, 15, 15
+                "leaders-away",
+                "",
+                "212 partitions are not led by their first replica",
+                START_MS - 900_000,
+                15,
+                15,
+                "leader not preferred",
             ),
             "notify",
             severity_of(Condition.LEADERS_AWAY),

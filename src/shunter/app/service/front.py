@@ -7,12 +7,14 @@ clusters that it names.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Protocol
 
 from shunter.app.service.published import News, Published
 from shunter.app.service.reports import Reports
 from shunter.app.service.stories import Stories
 from shunter.model.service import OrderDone, OrderRefused, Refusal, ServiceOrder, Signature
+from shunter.views.contents import Contents, PartitionSearch
 from shunter.views.move_story import ExecutionGist, MoveStory, PastMove
 from shunter.views.reports import ReportPage, ReportsView
 from shunter.views.service import (
@@ -25,7 +27,9 @@ from shunter.views.service import (
     MovesView,
     NotifierFigures,
     OrderPreview,
+    PartitionsPage,
     TimelineView,
+    TopicsPage,
 )
 
 
@@ -43,6 +47,10 @@ class Backstage(Protocol):
 
     def reports(self, cluster: str) -> Reports:
         """The lake's reports about a cluster."""
+        ...
+
+    def contents(self, cluster: str) -> Contents:
+        """All topics and partitions of a cluster."""
         ...
 
     def fleet(self) -> FleetView:
@@ -131,6 +139,26 @@ class Front:
             OrderRefused: there is no cluster of this name.
         """
         return self._backstage.published.moves(self._known(name))
+
+    async def topics(
+        self, name: str, search: str = "", order: str = "bytes", offset: int = 0, limit: int = 200
+    ) -> TopicsPage:
+        """All topics of the last observation that have `search` in their name. `order`: as `views.contents` has them.
+
+        Raises:
+            OrderRefused: there is no cluster of this name.
+        """
+        contents = self._backstage.contents(self._known(name))
+        return await asyncio.to_thread(contents.topics, search, order, offset, limit)
+
+    async def partitions(self, name: str, asked: PartitionSearch, offset: int = 0, limit: int = 200) -> PartitionsPage:
+        """All partitions of the last observation that fit a search. In a thread, because there may be 100,000.
+
+        Raises:
+            OrderRefused: there is no cluster of this name.
+        """
+        contents = self._backstage.contents(self._known(name))
+        return await asyncio.to_thread(contents.partitions, asked, offset, limit)
 
     def preview(self, order: ServiceOrder, who: str) -> OrderPreview:
         """What an order to moves would do now; nothing is changed.

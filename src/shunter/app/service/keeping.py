@@ -47,6 +47,7 @@ from shunter.model.service import (
     ProposalState,
     StoreBatch,
 )
+from shunter.views.contents import Contents
 from shunter.views.execution import OPEN_STATES, ExecutionView
 from shunter.views.keeper_picture import Surrounding, dressed, view_moves
 from shunter.views.service import ClusterCounts
@@ -99,6 +100,8 @@ class ClusterKeeper(ClusterWords):
         """A gist was kept since growth was computed."""
         self._sighting: Sighting | None = None
         """The last look."""
+        self.contents = Contents()
+        """The topics and partitions of the last observation."""
         self._safe: tuple[int, ...] = ()
         self._wanted = asyncio.Event()
         self.reconciled = False
@@ -271,6 +274,7 @@ class ClusterKeeper(ClusterWords):
         self.counts.observations += 1
         silent = self.known.observed(thought.observation, thought.moves)
         self._sighting = question.sighting
+        self.contents = Contents(question.sighting, question.policy.rails)
         self.parts.published.show(self.name, dressed(thought.page, self._around()))
         self.show_moves()
         if not silent:
@@ -316,7 +320,8 @@ class ClusterKeeper(ClusterWords):
         for subject, since in told_before.items():
             if (subject, since.mark) not in holding:
                 name = f"{subject.condition.value} {subject.about}".strip()
-                over = self.event("condition-over", f"{name} no longer holds", name)
+                told_name = f"{subject.condition.label} {subject.about}".strip()
+                over = self.event("condition-over", f"{told_name} no longer holds", name)
                 told.append(replace(over, at_ms=since.since_ms, until_ms=over.at_ms))
         return told
 
@@ -338,7 +343,7 @@ class ClusterKeeper(ClusterWords):
         if before.state is now.state:
             return None
         told = f": {now.outcome}" if now.outcome else ""
-        return self.event(f"proposal-{now.state.value}", f"{now.id} is {now.state.value}{told}", now.id)
+        return self.event(f"proposal-{now.state.value}", f"{now.id} is {now.state.told}{told}", now.id)
 
     async def sketch(self, about: tuple[str, ...], replicas: int | None, who: str) -> KeptProposal:
         """Plan as a person asks, by the last look; no proposal is kept.

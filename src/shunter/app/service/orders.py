@@ -15,6 +15,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 
+from shunter.app.service.commands import TURNS, command_for
 from shunter.app.service.keeping import ClusterKeeper
 from shunter.app.service.previews import (
     driven,
@@ -39,9 +40,6 @@ from shunter.core.wording import counted, told_bytes
 from shunter.drivers.service.store import StoreFailed
 from shunter.errors import DriverError, ShunterError
 from shunter.formats.service_records import encode_order
-from shunter.model.execution import Command, CommandKind
-from shunter.model.limits import rate_trouble
-from shunter.model.partition import TopicPartition
 from shunter.model.service import (
     UNBEGUN,
     HistoryEvent,
@@ -69,12 +67,6 @@ KEPT_WITHIN_S = 3.0
 SWITCH_WITHIN_S = 0.8
 """How long the answer to the kill switch waits for executors; pausing goes on after that."""
 
-_TURNS = {
-    OrderKind.STOP: CommandKind.STOP,
-    OrderKind.PAUSE: CommandKind.PAUSE,
-    OrderKind.RESUME: CommandKind.RESUME,
-    OrderKind.ROLL_BACK: CommandKind.ROLL_BACK,
-}
 GIVEN = {
     OrderKind.DRAIN: IntentKind.DRAIN,
     OrderKind.DEMOTE: IntentKind.DEMOTE,
@@ -210,7 +202,7 @@ class OrderDesk:
             return await self._vote(keeper, order, signature)
         if kind in GIVEN or kind in TAKEN_BACK:
             return await self._intend(keeper, order, signature)
-        if kind in _TURNS or kind is OrderKind.LIMIT:
+        if kind in TURNS or kind in (OrderKind.LIMIT, OrderKind.BOUND):
             return await self._turn(keeper, order, signature)
         if kind is OrderKind.CLEAR_THROTTLES:
             return await self._clear_throttles(keeper, order, signature)
@@ -229,7 +221,7 @@ class OrderDesk:
                 vote = Vote(signature.who, event.at_ms, approves, signature.comment, signature.by)
                 decided = voted(proposal, vote, rails)
                 given, why = approvals(decided.votes, rails.people), unsure(decided.votes, rails.people)
-                told = f"{name} is {decided.state.value}"
+                told = f"{name} is {decided.state.told}"
                 if approves and given < rails.approvals:
                     told = f"{name} has {given} of {rails.approvals} approvals, and waits for another person's approval"
                     told += f"; {why}" if why else ""
@@ -318,17 +310,17 @@ class OrderDesk:
         ):
             raise OrderRefused(Refusal.NOT_FOUND, f"{keeper.name} has no topic {intent.about}")
         promised = {
-            IntentKind.DRAIN: f"broker {intent.about} is to hold nothing: the next look plans it",
-            IntentKind.DEMOTE: f"broker {intent.about} is to lead nothing: the next look plans it",
+            IntentKind.DRAIN: f"broker {intent.about} is to hold nothing: the next observation plans it",
+            IntentKind.DEMOTE: f"broker {intent.about} is to lead nothing: the next observation plans it",
             IntentKind.REPLACE: f"all replicas of broker {intent.about} are to go to broker {intent.value}"
-            + (": the next look plans it" if intent.value in up else ", once that broker is up"),
+            + (": the next observation plans it" if intent.value in up else ", once that broker is up"),
             IntentKind.ADD: f"broker {intent.about} is to get its share"
-            + (": the next look plans it" if intent.about in {str(each) for each in up} else ", once it is up"),
+            + (": the next observation plans it" if intent.about in {str(each) for each in up} else ", once it is up"),
             IntentKind.FREEZE_TOPIC: f"nothing of topic {intent.about} changes from the next plan on",
             IntentKind.FREEZE_BROKER: f"nothing comes to broker {intent.about} or leaves it from the next plan on",
             IntentKind.HOLD: f"nothing of scope {intent.about} begins by itself until {lifted_by(intent.about)}",
             IntentKind.REPLICATION: f"topic {intent.about} is to have {counted(intent.value or 0, 'replica')}: "
-            + ("once it is no longer frozen" if _is_frozen(keeper, intent.about) else "the next look plans it"),
+            + ("once it is no longer frozen" if _is_frozen(keeper, intent.about) else "the next observation plans it"),
         }
         return promised[intent.kind]
 
@@ -357,7 +349,7 @@ class OrderDesk:
 
     async def _turn(self, keeper: ClusterKeeper, order: ServiceOrder, signature: Signature) -> OrderDone:
         driving = driven(keeper)
-        command = _command(order, signature)
+        command = command_for(order, signature)
         about = ", ".join(order.about) or "all moves"
         event = keeper.event(order.kind.value, "", about, signature.who, signature.comment)
         if signature.key:
@@ -433,9 +425,9 @@ class OrderDesk:
         """
         if order.kind in (OrderKind.PAUSE_ALL, OrderKind.RESUME_ALL):
             return preview_of_switch(order, *taken_for(order, self._keepers))
-        if order.kind not in _TURNS:
+        if order.kind not in TURNS:
             raise OrderRefused(Refusal.INVALID, f"{order.kind.value} is no order to moves")
-        return preview_of_turn(order.kind, self._keepers[order.cluster], _command(order, Signature(who)))
+        return preview_of_turn(order.kind, self._keepers[order.cluster], command_for(order, Signature(who)))
 
     # ---- the kill switch
 
@@ -532,25 +524,6 @@ class OrderDesk:
         if len(order.about) != 1 or not order.about[0]:
             raise OrderRefused(Refusal.INVALID, f"{order.kind.value} {' '.join(order.about)}: {what} is wanted")
         return order.about[0]
-
-
-def _command(order: ServiceOrder, signature: Signature) -> Command:
-    """The executor's command for an order to the service.
-
-    Raises:
-        OrderRefused: a name is not a partition's, or the limit is below 1.
-    """
-    if order.kind is OrderKind.LIMIT:
-        if order.value is not None and (trouble := rate_trouble(order.value)):
-            raise OrderRefused(Refusal.INVALID, f"limit: {trouble}, or no value to lift the limit")
-        return Command(CommandKind.LIMIT, bytes_per_s=order.value, given_by=signature.who, key=signature.key)
-    named = []
-    for name in order.about:
-        topic, dash, number = name.rpartition("-")
-        if not topic or not dash or not number.isdecimal():
-            raise OrderRefused(Refusal.INVALID, f"{order.kind.value} {name!r}: a partition is wanted, as orders-3")
-        named.append(TopicPartition(topic, int(number)))
-    return Command(_TURNS[order.kind], tuple(named), given_by=signature.who, key=signature.key)
 
 
 def _is_frozen(keeper: ClusterKeeper, topic: str) -> bool:

@@ -65,6 +65,4 @@ class Reports:
     def _why_not(self) -> str:
         if self._kept is None:
             return NO_LAKE
-        return (
-            "" if self._page().row.cluster_id else f"{self._name} was not looked at yet, so its cluster id is unknown"
-        )
+        return "" if self._page().row.cluster_id else f"{self._name} was not observed yet, so its cluster id is unknown"

@@ -62,6 +62,7 @@ from shunter.model.service import (
     Signature,
     StoreBatch,
 )
+from shunter.views.contents import Contents
 from shunter.views.keeper_picture import FleetAround, view_fleet
 from shunter.views.service import (
     ControllersView,
@@ -77,7 +78,7 @@ SEAT_EVERY_S = 1.0
 AGE_EVERY_S = 5.0
 NOTHING_KNOWN = (
     "It is unknown what was paused, drained or frozen, so nothing is driven and no order is taken: clusters are only "
-    "looked at. Restore the file, or move it away and give those orders again"
+    "observed. Restore the file, or move it away and give those orders again"
 )
 
 
@@ -148,6 +149,10 @@ class ClusterService:
     def reports(self, cluster: str) -> Reports:
         """The lake's reports about a cluster."""
         return self._reports[cluster]
+
+    def contents(self, cluster: str) -> Contents:
+        """All topics and partitions of a cluster."""
+        return self.keepers[cluster].contents
 
     def fleet(self) -> FleetView:
         """All clusters."""

@@ -20,7 +20,7 @@ from shunter.app.service.local import ServiceServer, ask_service, order_service
 from shunter.app.state_folder import service_folder
 from shunter.cli.execution.consent import agreed
 from shunter.cli.execution.display import say_json
-from shunter.cli.execution.options import LIMIT, yes_option
+from shunter.cli.execution.options import LIMIT, bound_options, yes_option
 from shunter.cli.leaving import leave_with
 from shunter.cli.tables import output_options, show_rows
 from shunter.core.wording import counted, told_bytes
@@ -87,12 +87,12 @@ def order_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
     @functools.wraps(command)
     def wrapped(*args: Any, comment: str, key: str, as_json: bool, **rest: Any) -> Any:
-        return command(*args, signed=_Signed(comment, key or uuid.uuid4().hex, as_json), **rest)
+        return command(*args, signed=Signed(comment, key or uuid.uuid4().hex, as_json), **rest)
 
     return wrapped
 
 
-class _Signed:
+class Signed:
     """The parts of an order that every kind has: a comment, a key, and the form of the answer."""
 
     def __init__(self, comment: str, key: str, as_json: bool) -> None:
@@ -119,7 +119,7 @@ def _the_cluster(place: Place, named: str) -> str:
     return str(names[0])
 
 
-def _give(place: Place, order: ServiceOrder, signed: _Signed) -> int:
+def _give(place: Place, order: ServiceOrder, signed: Signed) -> int:
     done = asyncio.run(order_service(place, order, signed.comment, signed.key))
     if signed.as_json:
         say_json({"event": "order", "by": "service", "key": signed.key, **done._asdict()})
@@ -128,7 +128,10 @@ def _give(place: Place, order: ServiceOrder, signed: _Signed) -> int:
     return int(ExitCode.DONE)
 
 
-def _order(place: Place, kind: OrderKind, cluster: str, signed: _Signed, *about: str, value: int | None = None) -> None:
+def give_order(
+    place: Place, kind: OrderKind, cluster: str, signed: Signed, *about: str, value: int | None = None
+) -> None:
+    """Give an order to the service, print its answer, and leave with its exit status."""
     leave_with(lambda: _give(place, ServiceOrder(kind, _the_cluster(place, cluster), about, value), signed))
 
 
@@ -270,27 +273,27 @@ def _told_event(row: Any) -> str:
 @click.command()
 @click.argument("proposal")
 @order_options
-def approve(place: Place, cluster: str, proposal: str, signed: _Signed) -> None:
+def approve(place: Place, cluster: str, proposal: str, signed: Signed) -> None:
     """Approve a proposal: it begins once nothing holds it back.
 
     \b
     Example:
       shunter serve approve rebalance-3f9a2c01de --comment "ticket 4711"
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _order(place, OrderKind.APPROVE, cluster, signed, proposal)
+    give_order(place, OrderKind.APPROVE, cluster, signed, proposal)
 
 
 @click.command()
 @click.argument("proposal")
 @order_options
-def decline(place: Place, cluster: str, proposal: str, signed: _Signed) -> None:
+def decline(place: Place, cluster: str, proposal: str, signed: Signed) -> None:
     """Decline a proposal: its scope is not proposed again for the policy's declined-minutes.
 
     \b
     Example:
       shunter serve decline rebalance-3f9a2c01de --comment "not on a Friday"
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _order(place, OrderKind.DECLINE, cluster, signed, proposal)
+    give_order(place, OrderKind.DECLINE, cluster, signed, proposal)
 
 
 @click.command()
@@ -307,14 +310,15 @@ def propose(
     scope: str,
     items: tuple[str, ...],
     replicas: int | None,
-    signed: _Signed,
+    signed: Signed,
     *,
     dry_run: bool,
 ) -> None:
-    """Plan by the last look, within the policy, and keep the plan as a proposal that waits for approval.
+    """Plan by the last observation, within the policy, and keep the plan as a proposal that waits for approval.
 
     SCOPE is rebalance, leaders or fix-racks; fill, drain or demote with brokers; disks, which balances log dirs, with
-    brokers or for all; replace with OLD=NEW; topics with topics and --replicas. Rules among ITEMS narrow the policy:
+    brokers or for all; replace with OLD=NEW; topics with topics and --replicas; move with partitions or topics and the
+    brokers that may hold them, as to=4,5,6. Rules among ITEMS narrow the policy:
     band=PERCENT, most-moves=N, most-gigabytes=N, without-brokers=3,7 and without-topics=logs-*.
 
     \b
@@ -322,11 +326,12 @@ def propose(
       shunter serve propose rebalance --dry-run
       shunter serve propose replace 3=7 --comment "new disks"
       shunter serve propose topics orders --replicas 3
+      shunter serve propose move orders-3 orders-4 to=4,5,6
       shunter serve propose rebalance most-moves=50 without-topics=logs-* --dry-run
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     about = (scope, *items)
     if not dry_run:
-        _order(place, OrderKind.PROPOSE, cluster, signed, *about, value=replicas)
+        give_order(place, OrderKind.PROPOSE, cluster, signed, *about, value=replicas)
 
     def work() -> int:
         view = _ask(place, "sketch", cluster=_the_cluster(place, cluster), about=about, value=replicas)
@@ -354,7 +359,7 @@ _ALL_HELP = "Pause all moves of the service (with --cluster: of one cluster); no
 @yes_option
 @order_options
 def pause(
-    place: Place, cluster: str, partitions: tuple[str, ...], signed: _Signed, *, everything: bool, yes: bool
+    place: Place, cluster: str, partitions: tuple[str, ...], signed: Signed, *, everything: bool, yes: bool
 ) -> None:
     """Pause moves of these partitions; --all is the kill switch, which survives restarts.
 
@@ -376,7 +381,7 @@ def pause(
 @yes_option
 @order_options
 def resume(
-    place: Place, cluster: str, partitions: tuple[str, ...], signed: _Signed, *, everything: bool, yes: bool
+    place: Place, cluster: str, partitions: tuple[str, ...], signed: Signed, *, everything: bool, yes: bool
 ) -> None:
     """Resume moves of these partitions; --all lifts the kill switch, but moves that were paused by name stay paused.
 
@@ -399,7 +404,7 @@ def _is_for_all(partitions: Sequence[str], *, everything: bool) -> bool:
 @click.argument("partitions", nargs=-1)
 @yes_option
 @order_options
-def stop(place: Place, cluster: str, partitions: tuple[str, ...], signed: _Signed, *, yes: bool) -> None:
+def stop(place: Place, cluster: str, partitions: tuple[str, ...], signed: Signed, *, yes: bool) -> None:
     """Stop moves where they are; without PARTITIONS, all open moves.
 
     A stopped plan is not begun again by itself: the order takes back the intent that asked for it, or holds its scope
@@ -416,7 +421,7 @@ def stop(place: Place, cluster: str, partitions: tuple[str, ...], signed: _Signe
 @click.argument("partitions", nargs=-1)
 @yes_option
 @order_options
-def rollback(place: Place, cluster: str, partitions: tuple[str, ...], signed: _Signed, *, yes: bool) -> None:
+def rollback(place: Place, cluster: str, partitions: tuple[str, ...], signed: Signed, *, yes: bool) -> None:
     """Roll moves back to their original replicas; without PARTITIONS, all open moves. It first says what that copies.
 
     A rolled back plan is not begun again by itself: the order takes back the intent that asked for it, or holds its
@@ -429,7 +434,7 @@ def rollback(place: Place, cluster: str, partitions: tuple[str, ...], signed: _S
     _turn(place, OrderKind.ROLL_BACK, cluster, partitions, signed, yes=yes)
 
 
-def _turn(place: Place, kind: OrderKind, named: str, partitions: Sequence[str], signed: _Signed, *, yes: bool) -> None:
+def _turn(place: Place, kind: OrderKind, named: str, partitions: Sequence[str], signed: Signed, *, yes: bool) -> None:
     """Say what an order to moves would do, ask unless nothing is lost by it, and give it."""
 
     def work() -> int:
@@ -444,154 +449,32 @@ def _turn(place: Place, kind: OrderKind, named: str, partitions: Sequence[str], 
 
 
 @click.command()
-@click.argument("rate", type=LIMIT)
+@click.argument("rate", type=LIMIT, required=False)
+@bound_options
 @order_options
-def limit(place: Place, cluster: str, rate: int, signed: _Signed) -> None:
-    """Change the throttle of the moves under way; `none` lifts it.
+def limit(place: Place, cluster: str, rate: int | None, bounds: dict[str, int | None], signed: Signed) -> None:
+    """Change the throttle of the moves under way, for each broker (`none` lifts it), or the bounds on copies.
 
     \b
-    Example:
+    Examples:
       shunter serve limit 20M --cluster prod
+      shunter serve limit --max-in 4 --max-concurrent 0 --cluster prod
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _order(place, OrderKind.LIMIT, cluster, signed, value=rate or None)
+    asked = tuple(f"{name.replace('_', '-')}={value}" for name, value in bounds.items() if value is not None)
+    if rate is None and not asked:
+        raise click.UsageError("say what to limit: a RATE, or a bound such as --max-in 4")
+
+    def work() -> int:
+        name = _the_cluster(place, cluster)
+        if rate is not None:
+            _give(place, ServiceOrder(OrderKind.LIMIT, name, (), rate or None), signed)
+        if not asked:
+            return int(ExitCode.DONE)
+        # Two orders of one command have two keys.
+        own = signed if rate is None else Signed(signed.comment, f"{signed.key} bounds", signed.as_json)
+        return _give(place, ServiceOrder(OrderKind.BOUND, name, asked), own)
+
+    leave_with(work)
 
 
-# ---- intents
-
-
-def _about_one(kind: OrderKind, told: str, example: str, what: str = "broker") -> click.Command:
-    """A command whose order is about one broker, or one scope; `told` is its help."""
-
-    @order_options
-    def give(place: Place, cluster: str, about: int | str, signed: _Signed) -> None:
-        _order(place, kind, cluster, signed, str(about))
-
-    words = f"{told}\n\n\b\nExample:\n  shunter serve {kind.value} {example} --cluster prod"
-    wanted = click.IntRange(0) if what == "broker" else click.STRING
-    return click.command(kind.value, help=words)(click.argument("about", metavar=what.upper(), type=wanted)(give))
-
-
-ABOUT_ONE = (
-    _about_one(
-        OrderKind.DRAIN, "Let a broker hold no replica from now on; the service says when it is safe to remove.", "3"
-    ),
-    _about_one(
-        OrderKind.UNDRAIN,
-        "Take `drain` back; replicas that have left the broker stay where they are until a rebalance.",
-        "3",
-    ),
-    _about_one(OrderKind.DEMOTE, "Let a broker lead no partition from now on.", "3"),
-    _about_one(OrderKind.PROMOTE, "Take `demote` back.", "3"),
-    _about_one(OrderKind.UNREPLACE, "Take `replace` back; replicas that have moved stay where they are.", "3"),
-    _about_one(
-        OrderKind.ADD,
-        "Give a broker its share of bytes and replicas once it is up; it need not have joined yet.",
-        "7",
-    ),
-    _about_one(OrderKind.UNADD, "Take `add` back; replicas that the broker has got stay there.", "7"),
-    _about_one(
-        OrderKind.HOLD,
-        "Let nothing of a scope begin by itself from now on, as after a rollback. Plans that people ask for may begin.",
-        "rebalance",
-        "scope",
-    ),
-    _about_one(
-        OrderKind.UNHOLD,
-        "Lift a hold, also one that followed from a stop, a rollback or a declined proposal.",
-        "rebalance",
-        "scope",
-    ),
-)
-
-
-@click.command("replace")
-@click.argument("old", type=click.IntRange(0))
-@click.argument("new", type=click.IntRange(0))
-@order_options
-def replace_broker(place: Place, cluster: str, old: int, new: int, signed: _Signed) -> None:
-    """Let broker NEW take over all replicas of broker OLD; the service says when OLD is safe to remove.
-
-    OLD may be dead. NEW need not have joined yet; until it has taken over, it gets no other replica.
-
-    \b
-    Example:
-      shunter serve replace 3 7 --cluster prod
-    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _order(place, OrderKind.REPLACE, cluster, signed, str(old), value=new)
-
-
-def _frozen_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    command = click.option("--broker", type=click.IntRange(0), help="A broker's id.")(command)
-    return click.option("--topic", default="", help="A topic's name, or a pattern with * and ?.")(command)
-
-
-@click.command()
-@_frozen_options
-@order_options
-def freeze(place: Place, cluster: str, topic: str, broker: int | None, signed: _Signed) -> None:
-    """Keep a topic or a broker as it is, from the next plan on.
-
-    \b
-    Example:
-      shunter serve freeze --topic payments
-    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _freeze(place, (OrderKind.FREEZE_TOPIC, OrderKind.FREEZE_BROKER), cluster, topic, broker, signed)
-
-
-@click.command()
-@_frozen_options
-@order_options
-def unfreeze(place: Place, cluster: str, topic: str, broker: int | None, signed: _Signed) -> None:
-    """Take `freeze` back.
-
-    \b
-    Example:
-      shunter serve unfreeze --broker 7
-    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _freeze(place, (OrderKind.UNFREEZE_TOPIC, OrderKind.UNFREEZE_BROKER), cluster, topic, broker, signed)
-
-
-def _freeze(
-    place: Place,
-    kinds: tuple[OrderKind, OrderKind],
-    cluster: str,
-    topic: str,
-    broker: int | None,
-    signed: _Signed,
-) -> None:
-    if bool(topic) == (broker is not None):
-        raise click.UsageError("--topic or --broker: name one of them")
-    kind, about = (kinds[0], topic) if topic else (kinds[1], str(broker))
-    _order(place, kind, cluster, signed, about)
-
-
-@click.command("set-replication")
-@click.argument("topic")
-@click.argument("replicas", type=click.IntRange(1), required=False)
-@order_options
-def set_replication(place: Place, cluster: str, topic: str, replicas: int | None, signed: _Signed) -> None:
-    """Keep a topic at exactly REPLICAS replicas from now on; without REPLICAS, take that back.
-
-    \b
-    Example:
-      shunter serve set-replication orders 3 --cluster prod
-    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _order(place, OrderKind.SET_REPLICATION, cluster, signed, topic, value=replicas)
-
-
-@click.command("clear-throttles")
-@order_options
-def clear_throttles(place: Place, cluster: str, signed: _Signed) -> None:
-    """Remove replication throttles that no journal knows, while nothing is being moved.
-
-    \b
-    Example:
-      shunter serve clear-throttles --cluster prod
-    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _order(place, OrderKind.CLEAR_THROTTLES, cluster, signed)
-
-
-COMMANDS = (
-    status, proposals, events, propose, approve, decline, pause, resume, stop, rollback, limit,
-    *ABOUT_ONE, replace_broker, freeze, unfreeze, set_replication, clear_throttles,
-)  # fmt: skip
+COMMANDS = (status, proposals, events, propose, approve, decline, pause, resume, stop, rollback, limit)

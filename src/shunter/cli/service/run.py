@@ -133,7 +133,7 @@ def _show(look: LookTaken) -> ExitCode:
     )
     if look.forgotten_minutes is not None:
         click.echo(
-            f"the last look is {look.forgotten_minutes} minutes away, more than gap-minutes: conditions count anew"
+            f"the last observation is {look.forgotten_minutes} minutes away, more than gap-minutes: conditions count anew"
         )
     for condition in look.conditions:
         click.echo(f"{'holds':<9} {condition.condition}: {condition.text} ({_lasting(condition)})")
@@ -149,7 +149,7 @@ def _lasting(condition: ConditionView) -> str:
 
 
 def _show_proposal(proposal: ProposalView, plan: Path | None) -> None:
-    mark = "proposes" if proposal.ready else "held back" if proposal.partitions or proposal.behind else "nothing"
+    mark = "proposes" if proposal.ready else "blocked" if proposal.partitions or proposal.behind else "nothing"
     if proposal.partitions:
         size = f"{counted(proposal.moves, 'replica')} to copy, {told_bytes(proposal.bytes)}"
         told = f"{size}; {counted(proposal.leader_changes, 'partition')} with another preferred leader"

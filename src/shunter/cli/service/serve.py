@@ -11,7 +11,7 @@ import click
 from shunter.app.state_folder import service_folder
 from shunter.cli.leaving import leave_with
 from shunter.cli.sections import Sections
-from shunter.cli.service.orders import COMMANDS
+from shunter.cli.service import desired, orders
 from shunter.cli.service.page import page_options
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def serve() -> None:
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
 
 
-for _command in COMMANDS:
+for _command in (*orders.COMMANDS, *desired.COMMANDS):
     serve.add_command(_command)
 
 

@@ -40,7 +40,7 @@ def add(name: str, file: Path, role: str, days: int, *, never_expires: bool) -> 
     \b
     read        looks at everything
     operate     approves and declines, stops, pauses, rolls back, sets the throttle
-    administer  changes intents, and switches the keeper off and on
+    administer  changes the desired state (drain, replace, freeze …)
 
     \b
     Exit status: 0 the token was made; 2 the name is taken; 5 the file can't be read or written.

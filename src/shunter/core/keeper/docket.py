@@ -111,7 +111,7 @@ def after_its_plan(proposal: KeptProposal, now_ms: int, judgement: Judgement) ->
     late = now_ms - proposal.changed_at_ms < FILES_MS
     if late and all(sign.subject.condition in _OF_FILES for sign in holding):
         return None
-    told = f"{proposal.outcome}, but {holding[0].subject.condition.value} still holds: {holding[0].text}"
+    told = f"{proposal.outcome}, but {holding[0].subject.condition.label} still holds: {holding[0].text}"
     told += f" (and {len(holding) - 1} more)" if len(holding) > 1 else ""
     told = f"{told}; {_what_is_next(proposal.scope, judgement)}"
     return replace(proposal, state=ProposalState.PARTLY, changed_at_ms=now_ms, outcome=told)
@@ -295,7 +295,7 @@ def voted(proposal: KeptProposal, vote: Vote, rails: GuardRails) -> KeptProposal
     if state is ProposalState.STALE:
         raise OrderRefused(Refusal.STALE, f"{proposal.id} is stale: {proposal.outcome}")
     if state not in UNBEGUN or (vote.approves and state is ProposalState.APPROVED):
-        told = f"{proposal.id} is {state.value} already"
+        told = f"{proposal.id} is {state.told} already"
         way_out = "; `stop` and `rollback` turn what is under way" if state in _BEGUN else ""
         raise OrderRefused(Refusal.ALREADY_DECIDED, told + way_out)
     before = approved_before(proposal.votes, vote, rails.people) if vote.approves else None

@@ -36,7 +36,7 @@ class DiskGrowth(NamedTuple):
     """Why nothing is known; "": there were enough looks."""
 
 
-UNKNOWN = DiskGrowth({}, {}, "no look has been kept yet")
+UNKNOWN = DiskGrowth({}, {}, "no observation has been kept yet")
 
 
 def growth_of(looks: Sequence[LookGist]) -> DiskGrowth:
@@ -53,7 +53,7 @@ def growth_of(looks: Sequence[LookGist]) -> DiskGrowth:
         return UNKNOWN
     if len(told) < LEAST_LOOKS or told[-1].at_ms - told[0].at_ms < LEAST_SPAN_MS:
         hours = LEAST_SPAN_MS // HOUR_MS
-        return DiskGrowth({}, {}, f"looks of {counted(hours, 'hour')} are needed, and there are not so many yet")
+        return DiskGrowth({}, {}, f"observations of {counted(hours, 'hour')} are needed, and there are not so many yet")
     chosen = [told[at] for at in np.unique(np.linspace(0, len(told) - 1, _MOST_LOOKS).astype(int)).tolist()]
     topics: dict[str, list[tuple[int, int]]] = {}
     others: dict[BrokerId, list[tuple[int, int]]] = {}

@@ -13,7 +13,7 @@ MINUTE_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A condition that holds now. `since_ms` None: this look is the first that saw it, so the time is not known."""
+    """A condition that holds now. `since_ms` None: this observation is the first that saw it, so the time is not known."""
 
     sign: Sign
     since_ms: int | None

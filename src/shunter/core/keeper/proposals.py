@@ -200,8 +200,12 @@ def sizes_of(sighting: Sighting) -> dict[TopicPartition, float]:
 
 def _too_short(holding: Sequence[Holding]) -> str:
     longest = max(holding, key=lambda each: each.minutes - each.wanted_minutes)
-    known = "this look is the first that saw it" if longest.since_ms is None else f"it is known for {longest.minutes}"
-    return f"{longest.sign.subject.condition.value} has to hold for {longest.wanted_minutes} minutes, and {known}"
+    known = (
+        "this observation is the first that saw it"
+        if longest.since_ms is None
+        else f"it is known for {longest.minutes}"
+    )
+    return f"{longest.sign.subject.condition.label} has to hold for {longest.wanted_minutes} minutes, and {known}"
 
 
 class Made(NamedTuple):
@@ -329,7 +333,7 @@ def undone_next(
         for change in planned(scope, later, policy, own).changes:
             tp = TopicPartition(change.topic, change.partition)
             if tp in changed and _takes_back(changed[tp], change):
-                told = f"the next look would undo it by scope {scope.value}: {_told_return(changed[tp], change)}"
+                told = f"the next observation would undo it by scope {scope.value}: {_told_return(changed[tp], change)}"
                 back.setdefault(tp, told)
     return back
 

@@ -26,6 +26,8 @@ class Rules(NamedTuple):
     """No replica comes to these brokers or leaves them."""
     topics: tuple[str, ...] = ()
     """Names, or patterns with * and ?: these topics do not change."""
+    to: tuple[int, ...] = ()
+    """The brokers that may hold what `move` moves."""
 
     def narrowed(self, policy: KeeperPolicy) -> KeeperPolicy:
         """The policy with these rules."""
@@ -88,6 +90,10 @@ def _brokers(rules: Rules, value: str, item: str) -> Rules:
     return rules._replace(brokers=(*rules.brokers, *(_whole(each, item, least=0) for each in value.split(","))))
 
 
+def _to(rules: Rules, value: str, item: str) -> Rules:
+    return rules._replace(to=(*rules.to, *(_whole(each, item, least=0) for each in value.split(","))))
+
+
 def _topics(rules: Rules, value: str, item: str) -> Rules:
     names = tuple(value.split(","))
     if not all(names):
@@ -101,6 +107,7 @@ RULES: dict[str, Callable[[Rules, str, str], Rules]] = {
     "most-gigabytes": _gigabytes,
     "without-brokers": _brokers,
     "without-topics": _topics,
+    "to": _to,
 }
 """The function of each rule, by name. It takes the rules so far, the value and the whole word."""
 

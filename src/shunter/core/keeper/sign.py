@@ -8,6 +8,8 @@ from shunter.model.inventory import OfflineReplica, TopicWish
 from shunter.model.keeper import Subject
 from shunter.model.partition import BrokerId
 
+ABOVE, BELOW = "above", "below"
+
 
 @dataclass(frozen=True, slots=True)
 class Sign:
@@ -19,3 +21,5 @@ class Sign:
     replicas: tuple[OfflineReplica, ...] = ()
     wishes: tuple[TopicWish, ...] = ()
     mark: str = ""
+    side: str = ""
+    """On which side of its threshold a broker is: `ABOVE` or `BELOW`; "": the condition has no sides."""

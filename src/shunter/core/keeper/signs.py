@@ -11,7 +11,7 @@ from shunter.core.keeper.log_dirs import outside, uneven
 from shunter.core.keeper.requests import BANDS, balance_request, kept_out, takes_over
 from shunter.core.keeper.runway import filling
 from shunter.core.keeper.sighting import Sighting, external, frozen_topics
-from shunter.core.keeper.sign import Sign
+from shunter.core.keeper.sign import ABOVE, BELOW, Sign
 from shunter.core.keeper.words import held_by_word
 from shunter.core.planning.aims import Targets, targets
 from shunter.core.planning.cluster import ROUNDING, Floats, Resource, broker_loads
@@ -113,10 +113,12 @@ def _uneven_log_dirs(sighting: Sighting, policy: KeeperPolicy, holding: Collecti
     fixed = frozen_topics(sighting, policy.rails)
     for broker, least, most in uneven(sighting.inventory.disks, kept_out(sighting, policy), fixed):
         subject = Subject(Condition.LOG_DIR_BAND, f"broker {broker}")
-        band = watch.end if subject in holding else watch.begin
-        if outside(least, most, band):
+        if outside(least, most, watch.end if subject in holding else watch.begin):
             told = f"filled {least:.2f} to {most:.2f} times as much as their mean"
-            text = f"log dirs of broker {broker} are {told}, outside {1 - band:.2f} to {1 + band:.2f}"
+            band = f"threshold {1 - watch.begin:.2f} to {1 + watch.begin:.2f}"
+            if watch.end != watch.begin:
+                band += f", ends within {1 - watch.end:.2f} to {1 + watch.end:.2f}"
+            text = f"log dirs of broker {broker} are {told} ({band})"
             yield Sign(subject, text, (broker,))
 
 
@@ -276,13 +278,20 @@ def _bands(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Subject
             subject = Subject(condition, f"broker {broker}")
             goal = ended if subject in holding else begun
             low, high = goal.low[at, column], goal.high[at, column]
-            band = f"outside {low:.2f} to {high:.2f}"
+            band = _threshold(begun, ended, at, column)
             if goal.members[at] and not low - ROUNDING <= loads[at] <= high + ROUNDING:
-                text = f"broker {broker} carries {loads[at]:.2f} of the mean in {resource.label}, {band}{by_model}"
-                yield Sign(subject, text, (broker,))
+                text = f"broker {broker} carries {loads[at]:.2f} of the mean in {resource.label} ({band}{by_model})"
+                yield Sign(subject, text, (broker,), side=ABOVE if loads[at] > high else BELOW)
             elif goal.members[at] and not low - ROUNDING <= leading[at] <= high + ROUNDING:
-                text = f"broker {broker} leads {leading[at]:.2f} of the mean now, {band}, and not as preferred"
-                yield Sign(subject, text, (broker,))
+                text = f"broker {broker} leads {leading[at]:.2f} of the mean now, and not as preferred ({band})"
+                yield Sign(subject, text, (broker,), side=ABOVE if leading[at] > high else BELOW)
+
+
+def _threshold(begun: Targets, ended: Targets, at: int, column: int) -> str:
+    """The threshold of a broker, and where the condition ends again: the same words whether it held before or not."""
+    outer, inner = ((goal.low[at, column], goal.high[at, column]) for goal in (begun, ended))
+    told = f"threshold {outer[0]:.2f} to {outer[1]:.2f}"
+    return told if outer == inner else f"{told}, ends within {inner[0]:.2f} to {inner[1]:.2f}"
 
 
 def _led_now(sighting: Sighting) -> Floats:
@@ -299,12 +308,12 @@ def _told_model(sighting: Sighting) -> str:
     """The age of the rates by which a broker is judged, as the end of a sentence."""
     if sighting.model is None or sighting.model.until_ms is None:
         return ""
-    return f" (by rates up to {(sighting.at_ms - sighting.model.until_ms) / 3_600_000:.1f} hours ago)"
+    return f"; by rates up to {(sighting.at_ms - sighting.model.until_ms) / 3_600_000:.1f} hours ago"
 
 
 def _model_unused(sighting: Sighting) -> Iterator[Sign]:
     if sighting.model is not None and sighting.model.unused:
-        text = f"the load model of the lake is not used: {sighting.model.unused}"
+        text = f"the load model is not used: {sighting.model.unused}"
         yield Sign(Subject(Condition.MODEL_UNUSED), text)
 
 

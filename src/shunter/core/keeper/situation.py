@@ -350,7 +350,7 @@ def _seen(seen: ClusterObservation, when: str) -> Iterator[tuple[ClusterSeverity
         if len(held) == 1:
             yield severity, f"{when}{held[0].text}"
         elif held:
-            kinds = ", ".join(dict.fromkeys(each.condition.value for each in held))
+            kinds = ", ".join(dict.fromkeys(each.condition.label for each in held))
             yield severity, f"{when}{counted(len(held), 'condition holds', 'conditions hold')}: {kinds}"
 
 
@@ -378,7 +378,7 @@ def _of_the_service(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]
 
 
 def _of_words(facts: ClusterFacts) -> tuple[ClusterSeverity, str]:
-    words = "intents, kill switch, proposals and votes"
+    words = "desired state, kill switch, proposals and approvals"
     if facts.words.known:
         # This may be so for ever, and then nothing is wrong with the cluster.
         told = f"{words} live on this host alone, and no other service has them: {facts.words_why}"
@@ -480,7 +480,7 @@ def doing_about(held: Held, facts: ClusterFacts) -> str:
 
 # ---- orders
 
-_TURNS = (OrderKind.STOP, OrderKind.PAUSE, OrderKind.RESUME, OrderKind.ROLL_BACK, OrderKind.LIMIT)
+_TURNS = (OrderKind.STOP, OrderKind.PAUSE, OrderKind.RESUME, OrderKind.ROLL_BACK, OrderKind.LIMIT, OrderKind.BOUND)
 
 
 def why_refused(kind: OrderKind, facts: ClusterFacts) -> tuple[Refusal, str] | None:
@@ -547,6 +547,7 @@ def _changes(kind: OrderKind, facts: ClusterFacts) -> bool:
         OrderKind.RESUME: paused > 0,
         OrderKind.ROLL_BACK: opened > 0,
         OrderKind.LIMIT: opened > 0,
+        OrderKind.BOUND: opened > 0,
         OrderKind.CLEAR_THROTTLES: facts.observation is not None and facts.observation.throttles_left > 0,
     }
     return changes.get(kind, True)

@@ -16,8 +16,8 @@ from shunter.model.inventory import TopicWish
 from shunter.model.keeper import KeeperPolicy, Memory, Mode
 from shunter.model.service import KeptProposal, OrderRefused, Refusal
 
-WISHES = ("rebalance", "leaders", "fix-racks", "fill", "drain", "demote", "replace", "topics", "disks")
-"""Scopes that a person may ask for."""
+WISHES = ("rebalance", "leaders", "fix-racks", "fill", "drain", "demote", "replace", "topics", "move", "disks")
+"""Scopes that a person may ask for. `move` moves partitions and topics that were picked by hand: a plan of `topics`."""
 _WITH_BROKERS = ("fill", "drain", "demote")
 
 
@@ -28,7 +28,7 @@ def wished(
 
     Args:
         about: The scope; then brokers (fill, drain, demote; disks: none means all), pairs OLD=NEW (replace), or topics
-            (topics). Rules may stand among them, as `band=5` (`rules.RULES`).
+            (topics); topics and partitions, and the brokers that may hold them as `to=4,5,6` (move). Rules may stand among them, as `band=5` (`rules.RULES`).
         replicas: How many replicas each of the topics shall have.
         sighting: The last look.
         policy: The policy with all intents.
@@ -43,9 +43,10 @@ def wished(
     policy = rules.narrowed(policy)
     for broker in rules.brokers:
         _broker(str(broker), seen)
-    planned = planned_for(rules.applied(_request(items, replicas, seen, policy)), seen, policy)
+    request = _request(items, replicas, seen, policy, rules.to)
+    planned = planned_for(rules.applied(request), seen, policy)
     changes, undone = planned.changes, planned.undone
-    scope = Scope(items[0])
+    scope = request.scope
     if not changes:
         told = "; ".join(undone) or "everything is as it is asked for"
         raise OrderRefused(Refusal.NOT_ALLOWED, f"{' '.join(about)}: there is nothing to move: {told}")
@@ -70,7 +71,9 @@ def wished(
     return replace(made, held_back=stand.held_back)
 
 
-def _request(about: tuple[str, ...], replicas: int | None, seen: Sighting, policy: KeeperPolicy) -> PlanRequest:
+def _request(
+    about: tuple[str, ...], replicas: int | None, seen: Sighting, policy: KeeperPolicy, to: tuple[int, ...]
+) -> PlanRequest:
     scope, items = about[0] if about else "", about[1:]
     if scope not in WISHES:
         raise OrderRefused(Refusal.INVALID, f"{scope!r} is no scope: one of {', '.join(WISHES)} is wanted")
@@ -78,7 +81,10 @@ def _request(about: tuple[str, ...], replicas: int | None, seen: Sighting, polic
         brokers = tuple(_broker(each, seen) for each in items)
         return log_dirs_request(seen, policy, brokers or tuple(each.broker for each in seen.inventory.disks))
     band = min(policy.watches[each].end for each in BANDS)
-    request = replace(balance_request(seen, policy, band, tuple(BANDS.values())), scope=Scope(scope))
+    known = Scope.TOPICS if scope == "move" else Scope(scope)
+    request = replace(balance_request(seen, policy, band, tuple(BANDS.values())), scope=known)
+    if scope == "move":
+        return replace(request, wishes=_picked(items, to, seen))
     if scope in _WITH_BROKERS:
         brokers = tuple(_broker(each, seen) for each in items)
         if not brokers:
@@ -96,6 +102,28 @@ def _request(about: tuple[str, ...], replicas: int | None, seen: Sighting, polic
     if items:
         raise OrderRefused(Refusal.INVALID, f"{scope} takes no names: {' '.join(items)}")
     return request
+
+
+def _picked(items: tuple[str, ...], to: tuple[int, ...], seen: Sighting) -> tuple[TopicWish, ...]:
+    """Wishes for topics and partitions that were picked by hand: their replicas go to these brokers."""
+    if not items or not to:
+        raise OrderRefused(
+            Refusal.INVALID, "move: topics or partitions are wanted, and brokers: move orders-3 to=4,5,6"
+        )
+    brokers = tuple(_broker(str(each), seen) for each in to)
+    known = {(each.topic, each.partition) for each in seen.inventory.partitions}
+    whole: set[str] = set()
+    picked: dict[str, set[int]] = {}
+    for item in items:
+        topic, _, number = item.rpartition("-")
+        if item in seen.load.topics:  # A topic may have the name that a partition of another topic has.
+            whole.add(item)
+        elif number.isdecimal() and (topic, int(number[:10])) in known:
+            picked.setdefault(topic, set()).add(int(number))
+        else:
+            raise OrderRefused(Refusal.NOT_FOUND, f"move: there is no topic and no partition {item!r}")
+    parts = {**{topic: tuple(sorted(numbers)) for topic, numbers in picked.items()}, **dict.fromkeys(whole, ())}
+    return tuple(TopicWish(topic, brokers=brokers, partitions=parts[topic]) for topic in sorted(parts))
 
 
 def _broker(name: str, seen: Sighting) -> int:

@@ -84,7 +84,10 @@ def grant_wishes(board: Board, wishes: tuple[TopicWish, ...]) -> list[Undone]:
     for wish in wishes:
         wanted, allowed = _allowed(board, wish)
         topic = board.cluster.topics.index(wish.topic)
-        for partition in np.flatnonzero(board.cluster.topic_of == topic).tolist():
+        meant = board.cluster.topic_of == topic
+        if wish.partitions:
+            meant &= np.isin(board.cluster.numbers, wish.partitions)
+        for partition in np.flatnonzero(meant).tolist():
             if not board.movable[partition]:
                 held = board.replicas[partition][: board.factors[partition]]
                 if not wanted[held].all() or board.factors[partition] != (wish.replication or len(held)):

@@ -3,7 +3,7 @@ import { Component, html, render, useEffect, useRef, useState } from "./vendor/h
 import {
   connection, decoded, forget, go, loadSession, notes, place, session, signIn, signInFromAddress, signOut, startEvents, useFleet, useWatched,
 } from "./store.js";
-import { Empty, Link, Loading, Moment, apart } from "./parts.js";
+import { Empty, Link, Loading, Moment, Said, apart } from "./parts.js";
 import { KillSwitch } from "./kill.js";
 import { Fleet } from "./pages/fleet.js";
 import { Cluster } from "./pages/cluster.js";
@@ -11,11 +11,12 @@ import { Moves } from "./pages/moves.js";
 import { Plan } from "./pages/plan.js";
 import { Reports } from "./pages/reports.js";
 import { Proposals } from "./pages/proposals.js";
+import { Topics } from "./pages/topics.js";
 import { Timeline } from "./pages/timeline.js";
 
 const ICON = new URL("./icon.svg", import.meta.url).href;
-const TABS = [["", "Overview"], ["moves", "Moves"], ["proposals", "Proposals"], ["timeline", "Timeline"], ["plan", "Plan"], ["reports", "Reports"]];
-const PAGES = { "": apart(Cluster), moves: apart(Moves), proposals: apart(Proposals), timeline: apart(Timeline), plan: apart(Plan), reports: apart(Reports) };
+const TABS = [["", "Now"], ["moves", "Moves"], ["proposals", "Proposals"], ["topics", "Topics"], ["plan", "Plan"], ["timeline", "Timeline"], ["reports", "Reports"]];
+const PAGES = { "": apart(Cluster), moves: apart(Moves), proposals: apart(Proposals), topics: apart(Topics), timeline: apart(Timeline), plan: apart(Plan), reports: apart(Reports) };
 
 function Theme() {
   const [theme, set] = useState(document.documentElement.dataset.theme || "system");
@@ -33,9 +34,9 @@ function Theme() {
 
 function Live() {
   const { live, since, first } = useWatched(connection);
-  if (live) return html`<span class="live on" role="status"><i aria-hidden="true"></i>live</span>`;
-  if (first) return html`<span class="live" role="status"><i aria-hidden="true"></i>connecting…</span>`;
-  return html`<span class="live off" role="status"><i aria-hidden="true"></i>disconnected since <${Moment} at=${since} /></span>`;
+  if (live) return html`<span class="live on" role="status"><i aria-hidden="true"></i><span class="told">live</span></span>`;
+  if (first) return html`<span class="live" role="status"><i aria-hidden="true"></i><span class="told">connecting…</span></span>`;
+  return html`<span class="live off" role="status"><i aria-hidden="true"></i><span class="told">disconnected since <${Moment} at=${since} /></span></span>`;
 }
 
 function Who({ who }) {
@@ -51,6 +52,12 @@ function Paused({ paused, where, but = [] }) {
     ${but.length ? ` Not paused, because another process drives them: ${but.join(", ")}.` : ""}</p>`;
 }
 
+// What a narrow screen has no room for in the header: behind one button there, beside the others elsewhere.
+function More({ children }) {
+  const [open, setOpen] = useState(false);
+  return html`<button type="button" class="quiet menu" aria-expanded=${open} aria-label="Account and colours" onClick=${() => setOpen(!open)}>⋯</button><span class="more ${open ? "open" : ""}">${children}</span>`;
+}
+
 const SOON_MS = 14 * 86_400_000;
 
 function Expiry({ at }) {
@@ -61,16 +68,17 @@ function Expiry({ at }) {
 function Header({ who, name, fleet }) {
   const path = useWatched(place).pathname;
   const row = fleet.data?.clusters.find((each) => each.name === name);
+  useEffect(() => { document.querySelector("header nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" }); }, [path]);
   const tally = { moves: row?.moves_open, proposals: row?.proposals_waiting };
   return html`<header><div class="bar">
-      <${Link} to="/" class="brand"><img src=${ICON} alt="" width="28" height="28" /> Shunter</${Link}>
+      <${Link} to="/" class="brand"><img src=${ICON} alt="" width="28" height="28" /> <span class="told">Shunter</span></${Link}>
       ${name && fleet.data && html`<label class="pick"><span class="hidden">Cluster</span>
         <select value=${name} onChange=${(event) => go(`/clusters/${encodeURIComponent(event.target.value)}`)}>
           ${fleet.data.clusters.map((each) => html`<option value=${each.name}>${each.name}</option>`)}</select></label>`}
       <span class="spring"></span>
-      <${Live} /><${Who} who=${who} />
+      <${Live} />
       ${who?.role && fleet.data && html`<${KillSwitch} situation=${fleet.data} who=${who} />`}
-      <${Theme} />
+      <${More}><${Who} who=${who} /><${Theme} /></${More}>
     </div>
     ${name && html`<nav aria-label="Pages of ${name}">${TABS.map(([tab, label]) => {
       const to = `/clusters/${encodeURIComponent(name)}${tab && `/${tab}`}`;
@@ -94,7 +102,7 @@ function SignIn({ why, refused = "" }) {
     <${Unencrypted} />
     ${why && html`<p class="banner watch" role="status">You were signed out: ${why}.</p>`}
     <form onSubmit=${submit}><label class="field">Token <input ref=${field} type="password" autocomplete="off" spellcheck="false" required autofocus /></label>
-      ${problem && html`<p class="banner bad" role="alert">${problem}</p>`}
+      ${problem && html`<p class="banner bad" role="alert"><${Said} text=${problem} /></p>`}
       <div class="actions"><button class="primary">Sign in</button></div></form></section></main>`;
 }
 
@@ -134,8 +142,8 @@ function Page({ who, fleet }) {
     <main id="main" ref=${main} tabindex="-1">
       <${Expiry} at=${who.expires_ms} />
       <${Paused} paused=${fleet.data?.paused} where=${fleet.data?.not_paused?.length ? "The fleet" : "The whole fleet"} but=${fleet.data?.not_paused} />${!fleet.data?.paused && html`<${Paused} paused=${row?.paused} where=${name} />`}
-      ${fleet.data?.store_trouble && html`<p class="banner bad" role="alert">${fleet.data.store_trouble}</p>`}
-      ${fleet.data?.policy_trouble && html`<p class="banner bad" role="alert">${fleet.data.policy_trouble}</p>`}
+      ${fleet.data?.store_trouble && html`<p class="banner bad" role="alert"><${Said} text=${fleet.data.store_trouble} /></p>`}
+      ${fleet.data?.policy_trouble && html`<p class="banner bad" role="alert"><${Said} text=${fleet.data.policy_trouble} /></p>`}
       <${Fence} at=${here.href}>${content}</${Fence}></main>`;
 }
 

@@ -1,5 +1,5 @@
 // Parts that several pages use.
-import { Component, html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
+import { Component, html, render, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { go, href, kept, note, read } from "./store.js";
 import { duration, moment, utc } from "./words.js";
 
@@ -58,6 +58,40 @@ export function Drawer({ title, kind = "panel", open: opened = false, children }
   return html`<details class=${kind} open=${open} onToggle=${(event) => setOpen(event.currentTarget.open)}><summary>${title}</summary>${open && children()}</details>`;
 }
 
+// A long name is cut in the middle: its end, with the partition, stays visible.
+const TAIL = 11;
+export const Name = ({ name }) => (name.length <= TAIL + 8 ? name
+  : html`<span class="cut" title=${name}><span class="head">${name.slice(0, -TAIL)}</span><span class="tail">${name.slice(-TAIL)}</span></span>`);
+
+// A text of the service: what stands between backticks is code.
+const LONG = /([\w.-]{36,})/;
+const shortened = (text) => (LONG.test(text) ? text.split(LONG).map((part, index) => (index % 2 ? html`<${Name} name=${part} />` : part)) : text);
+export const Said = ({ text = "" }) => html`${text.split("`").map((part, index) => (index % 2 ? html`<code>${part}</code>` : shortened(part)))}`;
+export const plain = (text) => text?.replaceAll("`", "");
+
+// Draws its children at the end of the document, so that the colours of a header around it do not reach them.
+function Elsewhere({ children }) {
+  const box = useRef(null);
+  useLayoutEffect(() => {
+    box.current = document.body.appendChild(document.createElement("div"));
+    return () => { render(null, box.current); box.current.remove(); };
+  }, []);
+  useLayoutEffect(() => { render(children, box.current); });
+  return null;
+}
+
+// A panel beside the page, where one looks wherever the page is scrolled to; over it on a phone. Escape closes it.
+export function Side({ label, kind = "", close, at, children }) {
+  const box = useRef(null);
+  useEffect(() => { box.current?.focus({ preventScroll: true }); box.current.scrollTop = 0; }, [at]);
+  useEffect(() => {
+    const out = (event) => { if (event.key === "Escape" && !document.querySelector("dialog[open]")) close(); };
+    addEventListener("keydown", out);
+    return () => removeEventListener("keydown", out);
+  }, []);
+  return html`<section class="panel side ${kind}" ref=${box} tabindex="-1" aria-label=${label}>${children}</section>`;
+}
+
 // ---- states of a page
 
 export function Loading({ what }) {
@@ -65,14 +99,14 @@ export function Loading({ what }) {
 }
 
 export const Failed = ({ problem, what }) => html`<div class="state bad" role="alert">
-  <strong>${what} can't be shown.</strong><p>${problem.message}</p></div>`;
+  <strong>${what} can't be shown.</strong><p><${Said} text=${problem.message} /></p></div>`;
 
 export const Empty = ({ title, children }) => html`<div class="state"><strong>${title}</strong><p>${children}</p></div>`;
 
 // Shows a view's answer; the last answer stays visible while the service does not answer.
 export function Shown({ view, what, children }) {
   if (view.data === undefined) return view.problem ? html`<${Failed} problem=${view.problem} what=${what} />` : html`<${Loading} what=${what} />`;
-  return html`${view.problem && html`<p class="banner bad" role="status">${view.problem.message} What you see was read <${Moment} at=${view.at} />.</p>`}
+  return html`${view.problem && html`<p class="banner bad" role="status"><${Said} text=${view.problem.message} /> What you see was read <${Moment} at=${view.at} />.</p>`}
     ${children(view.data)}`;
 }
 
@@ -105,7 +139,7 @@ export function Order({ label, title, kind = "", disabled, why, comment: asks = 
     setBusy(true);
     try {
       const done = await give(comment, choice);
-      note(done?.text || "Done.");
+      note(plain(done?.text) || "Done.");
       setComment("");
       close();
     } catch (error) { setProblem(error.message); }
@@ -113,17 +147,17 @@ export function Order({ label, title, kind = "", disabled, why, comment: asks = 
   };
   const last = choices ? choices.map((each) => html`<button type="button" key=${each.label} class=${each.kind || ""} disabled=${busy} onClick=${(event) => carryOut(event, each.value)}>${each.label}</button>`)
     : html`<button type="submit" class=${kind || "primary"} disabled=${busy}>${busy ? "…" : confirm || label}</button>`;
-  return html`<button type="button" class=${kind} disabled=${disabled} title=${disabled ? why : undefined} aria-label=${about} onClick=${() => setOpen(true)}>${label}</button>
-    ${open && html`<dialog ref=${dialog} onClose=${() => setOpen(false)} aria-labelledby="order-title">
+  return html`<button type="button" class=${kind} disabled=${disabled} title=${disabled ? plain(why) : undefined} aria-label=${about} onClick=${() => setOpen(true)}>${label}</button>
+    ${open && html`<${Elsewhere}><dialog ref=${dialog} onClose=${() => setOpen(false)} aria-labelledby="order-title">
       <form onSubmit=${carryOut}>
         <h2 id="order-title">${title || label}</h2>
         <div class="prose">${children}</div>
-        ${cost && html`<p class="cost" aria-live="polite">${told ?? "Asking what this would do…"}</p>`}
+        ${cost && html`<p class="cost" aria-live="polite"><${Said} text=${told ?? "Asking what this would do…"} /></p>`}
         ${asks && html`<label class="field">Comment <textarea rows="2" maxlength="2000" value=${comment} onInput=${(event) => setComment(event.target.value)}></textarea></label>`}
-        ${problem && html`<p class="banner bad" role="alert">${problem}</p>`}
+        ${problem && html`<p class="banner bad" role="alert"><${Said} text=${problem} /></p>`}
         <div class="actions"><button type="button" onClick=${close}>Cancel</button>
           ${last}</div>
-      </form></dialog>`}`;
+      </form></dialog></${Elsewhere}>`}`;
 }
 
 // ---- a table of any length: a block of rows is read when it scrolls into view
@@ -131,7 +165,7 @@ export function Order({ label, title, kind = "", disabled, why, comment: asks = 
 const BLOCK = 100;
 const ROW = 44;
 
-export function LongTable({ label, path, query = "", version, columns, row, selected, empty }) {
+export function LongTable({ label, kind = "", widths, path, query = "", version, columns, row, selected, empty }) {
   const box = useRef(null);
   const [view, setView] = useState({ from: 0, to: 30 });
   const [blocks, setBlocks] = useState({ key: "", found: null, rows: new Map(), problem: null });
@@ -170,22 +204,25 @@ export function LongTable({ label, path, query = "", version, columns, row, sele
     shown.push(html`<tr key=${index} aria-rowindex=${index + 2} class=${each && selected?.(each) ? "selected" : ""}
       style=${{ top: `${index * ROW}px` }}>${each ? row(each) : html`<td colspan=${columns.length} class="dim">…</td>`}</tr>`);
   }
-  return html`<div class="long" ref=${box} onScroll=${seen} tabindex="0" role="region" aria-label="${label}: ${found} rows">
+  return html`<div class="long ${kind} ${widths ? "fitted" : ""}" style=${{ "--widths": widths, "--rows": Math.min(found, 1000) }} ref=${box} onScroll=${seen} tabindex="0" role="region" aria-label="${label}: ${found} rows">
     <table aria-rowcount=${found + 1}><thead><tr>${columns.map((each) => html`<th scope="col" class=${each.kind || ""} title=${each.title}>${each.label}</th>`)}</tr></thead>
     <tbody style=${{ height: `${Math.min(found, 700_000) * ROW}px` }}>${shown}</tbody></table></div>`;
 }
 
 // ---- a table that can be sorted
 
-export function SortedTable({ caption, columns, rows, initial, keyOf }) {
+export function SortedTable({ caption, columns, rows: every, initial, keyOf, search = null }) {
   const [by, setBy] = useState(initial);
+  const [wanted, setWanted] = useState("");
+  const rows = wanted ? every.filter((each) => columns.some((one) => String(one.text?.(each) ?? one.value(each) ?? "").toLowerCase().includes(wanted.toLowerCase()))) : every;
   const column = columns.find((each) => each.label === by.label) || columns[0];
   const sorted = [...rows].sort((a, b) => {
     const [x, y] = [column.value(a), column.value(b)];
     const order = x === null || x === undefined ? -1 : y === null || y === undefined ? 1 : x < y ? -1 : x > y ? 1 : 0;
     return by.down ? -order : order;
   });
-  return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}><table class="plain"><caption class="hidden">${caption}</caption>
+  return html`${search && html`<div class="head filters"><label><span class="hidden">${search}</span><input type="search" placeholder="${search}…" value=${wanted} onInput=${(event) => setWanted(event.target.value)} /></label><span class="dim">${rows.length.toLocaleString("en")} of ${every.length.toLocaleString("en")}</span></div>`}
+    <div class="scroll" tabindex="0" role="region" aria-label=${caption}><table class="plain"><caption class="hidden">${caption}</caption>
     <thead><tr>${columns.map((each) => html`<th scope="col" class=${each.kind || ""} aria-sort=${each === column ? (by.down ? "descending" : "ascending") : "none"}>
       <button type="button" class="sort" onClick=${() => setBy({ label: each.label, down: each === column ? !by.down : each.kind === "number" })}>
         ${each.label}<span aria-hidden="true">${each === column ? (by.down ? " ↓" : " ↑") : ""}</span></button></th>`)}</tr></thead>

@@ -1,14 +1,14 @@
 // How a cluster stands, as the service works it out (core/keeper/situation.py): nothing is worked out here.
 import { html } from "./vendor/htm-preact.js";
 import { may } from "./store.js";
-import { Ago, Chip } from "./parts.js";
+import { Ago, Chip, Said } from "./parts.js";
 
 // Severities, the worst first, with the colour of each.
 export const KIND = { critical: "bad", warning: "watch", unknown: "still", note: "busy", ok: "good" };
 const ORDER = Object.keys(KIND);
 export const rank = (situation) => ORDER.indexOf(situation.severity);
 
-export const Headline = ({ situation: { severity, headline } }) => html`<${Chip} kind=${KIND[severity]} title=${severity}>${headline}</${Chip}>`;
+export const Headline = ({ situation: { severity, headline } }) => html`<${Chip} kind=${KIND[severity]} title=${severity}><${Said} text=${headline} /></${Chip}>`;
 
 // Whether an order would be carried out now: the properties of its button. `partly`: some moves may still refuse it.
 export function taken(verb, situation, who, role = "operate") {
@@ -22,12 +22,6 @@ export function Aged({ age, at, what = "These figures" }) {
   if (age === "current") return null;
   if (age === "unknown" || !at) return html`<p class="banner" role="status">${what} are not known.</p>`;
   return html`<p class="banner watch" role="status">${what} are old: they are of <${Ago} at=${at} /> ago.</p>`;
-}
-
-// What is known beside the headline, and what is being done, by whom.
-export function Standing({ situation: { doing, notes, severity } }) {
-  return html`<section class="panel standing ${KIND[severity]}" aria-label="How it stands"><p><strong>Now:</strong> ${doing}.</p>
-    ${notes.length > 0 && html`<ul>${notes.map((note) => html`<li>${note}</li>`)}</ul>`}</section>`;
 }
 
 export const faded = (age) => (age === "current" ? "" : "old");

@@ -56,7 +56,9 @@ export class Problem extends Error {
 async function ask(path, options = {}) {
   let answer;
   try {
-    answer = await fetch(href(`/api/v1${path}`), { credentials: "same-origin", ...options });
+    const early = options.method ? null : await window.early?.[path]; // theme.js has asked already.
+    if (window.early) delete window.early[path];
+    answer = early ?? await fetch(href(`/api/v1${path}`), { credentials: "same-origin", ...options });
   } catch {
     throw new Problem(0, { detail: "The service does not answer.", type: "urn:shunter:unreachable" });
   }
@@ -305,7 +307,7 @@ export function go(path) {
 }
 
 // Query parts that are a step of the browser's history, so that Back closes what was opened. Search and zoom are no steps.
-const STEPS = ["broker", "move", "execution", "past", "plan", "report", "ended"];
+const STEPS = ["broker", "move", "execution", "past", "plan", "report", "ended", "view", "topic", "partition"];
 
 // Change parts of the query: a link to this view then reproduces it.
 export function show(changes) {

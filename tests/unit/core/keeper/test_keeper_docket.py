@@ -100,7 +100,7 @@ def test_a_plan_that_ran_in_vain_says_what_still_holds_and_what_is_next() -> Non
     ran = carried_out(cluster(LOPSIDED))
     ended, another = kept(later(cluster(LOPSIDED), 1), BALANCE, ran)
     assert ended.state is ProposalState.PARTLY
-    assert ended.outcome.startswith("4 done, but disk-band still holds: broker 1 carries 1.50 of the mean in disk")
+    assert ended.outcome.startswith("4 done, but disk skew still holds: broker 1 carries 1.50 of the mean in disk")
     assert ended.outcome.endswith("; another plan is proposed")
     assert another.state is ProposalState.WAITING
     told = replace(BALANCE.watches[Condition.DISK_BAND], mode=Mode.NOTIFY)
@@ -116,7 +116,7 @@ def test_a_full_disk_is_given_the_time_in_which_kafka_deletes_files() -> None:
     assert kept(later(full, 1), policy, ran) == (), "no verdict, and no second plan of this scope"
     ended = kept(later(full, 4), policy, ran)[0]
     assert ended.state is ProposalState.PARTLY
-    assert "disk-full still holds: the disks of broker 1 are 95.0% full" in ended.outcome
+    assert "disk full still holds: the disks of broker 1 are 95.0% full" in ended.outcome
 
 
 def test_who_is_to_lead_nothing_leads_until_the_cluster_shows_another_leader() -> None:
@@ -143,7 +143,10 @@ def test_the_leaders_band_is_judged_by_who_leads_now_too() -> None:
     )
     led = replace(seen, inventory=seen.inventory._replace(partitions=partitions))
     texts = [each.sign.text for each in look(led, policy).holding]
-    assert texts[1] == "broker 2 leads 2.00 of the mean now, outside 0.80 to 1.20, and not as preferred"
+    assert (
+        texts[1]
+        == "broker 2 leads 2.00 of the mean now, and not as preferred (threshold 0.80 to 1.20, ends within 0.90 to 1.10)"
+    )
     unable = tuple(each._replace(isr=(each.leader,)) for each in partitions)
     seen = replace(seen, inventory=seen.inventory._replace(partitions=unable))
     assert look(seen, policy).holding == (), "no election can change who leads a partition whose first is out of sync"

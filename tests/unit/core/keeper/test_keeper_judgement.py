@@ -41,16 +41,18 @@ def test_a_lopsided_cluster_is_balanced_and_then_content() -> None:
     judged = look(seen)
     assert held(judged) == {
         "broker-empty broker 3": "broker 3 is up and holds no replica",
-        "disk-band broker 1": "broker 1 carries 1.50 of the mean in disk, outside 0.80 to 1.20",
-        "disk-band broker 2": "broker 2 carries 1.50 of the mean in disk, outside 0.80 to 1.20",
-        "disk-band broker 3": "broker 3 carries 0.00 of the mean in disk, outside 0.80 to 1.20",
-        "replicas-band broker 1": "broker 1 carries 1.50 of the mean in replicas, outside 0.80 to 1.20",
-        "replicas-band broker 2": "broker 2 carries 1.50 of the mean in replicas, outside 0.80 to 1.20",
-        "replicas-band broker 3": "broker 3 carries 0.00 of the mean in replicas, outside 0.80 to 1.20",
-        "leaders-band broker 1": "broker 1 carries 3.00 of the mean in leaders, outside 0.80 to 1.20",
-        "leaders-band broker 2": "broker 2 carries 0.00 of the mean in leaders, outside 0.80 to 1.20",
-        "leaders-band broker 3": "broker 3 carries 0.00 of the mean in leaders, outside 0.80 to 1.20",
+        "disk-band broker 1": "broker 1 carries 1.50 of the mean in disk (threshold 0.80 to 1.20, ends within 0.90 to 1.10)",
+        "disk-band broker 2": "broker 2 carries 1.50 of the mean in disk (threshold 0.80 to 1.20, ends within 0.90 to 1.10)",
+        "disk-band broker 3": "broker 3 carries 0.00 of the mean in disk (threshold 0.80 to 1.20, ends within 0.90 to 1.10)",
+        "replicas-band broker 1": "broker 1 carries 1.50 of the mean in replicas (threshold 0.80 to 1.20, ends within 0.90 to 1.10)",
+        "replicas-band broker 2": "broker 2 carries 1.50 of the mean in replicas (threshold 0.80 to 1.20, ends within 0.90 to 1.10)",
+        "replicas-band broker 3": "broker 3 carries 0.00 of the mean in replicas (threshold 0.80 to 1.20, ends within 0.90 to 1.10)",
+        "leaders-band broker 1": "broker 1 carries 3.00 of the mean in leaders (threshold 0.80 to 1.20, ends within 0.90 to 1.10)",
+        "leaders-band broker 2": "broker 2 carries 0.00 of the mean in leaders (threshold 0.80 to 1.20, ends within 0.90 to 1.10)",
+        "leaders-band broker 3": "broker 3 carries 0.00 of the mean in leaders (threshold 0.80 to 1.20, ends within 0.90 to 1.10)",
     }
+    sides = {each.sign.subject.about: each.sign.side for each in judged.holding if each.sign.side}
+    assert sides == {"broker 1": "above", "broker 2": "below", "broker 3": "below"}
     scopes = []
     while (proposal := ready(judged)) is not None:
         scopes.append(proposal.scope)
@@ -68,7 +70,9 @@ class TestLasting:
         assert {each.since_ms for each in judged.holding} == {None}
         (proposal,) = judged.proposals
         assert proposal.changes
-        assert proposal.held_back == ("disk-band has to hold for 30 minutes, and this look is the first that saw it",)
+        assert proposal.held_back == (
+            "disk skew has to hold for 30 minutes, and this observation is the first that saw it",
+        )
 
     def test_it_is_proposed_once_it_held_long_enough_at_every_look(self) -> None:
         seen = cluster(LOPSIDED)
@@ -76,7 +80,7 @@ class TestLasting:
         for minutes in (10, 20, 29):
             judged = look(later(seen, minutes), self.POLICY, judged.memory)
             assert ready(judged) is None
-        assert judged.proposals[0].held_back == ("disk-band has to hold for 30 minutes, and it is known for 29",)
+        assert judged.proposals[0].held_back == ("disk skew has to hold for 30 minutes, and it is known for 29",)
         judged = look(later(seen, 30), self.POLICY, judged.memory)
         assert ready(judged) is not None
         assert {each.since_ms for each in judged.holding} == {NOON_MS}
@@ -376,7 +380,7 @@ class TestGuardRails:
         seen = cluster({"t": [[1, 3]], "u": [[1, 2], [1, 3]]}, racks={1: "a", 2: "b", 3: "a"})
         policy = replace(AT_ONCE, rails=GuardRails(moves=2))
         judged = look(seen, policy)
-        told = "the next look would undo it by scope fill: t-0 would go from [1, 3] to [1, 2] and on to [3, 2]"
+        told = "the next observation would undo it by scope fill: t-0 would go from [1, 3] to [1, 2] and on to [3, 2]"
         first = {each.scope: each for each in judged.proposals}[Scope.FIX_RACKS]
         assert first.ready
         assert first.undone[0] == f"t-0 stays: {told}"
@@ -425,5 +429,5 @@ class TestWhatComesFirst:
     def test_a_plan_that_waits_for_itself_alone_lets_the_next_one_be_planned(self) -> None:
         watches = {**AT_ONCE.watches, Condition.BROKER_EMPTY: Watch(Mode.PROPOSE, 10)}
         first, second, _ = look(cluster(LOPSIDED), KeeperPolicy(watches)).proposals
-        assert "broker-empty has to hold for 10 minutes" in first.held_back[0]
+        assert "empty broker has to hold for 10 minutes" in first.held_back[0]
         assert (second.scope, second.ready) == (Scope.REBALANCE, True)

@@ -41,7 +41,7 @@ def held(sighting: Sighting, policy: KeeperPolicy = POLICY) -> dict[str, str]:
 
 def test_a_broker_with_all_in_one_log_dir_is_mended_by_moves_within_it() -> None:
     seen = heaped()
-    told = "log dirs of broker 1 are filled 0.00 to 2.00 times as much as their mean, outside 0.70 to 1.30"
+    told = "log dirs of broker 1 are filled 0.00 to 2.00 times as much as their mean (threshold 0.70 to 1.30, ends within 0.85 to 1.15)"
     assert held(seen) == {"broker 1": told}
     (proposal,) = look(seen, POLICY).proposals
     assert (proposal.scope.value, proposal.ready, proposal.moves, proposal.bytes) == ("disks", True, 2, 2 * MIB)
@@ -84,7 +84,7 @@ def test_it_waits_until_it_lasted_and_until_nobody_copies_between_log_dirs() -> 
     slow = replace(POLICY, watches={**POLICY.watches})
     slow.watches[Condition.LOG_DIR_BAND] = replace(slow.watches[Condition.LOG_DIR_BAND], minutes=30)  # type: ignore[index]
     (proposal,) = look(heaped(), slow).proposals
-    assert "log-dir-band has to hold for 30 minutes" in proposal.held_back[0]
+    assert "log dir skew has to hold for 30 minutes" in proposal.held_back[0]
     (proposal,) = look(shelved(cluster(EVEN), in_one, "/a", "/b", coming=1), POLICY).proposals
     assert "1 replica of broker 1 being copied from one log dir to another" in proposal.held_back[0]
 

@@ -35,6 +35,27 @@ def test_a_plan_keeps_to_its_rules() -> None:
     assert "most-moves=2" in asked("rebalance", "most-moves=2").reasons[0]
 
 
+def test_what_was_picked_by_hand_moves_and_nothing_else() -> None:
+    made = asked("move", "t-3", "u-0", "u-5", "to=2,3")
+    assert [(each.topic, each.partition, sorted(each.replicas)) for each in made.changes] == [
+        ("t", 3, [2, 3]),
+        ("u", 0, [2, 3]),
+        ("u", 5, [2, 3]),
+    ]
+    assert made.scope == "topics"
+    whole = asked("move", "u", "u-1", "to=2,3", policy=only(Condition.DISK_FULL))
+    assert [each.topic for each in whole.changes] == ["u"] * 6
+    for about, why in (
+        (("move", "t-3"), "brokers: move"),
+        (("move", "to=2"), "topics or partitions are wanted"),
+        (("move", "t-6", "to=2,3"), "no partition 't-6'"),
+        (("move", "t-3", "to=9"), "there is no broker '9'"),
+        (("move", "t-3", "to=1,2"), "nothing to move"),
+    ):
+        with pytest.raises(OrderRefused, match=why):
+            asked(*about)
+
+
 def test_a_cap_in_gigabytes_is_kept_to() -> None:
     free = asked("rebalance")
     half = asked("rebalance", f"most-gigabytes={free.bytes / 2e9}")

@@ -128,8 +128,8 @@ class TestEveryCombination:
     def test_where_words_live_is_told_and_nothing_is_taken_before_they_are_known(self) -> None:
         for facts, stands in ALL:
             said = facts.words_why != "" and facts.reach is not Reach.SILENT
-            assert ("votes live on this host alone" in told(stands)) == (said and facts.words.known), facts
-            assert ("votes are not known" in told(stands)) == (said and not facts.words.known), facts
+            assert ("approvals live on this host alone" in told(stands)) == (said and facts.words.known), facts
+            assert ("approvals are not known" in told(stands)) == (said and not facts.words.known), facts
             if said and not facts.words.known:
                 assert RANK.index(stands.severity) <= RANK.index(ClusterSeverity.WARNING), facts
                 assert stands.unserved or facts.role is ServiceRole.STANDBY
@@ -207,7 +207,7 @@ class TestWhatIsTold:
 
     def test_conditions_of_one_kind_are_one_sentence(self) -> None:
         seen = replace(OBSERVED, conditions=(BAND, BAND, LATE))
-        assert situation(replace(LAB, observation=seen)).headline == "3 conditions hold: disk-band, under-replicated"
+        assert situation(replace(LAB, observation=seen)).headline == "3 conditions hold: disk skew, under-replicated"
         one = situation(replace(LAB, observation=replace(OBSERVED, conditions=(BAND,))))
         assert (one.severity, one.headline) == (ClusterSeverity.WARNING, BAND.text)
 

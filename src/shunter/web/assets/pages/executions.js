@@ -1,7 +1,7 @@
 // Each execution of the journal, its outcome and its moves, and the story of each move.
 import { html, useRef } from "../vendor/htm-preact.js";
 import { show, useView } from "../store.js";
-import { Chip, Empty, Figure, Link, LongTable, Moment, Shown, SortedTable, memo } from "../parts.js";
+import { Chip, Empty, Figure, Link, LongTable, Moment, Name, Shown, SortedTable, memo } from "../parts.js";
 import { KINDS, Replica, Story } from "./story.js";
 import { bytes, count, duration, number, rate, words } from "../words.js";
 
@@ -17,13 +17,13 @@ const COLUMNS = [
   { label: "Outcome", value: (each) => JSON.stringify(each.counts), show: (each) => html`<${Counts} counts=${each.counts} />` },
   { label: "Copied", kind: "number", value: (each) => each.copied_bytes, show: (each) => bytes(each.copied_bytes) },
   { label: "Plan", value: (each) => each.plans.join(), show: (each) => each.plans.join(", ") },
-  { label: "Turned by", value: (each) => each.turned.join(), show: (each) => each.turned.join("; ") },
+  { label: "Stopped or rolled back by", value: (each) => each.turned.join(), show: (each) => each.turned.join("; ") },
 ];
 
 const MOVES = [{ label: "Partition" }, { label: "Outcome" }, { label: "From", kind: "wide" }, { label: "At", kind: "wide" }, { label: "Steps", kind: "number" }, { label: "Copied", kind: "number" }, { label: "Took", kind: "number" }, { label: "Why", kind: "wide" }];
 const Ids = ({ ids, kind }) => html`<span class="replicas">${ids.map((id) => html`<${Replica} key=${id} id=${id} kind=${kind} />`)}</span>`;
 
-const Row = memo(({ move, opened }) => html`<td class="name" title=${move.partition}><button type="button" class="link" aria-expanded=${opened} onClick=${() => show({ move: opened ? "" : move.partition })}>${move.partition}</button></td>
+const Row = memo(({ move, opened }) => html`<td class="name" title=${move.partition}><button type="button" class="link" aria-expanded=${opened} onClick=${() => show({ move: opened ? "" : move.partition })}><${Name} name=${move.partition} /></button></td>
   <td><${Chip} kind=${KINDS[move.state] || "still"}>${words(move.state)}</${Chip}></td><td class="wide"><${Ids} ids=${move.original} kind="here" /></td><td class="wide"><${Ids} ids=${move.replicas} kind="stays" /></td>
   <td class="number">${move.steps}</td><td class="number">${bytes(move.copied_bytes)}</td><td class="number">${move.ended_at_ms === null ? "goes on" : duration(move.ended_at_ms - move.accepted_at_ms)}</td><td class="wide dim" title=${move.reason}>${move.reason}</td>`);
 
@@ -38,10 +38,10 @@ function Execution({ name, execution, query, at }) {
       <button type="button" onClick=${() => show({ past: "1", execution: "", plan: "", move: "", search: "", state: "" })}>All executions</button></div>
     <dl class="figures small"><${Figure} label="Began" value=${html`<${Moment} at=${execution.began_at_ms} />`} /><${Figure} label="Took" value=${took(execution) === null ? "goes on" : duration(took(execution))} />
       <${Figure} label="Copied" value=${bytes(execution.copied_bytes)} /><${Figure} label="Throttle at its beginning" value=${execution.throttle === null ? "none" : rate(execution.throttle)} /><${Figure} label="Plan" value=${plans} /></dl>
-    ${execution.turned.length > 0 && html`<p class="banner watch">Turned on its way: ${execution.turned.join("; ")}.</p>`}</section>
+    ${execution.turned.length > 0 && html`<p class="banner watch">Stopped or rolled back on its way: ${execution.turned.join("; ")}.</p>`}</section>
     ${opened && html`<${Story} name=${name} partition=${opened} execution=${execution.number} still=${execution.ended_at_ms !== null} />`}
     <section class="panel"><div class="head filters"><label><span class="hidden">Search for a partition</span><input type="search" placeholder="Partition…" value=${search} onInput=${(event) => show({ search: event.target.value })} /></label></div>
-    <${LongTable} label="Moves of execution ${execution.number}" path=${base} query=${new URLSearchParams({ search, state })} version=${at} columns=${MOVES}
+    <${LongTable} label="Moves of execution ${execution.number}" kind="of-past" path=${base} query=${new URLSearchParams({ search, state })} version=${at} columns=${MOVES}
       row=${(move) => html`<${Row} move=${move} opened=${move.partition === opened} />`} empty=${html`<${Empty} title="No such move">Nothing fits this search.</${Empty}>`} /></section>`;
 }
 

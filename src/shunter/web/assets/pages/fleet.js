@@ -1,7 +1,8 @@
 // Each cluster with its situation, balance, disk runway, moves, and proposals that wait for approval.
 import { html } from "../vendor/htm-preact.js";
-import { Ago, Empty, Figure, Link, Meter, Progress, Shown, memo } from "../parts.js";
+import { Ago, Empty, Figure, Link, Meter, Name, Progress, Said, Shown, SortedTable, memo } from "../parts.js";
 import { Aged, Headline, KIND, faded, rank } from "../situation.js";
+import { place, show, useWatched } from "../store.js";
 import { count, days, duration, number, percent } from "../words.js";
 
 const diskKind = (share) => (share >= 0.9 ? "bad" : share >= 0.8 ? "watch" : "plain");
@@ -10,9 +11,9 @@ const Card = memo(({ row }) => {
   const to = `/clusters/${encodeURIComponent(row.name)}`;
   const { situation } = row;
   return html`<article class="panel card ${KIND[situation.severity]}">
-    <div class="head"><h2><${Link} to=${to} class="stretch">${row.name}</${Link}></h2><${Headline} situation=${situation} /></div>
-    <p class="why">${situation.doing}.</p>
-    ${situation.notes.slice(0, 3).map((note) => html`<p class="dim">${note}</p>`)}
+    <div class="head"><h2><${Link} to=${to} class="stretch"><${Name} name=${row.name} /></${Link}></h2><${Headline} situation=${situation} /></div>
+    <p class="why"><${Said} text=${situation.doing} />.</p>
+    ${situation.notes.slice(0, 3).map((note) => html`<p class="dim"><${Said} text=${note} /></p>`)}
     ${situation.figures === "current" ? html`<p class="dim">${count(row.brokers, "broker")} · ${count(row.partitions, "partition")} · observed <${Ago} at=${situation.observed_at_ms} /> ago</p>`
       : html`<${Aged} age=${situation.figures} at=${situation.observed_at_ms} />`}
     ${situation.figures !== "unknown" && html`<div class="${faded(situation.figures)}">
@@ -28,13 +29,32 @@ const Card = memo(({ row }) => {
   </article>`;
 });
 
+const CARDS = 12;
+const COLUMNS = [
+  { label: "Cluster", value: (row) => row.name, show: (row) => html`<${Link} to="/clusters/${encodeURIComponent(row.name)}"><${Name} name=${row.name} /></${Link}>` },
+  { label: "Status", value: (row) => rank(row.situation), text: (row) => row.situation.headline, show: (row) => html`<span class=${faded(row.situation.figures)}><${Headline} situation=${row.situation} /></span>` },
+  { label: "Brokers", kind: "number", value: (row) => row.brokers, show: (row) => number(row.brokers) },
+  { label: "Partitions", kind: "number", value: (row) => row.partitions, show: (row) => number(row.partitions) },
+  { label: "Fullest disk", kind: "number", value: (row) => row.disk_used, show: (row) => percent(row.disk_used) },
+  { label: "Full in", kind: "number", value: (row) => row.runway_days, show: (row) => (row.runway_days === null ? "–" : days(row.runway_days)) },
+  { label: "Imbalance", kind: "number", value: (row) => row.balance, show: (row) => percent(row.balance) },
+  { label: "Under-replicated", kind: "number", value: (row) => row.under_replicated, show: (row) => number(row.under_replicated) },
+  { label: "Moves", kind: "number", value: (row) => row.moves_open, show: (row) => (row.moves_open ? html`<${Link} to="/clusters/${encodeURIComponent(row.name)}/moves">${number(row.moves_open)}${row.share === null ? "" : `, ${percent(row.share)}`}</${Link}>` : number(row.moves_open)) },
+  { label: "To approve", kind: "number", value: (row) => row.proposals_waiting, show: (row) => (row.proposals_waiting ? html`<${Link} to="/clusters/${encodeURIComponent(row.name)}/proposals">${number(row.proposals_waiting)}</${Link}>` : "0") },
+];
+
 export function Fleet({ fleet }) {
+  const query = useWatched(place).searchParams;
   return html`<${Shown} view=${fleet} what="the fleet">${(view) => {
     const rows = [...view.clusters].sort((a, b) => rank(a.situation) - rank(b.situation) || a.name.localeCompare(b.name));
     const known = rows.filter((row) => row.situation.figures === "current");
     const sum = (field) => (known.length ? known.reduce((all, row) => all + (row[field] ?? 0), 0) : null);
     const part = known.length === rows.length ? "" : `of ${known.length} of ${count(rows.length, "cluster")}`;
-    return html`<div class="title"><h1>Fleet</h1><p class="dim">${view.headline}</p><${Link} to="/timeline">What happened →</${Link}></div>
+    const table = (query.get("as") || (rows.length > CARDS ? "table" : "cards")) === "table";
+    const search = query.get("search") || "";
+    const found = table || !search ? rows : rows.filter((row) => `${row.name} ${row.situation.headline}`.toLowerCase().includes(search.toLowerCase()));
+    return html`<div class="title"><h1>Fleet</h1><p class="dim">${view.headline}</p><span class="spring"></span>
+        ${rows.length > 1 && html`<div class="tabs" role="group" aria-label="How clusters are shown"><button type="button" aria-pressed=${!table} onClick=${() => show({ as: "cards" })}>Cards</button><button type="button" aria-pressed=${table} onClick=${() => show({ as: "table" })}>Table</button></div>`}<${Link} to="/timeline">What happened →</${Link}></div>
       <dl class="figures">
         <${Figure} label="Clusters" value=${number(rows.length)} />
         <${Figure} label="Brokers" value=${number(sum("brokers"))}>${part}</${Figure}>
@@ -43,7 +63,9 @@ export function Fleet({ fleet }) {
         <${Figure} label="Moves open" value=${number(sum("moves_open"))}>${part}</${Figure}>
         <${Figure} label="Wait for approval" value=${number(rows.reduce((all, row) => all + row.proposals_waiting, 0))} />
       </dl>
-      ${rows.length ? html`<div class="cards">${rows.map((row) => html`<${Card} key=${row.name} row=${row} />`)}</div>`
-        : html`<${Empty} title="No clusters">The policy file names none.</${Empty}>`}`;
+      ${!rows.length && html`<${Empty} title="No clusters">The policy file names none.</${Empty}>`}
+      ${!table && rows.length > CARDS && html`<label class="filters"><span class="hidden">Search for a cluster</span><input type="search" placeholder="Cluster…" value=${search} onInput=${(event) => show({ search: event.target.value })} /></label>`}
+      ${table ? html`<section class="panel fleet-table"><${SortedTable} caption="Clusters" search="Cluster or status" columns=${COLUMNS} rows=${rows} initial=${{ label: "Status", down: false }} keyOf=${(row) => row.name} /></section>`
+        : found.length ? html`<div class="cards">${found.map((row) => html`<${Card} key=${row.name} row=${row} />`)}</div>` : rows.length > 0 && html`<${Empty} title="No such cluster">Nothing fits this search.</${Empty}>`}`;
   }}</${Shown}>`;
 }

@@ -1,4 +1,4 @@
-// Intents, which hold until they are taken back: the buttons of a broker, and the list of all intents.
+// The desired state, which people give and which holds until they are taken back: the buttons of a broker, and the list of all intents.
 import { html, useState } from "../vendor/htm-preact.js";
 import { order, sketch } from "../store.js";
 import { Moment, Order } from "../parts.js";
@@ -13,20 +13,20 @@ const costOf = (name, about) => async () => {
   try {
     view = await sketch(name, { about, value: null });
   } catch (problem) {
-    if (["not-allowed", "not-found", "invalid"].includes(problem.kind)) return `No plan by the last look: ${problem.message}`;
+    if (["not-allowed", "not-found", "invalid"].includes(problem.kind)) return `No plan by the last observation: ${problem.message}`;
     throw problem;
   }
   const { proposal: each } = view;
   const least = view.least_ms ? `, at least ${duration(view.least_ms)} at the policy's throttle` : "";
-  const held = each.held_back.length ? ` It would be held back now: ${each.held_back.join("; ")}.` : "";
-  return `By the last look: ${count(each.moves, "replica")} to copy, ${bytes(each.bytes)}${least}; ${count(each.leader_changes, "partition")} with another preferred leader. A rollback copies at most ${bytes(each.rollback_bytes)}.${held}`;
+  const held = each.held_back.length ? ` It would be blocked now: ${each.held_back.join("; ")}.` : "";
+  return `By the last observation: ${count(each.moves, "replica")} to copy, ${bytes(each.bytes)}${least}; ${count(each.leader_changes, "partition")} with another preferred leader. A rollback copies at most ${bytes(each.rollback_bytes)}.${held}`;
 };
 
 const GIVEN = {
-  drain: { label: "Drain", back: "undrain", undo: "Undrain", scope: "drain", told: "From now on this broker holds nothing: the keeper plans to move its replicas away, and no plan brings any back. This page says when the broker is safe to remove.", undone: "The broker may hold replicas again. Replicas that have left it stay where they are." },
+  drain: { label: "Drain", back: "undrain", undo: "Undrain", scope: "drain", told: "From now on this broker holds nothing: the service plans to move its replicas away, and no plan brings any back. This page says when the broker is safe to remove.", undone: "The broker may hold replicas again. Replicas that have left it stay where they are." },
   demote: { label: "Demote", back: "promote", undo: "Promote", scope: "demote", told: "From now on this broker leads nothing; its replicas stay.", undone: "The broker may lead again." },
   "freeze-broker": { label: "Freeze", back: "unfreeze-broker", undo: "Unfreeze", told: "From now on no replica comes to this broker and none leaves it.", undone: "Plans may use the broker again." },
-  add: { label: "Add", back: "unadd", undo: "Take back: add", scope: "fill", told: "The keeper plans moves until the broker has its share of bytes and replicas.", undone: "The keeper no longer plans moves to give the broker its share. Replicas that it has stay there." },
+  add: { label: "Add", back: "unadd", undo: "Take back: add", scope: "fill", told: "The service plans moves until the broker has its share of bytes and replicas.", undone: "The service no longer plans moves to give the broker its share. Replicas that it has stay there." },
 };
 
 function Intent({ name, broker, verb, set, situation, who }) {
@@ -63,7 +63,7 @@ function AddBroker({ name, situation, who }) {
   const known = NUMBER.test(id);
   return html`<${Order} label="Add a broker…" confirm="Add" title="Add a broker" ...${taken("add", situation, who, "administer")} comment=${true} cost=${known ? costOf(name, ["fill", id]) : undefined} costKey=${id}
     give=${(comment) => order(name, "add", { about: [id], comment })}>
-    <p>Once the broker is up, the keeper plans moves until it has its share of bytes and replicas. The broker need not have joined yet.</p>
+    <p>Once the broker is up, the service plans moves until it has its share of bytes and replicas. The broker need not have joined yet.</p>
     <label class="field">Broker <input type="number" min="0" step="1" required value=${id} onInput=${(event) => setId(event.target.value)} /></label></${Order}>`;
 }
 
@@ -80,11 +80,11 @@ function Replication({ name, topics, situation, who }) {
   const named = topic.trim();
   const cost = async () => {
     const view = await sketch(name, { about: ["topics", named], value: Number(replicas) });
-    return `By the last look: ${count(view.proposal.moves, "replica")} to copy, ${bytes(view.proposal.bytes)}. A rollback copies at most ${bytes(view.proposal.rollback_bytes)}.`;
+    return `By the last observation: ${count(view.proposal.moves, "replica")} to copy, ${bytes(view.proposal.bytes)}. A rollback copies at most ${bytes(view.proposal.rollback_bytes)}.`;
   };
   return html`<${Order} label="Set a replication factor…" confirm="Set it" title="Set a topic's replication factor" ...${taken("set-replication", situation, who, "administer")} comment=${true}
     cost=${named && NUMBER.test(replicas) ? cost : undefined} costKey="${named} ${replicas}" give=${(comment) => order(name, "set-replication", { about: [named], value: Number(replicas), comment })}>
-    <p>From now on each partition of the topic is to have exactly this number of replicas. The keeper plans the moves.</p>
+    <p>From now on each partition of the topic is to have exactly this number of replicas. The service plans the moves.</p>
     <label class="field">Topic <input type="text" required pattern=".*\\S.*" list="topics" value=${topic} onInput=${(event) => setTopic(event.target.value)} /></label><datalist id="topics">${topics.map((each) => html`<option value=${each.name} />`)}</datalist>
     <label class="field">Replicas <input type="number" min="1" max="99" step="1" required value=${replicas} onInput=${(event) => setReplicas(event.target.value)} /></label></${Order}>`;
 }
@@ -115,12 +115,12 @@ export function Intents({ view, name, who }) {
   const file = inFile(view.policy);
   const { situation } = view.row;
   const undo = (each) => html`<${Order} label="Take back" title="Take back: ${told(each)}" ...${taken(BACK[each.kind], situation, who, each.kind === "hold" ? "operate" : "administer")} comment=${true} confirm="Take it back"
-    give=${(comment) => order(name, BACK[each.kind], { about: [each.about], comment })}>Plans no longer follow this intent. Replicas that were moved for it stay where they are.</${Order}>`;
-  return html`<section class="panel intents" aria-label="Intents"><div class="head"><h2>Intents <small>every plan follows them until they are taken back</small></h2><span class="spring"></span>
+    give=${(comment) => order(name, BACK[each.kind], { about: [each.about], comment })}>Plans no longer follow this. Replicas that were moved for it stay where they are.</${Order}>`;
+  return html`<section class="panel intents" aria-label="Desired state"><div class="head"><h2>Desired state <small>every plan follows it until it is taken back</small></h2><span class="spring"></span>
       <${AddBroker} name=${name} situation=${situation} who=${who} /><${FreezeTopic} name=${name} situation=${situation} who=${who} /><${Replication} name=${name} topics=${view.topics} situation=${situation} who=${who} /></div>
     ${view.intents.length + file.length ? html`<ul class="conditions">${view.intents.map((each) => html`<li key="${each.kind} ${each.about}" class="intent"><div><strong>${told(each)}</strong>
         <span class="dim">by ${each.who} since <${Moment} at=${each.at_ms} />${each.comment && html`: “${each.comment}”`}</span><span class="spring"></span>${undo(each)}</div></li>`)}
       ${file.map((each) => html`<li key="file ${each.kind} ${each.about}" class="intent"><div><strong>${told(each)}</strong> <span class="dim">by the policy file</span></div></li>`)}</ul>`
-    : html`<p class="dim">None. To give one about a broker, click the broker above.</p>`}
+    : html`<p class="dim">Nothing is given. For a broker, click the broker above.</p>`}
     ${view.policy && html`<details><summary>The policy file's table of ${name}, with ${number(Object.keys(view.policy).length)} keys</summary><pre tabindex="0">${JSON.stringify(view.policy, null, 2)}</pre></details>`}</section>`;
 }

@@ -1,17 +1,15 @@
 // Moves with steps, bytes, rate, ETA; orders to one move, a selection or all moves; the throttle. And past moves.
 import { html, useCallback, useEffect, useMemo, useRef, useState } from "../vendor/htm-preact.js";
 import { note, order, place, read, show, useView, useWatched } from "../store.js";
-import { Chip, Empty, Figure, Link, LongTable, Meter, Order, Progress, Shown, memo } from "../parts.js";
+import { Chip, Empty, Figure, Link, LongTable, Meter, Name, Order, Progress, Said, Shown, memo, plain } from "../parts.js";
 import { Executions } from "./executions.js";
 import { KINDS, Replica, Story } from "./story.js";
 import { Chart, axis, colour, times } from "../charts.js";
 import { Aged, Headline, faded, taken } from "../situation.js";
-import { bytes, count, duration, number, percent, rate } from "../words.js";
+import { bytes, count, duration, number, percent, rate, words } from "../words.js";
 
-const MB = 1_000_000;
 const DRAWN_EVERY_S = 5;
 const OPEN = { moving: 1, pending: 1, paused: 1 };
-const LIMITS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000].map((each) => each * MB);
 
 // The present replicas, and those that the target adds and drops: shown by marks and words, not by colour alone.
 function Replicas({ move }) {
@@ -25,27 +23,37 @@ function Replicas({ move }) {
   })}</span>`;
 }
 
+const UNITS = [["MB", 1_000_000], ["kB", 1000], ["GB", 1_000_000_000]];
+
+// Any throttle, of each broker. It acts when its button is clicked, not while it is typed.
 function Throttle({ name, limit, situation, who }) {
-  const nearest = limit === null ? LIMITS.length : LIMITS.findIndex((each) => each >= limit);
-  const [at, setAt] = useState(null);
-  const timer = useRef(0);
-  // The chosen throttle is shown until the cluster's own figure comes.
-  useEffect(() => { if (at === null) return undefined; const patience = setTimeout(() => setAt(null), 6000); return () => clearTimeout(patience); }, [at]);
-  useEffect(() => setAt(null), [limit]);
-  const shown = at ?? (nearest < 0 ? LIMITS.length - 1 : nearest);
-  const told = (index) => (index === LIMITS.length ? "no limit" : rate(LIMITS[index]));
-  const change = (event) => {
-    const index = Number(event.target.value);
-    setAt(index);
-    clearTimeout(timer.current);
-    timer.current = setTimeout(async () => {
-      try { note((await order(name, "limit", { value: index === LIMITS.length ? null : LIMITS[index] })).text); } catch (error) { note(error.message, "error"); setAt(null); }
-    }, 500);
+  const unit = UNITS.find(([, each]) => limit !== null && limit >= each && limit % each === 0) ?? UNITS[limit !== null && limit < 1_000_000 ? 1 : 0];
+  const [given, setGiven] = useState(null);
+  const value = given ?? { amount: limit === null ? "" : String(limit / unit[1]), unit: unit[0] };
+  const may = taken("limit", situation, who);
+  const change = async (wanted) => {
+    try { note(plain((await order(name, "limit", { value: wanted })).text)); setGiven(null); } catch (error) { note(plain(error.message), "error"); }
   };
-  const now = at === null && limit !== null ? rate(limit) : told(shown);
-  return html`<label class="throttle"><span>Throttle <b>${now}</b></span>
-    <input type="range" min="0" max=${LIMITS.length} step="1" value=${shown} aria-valuetext=${now} disabled=${taken("limit", situation, who).disabled} onInput=${change} />
-    <small class="dim" aria-hidden="true"><span>1 MB/s</span><span>50 MB/s</span><span>no limit</span></small></label>`;
+  const submit = (event) => { event.preventDefault(); change(Math.round(Number(value.amount) * UNITS.find(([each]) => each === value.unit)[1])); };
+  return html`<form class="throttle" onSubmit=${submit}><span>Throttle per broker: <b>${limit === null ? "none" : rate(limit)}</b></span>
+    <span class="set"><input type="number" min="0" step="any" required aria-label="Throttle per broker" value=${value.amount} onInput=${(event) => setGiven({ ...value, amount: event.target.value })} />
+    <select aria-label="Unit" value=${value.unit} onChange=${(event) => setGiven({ ...value, unit: event.target.value })}>${UNITS.map(([each]) => html`<option value=${each}>${each}/s</option>`)}</select>
+    <button disabled=${may.disabled} title=${may.why}>Set</button><button type="button" disabled=${may.disabled || limit === null} title=${may.why} onClick=${() => change(null)}>Lift</button></span></form>`;
+}
+
+const BOUNDS = [["max_concurrent", "Concurrent copies", "in the cluster"], ["max_in", "Into one broker", "copies"], ["max_out", "Out of one broker", "copies"]];
+
+function Bounds({ name, bounds, situation, who }) {
+  const [given, setGiven] = useState({});
+  const may = taken("bound", situation, who);
+  const changed = Object.entries(given).filter(([each, value]) => value !== "" && Number(value) !== bounds[each]);
+  const submit = async (event) => {
+    event.preventDefault();
+    try { note(plain((await order(name, "bound", { about: changed.map(([each, value]) => `${each.replaceAll("_", "-")}=${value}`) })).text)); setGiven({}); } catch (error) { note(plain(error.message), "error"); }
+  };
+  return html`<form class="throttle" onSubmit=${submit}><span>Bounds on copies: <b>${BOUNDS.map(([each]) => bounds[each]).every((each) => !each) ? "none" : BOUNDS.filter(([each]) => bounds[each]).map(([each, label]) => `${label.toLowerCase()} ${bounds[each]}`).join(", ")}</b></span>
+    <span class="set">${BOUNDS.map(([each, label, told]) => html`<label key=${each}><small>${label}</small><input type="number" min="0" step="1" title="${told} at a time; 0: no bound" value=${given[each] ?? bounds[each] ?? ""} onInput=${(event) => setGiven({ ...given, [each]: event.target.value })} /></label>`)}
+    <button disabled=${may.disabled || !changed.length} title=${may.why || "0: no bound"}>Set</button></span></form>`;
 }
 
 // Rates and estimates: the points that the service kept, and those that came since.
@@ -83,6 +91,10 @@ function useHistory(name, summary) {
   }, [summary, before]);
 }
 
+// Ends are told to the minute, so the axis has no finer steps, and spans some of them.
+const FAR = [60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 172_800, 604_800];
+const apart = (_plot, low, high) => { const room = Math.max(0, 240 - (high - low)) / 2 + (high - low) * 0.1; return [low - room, high + room]; };
+
 function History({ name, summary }) {
   const all = useHistory(name, summary);
   const rates = useMemo(() => [all.at, all.rate], [all]);
@@ -95,7 +107,7 @@ function History({ name, summary }) {
   return html`<div class="pair"><figure><figcaption>Rate</figcaption><${Chart} label="Bytes per second over time" height=${150} data=${rates}
       options=${() => ({ legend: { show: false }, cursor: { y: false }, scales: { ...scales, y: { range: (_plot, _low, high) => [0, (high || 1) * 1.15] } }, axes: [times(), axis({ size: 70, values: (_plot, values) => values.map(rate) })], series: [{}, line("rate", { fill: () => colour("busy-soft") })] })} /></figure>
     <figure><figcaption>Expected end, with its 80 % interval</figcaption><${Chart} label="Expected end over time" height=${150} data=${ends}
-      options=${() => ({ legend: { show: false }, cursor: { y: false }, scales: { ...scales, y: { time: false } }, axes: [times(), axis({ size: far.day ? 104 : 56, values: (_plot, values) => values.map((each) => clock.format(each * 1000)) })],
+      options=${() => ({ legend: { show: false }, cursor: { y: false }, scales: { ...scales, y: { time: false, range: apart } }, axes: [times(), axis({ incrs: FAR, size: far.day ? 104 : 56, values: (_plot, values) => values.map((each) => clock.format(each * 1000)) })],
         bands: [{ series: [1, 2], fill: () => colour("busy-soft") }], series: [{}, line("latest", { stroke: "transparent" }), line("earliest", { stroke: "transparent" }), line("end")] })} /></figure></div>`;
 }
 
@@ -107,8 +119,8 @@ const costOf = (name, verb, partitions) => async () => {
 
 const VERBS = [["pause", "Pause"], ["resume", "Resume"], ["stop", "Stop"], ["rollback", "Roll back", "danger"]];
 
-function Turns({ name, who, situation, partitions, what }) {
-  return html`<div class="actions">${VERBS.map(([verb, label, kind]) => html`<${Order} key=${verb} label=${label} kind=${kind || ""} title="${label} ${what}" comment=${true} ...${taken(verb, situation, who)}
+export function Turns({ name, who, situation, partitions, what }) {
+  return html`<div class="actions turns">${VERBS.map(([verb, label, kind]) => html`<${Order} key=${verb} label=${label} kind=${kind || ""} title="${label} ${what}" comment=${true} ...${taken(verb, situation, who)}
     give=${(comment) => order(name, verb, { about: partitions, comment })} cost=${costOf(name, verb, partitions)} />`)}</div>`;
 }
 
@@ -120,14 +132,14 @@ function Head({ name, summary, counts, who }) {
   return html`<section class="panel moving"><div class="head"><h2>${open ? count(open, "move") + " open" : "No open move is listed"}</h2><${Headline} situation=${situation} />${others > 0 && html`<span class="dim">${count(others, "other move")} under way</span>`}
       ${summary.proposal && html`<span class="dim">carries out proposal <${Link} to="/clusters/${encodeURIComponent(name)}/proposals?ended=1#${summary.proposal}">${summary.proposal}</${Link}></span>`}
       <span class="spring"></span><${Turns} name=${name} who=${who} situation=${situation} partitions=${[]} what="all moves of this service in ${name}" /></div>
-    <p>${situation.doing}.</p><${Aged} age=${situation.moves} at=${situation.moves_at_ms} what="These moves" />
+    <p><${Said} text=${situation.doing} />.</p><${Aged} age=${situation.moves} at=${situation.moves_at_ms} what="These moves" />
     ${summary.silent_ms > 0 && html`<p class="banner bad" role="status">The cluster has not answered the executor for ${duration(summary.silent_ms)}. Steps that are under way go on.</p>`}
     ${summary.total_bytes !== null && (open > 0 || summary.total_bytes > 0) && html`<${Progress} share=${summary.share} label="Done" />
     <dl class="figures small ${faded(situation.moves)}"><${Figure} label="Done" value=${percent(summary.share, 1)}>${bytes(summary.copied_bytes)} of ${bytes(summary.total_bytes)}</${Figure}>
       <${Figure} label="Rate" value=${rate(summary.bytes_per_s)} />
       <${Figure} label="Left" value=${summary.left_ms === null ? "not known" : duration(summary.left_ms)}>${interval}</${Figure}>
       <${Figure} label="A rollback copies" value=${bytes(summary.rollback_bytes)}>at most</${Figure}></dl>
-    ${open > 0 && html`<${Throttle} name=${name} limit=${summary.limit} situation=${situation} who=${who} />`}`}
+    ${open > 0 && html`<div class="limits"><${Throttle} name=${name} limit=${summary.limit} situation=${situation} who=${who} /><${Bounds} name=${name} bounds=${summary.bounds} situation=${situation} who=${who} /></div>`}`}
     <${History} name=${name} summary=${summary} /></section>`;
 }
 
@@ -136,7 +148,7 @@ function TurnOne({ name, who, situation, partition }) {
   const choices = VERBS.filter(([verb]) => !taken(verb, situation, who).disabled);
   if (!choices.length) return null;
   const told = async () => (await Promise.all(choices.map(async ([verb, label]) => `${label}: ${await costOf(name, verb, [partition])()}`))).join(" ");
-  return html`<${Order} label="Turn…" kind="quiet" about="Turn ${partition}" title="Turn ${partition}" comment=${true} choices=${choices.map(([value, label, kind]) => ({ value, label, kind }))}
+  return html`<${Order} label="Change…" kind="quiet" about="Change ${partition}" title="Change ${partition}" comment=${true} choices=${choices.map(([value, label, kind]) => ({ value, label, kind }))}
     cost=${told} give=${(comment, verb) => order(name, verb, { about: [partition], comment })} />`;
 }
 
@@ -145,11 +157,11 @@ const COLUMNS = [{ label: "", kind: "check" }, { label: "Partition" }, { label: 
 const Row = memo(({ name, who, situation, move, chosen, toggle, opened }) => {
   const share = move.total_bytes ? move.copied_bytes / move.total_bytes : move.state === "done" ? 1 : 0;
   return html`<td class="check"><input type="checkbox" checked=${chosen} disabled=${move.whose !== "ours" || !(move.state in OPEN) || taken("stop", situation, who).disabled} aria-label="Choose ${move.partition}" onChange=${() => toggle(move.partition)} /></td>
-    <td class="name" title=${move.partition}>${move.whose === "ours" ? html`<button type="button" class="link" aria-expanded=${opened} onClick=${() => show({ move: opened ? "" : move.partition, execution: "" })}>${move.partition}</button>` : move.partition}</td>
-    <td><${Chip} kind=${move.whose === "ours" ? KINDS[move.state] || "still" : "still"}>${move.whose === "ours" ? move.state : move.whose}</${Chip}></td>
+    <td class="name" title=${move.partition}>${move.whose === "ours" ? html`<button type="button" class="link" aria-expanded=${opened} onClick=${() => show({ move: opened ? "" : move.partition, execution: "" })}><${Name} name=${move.partition} /></button>` : html`<${Name} name=${move.partition} />`}</td>
+    <td><${Chip} kind=${move.whose === "ours" ? KINDS[move.state] || "still" : "still"}>${move.whose === "ours" ? words(move.state) : move.whose}</${Chip}></td>
     <td class="wide"><${Replicas} move=${move} /></td>
     <td class="copied">${move.total_bytes === null ? html`<span class="dim">unknown</span>` : html`<${Meter} share=${share} kind="busy" label="Copied of ${move.partition}" /><small>${bytes(move.copied_bytes)} of ${bytes(move.total_bytes)}</small>`}</td>
-    <td class="number">${move.steps || ""}</td><td class="wide ${move.stuck ? "bad" : "dim"}" title=${move.stuck || move.waits}>${move.stuck || move.waits}</td>
+    <td class="number">${move.steps || ""}</td><td class="wide ${move.stuck ? "bad" : "dim"}" title=${plain(move.stuck || move.waits)}><${Said} text=${move.stuck || move.waits} /></td>
     <td class="check">${move.whose === "ours" && move.state in OPEN && html`<${TurnOne} name=${name} who=${who} situation=${situation} partition=${move.partition} />`}</td>`;
 });
 
@@ -168,11 +180,11 @@ function Now({ name, who }) {
       ${opened && html`<${Story} name=${name} partition=${opened} />`}
       ${all === 0 ? html`<section class="panel"><${Empty} title="No move is listed">${summary.situation.doing}. What is proposed is under <${Link} to="/clusters/${encodeURIComponent(name)}/proposals">proposals</${Link}>.</${Empty}></section>`
         : html`<section class="panel"><div class="head filters"><label><span class="hidden">Search for a partition</span><input type="search" placeholder="Partition…" value=${search} onInput=${(event) => show({ search: event.target.value })} /></label>
-        <div class="tabs" role="group" aria-label="State">${[["", all], ...Object.entries(counts)].map(([each, many]) => html`<button type="button" aria-pressed=${state === each} onClick=${() => show({ state: each })}>${each || "all"} <b>${number(many)}</b></button>`)}</div>
+        <div class="tabs" role="group" aria-label="State">${[["", all], ...Object.entries(counts)].map(([each, many]) => html`<button type="button" aria-pressed=${state === each} onClick=${() => show({ state: each })}>${each ? words(each) : "all"} <b>${number(many)}</b></button>`)}</div>
         <span class="spring"></span></div>
         ${chosen.size > 0 && html`<div class="chosen" role="region" aria-label="Chosen moves"><strong>${count(chosen.size, "move")} chosen</strong><button type="button" class="quiet" onClick=${() => setChosen(new Set())}>Choose none</button>
           <span class="spring"></span><${Turns} name=${name} who=${who} situation=${summary.situation} partitions=${[...chosen]} what=${count(chosen.size, "chosen move")} /></div>`}
-        <${LongTable} label="Moves" path=${base} query=${new URLSearchParams({ search, state })} version=${summary.version} columns=${COLUMNS}
+        <${LongTable} label="Moves" kind="of-moves" path=${base} query=${new URLSearchParams({ search, state })} version=${summary.version} columns=${COLUMNS}
           selected=${(move) => chosen.has(move.partition)} row=${(move) => html`<${Row} name=${name} who=${who} situation=${summary.situation} move=${move} chosen=${chosen.has(move.partition)} toggle=${toggle} opened=${move.partition === opened} />`}
           empty=${html`<${Empty} title="No such move">Nothing fits this search.</${Empty}>`} />
         <p class="legend dim"><span class="replica stays">1</span> in sync <span class="replica comes">2</span> copying <span class="replica later">3</span> will come <span class="replica goes">4</span> will go <span class="replica gone">5</span> was dropped</p></section>`}`;

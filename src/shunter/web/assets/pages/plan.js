@@ -1,27 +1,28 @@
 // The wizard: choose a goal, see the brokers before and after the plan, change the plan and see it again, propose it.
 // Nothing moves before somebody approves the proposal.
-import { html, useState } from "../vendor/htm-preact.js";
-import { go, may, note, order, sketch, useView } from "../store.js";
+import { html, useEffect, useState } from "../vendor/htm-preact.js";
+import { go, may, note, order, place, read, sketch, useView } from "../store.js";
 import { taken } from "../situation.js";
-import { Shown } from "../parts.js";
+import { Name, Said, Shown, plain } from "../parts.js";
 import { BeforeAfter, Cost } from "./proposals.js";
-import { words } from "../words.js";
+import { number, words } from "../words.js";
 
 const SCOPES = [
-  ["rebalance", "Balance bytes and replicas", "Moves replicas until every broker is within its band.", ""],
+  ["rebalance", "Balance bytes and replicas", "Moves replicas until every broker is within its thresholds.", ""],
   ["leaders", "Balance leaders", "Changes only preferred leaders; nothing is copied.", ""],
   ["fix-racks", "Spread replicas over racks", "Each replica of a partition gets a rack of its own.", ""],
   ["fill", "Fill brokers", "Brings replicas to brokers that were added.", "brokers"],
-  ["drain", "Empty brokers once", "Moves all replicas away. To keep a broker empty, drain it in the overview.", "brokers"],
+  ["drain", "Empty brokers once", "Moves all replicas away. To keep a broker empty, drain it under Now.", "brokers"],
   ["demote", "Take leadership from brokers once", "Other brokers become the preferred leaders.", "brokers"],
   ["replace", "Replace brokers", "The new broker gets all replicas of the old one. OLD=NEW, as 3=7; separate several with spaces.", "pairs"],
   ["disks", "Balance log dirs within brokers", "Copies replicas from one log dir of a broker to another. If you choose no broker: all brokers with several log dirs.", "some brokers"],
+  ["move", "Pick by hand", "Topics and partitions that you choose go to brokers that you choose.", "picked"],
   ["topics", "Change a topic's replication", "Topics, separated by spaces, and the number of replicas that each is to have.", "topics"],
 ];
 
 // Rules follow the plan's brokers or topics, as words NAME=VALUE; they narrow the policy. `shunter serve propose` takes the same.
 const RULES = [
-  ["band", "Band, %", "How far from its share a broker may be", { type: "number", min: "0.1", max: "100", step: "any" }],
+  ["band", "Threshold, %", "How far from its share a broker may be", { type: "number", min: "0.1", max: "100", step: "any" }],
   ["most-moves", "Most replicas to copy", "", { type: "number", min: "1", step: "1" }],
   ["most-gigabytes", "Most gigabytes to copy", "", { type: "number", min: "0", step: "any" }],
   ["without-brokers", "Without brokers", "No replica comes to these brokers or leaves them", { type: "text", placeholder: "3,7" }],
@@ -34,12 +35,44 @@ function Rules({ rules, setRules }) {
     <input ...${input} value=${rules[rule] || ""} title=${told} onInput=${(event) => setRules({ ...rules, [rule]: event.target.value })} /></label>`)}</div></fieldset>`;
 }
 
+const FOUND = 6;
+
+// A search for topics and partitions, and those that were picked.
+function Picked({ name, picked, setPicked }) {
+  const [search, setSearch] = useState("");
+  const [found, setFound] = useState([]);
+  useEffect(() => {
+    let gone = false;
+    const ask = async () => {
+      const query = new URLSearchParams({ search: search.trim(), limit: FOUND });
+      const [topics, partitions] = await Promise.all(["topics", "partitions"].map((what) => read(`/clusters/${encodeURIComponent(name)}/${what}?${query}`)));
+      if (!gone) setFound([...topics.rows.map((row) => [row.name, `${number(row.partitions)} partitions`]), ...partitions.rows.map((row) => [row.partition, `on ${row.replicas.join(", ")}`])]);
+    };
+    const timer = setTimeout(() => (search.trim() ? ask().catch(() => {}) : setFound([])), 250);
+    return () => { gone = true; clearTimeout(timer); };
+  }, [search]);
+  const add = (each) => setPicked(picked.includes(each) ? picked : [...picked, each]);
+  const shown = picked.slice(0, 40);
+  return html`<fieldset><legend>Topics and partitions</legend><div class="chips">${shown.map((each) => html`<span class="chip" key=${each}><${Name} name=${each} /> <button type="button" class="quiet" aria-label="Remove ${each}" onClick=${() => setPicked(picked.filter((one) => one !== each))}>×</button></span>`)}
+      ${picked.length > shown.length && html`<span class="dim">and ${number(picked.length - shown.length)} more</span>`}</div>
+    <label class="field"><span class="hidden">Search for a topic or a partition</span><input type="search" placeholder="Topic, or partition as orders-3…" value=${search} onInput=${(event) => setSearch(event.target.value)} /></label>
+    ${found.length > 0 && html`<ul class="finds">${found.map(([each, told]) => html`<li key=${each}><button type="button" disabled=${picked.includes(each)} onClick=${() => add(each)}>+ <${Name} name=${each} /></button> <span class="dim">${told}</span></li>`)}</ul>`}</fieldset>`;
+}
+
+function Brokers({ brokers, chosen, toggle, legend }) {
+  const [search, setSearch] = useState("");
+  const fits = (broker) => !search || String(broker.id).startsWith(search.trim()) || (broker.rack ?? "").includes(search.trim());
+  return html`<fieldset><legend>${legend} ${chosen.size > 0 && html`<small class="dim">${number(chosen.size)} chosen</small>`}</legend>
+    ${brokers.length > 24 && html`<label class="field"><span class="hidden">Search for a broker</span><input type="search" placeholder="Broker or rack…" value=${search} onInput=${(event) => setSearch(event.target.value)} /></label>`}
+    <div class="brokers">${brokers.filter(fits).map((broker) => html`<label key=${broker.id}><input type="checkbox" checked=${chosen.has(broker.id)} onChange=${() => toggle(broker.id)} /> ${broker.id}<small class="dim">${broker.live ? "" : " down"}</small></label>`)}</div></fieldset>`;
+}
+
 function Sketch({ view, changed }) {
   const { proposal: each } = view;
   return html`<section class="panel proposal ${changed ? "old" : ""}" aria-live="polite"><div class="head"><h2>${words(each.scope)} <small>${changed ? "made before your last change" : "dry run: nothing is kept yet"}</small></h2></div>
     <${Cost} view=${view} />
-    ${each.held_back.length > 0 && html`<p class="banner watch">It would be held back now: ${each.held_back.join("; ")}</p>`}
-    ${each.undone.length > 0 && html`<details><summary>What the planner could not reach (${each.undone.length})</summary><ul>${each.undone.map((why) => html`<li>${why}</li>`)}</ul></details>`}
+    ${each.held_back.length > 0 && html`<p class="banner watch">It would be blocked now: <${Said} text=${each.held_back.join("; ")} /></p>`}
+    ${each.undone.length > 0 && html`<details><summary>What the plan leaves undone (${each.undone.length})</summary><ul>${each.undone.map((why) => html`<li><${Said} text=${why} /></li>`)}</ul></details>`}
     ${each.brokers.length > 0 && html`<${BeforeAfter} brokers=${each.brokers} id=${each.id} />`}</section>`;
 }
 
@@ -47,7 +80,9 @@ const listed = (text) => text.split(/[\s,]+/).filter(Boolean);
 
 export function Plan({ name, situation, who }) {
   const view = useView(`/clusters/${encodeURIComponent(name)}`, name);
-  const [scope, setScope] = useState("rebalance");
+  const [start] = useState(() => place.get().searchParams);
+  const [scope, setScope] = useState(SCOPES.some(([each]) => each === start.get("goal")) ? start.get("goal") : "rebalance");
+  const [picked, setPicked] = useState(() => start.getAll("pick"));
   const [chosen, setChosen] = useState(new Set());
   const [text, setText] = useState("");
   const [replicas, setReplicas] = useState("3");
@@ -57,11 +92,12 @@ export function Plan({ name, situation, who }) {
   const [problem, setProblem] = useState("");
   const [seen, setSeen] = useState(null);
   const [, , , takes] = SCOPES.find(([each]) => each === scope);
-  const ofBrokers = takes === "brokers" || takes === "some brokers";
-  const items = ofBrokers ? [...chosen].sort((a, b) => a - b).map(String) : takes ? listed(text) : [];
+  const ofBrokers = takes === "brokers" || takes === "some brokers" || takes === "picked";
+  const brokers = [...chosen].sort((a, b) => a - b).map(String);
+  const items = takes === "picked" ? [...picked, ...(brokers.length ? [`to=${brokers}`] : [])] : ofBrokers ? brokers : takes ? listed(text) : [];
   const asked = { about: [scope, ...items, ...wordsOf(rules)], value: takes === "topics" ? Number(replicas) : null };
   const fresh = seen && seen.asked === JSON.stringify(asked);
-  const missing = takes && takes !== "some brokers" && !items.length;
+  const missing = takes === "picked" ? !picked.length || !brokers.length : takes && takes !== "some brokers" && !items.length;
   const off = Boolean(busy || missing || !may(who, "operate"));
   const proposing = taken("propose", situation, who);
   const toggle = (id) => { const next = new Set(chosen); if (!next.delete(id)) next.add(id); setChosen(next); };
@@ -76,21 +112,22 @@ export function Plan({ name, situation, who }) {
   };
   const propose = () => attempt("propose", async () => {
     const done = await order(name, "propose", { ...asked, comment });
-    note(done.text);
+    note(plain(done.text));
     go(`/clusters/${encodeURIComponent(name)}/proposals`);
   });
   return html`<div class="title"><h1>Plan</h1></div><${Shown} view=${view} what=${name}>${(page) => html`<form class="panel plan" onSubmit=${look}>
     <fieldset><legend>Goal</legend><div class="choices">${SCOPES.map(([each, label, told]) => html`<label class="choice"><input type="radio" name="scope" value=${each} checked=${scope === each} onChange=${() => setScope(each)} />
       <span><strong>${label}</strong><small>${told}</small></span></label>`)}</div></fieldset>
-    ${ofBrokers && html`<fieldset><legend>Which brokers</legend><div class="brokers">${page.brokers.map((broker) => html`<label><input type="checkbox" checked=${chosen.has(broker.id)} onChange=${() => toggle(broker.id)} /> ${broker.id}<small class="dim">${broker.live ? "" : " down"}</small></label>`)}</div></fieldset>`}
+    ${takes === "picked" && html`<${Picked} name=${name} picked=${picked} setPicked=${setPicked} />`}
+    ${ofBrokers && html`<${Brokers} brokers=${page.brokers} chosen=${chosen} toggle=${toggle} legend=${takes === "picked" ? "Brokers that may hold them" : "Which brokers"} />`}
     ${(takes === "pairs" || takes === "topics") && html`<label class="field">${takes === "pairs" ? "OLD=NEW" : "Topics"} <input type="text" value=${text} placeholder=${takes === "pairs" ? "3=7" : "orders payments"} onInput=${(event) => setText(event.target.value)} /></label>`}
     ${takes === "topics" && html`<label class="field">Replicas of each <input type="number" min="1" max="99" value=${replicas} onInput=${(event) => setReplicas(event.target.value)} /></label>`}
     <${Rules} rules=${rules} setRules=${setRules} />
-    ${problem && html`<p class="banner bad" role="alert">${problem}</p>`}
-    <div class="actions">${missing && html`<span class="dim">${ofBrokers ? "Choose brokers." : takes === "pairs" ? "Name the brokers." : "Name the topics."}</span>`}${!may(who, "operate") && html`<span class="dim">You may only look.</span>`}
+    ${problem && html`<p class="banner bad" role="alert"><${Said} text=${problem} /></p>`}
+    <div class="actions">${missing && html`<span class="dim">${takes === "picked" && !picked.length ? "Choose topics or partitions." : ofBrokers ? "Choose brokers." : takes === "pairs" ? "Name the brokers." : "Name the topics."}</span>`}${!may(who, "operate") && html`<span class="dim">You may only look.</span>`}
       <button class=${fresh ? "" : "primary"} disabled=${off}>${busy === "look" ? "Planning…" : seen ? "See it again" : "See the plan"}</button></div></form>
     ${seen && html`<${Sketch} key=${seen.at} view=${seen.view} changed=${!fresh} />
       <section class="panel"><label class="field">Comment <textarea rows="2" maxlength="2000" value=${comment} onInput=${(event) => setComment(event.target.value)}></textarea></label>
-      <div class="actions"><span class="dim">The plan is made again by the newest look, and nothing moves before somebody approves it.</span>
+      <div class="actions"><span class="dim">The plan is made again by the newest observation, and nothing moves before somebody approves it.</span>
       <button type="button" class="primary" disabled=${off || !fresh || proposing.disabled} title=${proposing.why} onClick=${propose}>${busy === "propose" ? "Planning…" : "Propose it"}</button></div></section>`}`}</${Shown}>`;
 }

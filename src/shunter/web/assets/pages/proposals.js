@@ -1,11 +1,11 @@
-// Proposals of the keeper: reasons, cost, brokers before and after; approve or decline with a comment.
+// Proposals: reasons, cost, brokers before and after; approve or decline with a comment.
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/htm-preact.js";
 import { order, place, show, useView, useWatched } from "../store.js";
-import { Chip, Drawer, Empty, Figure, Link, LongTable, Moment, Order, Shown } from "../parts.js";
+import { Chip, Drawer, Empty, Figure, Link, LongTable, Moment, Name, Order, Said, Shown } from "../parts.js";
 import { Chart, axis, colour } from "../charts.js";
 import { taken } from "../situation.js";
 import uPlot from "../vendor/uPlot.esm.js";
-import { bytes, count, duration, number, words } from "../words.js";
+import { bytes, capital, count, duration, number, words } from "../words.js";
 
 const STATES = { waiting: "watch", approved: "busy", starting: "busy", running: "busy", "carried-out": "busy", done: "good", partly: "watch", turned: "watch", declined: "still", stale: "still", refused: "bad" };
 const CARRIED_OUT = new Set(["running", "carried-out", "done", "partly", "turned"]);
@@ -33,8 +33,8 @@ function Partitions({ name, id }) {
   const base = `/clusters/${encodeURIComponent(name)}/proposals/${encodeURIComponent(id)}/changes`;
   const [search, setSearch] = useState("");
   return html`<label><span class="hidden">Search for a partition</span><input type="search" placeholder="Partition…" value=${search} onInput=${(event) => setSearch(event.target.value)} /></label>
-    <${LongTable} label="Changes" path=${base} query=${new URLSearchParams({ search })} columns=${[{ label: "Partition" }, { label: "Replicas now" }, { label: "Replicas then" }]}
-    row=${(each) => html`<td class="name">${each.topic}-${each.partition}</td><td>${each.original.join(", ")}</td><td>${each.replicas.map((id, index) => html`${index ? ", " : ""}${each.original.includes(id) ? id : html`<b class="new">${id}</b>`}`)}${(each.log_dirs || []).map((dir) => html`<small class="dim"> · on ${dir.broker} from ${dir.original} to <b class="new">${dir.target}</b>, ${bytes(dir.bytes)}</small>`)}</td>`}
+    <${LongTable} label="Changes" path=${base} query=${new URLSearchParams({ search })} widths="minmax(12rem, 2fr) 1fr 1fr" columns=${[{ label: "Partition" }, { label: "Replicas now" }, { label: "Replicas then" }]}
+    row=${(each) => html`<td class="name"><${Name} name="${each.topic}-${each.partition}" /></td><td>${each.original.join(", ")}</td><td>${each.replicas.map((id, index) => html`${index ? ", " : ""}${each.original.includes(id) ? id : html`<b class="new">${id}</b>`}`)}${(each.log_dirs || []).map((dir) => html`<small class="dim"> · on ${dir.broker} from ${dir.original} to <b class="new">${dir.target}</b>, ${bytes(dir.bytes)}</small>`)}</td>`}
     empty=${html`<${Empty} title="No such partition">Nothing fits this search.</${Empty}>`} />`;
 }
 
@@ -49,23 +49,29 @@ export function Cost({ view }) {
       ${view.wanted_votes > 1 && html`<${Figure} label="Approved by" value="${view.given_votes} of ${view.wanted_votes}" />`}</dl>`;
 }
 
+// Approve or decline a proposal that waits.
+export function Decide({ name, view, situation, who }) {
+  const { proposal: each } = view;
+  const decides = (verb) => ({ ...taken(verb, situation, who), comment: true });
+  return html`<${Order} label="Approve" kind="primary" title="Approve: ${words(each.scope)}" ...${decides("approve")} give=${(comment) => order(name, "approve", { about: [each.id], comment })}>
+      ${count(each.moves, "replica")}, ${bytes(each.bytes)}, are copied. The plan can be paused, stopped and rolled back at any moment.${view.wanted_votes > 1 ? ` ${view.wanted_votes} people have to approve it; ${view.given_votes} did.${view.unsure ? ` ${capital(view.unsure)}.` : ""}` : ""}</${Order}>
+    <${Order} label="Decline" title="Decline: ${words(each.scope)}" ...${decides("decline")} give=${(comment) => order(name, "decline", { about: [each.id], comment })}>Nothing is moved, and nothing of this kind is proposed for a while.</${Order}>`;
+}
+
 function Proposal({ name, view, situation, who, opened, meant }) {
   const { proposal: each } = view;
   const box = useRef(null);
   useEffect(() => { if (meant) box.current.scrollIntoView({ block: "start" }); }, [meant]);
-  const decides = (verb) => ({ ...taken(verb, situation, who), comment: true });
-  return html`<article class="panel proposal" id=${each.id} ref=${box}><div class="head"><h2>${words(each.scope)} <small>${each.id}</small></h2><${Chip} kind=${STATES[each.state]}>${each.state}</${Chip}>
+  return html`<article class="panel proposal" id=${each.id} ref=${box}><div class="head"><h2>${words(each.scope)} <small>${each.id}</small></h2><${Chip} kind=${STATES[each.state]}>${words(each.state)}</${Chip}>
       <span class="dim"><${Moment} at=${each.made_at_ms} /></span><span class="spring"></span>
       ${CARRIED_OUT.has(each.state) && html`<${Link} to="/clusters/${encodeURIComponent(name)}/moves?plan=${encodeURIComponent(each.id)}">Its moves</${Link}>`}
-      ${each.state === "waiting" && html`<${Order} label="Approve" kind="primary" title="Approve ${words(each.scope)}" ...${decides("approve")} give=${(comment) => order(name, "approve", { about: [each.id], comment })}>
-          ${count(each.moves, "replica")}, ${bytes(each.bytes)}, are copied. The plan can be paused, stopped and rolled back at any moment.${view.wanted_votes > 1 ? ` ${view.wanted_votes} people have to approve it; ${view.given_votes} did.${view.unsure ? ` ${view.unsure.replace(/^./, (first) => first.toUpperCase())}.` : ""}` : ""}</${Order}>
-        <${Order} label="Decline" title="Decline ${words(each.scope)}" ...${decides("decline")} give=${(comment) => order(name, "decline", { about: [each.id], comment })}>Nothing is moved, and nothing of this kind is proposed for a while.</${Order}>`}</div>
-    <ul class="reasons">${each.reasons.map((why) => html`<li>${why}</li>`)}</ul>
-    ${each.outcome && html`<p class="banner ${STATES[each.state]}">${each.outcome}</p>`}
+      ${each.state === "waiting" && html`<${Decide} name=${name} view=${view} situation=${situation} who=${who} />`}</div>
+    <ul class="reasons">${each.reasons.map((why) => html`<li><${Said} text=${why} /></li>`)}</ul>
+    ${each.outcome && html`<p class="banner ${STATES[each.state]}"><${Said} text=${each.outcome} /></p>`}
     <${Cost} view=${view} />
-    ${each.held_back.length > 0 && each.state !== "done" && html`<p class="banner watch">Held back: ${each.held_back.join("; ")}</p>`}
-    ${each.votes.length > 0 && html`<ul class="votes">${each.votes.map((vote) => html`<li>${vote.approves ? "approved" : "declined"} by <strong>${vote.who}</strong> <${Moment} at=${vote.at_ms} />${vote.comment && html`: “${vote.comment}”`}</li>`)}</ul>`}
-    ${each.undone.length > 0 && html`<details><summary>What the planner could not reach (${each.undone.length})</summary><ul>${each.undone.map((why) => html`<li>${why}</li>`)}</ul></details>`}
+    ${each.held_back.length > 0 && each.state !== "done" && html`<p class="banner watch">Blocked: <${Said} text=${each.held_back.join("; ")} /></p>`}
+    ${each.votes.length > 0 && html`<ul class="approvals">${each.votes.map((vote) => html`<li>${vote.approves ? "approved" : "declined"} by <strong>${vote.who}</strong> <${Moment} at=${vote.at_ms} />${vote.comment && html`: “${vote.comment}”`}</li>`)}</ul>`}
+    ${each.undone.length > 0 && html`<details><summary>What the plan leaves undone (${each.undone.length})</summary><ul>${each.undone.map((why) => html`<li><${Said} text=${why} /></li>`)}</ul></details>`}
     ${each.brokers.length > 0 && html`<${Drawer} kind="" title="Before and after" open=${opened}>${() => html`<${BeforeAfter} brokers=${each.brokers} id=${each.id} />`}</${Drawer}>`}
     <${Drawer} kind="" title="Partitions that change">${() => html`<${Partitions} name=${name} id=${each.id} />`}</${Drawer}></article>`;
 }
@@ -78,5 +84,5 @@ export function Proposals({ name, situation, who }) {
   return html`<div class="title"><h1>Proposals</h1><div class="tabs" role="group" aria-label="Which proposals"><button type="button" aria-pressed=${!ended} onClick=${() => show({ ended: "" })}>Open</button><button type="button" aria-pressed=${ended} onClick=${() => show({ ended: 1 })}>All</button></div></div>
     <${Shown} view=${view} what="the proposals of ${name}">${({ proposals }) => proposals.length
       ? proposals.map((each, index) => html`<${Proposal} key=${each.proposal.id} name=${name} view=${each} situation=${situation} who=${who} opened=${meant ? each.proposal.id === meant : index === 0} meant=${each.proposal.id === meant} />`)
-      : html`<section class="panel"><${Empty} title="Nothing is proposed">${ended ? "Nothing was proposed yet." : "No proposal is open."} The conditions that the keeper sees are in the <${Link} to="/clusters/${encodeURIComponent(name)}">overview</${Link}>; <${Link} to="/clusters/${encodeURIComponent(name)}/plan">plan something</${Link}> yourself.</${Empty}></section>`}</${Shown}>`;
+      : html`<section class="panel"><${Empty} title="Nothing is proposed">${ended ? "Nothing was proposed yet." : "No proposal is open."} The conditions that hold are under <${Link} to="/clusters/${encodeURIComponent(name)}">Now</${Link}>; <${Link} to="/clusters/${encodeURIComponent(name)}/plan">plan something</${Link}> yourself.</${Empty}></section>`}</${Shown}>`;
 }

@@ -1,7 +1,7 @@
 // The story of one move: each step, past and planned, with its replicas; other events, as a chart and as a list.
-import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
+import { html, useState } from "../vendor/htm-preact.js";
 import { show, useView } from "../store.js";
-import { Chip, Figure, Link, Moment, Shown, memo } from "../parts.js";
+import { Chip, Figure, Link, Moment, Name, Said, Shown, Side, memo } from "../parts.js";
 import { Lanes } from "./timeline.js";
 import { bytes, duration, words } from "../words.js";
 
@@ -41,7 +41,7 @@ const Steps = memo(({ story }) => html`<div class="scroll" tabindex="0" role="re
   </tbody></table></div>`);
 
 const Happened = memo(({ event, chosen }) => html`<li id="story-${event.number}" class=${chosen ? "chosen" : ""}><div class="when"><${Moment} at=${event.at_ms} />${event.until_ms ? html`<small>for ${duration(event.until_ms - event.at_ms)}</small>` : ""}</div>
-  <div class="what"><div><strong>${words(event.kind)}</strong> ${event.text}</div>${event.cause && html`<p class="dim">Because: ${event.cause}</p>`}</div></li>`);
+  <div class="what"><div><strong>${words(event.kind)}</strong> <${Said} text=${event.text} /></div>${event.cause && html`<p class="dim">Because: <${Said} text=${event.cause} /></p>`}</div></li>`);
 
 function Past({ story }) {
   const last = story.ended_at_ms ?? Math.max(story.accepted_at_ms, ...story.events.map((each) => each.until_ms ?? each.at_ms));
@@ -68,17 +68,16 @@ function Told({ name, story }) {
       <${Figure} label=${took === null ? "Open since" : "Took"} value=${took === null ? html`<${Moment} at=${story.accepted_at_ms} />` : duration(took)}>${story.reason}</${Figure}>
       ${took === null && html`<${Figure} label="A rollback copies" value=${now?.rollback_bytes ? bytes(now.rollback_bytes) : "nothing"}>from the last step that is done</${Figure}>`}</dl>
     <${Steps} story=${story} />
-    ${story.waits && html`<p class="banner watch">After these steps it ${story.waits.startsWith("waits") ? story.waits : `waits: ${story.waits}`}</p>`}
+    ${story.waits && html`<p class="banner watch">After these steps it <${Said} text=${story.waits.startsWith("waits") ? story.waits : `waits: ${story.waits}`} /></p>`}
     <${Past} story=${story} key=${`${story.partition} ${story.execution}`} />`;
 }
 
 // `still`: the execution has ended, so the story no longer changes.
 export function Story({ name, partition, execution, still = false }) {
   const view = useView(`/clusters/${encodeURIComponent(name)}/moves/${encodeURIComponent(partition)}${execution ? `?execution=${execution}` : ""}`, name, still);
-  const box = useRef(null);
-  useEffect(() => { box.current?.scrollIntoView({ block: "nearest" }); box.current?.focus({ preventScroll: true }); }, [partition]);
   const state = view.data?.state;
-  return html`<section class="panel story" id="story" ref=${box} tabindex="-1" aria-label="Move of ${partition}"><div class="head"><h2>${partition}</h2>${state && html`<${Chip} kind=${KINDS[state] || "still"}>${words(state)}</${Chip}>`}<span class="spring"></span>
-      <button type="button" class="quiet" aria-label="Close ${partition}" onClick=${() => show({ move: "" })}>×</button></div>
-    <${Shown} view=${view} what="the move of ${partition}">${(story) => html`<${Told} name=${name} story=${story} />`}</${Shown}></section>`;
+  const close = () => show({ move: "" });
+  return html`<${Side} kind="story" label="Move of ${partition}" at=${partition} close=${close}><div class="head"><h2><${Name} name=${partition} /></h2>${state && html`<${Chip} kind=${KINDS[state] || "still"}>${words(state)}</${Chip}>`}
+      <button type="button" class="quiet close" aria-label="Close ${partition}" onClick=${close}>×</button></div>
+    <${Shown} view=${view} what="the move of ${partition}">${(story) => html`<${Told} name=${name} story=${story} />`}</${Shown}></${Side}>`;
 }

@@ -1,13 +1,15 @@
 // Events with cause and duration, as a chart that can be zoomed and as a list; the address reproduces the view.
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/htm-preact.js";
 import { place, show, useView, useWatched } from "../store.js";
-import { Empty, Link, Moment, Shown, memo } from "../parts.js";
+import { Empty, Link, Moment, Name, Said, Shown, memo } from "../parts.js";
 import { Chart, axis, colour, times } from "../charts.js";
 import { duration, number, words } from "../words.js";
 
 const MOST = 2000;
 const LISTED = 200;
 const HUES = ["busy", "good", "watch", "violet", "bad", "rose", "olive", "dim"];
+
+const narrow = () => matchMedia("(max-width: 45rem)").matches;
 
 function useLanes(events) {
   return useMemo(() => {
@@ -17,6 +19,8 @@ function useLanes(events) {
 }
 
 const end = (each) => each.until_ms ?? each.at_ms;
+// The newest first: an event that lasted is told when it ended, and of one moment the later one is told first.
+const newest = (a, b) => end(b) - end(a) || b.number - a.number;
 
 export function Lanes({ events, range, onRange, onPick, chosen }) {
   const { kinds, laneOf } = useLanes(events);
@@ -61,7 +65,7 @@ export function Lanes({ events, range, onRange, onPick, chosen }) {
     legend: { show: false },
     cursor: { y: false, drag: { x: true, y: false, setScale: false }, points: { show: false } },
     scales: { x: { time: true, range: () => latest.current.range.map((each) => each / 1000) }, y: { time: false, range: [-0.6, kinds.length - 0.4] } },
-    axes: [times(), axis({ size: 118, splits: () => kinds.map((_, index) => index), values: (_plot, at) => at.map((each) => words(kinds[kinds.length - 1 - each] || "")), incrs: [1] })],
+    axes: [times(), axis({ space: 8, size: narrow() ? 112 : 150, splits: () => kinds.map((_, index) => index), values: (_plot, at) => at.map((each) => { const told = words(kinds[kinds.length - 1 - each] || ""); const most = narrow() ? 13 : 22; return told.length > most ? `${told.slice(0, most)}…` : told; }), incrs: [1] })],
     series: [{}, { stroke: "transparent", points: { show: false } }],
     hooks: {
       draw: [draw],
@@ -97,8 +101,8 @@ const Event = memo(({ event, chosen, fleet }) => {
   const facts = Object.entries(event.facts || {});
   return html`<li id="event-${event.number}" class=${chosen ? "chosen" : ""}><div class="when"><${Moment} at=${event.at_ms} />${event.until_ms ? html`<small>for ${duration(event.until_ms - event.at_ms)}</small>` : ""}</div>
     <div class="what"><div><button type="button" class="kind" onClick=${() => show({ kind: event.kind })}>${words(event.kind)}</button>${fleet && event.cluster ? html` <${Link} to="/clusters/${encodeURIComponent(event.cluster)}/timeline">${event.cluster}</${Link}>` : ""}
-      ${event.subject && html` <button type="button" class="subject" title="Only events about this" onClick=${() => show({ about: event.subject })}>${event.subject}</button>`}${event.who && html` <span class="dim">by ${event.who}</span>`}</div>
-      <p>${event.text}${CARRIED_OUT.has(event.kind) && html` <${Link} to="/clusters/${encodeURIComponent(event.cluster)}/moves?plan=${encodeURIComponent(event.subject)}">Its moves</${Link}>`}</p>${event.cause && html`<p class="dim">Because: ${event.cause}</p>`}
+      ${event.subject && html` <button type="button" class="subject" title="Only events about this" onClick=${() => show({ about: event.subject })}><${Name} name=${event.subject} /></button>`}${event.who && html` <span class="dim">by ${event.who}</span>`}</div>
+      <p><${Said} text=${event.text} />${CARRIED_OUT.has(event.kind) && html` <${Link} to="/clusters/${encodeURIComponent(event.cluster)}/moves?plan=${encodeURIComponent(event.subject)}">Its moves</${Link}>`}</p>${event.cause && html`<p class="dim">Because: <${Said} text=${event.cause} /></p>`}
       ${facts.length > 0 && html`<details open=${chosen}><summary>Facts</summary><dl class="facts">${facts.map(([label, value]) => html`<dt>${words(label)}</dt><dd>${typeof value === "object" ? JSON.stringify(value) : String(value)}</dd>`)}</dl></details>`}</div></li>`;
 });
 
@@ -119,7 +123,7 @@ export function Timeline({ name }) {
     <${Shown} view=${view} what="the timeline">${({ events, more }) => {
       const fits = (each) => (!kind || each.kind === kind) && (!about || each.subject === about);
       const shown = events.filter(fits);
-      const listed = shown.filter((each) => end(each) >= range[0] && each.at_ms <= range[1]).reverse();
+      const listed = shown.filter((each) => end(each) >= range[0] && each.at_ms <= range[1]).sort(newest);
       return html`${(kind || about) && html`<p class="filters">Only ${kind && html`<span class="chip">${words(kind)}</span>`} ${about && html`<span class="chip">${about}</span>`} <button type="button" class="quiet" onClick=${() => show({ kind: "", about: "" })}>Show everything</button></p>`}
         ${more && html`<p class="banner">There are more than ${number(events.length)} events: zoom in to see the earlier ones.</p>`}
         ${shown.length > 0 && html`<section class="panel"><${Lanes} events=${shown} range=${range} onRange=${onRange} onPick=${pick} chosen=${chosen} /><p class="dim">Drag to zoom; click an event to find it in the list.</p></section>`}
