@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Verb(NamedTuple):
+class LazyVerb(NamedTuple):
     """A verb that is imported when it is called: `shunter plan` starts without Spark or kio, the help without any."""
 
     place: str
@@ -16,129 +16,131 @@ class Verb(NamedTuple):
 
 VERBS = {
     "Plan": {
-        "steps": Verb("shunter.cli.steps:steps", "Show a move of one partition on paper, step by step."),
-        "plan": Verb(
+        "steps": LazyVerb("shunter.cli.steps:steps", "Show a move of one partition on paper, step by step."),
+        "plan": LazyVerb(
             "shunter.cli.plan:plan", "Plan the moves that bring a cluster into balance, with the fewest bytes."
         ),
     },
     "Move": {
-        "execute": Verb(
+        "execute": LazyVerb(
             "shunter.cli.execution.execute:execute", "Carry out PLAN (Kafka's reassignment JSON) on any cluster."
         ),
-        "drain": Verb(
+        "drain": LazyVerb(
             "shunter.cli.plan:drain",
             "Move all replicas away from BROKERS (3, or 3,7), which may be dead; no other replica moves.",
         ),
-        "demote": Verb(
+        "demote": LazyVerb(
             "shunter.cli.plan:demote",
             "Take all leaderships from BROKERS (3, or 3,7): they become the last replica of what they led; nothing is copied.",
         ),
-        "rebalance": Verb(
+        "rebalance": LazyVerb(
             "shunter.cli.plan:rebalance",
             "Bring every broker within the band of its share (--band-percent), with the fewest bytes.",
         ),
-        "executor": Verb(
+        "executor": LazyVerb(
             "shunter.cli.execution.execute:executor",
             "Run an executor that stays: it carries out the plans and orders that other shells give it.",
         ),
-        "resume": Verb(
+        "resume": LazyVerb(
             "shunter.cli.execution.turn:resume",
             "Let paused moves go on; after a crash, go on from the executor's journal.",
         ),
-        "rollback": Verb(
+        "rollback": LazyVerb(
             "shunter.cli.execution.turn:rollback",
             "Bring the original replicas back, in their order; asks first if any of them has to be copied again.",
         ),
-        "stop": Verb(
+        "stop": LazyVerb(
             "shunter.cli.execution.turn:stop",
             "End moves where they stand: new replicas that are in sync stay, the others are removed; nothing is copied.",
         ),
-        "pause": Verb(
+        "pause": LazyVerb(
             "shunter.cli.execution.turn:pause",
             "Let moves stand still: no step begins, and what was copied so far is kept.",
         ),
-        "limit": Verb(
+        "limit": LazyVerb(
             "shunter.cli.execution.turn:limit",
             "Change the throttle to RATE bytes per second and broker (50M, 1G; none lifts it), or the bounds on copies.",
         ),
-        "relax": Verb(
+        "relax": LazyVerb(
             "shunter.cli.execution.turn:relax",
             "Let moves go on now without replicas that are out of sync (relax the floor).",
         ),
-        "undo": Verb(
+        "undo": LazyVerb(
             "shunter.cli.execution.history:undo",
             "Move back the partitions that an ended execution moved: the last execution, or the one with this number.",
         ),
     },
     "Look": {
-        "doctor": Verb("shunter.cli.doctor:doctor", "Examine a cluster before you move anything; nothing is changed."),
-        "status": Verb(
+        "doctor": LazyVerb(
+            "shunter.cli.doctor:doctor", "Examine a cluster before you move anything; nothing is changed."
+        ),
+        "status": LazyVerb(
             "shunter.cli.execution.look:status",
             "Show how moves stand: what they wait for, how much is copied, what a rollback would copy.",
         ),
-        "watch": Verb(
+        "watch": LazyVerb(
             "shunter.cli.execution.look:watch",
             "Follow moves until all have ended; ctrl-C ends the watching, not the moves.",
         ),
-        "list": Verb(
+        "list": LazyVerb(
             "shunter.cli.execution.look:list_command",
             "List all moves of the cluster, pending ones too, under any controller and from any tool.",
         ),
-        "verify": Verb("shunter.cli.execution.verify:verify", "Compare PLAN with the cluster."),
-        "history": Verb(
+        "verify": LazyVerb("shunter.cli.execution.verify:verify", "Compare PLAN with the cluster."),
+        "history": LazyVerb(
             "shunter.cli.execution.history:history",
             "List past executions of the cluster's journal, and how they ended.",
         ),
-        "throttles": Verb(
+        "throttles": LazyVerb(
             "shunter.cli.execution.throttles:throttles",
             "Find and remove replication throttles that are set in a cluster, whoever set them.",
         ),
-        "config": Verb(
+        "config": LazyVerb(
             "shunter.cli.config:config",
             "Show each setting of the verbs that look and move, and where its value came from.",
         ),
     },
     "Keep clusters in balance": {
-        "serve": Verb(
+        "serve": LazyVerb(
             "shunter.cli.service.serve:serve",
             "Keep clusters in balance by a policy: look, propose, carry out what was approved.",
         ),
-        "token": Verb(
+        "token": LazyVerb(
             "shunter.cli.service.token:token",
             "Make and remove tokens for the HTTP API of `shunter serve --tokens FILE`.",
         ),
     },
     "Run a controller": {
-        "controller": Verb(
+        "controller": LazyVerb(
             "shunter.cli.controller:controller",
             "Be the controller of a ZooKeeper-mode Kafka cluster of unmodified brokers.",
         ),
-        "why": Verb(
+        "why": LazyVerb(
             "shunter.cli.why:why",
             "Show event by event what a controller decided, by which rule, and which broker acknowledged it when.",
         ),
-        "hand-back": Verb(
+        "hand-back": LazyVerb(
             "shunter.cli.hand_back:hand_back",
             "Hand a cluster back to Apache's controller: end its moves, resign, and wait until an Apache broker leads.",
         ),
     },
     "Install it elsewhere": {
-        "bundle": Verb(
+        "bundle": LazyVerb(
             "shunter.cli.bundle:bundle", "Make a folder OUT from which Shunter is installed where there is no network."
         ),
     },
     "Data pipeline": {
-        "pipeline": Verb(
+        "pipeline": LazyVerb(
             "shunter.cli.pipeline.group:pipeline",
             "Turn samples and snapshots into a load model, plans, schedules, and accounts of past moves.",
         ),
     },
     "Apache's tools, replaced": {
-        "kafka-reassign-partitions": Verb(
+        "kafka-reassign-partitions": LazyVerb(
             "shunter.cli.reassign_partitions:kafka_reassign_partitions",
             "Stand in for Apache's tool of that name: same options, output and exit status.",
         ),
-        "kafka-topics": Verb(
+        "kafka-topics": LazyVerb(
             "shunter.cli.topics:kafka_topics",
             "Describe topics as Apache's tool does, with `targetReplicas` for partitions that are being moved (KIP-455).",
         ),

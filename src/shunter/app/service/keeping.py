@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from shunter.app.evaluation.policy import KeptCluster
 from shunter.app.service.driving import Driving, Seat, fate_of, not_driven, taken
 from shunter.app.service.known import LOOK_S, STALE_LOOKS, Known, ShellGate
+from shunter.app.service.notifying import condition_events
 from shunter.app.service.published import Published
 from shunter.app.service.records import Records
 from shunter.app.service.shared_words import SharedWords
@@ -28,7 +29,6 @@ from shunter.app.service.thinking import LookQuestion, Thought, Wish
 from shunter.app.service.words import Clocked, ClusterWords, Turned, turned_in
 from shunter.core.keeper.docket import next_to_begin
 from shunter.core.keeper.growth import UNKNOWN, growth_of
-from shunter.core.keeper.memory import MINUTE_MS
 from shunter.core.keeper.proposals import order_of
 from shunter.core.keeper.sighting import Sighting, with_capacities
 from shunter.core.keeper.situation import ClusterFacts, situation, why_unobserved
@@ -36,7 +36,7 @@ from shunter.core.wording import counted, told_bytes
 from shunter.drivers.service.store import StoreFailed
 from shunter.errors import ShunterError
 from shunter.model.execution import Command, CommandKind
-from shunter.model.keeper import Condition, Memory, Since, Subject
+from shunter.model.keeper import Memory
 from shunter.model.notice import Notice
 from shunter.model.partition import TopicPartition
 from shunter.model.service import (
@@ -286,7 +286,7 @@ class ClusterKeeper(ClusterWords):
         # A person's decision during the thinking is newer, so that proposal is left to the next look.
         known = {each.id: each for each in question.kept}
         changed = tuple(each for each in thought.changed if self.proposals.get(each.id) == known.get(each.id))
-        observed = [*events, *self._told_conditions(thought)]
+        observed = [*events, *condition_events(self.event, thought, self._memory, self.policy)]
         events = [event for each in changed if (event := self._told_proposal(known.get(each.id), each)) is not None]
         for broker in sorted(set(thought.safe) - set(self._safe)):
             told = f"broker {broker} is empty, and nothing is on its way to it: it is safe to remove"
@@ -306,35 +306,6 @@ class ClusterKeeper(ClusterWords):
             self.show()
             return
         self._memory, self._safe, self._grown = thought.memory, thought.safe, self._grown or gist is not None
-
-    def _told_conditions(self, thought: Thought) -> list[HistoryEvent]:
-        """Conditions that have held for their minutes since this look, and those of them that no longer hold."""
-        told_before = {each.subject: each for each in self._lasted(self._memory)}
-        lasted = {each.subject for each in self._lasted(thought.memory)}
-        holding = {(each.subject, each.mark) for each in thought.memory.held}
-        told = [
-            self.event("condition", each.text, f"{each.condition} {each.about}".strip())
-            for each in (shown.condition for shown in thought.page.conditions)
-            if Subject(Condition(each.condition), each.about) in lasted - told_before.keys()
-        ]
-        for subject, since in told_before.items():
-            if (subject, since.mark) not in holding:
-                name = f"{subject.condition.value} {subject.about}".strip()
-                told_name = f"{subject.condition.label} {subject.about}".strip()
-                over = self.event("condition-over", f"{told_name} no longer holds", name)
-                told.append(replace(over, at_ms=since.since_ms, until_ms=over.at_ms))
-        return told
-
-    def _lasted(self, memory: Memory | None) -> list[Since]:
-        """The conditions that had held for their minutes when a look remembered them."""
-        if memory is None:
-            return []
-        watches = self.policy.watches
-        return [
-            each
-            for each in memory.held
-            if memory.at_ms - each.since_ms >= watches[each.subject.condition].minutes * MINUTE_MS
-        ]
 
     def _told_proposal(self, before: KeptProposal | None, now: KeptProposal) -> HistoryEvent | None:
         if before is None:

@@ -12,10 +12,13 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from shunter.app.service.thinking import Thought
+from shunter.core.keeper.memory import turned
 from shunter.drivers.service.notifier import notify, place_of
 from shunter.errors import DriverError
+from shunter.model.keeper import Condition, KeeperPolicy, Memory, Subject
 from shunter.model.service import HistoryEvent, Notifier
 from shunter.views.service import NotifierFigures
 
@@ -136,3 +139,26 @@ class Notifications:
             else:
                 return ""
         return ""
+
+
+def condition_events(
+    event: Callable[[str, str, str], HistoryEvent], thought: Thought, before: Memory | None, policy: KeeperPolicy
+) -> list[HistoryEvent]:
+    """Conditions that have held for their minutes since the former observation, and those of them that are over.
+
+    Args:
+        event: makes an event: kind, text, subject.
+        before: what the former observation remembered.
+    """
+    begun, over = turned(before, thought.memory, policy)
+    told = [
+        event("condition", each.text, f"{each.condition} {each.about}".strip())
+        for each in (shown.condition for shown in thought.page.conditions)
+        if Subject(Condition(each.condition), each.about) in begun
+    ]
+    for since in over:
+        condition, about = since.subject
+        label, name = f"{condition.label} {about}".strip(), f"{condition.value} {about}".strip()
+        ended = event("condition-over", f"{label} no longer holds", name)
+        told.append(replace(ended, at_ms=since.since_ms, until_ms=ended.at_ms))
+    return told

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shunter.core.keeper.sign import Sign
-from shunter.model.keeper import KeeperPolicy, Memory, Since
+from shunter.model.keeper import KeeperPolicy, Memory, Since, Subject
 
 MINUTE_MS = 60_000
 
@@ -56,3 +56,19 @@ def remembered(cluster_id: str, at_ms: int, holding: Sequence[Holding]) -> Memor
 
 def _by_name(since: Since) -> tuple[str, str]:
     return since.subject.condition.value, since.subject.about
+
+
+def lasting(memory: Memory | None, policy: KeeperPolicy) -> dict[Subject, Since]:
+    """The conditions that had held for as long as the policy wants when an observation remembered them."""
+    if memory is None:
+        return {}
+    wanted_ms = {each.subject: policy.watches[each.subject.condition].minutes * MINUTE_MS for each in memory.held}
+    return {each.subject: each for each in memory.held if memory.at_ms - each.since_ms >= wanted_ms[each.subject]}
+
+
+def turned(before: Memory | None, now: Memory, policy: KeeperPolicy) -> tuple[set[Subject], list[Since]]:
+    """What people are to be told: conditions that have lasted since the former observation, and those that are over."""
+    lasted = lasting(before, policy)
+    holding = {(each.subject, each.mark) for each in now.held}
+    over = [since for subject, since in lasted.items() if (subject, since.mark) not in holding]
+    return lasting(now, policy).keys() - lasted.keys(), over
