@@ -166,12 +166,12 @@ class Lake:
             frame = spark.createDataFrame([row], _nullable(BATCHES.schema))
             # Delta skips a write whose number is taken: whether it was is seen by reading on.
             self._put(frame, BATCHES, DataFrameWriterV2.append, ("batches", numbered.version))
-            newer = self.state(spark).commits[len(base.commits) :]
+            state = self.state(spark)
+            newer = state.commits[len(base.commits) :]
             if any(one.ingest_id == commit.ingest_id for one in newer):
                 return numbered
             if any(conflicts(commit, one) for one in newer):
                 return None
-            state = self.state(spark)
 
     def read(
         self,
@@ -206,17 +206,21 @@ class Lake:
 
     def _rows(self, spark: SparkSession, table: Table, version: int | None = None) -> DataFrame:
         """All rows; none where there is no table yet."""
+        if self.as_of is not None and version is None:
+            seen = self.version(spark, table)
+            found = None if seen is None else self._found(spark, table, seen[0])
+        else:
+            found = self._found(spark, table, version)
+        return spark.createDataFrame([], table.schema) if found is None else found
+
+    def _found(self, spark: SparkSession, table: Table, version: int | None = None) -> DataFrame | None:
+        reader = spark.read if version is None else spark.read.option("versionAsOf", version)
         try:
-            if self.as_of is not None and version is None:
-                seen = self.version(spark, table)
-                version = -1 if seen is None else seen[0]
-            if version != -1:
-                reader = spark.read if version is None else spark.read.option("versionAsOf", version)
-                return reader.table(self.name(table))
+            return reader.table(self.name(table))
         except AnalysisException as error:
             if error.getCondition() not in _NOT_THERE:
                 raise
-        return spark.createDataFrame([], table.schema)
+            return None
 
     def version(self, spark: SparkSession, table: Table) -> tuple[int, datetime] | None:
         """Delta's version of a table, now or at `as_of`, and when it was made; None: there was none."""
@@ -266,13 +270,10 @@ class Lake:
         options = {} if number is None else {"txnAppId": f"shunter-{number[0]}", "txnVersion": str(number[1])}
 
         def work() -> None:
-            try:
-                how(frame.select(*table.columns).writeTo(self.name(table)).options(**options))
-            except AnalysisException as error:
-                if error.getCondition() not in _NOT_THERE:
-                    raise
+            # A write to no table would be refused, or make one without partitions.
+            if self._found(frame.sparkSession, table) is None:
                 self._create(frame.sparkSession, table)
-                how(frame.select(*table.columns).writeTo(self.name(table)).options(**options))
+            how(frame.select(*table.columns).writeTo(self.name(table)).options(**options))
 
         self._repeating(work)
 
