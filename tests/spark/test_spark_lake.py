@@ -69,7 +69,7 @@ def snapshot(minute):
     """Broker 1 has everything, broker 2 nothing."""
     every = {"version": 1, "cluster_id": "yard", "taken_at_ms": (T0 + 60 * minute) * 1000}
     brokers = [
-        {"id": broker, "host": "h", "rack": f"r{broker}", "disk_total_bytes": 10**12, "disk_usable_bytes": 10**11}
+        {"id": broker, "host": "h", "rack": f"r{broker}", "disk_total_bytes": 10**12, "disk_usable_bytes": 9 * 10**11}
         for broker in (1, 2)
     ]
     partitions = [
