@@ -138,6 +138,8 @@ def test_other_readers_see_the_same_rows(spark, lake, tmp_path):
     assert table.metadata().configuration["delta.deletedFileRetentionDuration"] == f"interval {RETENTION_DAYS} days"
 
 
+@pytest.mark.long
+@pytest.mark.timeout(1_800)
 def test_a_stage_that_is_killed_at_any_of_its_writes_is_mended_by_the_next_run(spark, tmp_path):
     whole, torn = Lake(str(tmp_path / "whole")), Lake(str(tmp_path / "torn"))
     paths = (
