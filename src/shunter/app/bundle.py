@@ -80,10 +80,11 @@ def make_bundle(out: Path, source: Path, progress: Callable[[str], None]) -> int
 
 
 def declared(project_file: Path) -> list[str]:
-    """The requirements that a pyproject.toml declares, those of its extras included."""
+    """The requirements that a pyproject.toml declares, with those of the extras that its extra `all` names."""
     project = tomllib.loads(project_file.read_text())["project"]
-    extras = [requirement for extra in project["optional-dependencies"].values() for requirement in extra]
-    return [wanted for wanted in [*project["dependencies"], *extras] if not wanted.startswith("shunter[")]
+    extras = project["optional-dependencies"]
+    named = re.findall(r"[a-z]+", extras["all"][0].partition("[")[2])
+    return [*project["dependencies"], *(requirement for name in named for requirement in extras[name])]
 
 
 def dependencies(requirements: Iterable[str]) -> list[str]:
