@@ -151,9 +151,10 @@ def test_stores_are_taken_as_javas_clients_take_them(
     secured: KRaftCluster, cluster: Cluster, certificates: Certificates, tmp_path: Path, kind: str
 ) -> None:
     shunter = Shunter(secured.bootstrap_of("TLS"), tmp_path / "moves.journal")
-    store = certificates.java_store("mover", key_password=KEY_PASSWORD)
-    mine: dict[str, object] = {"ssl__keystore__location": store, "ssl__keystore__password": PASSWORD}
-    if kind == "PKCS12":
+    mine: dict[str, object] = {"ssl__keystore__password": PASSWORD}
+    if kind == "JKS":
+        mine["ssl__keystore__location"] = certificates.java_store("mover", key_password=KEY_PASSWORD)
+    elif kind == "PKCS12":
         mine = {
             "ssl__keystore__type": "PKCS12",
             "ssl__keystore__location": certificates.pkcs12("mover", key_password=KEY_PASSWORD),
