@@ -111,7 +111,7 @@ def as_rows(seen: Inventory) -> pa.Table:
             "size": None if each.disk_total_bytes is None else float(each.disk_total_bytes),
             "facts": orjson.dumps(facts_row(each.facts)).decode(),
         }
-        for each in seen.brokers
+        for each in (*seen.brokers, *seen.fenced)
     ]  # fmt: skip
     partitions = [
         {

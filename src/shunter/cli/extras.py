@@ -9,7 +9,18 @@ _OF_VERBS = {
     "token": "service",
     "why": "controller",
 }
-_PACKAGES = {"deltalake", "fastapi", "jwt", "pandas", "py4j", "pyarrow", "pydantic", "pydantic_settings", "pyspark", "scipy"} | {
+_PACKAGES = {
+    "deltalake",
+    "fastapi",
+    "jwt",
+    "pandas",
+    "py4j",
+    "pyarrow",
+    "pydantic",
+    "pydantic_settings",
+    "pyspark",
+    "scipy",
+} | {
     "sse_starlette",
     "starlette",
     "uvicorn",

@@ -25,7 +25,10 @@ def encode_inventory(inventory: Inventory) -> Iterator[bytes]:
         "kind": "cluster",
         "version": VERSION,
         **every,
-        "brokers": [_broker_row(broker) for broker in inventory.brokers],
+        "brokers": [
+            *map(_broker_row, inventory.brokers),
+            *map(_broker_row, inventory.fenced),
+        ],
         "unanswered": [{"broker": broker, "why": why} for broker, why in inventory.unanswered],
         "partitions": len(inventory.partitions),
     }
@@ -64,9 +67,12 @@ def decode_inventory(raw: bytes, place: str) -> Inventory:
     if head["partitions"] != len(partitions):
         told = f"holds {len(partitions)} of its {head['partitions']} partitions: the snapshot was cut off"
         raise FormatError(place, told)
-    brokers = tuple(_broker(broker, place) for broker in head["brokers"])
+    live = [_broker(row, place) for row in head["brokers"] if row["facts"].get("live") is not False]
+    fenced = [_broker(row, place) for row in head["brokers"] if row["facts"].get("live") is False]
     unanswered = tuple((entry["broker"], entry["why"]) for entry in head["unanswered"])
-    return Inventory(head["cluster_id"], head["taken_at_ms"], brokers, tuple(partitions), unanswered)
+    return Inventory(
+        head["cluster_id"], head["taken_at_ms"], tuple(live), tuple(partitions), unanswered, fenced=tuple(fenced)
+    )
 
 
 _OF_BROKER = ("id", "host", "rack", "disk_total_bytes", "disk_usable_bytes")
@@ -74,7 +80,7 @@ _OF_BROKER = ("id", "host", "rack", "disk_total_bytes", "disk_usable_bytes")
 
 def _broker_row(broker: InventoryBroker) -> dict[str, Any]:
     """A broker; what is known of it beside is an object of its own, which a lake keeps as it is."""
-    facts = BrokerFacts(True, broker.fenced, broker.cordoned, broker.log_dirs, broker.silent)
+    facts = BrokerFacts(not broker.fenced, broker.fenced, broker.cordoned, broker.log_dirs, broker.silent)
     return {name: getattr(broker, name) for name in _OF_BROKER} | {"facts": facts_row(facts)}
 
 

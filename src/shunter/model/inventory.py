@@ -99,7 +99,7 @@ class InventoryBroker(NamedTuple):
         log_dirs = self.log_dirs
         if log_dirs is None and self.disk_total_bytes is not None:
             log_dirs = (Disk("", self.disk_total_bytes, self.disk_usable_bytes),)
-        return BrokerFacts(True, self.fenced, self.cordoned, log_dirs, self.silent)
+        return BrokerFacts(not self.fenced, self.fenced, self.cordoned, log_dirs, self.silent)
 
 
 class InventoryPartition(NamedTuple):
@@ -200,4 +200,4 @@ class Inventory(NamedTuple):
     unanswered: tuple[tuple[BrokerId, str], ...] = ()
     disks: tuple[BrokerDisks, ...] = ()
     fenced: tuple[InventoryBroker, ...] = ()
-    """Brokers that are registered and fenced, if the cluster tells that; snapshot files do not have them."""
+    """Brokers that are registered and fenced, if the cluster tells that."""

@@ -90,7 +90,8 @@ def test_what_comes_to_the_broker_is_refused_by_name(fact: str) -> None:
         with pytest.raises(PlanRefused, match=f"broker {ILL} .*: it may receive nothing"):
             planned(fact, **asked)
     filled = planned(fact, "fill", brokers=(3,))
-    assert any(3 in row for row in filled.values())
+    # Each partition has a replica on the broker: beside an offline one that stays, nothing changes.
+    assert any(3 in row for row in filled.values()) is (fact not in {"dead", "fenced"})
     assert fact in {"well", "behind"} or all(ILL in row for row in filled.values()), "it gives nothing"
 
 

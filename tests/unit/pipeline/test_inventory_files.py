@@ -20,10 +20,15 @@ disks = st.builds(
     cordoned=flags,
     replicas=st.none() | numbers,
 )
-brokers = st.builds(
-    InventoryBroker, numbers, st.text(), st.none() | st.text(), st.none() | sizes, st.none() | sizes, flags, flags,
-    st.none() | st.lists(disks, max_size=2).map(tuple),
-)  # fmt: skip
+
+
+def brokers(fenced: st.SearchStrategy[bool | None]) -> st.SearchStrategy[InventoryBroker]:
+    return st.builds(
+        InventoryBroker, numbers, st.text(), st.none() | st.text(), st.none() | sizes, st.none() | sizes, fenced, flags,
+        st.none() | st.lists(disks, max_size=2).map(tuple),
+    )  # fmt: skip
+
+
 replicas = st.lists(numbers, max_size=4).map(tuple)
 partitions = st.builds(
     InventoryPartition, st.text(), st.none() | st.text(), numbers, replicas, replicas, st.integers(-1, 9), st.none() | sizes,
@@ -31,9 +36,9 @@ partitions = st.builds(
     st.just(()), st.just(()),
 )  # fmt: skip
 inventories = st.builds(
-    Inventory, st.text(), sizes, st.lists(brokers, max_size=3).map(tuple), st.lists(partitions, max_size=4).map(tuple),
-    st.lists(st.tuples(numbers, st.text()), max_size=2).map(tuple), st.just(()),  # Files have no replicas by log dir,
-    st.just(()),  # and no fenced brokers.
+    Inventory, st.text(), sizes, st.lists(brokers(st.none() | st.just(False)), max_size=3).map(tuple), st.lists(partitions, max_size=4).map(tuple),
+    st.lists(st.tuples(numbers, st.text()), max_size=2).map(tuple), st.just(()),  # Files have no replicas by log dir.
+    st.lists(brokers(st.just(True)), max_size=2).map(tuple),
 )  # fmt: skip
 
 

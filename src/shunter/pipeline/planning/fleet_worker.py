@@ -217,6 +217,7 @@ def cluster_load(cluster_id: str, table: pa.Table) -> ClusterLoad:
     lists = rows["replicas"].combine_chunks()
     flat = lists.flatten().to_numpy(zero_copy_only=False).astype(np.int64)
     lengths = pc.list_value_length(lists).to_numpy(zero_copy_only=False).astype(np.int64)
+    broker_rows = _that_count(broker_rows, flat)
     known = broker_rows["number"].to_numpy().astype(np.int64)
     if len(known) == 0:
         known = np.unique(flat)
@@ -290,6 +291,14 @@ def clusters_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Tab
     """Cut a task's rows into clusters; those of one cluster follow one another."""
     for name, held in runs_of(batches, "cluster_id"):
         yield str(name), pa.Table.from_batches(held)
+
+
+def _that_count(broker_rows: pa.Table, held: Any) -> pa.Table:
+    """Without rows of brokers that are not live and hold nothing: no plan has to do with them."""
+    told = zip(broker_rows["number"].to_pylist(), broker_rows["facts"].to_pylist(), strict=True)
+    holders = set(held.tolist())
+    counts = [number in holders or not facts or orjson.loads(facts).get("live") is not False for number, facts in told]
+    return broker_rows.filter(pa.array(counts, pa.bool_()))
 
 
 def _with_dead(broker_rows: pa.Table, dead: Sequence[int]) -> pa.Table:
