@@ -224,9 +224,12 @@ class Lake:
 
     def version(self, spark: SparkSession, table: Table) -> tuple[int, datetime] | None:
         """Delta's version of a table, now or at `as_of`, and when it was made; None: there was none."""
-        if self._found(spark, table) is None:
+        try:
+            history = spark.sql(f"DESCRIBE HISTORY {self.name(table)} {'LIMIT 1' if self.as_of is None else ''}")
+        except AnalysisException as error:
+            if error.getCondition() not in _NOT_THERE:
+                raise
             return None
-        history = spark.sql(f"DESCRIBE HISTORY {self.name(table)} {'LIMIT 1' if self.as_of is None else ''}")
         if self.as_of is not None:
             history = history.where(F.col("timestamp") <= F.lit(self.as_of))
         row = history.orderBy(F.desc("version")).select("version", "timestamp").first()
