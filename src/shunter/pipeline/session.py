@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pyspark import __version__
 from pyspark.sql import SparkSession
 
-_KAFKA_SOURCES = {"4.0": "4.0.4", "4.1": "4.1.3", "4.2": "4.2.0"}
-_MINOR = ".".join(__version__.split(".")[:2])
-KAFKA_SOURCE = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{_KAFKA_SOURCES.get(_MINOR, '4.2.0')}"
-"""Spark's own Kafka source, for the Spark that is installed."""
+KAFKA_SOURCE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+"""Spark's own Kafka source. Newer than 4.0.0 isn't needed: the source's contract is the same for all of 4.0."""
+
+DELTA = "io.delta:delta-spark_2.13:4.0.0"
+DELTA_CONF = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
 
 FIXED = {
     # Times are UTC everywhere; a session in local time would shift every partition folder.
     "spark.sql.session.timeZone": "UTC",
+    # A batch replaces exactly the folders that it writes: that is what makes running it again harmless.
+    "spark.sql.sources.partitionOverwriteMode": "dynamic",
     # collect_list per replica holds a few thousand numbers; Spark's fallback to sorting at 128 keys costs twice the time.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
     # Several folders are written side by side; else every task sorts its rows again by folder.
     "spark.sql.maxConcurrentOutputFileWriters": "64",
     "spark.sql.parquet.compression.codec": "zstd",
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-}
-ON_THIS_MACHINE = {
-    # Delta's own work on a table's log is small here. By default it is cut into 50 tasks, and that of VACUUM into 10,000.
-    "spark.databricks.delta.snapshotPartitions": "1",
-    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
+    # Spark's own streaming sink never writes to the lake's tables: don't look for its log, nor warn that it is missing.
+    "spark.sql.streaming.fileStreamSink.ignoreMetadata": "true",
 }
 
 # By default the JVM does not compile methods of more than 8,000 bytes. The method that Spark generates for judging rows
@@ -53,13 +51,12 @@ class SessionSettings:
     shuffle_partitions: int | None = None
     ivy_cache: Path | None = None
     packages: tuple[str, ...] = ()
-    jars: tuple[Path, ...] = ()
     web_page: bool = False
     conf: Mapping[str, str] = field(default_factory=dict)
 
 
 def open_session(settings: SessionSettings) -> SparkSession:
-    """Open (or join) the session. `settings.conf` overrides all choices but UTC."""
+    """Open (or join) the session. `settings.conf` overrides all choices but UTC and how folders are replaced."""
     builder = SparkSession.builder.appName(settings.name)
     if settings.master is not None:
         builder = builder.master(settings.master)
@@ -80,18 +77,9 @@ def spark_settings(settings: SessionSettings) -> dict[str, str]:
         chosen["spark.sql.shuffle.partitions"] = str(settings.shuffle_partitions)
     if settings.packages:
         chosen["spark.jars.packages"] = ",".join(settings.packages)
-    if settings.jars:
-        chosen["spark.jars"] = ",".join(str(jar) for jar in settings.jars)
     if settings.ivy_cache is not None:
         chosen["spark.jars.ivy"] = str(settings.ivy_cache)
-    local = re.fullmatch(r"local(?:\[(\d+|\*)[^\]]*\])?", settings.master or "")
-    if local is not None:
-        cores = {None: 1, "*": os.cpu_count() or 1}.get(local[1]) or int(local[1])
-        chosen = {
-            **chosen,
-            **ON_THIS_MACHINE,
-            "spark.sql.shuffle.partitions": str(settings.shuffle_partitions or cores),
-        }
+    if settings.master is not None and settings.master.startswith("local"):
         # Hadoop sets file modes itself and ignores the process's umask. On a cluster the modes are the cluster's
         # choice.
         chosen["spark.hadoop.fs.permissions.umask-mode"] = "077"
@@ -103,4 +91,5 @@ def spark_settings(settings: SessionSettings) -> dict[str, str]:
     quiet = f"-Dlog4j2.configurationFile={LOGGING.as_uri()} " if LOGGING.is_file() else ""
     chosen[JAVA_OPTIONS] = quiet + java
     chosen["spark.sql.session.timeZone"] = FIXED["spark.sql.session.timeZone"]
+    chosen["spark.sql.sources.partitionOverwriteMode"] = FIXED["spark.sql.sources.partitionOverwriteMode"]
     return chosen
