@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pyspark import __version__
 from pyspark.sql import SparkSession
 
-KAFKA_SOURCE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
-"""Spark's own Kafka source. Newer than 4.0.0 isn't needed: the source's contract is the same for all of 4.0."""
+_KAFKA_SOURCES = {"4.0": "4.0.4", "4.1": "4.1.3", "4.2": "4.2.0"}
+_MINOR = ".".join(__version__.split(".")[:2])
+KAFKA_SOURCE = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{_KAFKA_SOURCES.get(_MINOR, '4.2.0')}"
+"""Spark's own Kafka source, for the Spark that is installed."""
 
-DELTA = "io.delta:delta-spark_2.13:4.0.0"
+DELTA = f"io.delta:delta-spark_{_MINOR}_2.13:4.4.0"
 DELTA_CONF = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",

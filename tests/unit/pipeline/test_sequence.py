@@ -47,9 +47,6 @@ def test_what_is_kept_covers_no_moment_twice_and_nothing_more_fits(windows):
 
 
 def test_series_are_taken_apart_wherever_batches_are_cut():
-    schema = pa.schema(
-        [("partition", pa.int32()), ("start", pa.int64()), ("rule", pa.string()), ("detail", pa.string())]
-    )
     rows = [
         (7, 0, 0, 60, None, None), (7, 0, 30, 60, None, None), (7, 0, 60, 60, None, None),
         # A row of another replica with the same hash, then a row of an earlier batch, then a row that breaks a rule by
@@ -64,6 +61,6 @@ def test_series_are_taken_apart_wherever_batches_are_cut():
     whole = whole.append_column("detail", pa.nulls(len(rows), pa.string()))
     expected = [(0, None), (0, "time_backwards"), (0, None), (1, None), (2, "already_ingested"), (3, "negative")]
     for size in range(1, len(rows) + 1):
-        found = judge_batches(whole.to_batches(max_chunksize=size), schema, ["partition"], 1)
-        table = pa.Table.from_batches(list(found), schema)
+        found = judge_batches(whole.to_batches(max_chunksize=size), ["partition", "start", "rule"], ["partition"], 1)
+        table = pa.Table.from_batches(list(found))
         assert list(zip(table["partition"].to_pylist(), table["rule"].to_pylist(), strict=True)) == expected

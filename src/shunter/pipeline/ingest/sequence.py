@@ -61,13 +61,13 @@ def judge_windows(spans: Sequence[TimeWindow], tolerance: int = 1) -> list[str |
 
 
 def judge_batches(
-    batches: Iterable[pa.RecordBatch], schema: pa.Schema, key: Sequence[str], tolerance: int
+    batches: Iterable[pa.RecordBatch], names: Sequence[str], key: Sequence[str], tolerance: int
 ) -> Iterator[pa.RecordBatch]:
     """Judge the rows of a task. Rows of one series follow one another, by start, those of earlier batches first.
 
     Args:
         batches: `series`, `start`, `window_seconds`, `known_by`, `rule`, `detail`, the key's columns and whatever else.
-        schema: Of the result: `rule` and `detail` as judged, other columns as they came. Rows of earlier batches are
+        names: Columns of the result: `rule` and `detail` as judged, others as they came. Rows of earlier batches are
             left out.
         key: Columns that tell replicas apart whose hashes are the same.
     """
@@ -93,7 +93,7 @@ def judge_batches(
         kept = rows.set_column(rows.schema.get_field_index("rule"), "rule", pa.array(rules, pa.string()))
         kept = kept.set_column(kept.schema.get_field_index("detail"), "detail", pa.array(details, pa.string()))
         kept = kept.filter(pa.array([name is None for name in columns["known_by"]]))
-        yield from kept.select(schema.names).cast(schema).to_batches()
+        yield from kept.select(list(names)).to_batches()
 
 
 _WORDS = {

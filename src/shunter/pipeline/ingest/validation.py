@@ -232,9 +232,7 @@ def _one_by_one(ordered: DataFrame, kept: list[str], tolerance: int) -> DataFram
     key = list(REPLICA_KEY)
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  on the executor
-
-        return judge_batches(batches, to_arrow_schema(wanted, timestamp_utc=True), key, tolerance)
+        return judge_batches(batches, names, key, tolerance)
 
     # Which window is kept depends on which were kept before. No native function goes through rows in this way.
     return given.mapInArrow(work, wanted)

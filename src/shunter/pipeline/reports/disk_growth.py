@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import date, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
@@ -56,7 +57,8 @@ def runway(sizes: DataFrame, brokers: DataFrame, *, days: int = 60, headroom_per
     )
     given = size_series(recent).join(rooms, on=["cluster_id", "kind", "name"], how="left")
     # A median of all pairs of days is no native function.
-    return given.mapInArrow(_fitted, RUNWAY.schema).select(*RUNWAY.columns)
+    schema = sizes.sparkSession.createDataFrame([], RUNWAY.schema).toArrow().schema
+    return given.mapInArrow(partial(_fitted, schema), RUNWAY.schema).select(*RUNWAY.columns)
 
 
 def size_series(sizes: DataFrame) -> DataFrame:
@@ -84,11 +86,9 @@ def whole_days(after: float) -> int:
     return int(after + 1e-6)
 
 
-def _fitted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _fitted(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa  # noqa: PLC0415  on the executor
-    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  on the executor
 
-    schema = to_arrow_schema(RUNWAY.schema, timestamp_utc=True)
     for batch in batches:
         rows = [runway_of(row) for row in batch.to_pylist()]
         yield pa.RecordBatch.from_pylist(rows, schema=schema)
