@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -29,7 +29,9 @@ class Yard:
     def __init__(self, bootstrap: str, folder: Path) -> None:
         """Make the topic and the plan."""
         self.bootstrap = bootstrap
-        self.cluster = Cluster(bootstrap)
+        with closing(Cluster(bootstrap)) as seen:
+            wait_until(lambda: seen.live() >= set(BROKERS), what="every broker is registered", timeout_s=60)
+        self.cluster = Cluster(bootstrap)  # It keeps the list of brokers from when it connected.
         self.topic = f"t{uuid4().hex[:8]}"
         self.cluster.make(self.topic, ORIGINAL)
         fill(bootstrap, self.topic, PARTITIONS, BYTES)
