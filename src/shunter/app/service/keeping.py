@@ -17,9 +17,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from shunter.app.evaluation.policy import KeptCluster
-from shunter.app.service.driving import Driving, Seat, fate_of, not_driven, taken
+from shunter.app.service.driving import Driving, Seat, fate_of, not_driven, partition_of, taken
 from shunter.app.service.known import LOOK_S, STALE_LOOKS, Known, ShellGate
 from shunter.app.service.published import Published
 from shunter.app.service.records import Records
@@ -28,7 +29,7 @@ from shunter.app.service.thinking import LookQuestion, Thought, Wish
 from shunter.app.service.words import Clocked, ClusterWords, Turned, turned_in
 from shunter.core.keeper.docket import next_to_begin
 from shunter.core.keeper.growth import UNKNOWN, growth_of
-from shunter.core.keeper.memory import MINUTE_MS
+from shunter.core.keeper.memory import turns
 from shunter.core.keeper.proposals import order_of
 from shunter.core.keeper.sighting import Sighting, with_capacities
 from shunter.core.keeper.situation import ClusterFacts, situation, why_unobserved
@@ -36,9 +37,8 @@ from shunter.core.wording import counted, told_bytes
 from shunter.drivers.service.store import StoreFailed
 from shunter.errors import ShunterError
 from shunter.model.execution import Command, CommandKind
-from shunter.model.keeper import Condition, Memory, Since, Subject
+from shunter.model.keeper import Condition, Memory, Subject
 from shunter.model.notice import Notice
-from shunter.model.partition import TopicPartition
 from shunter.model.service import (
     HistoryEvent,
     KeptProposal,
@@ -295,8 +295,7 @@ class ClusterKeeper(ClusterWords):
         try:
             await self.write(StoreBatch(changed, (*observed, *events), intents_gone=gone, memory=memory, look=gist))
         except StoreFailed:
-            # This process still knows since when each condition holds, and tells it. Nothing is proposed.
-            self._memory = thought.memory
+            self._memory = thought.memory  # Known since when each condition holds, and told. Nothing is proposed.
             for event in observed:
                 self.parts.tell(event)
             self.show()
@@ -304,32 +303,17 @@ class ClusterKeeper(ClusterWords):
         self._memory, self._safe, self._grown = thought.memory, thought.safe, self._grown or gist is not None
 
     def _told_conditions(self, thought: Thought) -> list[HistoryEvent]:
-        """Conditions that have held for their minutes since this look, and those of them that no longer hold."""
-        told_before = {each.subject: each for each in self._lasted(self._memory)}
-        lasted = {each.subject for each in self._lasted(thought.memory)}
-        holding = {(each.subject, each.mark) for each in thought.memory.held}
+        turned = turns(self._memory, thought.memory, self.policy)
         told = [
             self.event("condition", each.text, f"{each.condition} {each.about}".strip())
             for each in (shown.condition for shown in thought.page.conditions)
-            if Subject(Condition(each.condition), each.about) in lasted - told_before.keys()
+            if Subject(Condition(each.condition), each.about) in turned.began
         ]
-        for subject, since in told_before.items():
-            if (subject, since.mark) not in holding:
-                name = f"{subject.condition.value} {subject.about}".strip()
-                over = self.event("condition-over", f"{name} no longer holds", name)
-                told.append(replace(over, at_ms=since.since_ms, until_ms=over.at_ms))
+        for since in turned.over:
+            name = f"{since.subject.condition.value} {since.subject.about}".strip()
+            over = self.event("condition-over", f"{name} no longer holds", name)
+            told.append(replace(over, at_ms=since.since_ms, until_ms=over.at_ms))
         return told
-
-    def _lasted(self, memory: Memory | None) -> list[Since]:
-        """The conditions that had held for their minutes when a look remembered them."""
-        if memory is None:
-            return []
-        watches = self.policy.watches
-        return [
-            each
-            for each in memory.held
-            if memory.at_ms - each.since_ms >= watches[each.subject.condition].minutes * MINUTE_MS
-        ]
 
     def _told_proposal(self, before: KeptProposal | None, now: KeptProposal) -> HistoryEvent | None:
         if before is None:
@@ -497,7 +481,8 @@ class ClusterKeeper(ClusterWords):
             self.reconciled = False
             if self.topic_of_words is not None:
                 self.topic_of_words.let_go()
-            tasks = [task for task in (running, leaving, self._following, self._handing) if task is not None]
+            tasks: list[asyncio.Task[Any]] = [running, leaving]
+            tasks += [task for task in (self._following, self._handing) if task is not None]
             self._following = self._handing = None
             for task in tasks:
                 task.cancel()
@@ -613,9 +598,3 @@ class ClusterKeeper(ClusterWords):
             await self.reconcile()
         self.hurry()
         self.show()
-
-
-def partition_of(name: str) -> TopicPartition:
-    """A partition by its name, `orders-3`."""
-    topic, _, number = name.rpartition("-")
-    return TopicPartition(topic, int(number))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from shunter.core.keeper.sign import Sign
-from shunter.model.keeper import KeeperPolicy, Memory, Since
+from shunter.model.keeper import KeeperPolicy, Memory, Since, Subject
 
 MINUTE_MS = 60_000
 
@@ -52,6 +53,29 @@ def remembered(cluster_id: str, at_ms: int, holding: Sequence[Holding]) -> Memor
         Since(each.sign.subject, at_ms if each.since_ms is None else each.since_ms, each.sign.mark) for each in holding
     )
     return Memory(cluster_id, at_ms, tuple(sorted(held, key=_by_name)))
+
+
+class Turns(NamedTuple):
+    """Conditions that have held for their minutes since this look, and those of them that no longer hold."""
+
+    began: frozenset[Subject]
+    over: tuple[Since, ...]
+
+
+def turns(before: Memory | None, now: Memory, policy: KeeperPolicy) -> Turns:
+    """What is to be told after a look, by the memories of the look before and of this one."""
+    told = {each.subject: each for each in lasted(before, policy)}
+    holding = {(each.subject, each.mark) for each in now.held}
+    began = frozenset(each.subject for each in lasted(now, policy)) - told.keys()
+    return Turns(began, tuple(each for each in told.values() if (each.subject, each.mark) not in holding))
+
+
+def lasted(memory: Memory | None, policy: KeeperPolicy) -> tuple[Since, ...]:
+    """The conditions that had held for their minutes at the look that remembered them."""
+    if memory is None:
+        return ()
+    wanted_ms = {condition: watch.minutes * MINUTE_MS for condition, watch in policy.watches.items()}
+    return tuple(each for each in memory.held if memory.at_ms - each.since_ms >= wanted_ms[each.subject.condition])
 
 
 def _by_name(since: Since) -> tuple[str, str]:
