@@ -55,19 +55,19 @@ def remembered(cluster_id: str, at_ms: int, holding: Sequence[Holding]) -> Memor
     return Memory(cluster_id, at_ms, tuple(sorted(held, key=_by_name)))
 
 
-class Turns(NamedTuple):
+class MemoryTurn(NamedTuple):
     """Conditions that have held for their minutes since this look, and those of them that no longer hold."""
 
     began: frozenset[Subject]
     over: tuple[Since, ...]
 
 
-def turns(before: Memory | None, now: Memory, policy: KeeperPolicy) -> Turns:
+def turns(before: Memory | None, now: Memory, policy: KeeperPolicy) -> MemoryTurn:
     """What is to be told after a look, by the memories of the look before and of this one."""
     told = {each.subject: each for each in lasted(before, policy)}
     holding = {(each.subject, each.mark) for each in now.held}
     began = frozenset(each.subject for each in lasted(now, policy)) - told.keys()
-    return Turns(began, tuple(each for each in told.values() if (each.subject, each.mark) not in holding))
+    return MemoryTurn(began, tuple(each for each in told.values() if (each.subject, each.mark) not in holding))
 
 
 def lasted(memory: Memory | None, policy: KeeperPolicy) -> tuple[Since, ...]:
