@@ -188,7 +188,7 @@ class LimitsForm(Form):
     bytes_per_day: Size | None = Field(default=None, description="The most bytes in 24 hours.")
     cool_down_minutes: Natural = Field(default=0, description="How long after an execution nothing is begun.")
     cool_off_minutes: Natural = Field(
-        default=0, description="How long after a person stopped something, or rolled it back, nothing begins by itself."
+        default=0, description="How long after a person stopped something, or rolled it back, no plan begins."
     )
     windows: Annotated[tuple[KeptWindow, ...], BeforeValidator(listed)] = Field(
         default=(), description='When plans may begin: "22:00-06:00", or "Mon-Fri 22:00-06:00 Europe/Berlin".'
