@@ -188,8 +188,9 @@ class Told2Services(Fuzz):
         if not kinds:
             return
         kind = self.random.choice(kinds)
-        about = (self.random.choice(ABOUT[kind]),) if kind in GIVEN else ()
+        about: tuple[str, ...] = ()
         if kind in GIVEN:
+            about = (self.random.choice(ABOUT[kind]),)
             self.promised[GIVEN[kind][0], about[0]] = None
         else:
             self.paused = None

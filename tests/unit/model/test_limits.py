@@ -8,7 +8,7 @@ import click
 import pytest
 
 from shunter.app.evaluation.policy import read_policies
-from shunter.app.service.orders import _command
+from shunter.app.service.commands import command_for
 from shunter.cli.execution.options import parse_rate
 from shunter.errors import SettingsError
 from shunter.model.limits import LEAST_RATE, MOST_COPIES, MOST_RATE, bound_trouble, floor_trouble, rate_trouble
@@ -20,7 +20,7 @@ def test_a_rate_that_can_t_be_meant(rate: int, tmp_path: Path) -> None:
     why = rate_trouble(rate)
     assert why
     with pytest.raises(OrderRefused) as by_api:
-        _command(ServiceOrder(OrderKind.LIMIT, "prod", value=rate), Signature("anna"))
+        command_for(ServiceOrder(OrderKind.LIMIT, "prod", value=rate), Signature("anna"))
     assert why in str(by_api.value)
     policy = tmp_path / "keeper.toml"
     for key in ("throttle", "log-dir-throttle"):

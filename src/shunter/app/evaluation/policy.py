@@ -161,7 +161,8 @@ def _cluster(
 ) -> KeptCluster:
     where = f"{path}: [cluster.{name}]"
     wished = form.intents.given
-    intents = Intents(**wished | {"replace": {int(old): new for old, new in form.intents.replace.items()}})
+    wished["replace"] = {int(old): new for old, new in form.intents.replace.items()}
+    intents = Intents(**wished)
     rails = GuardRails(**form.limits.given, people=people)
     for kind, brokers in (("drain", intents.drain), ("demote", intents.demote)):
         for broker in sorted({*brokers} & {*rails.frozen_brokers}):

@@ -104,18 +104,24 @@ def _watch_form(condition: Condition) -> Any:
 
     do = Annotated[str, BeforeValidator(checked), WithJsonSchema({"enum": list(modes)})]
     fields: dict[str, Any] = {
-        "do": (do, Field(default.mode.value, description="What the condition may do.")),
-        "minutes": (Natural, Field(default.minutes, description="How long it has to hold first.")),
+        "do": (do, Field(default=default.mode.value, description="What the condition may do.")),
+        "minutes": (Natural, Field(default=default.minutes, description="How long it has to hold first.")),
     }
     if condition in MEASURED:
-        fields["begin_percent"] = (Percent, Field(100 * default.begin, description="It begins to hold beyond this."))
+        fields["begin_percent"] = (
+            Percent,
+            Field(default=100 * default.begin, description="It begins to hold beyond this."),
+        )
         fields["end_percent"] = (
             Percent,
-            Field(100 * default.end, description="It holds until this; a plan aims at it."),
+            Field(default=100 * default.end, description="It holds until this; a plan aims at it."),
         )
     if condition in IN_DAYS:
-        fields["begin_days"] = (Days, Field(default.begin, description="It begins to hold with fewer days left."))
-        fields["end_days"] = (Days, Field(default.end, description="It holds until so many days are left."))
+        fields["begin_days"] = (
+            Days,
+            Field(default=default.begin, description="It begins to hold with fewer days left."),
+        )
+        fields["end_days"] = (Days, Field(default=default.end, description="It holds until so many days are left."))
     form = create_model(f"Watch {condition.value}", __base__=_WatchForm, **fields)
     form.condition = condition
     table = {"anyOf": [{"enum": list(modes)}, form.model_json_schema(mode="validation")]}
@@ -134,7 +140,7 @@ class _WatchForm(Form):
 
     def watch(self) -> Watch:
         """The condition's watch."""
-        told: dict[str, Any] = self.__dict__
+        told: Mapping[str, Any] = self.__dict__
         begin = end = 0.0
         if self.condition in MEASURED:
             begin, end = round(told["begin_percent"], 9), round(told["end_percent"], 9)
@@ -176,42 +182,45 @@ else:
 class LimitsForm(Form):
     """Bounds of every plan, and what no plan touches."""
 
-    moves: Positive | None = Field(None, description="The most replicas that one plan copies.")
-    bytes: Size | None = Field(None, description='The most bytes that one plan copies, as "2T".')
-    moves_per_day: Positive | None = Field(None, description="The most moves in 24 hours.")
-    bytes_per_day: Size | None = Field(None, description="The most bytes in 24 hours.")
-    cool_down_minutes: Natural = Field(0, description="How long after an execution nothing is begun.")
+    moves: Positive | None = Field(default=None, description="The most replicas that one plan copies.")
+    bytes: Size | None = Field(default=None, description='The most bytes that one plan copies, as "2T".')
+    moves_per_day: Positive | None = Field(default=None, description="The most moves in 24 hours.")
+    bytes_per_day: Size | None = Field(default=None, description="The most bytes in 24 hours.")
+    cool_down_minutes: Natural = Field(default=0, description="How long after an execution nothing is begun.")
     cool_off_minutes: Natural = Field(
-        0, description="How long after a person stopped something, or rolled it back, nothing begins by itself."
+        default=0, description="How long after a person stopped something, or rolled it back, no plan begins."
     )
     windows: Annotated[tuple[KeptWindow, ...], BeforeValidator(listed)] = Field(
-        (), description='When plans may begin: "22:00-06:00", or "Mon-Fri 22:00-06:00 Europe/Berlin".'
+        default=(), description='When plans may begin: "22:00-06:00", or "Mon-Fri 22:00-06:00 Europe/Berlin".'
     )
-    frozen_topics: Texts = Field((), description="Names, or patterns with * and ?: nothing changes there.")
-    frozen_brokers: Brokers = Field((), description="Nothing comes to these brokers or leaves them.")
-    approvals: Positive = Field(1, description="So many different people have to approve a proposal.")
+    frozen_topics: Texts = Field(default=(), description="Names, or patterns with * and ?: nothing changes there.")
+    frozen_brokers: Brokers = Field(default=(), description="Nothing comes to these brokers or leaves them.")
+    approvals: Positive = Field(default=1, description="So many different people have to approve a proposal.")
     declined_minutes: Natural = Field(
-        GuardRails().declined_minutes, description="How long a declined proposal holds its scope back."
+        default=GuardRails().declined_minutes, description="How long a declined proposal holds its scope back."
     )
     no_return_minutes: Natural = Field(
-        GuardRails().no_return_minutes, description="How long no balance brings back what an earlier one took away."
+        default=GuardRails().no_return_minutes,
+        description="How long no balance brings back what an earlier one took away.",
     )
-    gap_minutes: Positive = Field(15, description="Looks further apart say nothing about the time between.")
+    gap_minutes: Positive = Field(default=15, description="Looks further apart say nothing about the time between.")
 
 
 class IntentsForm(Form):
     """Lasting wishes, which every plan keeps to."""
 
-    drain: Brokers = Field((), description="Brokers that hold nothing.")
-    demote: Brokers = Field((), description="Brokers that lead nothing.")
+    drain: Brokers = Field(default=(), description="Brokers that hold nothing.")
+    demote: Brokers = Field(default=(), description="Brokers that lead nothing.")
     replace: Annotated[dict[str, Natural], BeforeValidator(numbered)] = Field(
-        {}, description="By broker: the broker that takes over all its replicas."
+        default={}, description="By broker: the broker that takes over all its replicas."
     )
-    add: Brokers = Field((), description="Brokers that get their share, once they are up.")
+    add: Brokers = Field(default=(), description="Brokers that get their share, once they are up.")
     replication: Annotated[dict[str, Positive], BeforeValidator(tabled)] = Field(
-        {}, description="By topic: its exact number of replicas."
+        default={}, description="By topic: its exact number of replicas."
     )
-    least_replication: Natural = Field(0, description="Every other topic has at least so many replicas; 0: no rule.")
+    least_replication: Natural = Field(
+        default=0, description="Every other topic has at least so many replicas; 0: no rule."
+    )
 
 
 _GOALS = tuple(each.value for each in BANDS)
@@ -222,15 +231,18 @@ class BalanceForm(Form):
     """What a balance aims at, in which order, and how much of a broker may be filled."""
 
     goals: Annotated[tuple[Goal, ...], BeforeValidator(listed)] = Field(
-        (), description="The bands, the most important first; those left out come after them in their usual order."
+        default=(),
+        description="The bands, the most important first; those left out come after them in their usual order.",
     )
     hard: Annotated[tuple[Goal, ...], BeforeValidator(listed)] = Field(
-        (), description="No plan but one that heals takes a broker out of these bands; the others are soft."
+        default=(), description="No plan but one that heals takes a broker out of these bands; the others are soft."
     )
-    headroom_percent: Percent = Field(20.0, description="The share of each disk that stays free, also during copies.")
-    replicas_per_broker: Positive | None = Field(None, description="The most replicas on one broker.")
+    headroom_percent: Percent = Field(
+        default=20.0, description="The share of each disk that stays free, also during copies."
+    )
+    replicas_per_broker: Positive | None = Field(default=None, description="The most replicas on one broker.")
     disk_capacity: Annotated[dict[str, Size], BeforeValidator(numbered)] = Field(
-        {}, description="By broker: the bytes of its disks, if it does not say so itself (before Kafka 3.3)."
+        default={}, description="By broker: the bytes of its disks, if it does not say so itself (before Kafka 3.3)."
     )
 
     @field_validator("goals", "hard")
@@ -245,12 +257,12 @@ class BalanceForm(Form):
 class ExecutionForm(Form):
     """How plans are carried out, as the flags of `shunter execute`."""
 
-    throttle: Rate | None = Field(None, description="Bytes per second of one broker.")
-    throttle_floor: Rate | None = Field(None, description="The least that the throttle is lowered to.")
-    log_dir_throttle: Rate | None = Field(None, description="Bytes per second of copies between log dirs.")
-    max_concurrent: Copies = Field(0, description="Partitions that move at once; 0: no bound.")
-    max_in: Copies = Field(0, description="Copies that one broker receives at once; 0: no bound.")
-    max_out: Copies = Field(0, description="Copies that one broker sends at once; 0: no bound.")
+    throttle: Rate | None = Field(default=None, description="Bytes per second of one broker.")
+    throttle_floor: Rate | None = Field(default=None, description="The least that the throttle is lowered to.")
+    log_dir_throttle: Rate | None = Field(default=None, description="Bytes per second of copies between log dirs.")
+    max_concurrent: Copies = Field(default=0, description="Partitions that move at once; 0: no bound.")
+    max_in: Copies = Field(default=0, description="Copies that one broker receives at once; 0: no bound.")
+    max_out: Copies = Field(default=0, description="Copies that one broker sends at once; 0: no bound.")
 
     @model_validator(mode="after")
     def _above_its_floor(self) -> Self:
@@ -263,17 +275,19 @@ class ExecutionForm(Form):
 class ClusterForm(Form):
     """One cluster."""
 
-    profile: Text | None = Field(None, description="A cluster of the settings file, instead of bootstrap-server.")
-    bootstrap_server: Text | None = Field(None, description="HOST:PORT[,HOST:PORT…]")
-    command_config: Text | None = Field(None, description="Client properties, beside this file.")
-    journal: Text | None = Field(None, description="The journal's file, beside this file.")
-    journal_topic: Text | None = Field(None, description="The journal's topic in the cluster.")
-    controllers: Annotated[tuple[Controller, ...], BeforeValidator(listed)] | None = Field(
-        None, description="Where Shunter's controllers serve metrics."
+    profile: Text | None = Field(
+        default=None, description="A cluster of the settings file, instead of bootstrap-server."
     )
-    controllers_token_file: Text | None = Field(None, description="The token that the controllers ask for.")
-    controllers_ca_file: Text | None = Field(None, description="The authorities of https:// controllers.")
-    mode: ServiceMode | None = Field(None, description="As the key above all tables, for this cluster alone.")
+    bootstrap_server: Text | None = Field(default=None, description="HOST:PORT[,HOST:PORT…]")
+    command_config: Text | None = Field(default=None, description="Client properties, beside this file.")
+    journal: Text | None = Field(default=None, description="The journal's file, beside this file.")
+    journal_topic: Text | None = Field(default=None, description="The journal's topic in the cluster.")
+    controllers: Annotated[tuple[Controller, ...], BeforeValidator(listed)] | None = Field(
+        default=None, description="Where Shunter's controllers serve metrics."
+    )
+    controllers_token_file: Text | None = Field(default=None, description="The token that the controllers ask for.")
+    controllers_ca_file: Text | None = Field(default=None, description="The authorities of https:// controllers.")
+    mode: ServiceMode | None = Field(default=None, description="As the key above all tables, for this cluster alone.")
     conditions: ConditionsForm = Field(default_factory=ConditionsForm)
     limits: LimitsForm = Field(default_factory=LimitsForm)
     intents: IntentsForm = Field(default_factory=IntentsForm)
@@ -313,11 +327,11 @@ class ClusterForm(Form):
 class ServiceForm(Form):
     """The service itself."""
 
-    look_seconds: Positive = Field(60, description="Time from the end of a look to the next one.")
-    snapshots: Text | None = Field(None, description="A folder in which looks are kept for the pipeline.")
-    snapshot_minutes: Positive = Field(60, description="Time between two snapshots.")
-    lake: Text | None = Field(None, description="The pipeline's lake, beside this file.")
-    model_hours: Positive = Field(24, description="A load model is not used if its rates end more hours ago.")
+    look_seconds: Positive = Field(default=60, description="Time from the end of a look to the next one.")
+    snapshots: Text | None = Field(default=None, description="A folder in which looks are kept for the pipeline.")
+    snapshot_minutes: Positive = Field(default=60, description="Time between two snapshots.")
+    lake: Text | None = Field(default=None, description="The pipeline's lake, beside this file.")
+    model_hours: Positive = Field(default=24, description="A load model is not used if its rates end more hours ago.")
 
     @model_validator(mode="after")
     def _of_a_lake(self) -> Self:
@@ -329,25 +343,28 @@ class ServiceForm(Form):
 class PersonForm(Form):
     """Whose accounts these are."""
 
-    tokens: Texts = Field((), description="Names of tokens.")
-    users: Texts = Field((), description="UNIX users.")
+    tokens: Texts = Field(default=(), description="Names of tokens.")
+    users: Texts = Field(default=(), description="UNIX users.")
 
 
 class NotifierForm(Form):
     """A receiver of notifications."""
 
     kind: Kind = Field(description="The kind of receiver.")
-    url: Address | None = Field(None, description="Where messages are posted.")
-    command: Texts | None = Field(None, description="A program and its arguments, for kind = command.")
-    events: Annotated[tuple[Event, ...], BeforeValidator(listed)] = Field(NOTIFIED, description="The events to send.")
+    url: Address | None = Field(default=None, description="Where messages are posted.")
+    command: Texts | None = Field(default=None, description="A program and its arguments, for kind = command.")
+    events: Annotated[tuple[Event, ...], BeforeValidator(listed)] = Field(
+        default=NOTIFIED, description="The events to send."
+    )
     digest_minutes: Natural = Field(
-        5, description="After a message, further ones are collected for so long and sent as one; 0: each at once."
+        default=5,
+        description="After a message, further ones are collected for so long and sent as one; 0: each at once.",
     )
     headers: Annotated[dict[str, Text], BeforeValidator(tabled)] = Field(
-        {}, description="Headers of each message, as Authorization."
+        default={}, description="Headers of each message, as Authorization."
     )
     secret_file: Text | None = Field(
-        None, description="A file with the secret by which messages are signed (HMAC-SHA256), beside this file."
+        default=None, description="A file with the secret by which messages are signed (HMAC-SHA256), beside this file."
     )
 
     @model_validator(mode="before")
@@ -377,14 +394,15 @@ class PolicyForm(Form):
     """The policy file of `shunter serve`."""
 
     mode: ServiceMode = Field(
-        "keep", description="observe: clusters are looked at and people are told; nothing in a cluster is changed."
+        default="keep",
+        description="observe: clusters are looked at and people are told; nothing in a cluster is changed.",
     )
     cluster: Annotated[dict[str, ClusterForm], BeforeValidator(tabled)] = Field(description="By name.")
     service: ServiceForm = Field(default_factory=ServiceForm)
     people: Annotated[dict[str, PersonForm], BeforeValidator(tabled)] = Field(
-        {}, description="Whose tokens and UNIX users these are: nobody approves twice."
+        default={}, description="Whose tokens and UNIX users these are: nobody approves twice."
     )
-    notify: Annotated[tuple[NotifierForm, ...], BeforeValidator(listed)] = Field((), description="Receivers.")
+    notify: Annotated[tuple[NotifierForm, ...], BeforeValidator(listed)] = Field(default=(), description="Receivers.")
 
     @model_validator(mode="before")
     @classmethod

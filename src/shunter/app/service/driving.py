@@ -29,6 +29,7 @@ from shunter.model.execution import (
     PlanAccepted,
 )
 from shunter.model.notice import Notice
+from shunter.model.partition import TopicPartition
 from shunter.model.service import KeptProposal, ProposalState
 from shunter.views.execution import ExecutionView
 
@@ -191,3 +192,9 @@ def fate_of(proposal: KeptProposal, fates: Mapping[str, PlanFate]) -> tuple[Prop
     if proposal.state is ProposalState.STARTING:
         return ProposalState.APPROVED, ""  # Its plan never reached the journal, so none of its moves was begun.
     return ProposalState.PARTLY, "the journal no longer has it: its outcome is unknown"
+
+
+def partition_of(name: str) -> TopicPartition:
+    """A partition by its name, `orders-3`."""
+    topic, _, number = name.rpartition("-")
+    return TopicPartition(topic, int(number))

@@ -17,9 +17,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from shunter.app.evaluation.policy import KeptCluster
-from shunter.app.service.driving import Driving, Seat, fate_of, not_driven, taken
+from shunter.app.service.driving import Driving, Seat, fate_of, not_driven, partition_of, taken
 from shunter.app.service.known import LOOK_S, STALE_LOOKS, Known, ShellGate
 from shunter.app.service.notifying import condition_events
 from shunter.app.service.published import Published
@@ -38,7 +39,6 @@ from shunter.errors import ShunterError
 from shunter.model.execution import Command, CommandKind
 from shunter.model.keeper import Memory
 from shunter.model.notice import Notice
-from shunter.model.partition import TopicPartition
 from shunter.model.service import (
     HistoryEvent,
     KeptProposal,
@@ -299,8 +299,7 @@ class ClusterKeeper(ClusterWords):
         try:
             await self.write(StoreBatch(changed, (*observed, *events), intents_gone=gone, memory=memory, look=gist))
         except StoreFailed:
-            # This process still knows since when each condition holds, and tells it. Nothing is proposed.
-            self._memory = thought.memory
+            self._memory = thought.memory  # Known since when each condition holds, and told. Nothing is proposed.
             for event in observed:
                 self.parts.tell(event)
             self.show()
@@ -473,7 +472,8 @@ class ClusterKeeper(ClusterWords):
             self.reconciled = False
             if self.topic_of_words is not None:
                 self.topic_of_words.let_go()
-            tasks = [task for task in (running, leaving, self._following, self._handing) if task is not None]
+            tasks: list[asyncio.Task[Any]] = [running, leaving]
+            tasks += [task for task in (self._following, self._handing) if task is not None]
             self._following = self._handing = None
             for task in tasks:
                 task.cancel()
@@ -589,9 +589,3 @@ class ClusterKeeper(ClusterWords):
             await self.reconcile()
         self.hurry()
         self.show()
-
-
-def partition_of(name: str) -> TopicPartition:
-    """A partition by its name, `orders-3`."""
-    topic, _, number = name.rpartition("-")
-    return TopicPartition(topic, int(number))

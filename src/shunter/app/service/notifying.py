@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from shunter.app.service.thinking import Thought
-from shunter.core.keeper.memory import turned
+from shunter.core.keeper.memory import turns
 from shunter.drivers.service.notifier import notify, place_of
 from shunter.errors import DriverError
 from shunter.model.keeper import Condition, KeeperPolicy, Memory, Subject
@@ -150,13 +150,13 @@ def condition_events(
         event: makes an event: kind, text, subject.
         before: what the former observation remembered.
     """
-    begun, over = turned(before, thought.memory, policy)
+    turned = turns(before, thought.memory, policy)
     told = [
         event("condition", each.text, f"{each.condition} {each.about}".strip())
         for each in (shown.condition for shown in thought.page.conditions)
-        if Subject(Condition(each.condition), each.about) in begun
+        if Subject(Condition(each.condition), each.about) in turned.began
     ]
-    for since in over:
+    for since in turned.over:
         condition, about = since.subject
         label, name = f"{condition.label} {about}".strip(), f"{condition.value} {about}".strip()
         ended = event("condition-over", f"{label} no longer holds", name)

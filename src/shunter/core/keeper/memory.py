@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from shunter.core.keeper.sign import Sign
 from shunter.model.keeper import KeeperPolicy, Memory, Since, Subject
@@ -54,21 +55,28 @@ def remembered(cluster_id: str, at_ms: int, holding: Sequence[Holding]) -> Memor
     return Memory(cluster_id, at_ms, tuple(sorted(held, key=_by_name)))
 
 
+class MemoryTurn(NamedTuple):
+    """Conditions that have held for their minutes since this look, and those of them that no longer hold."""
+
+    began: frozenset[Subject]
+    over: tuple[Since, ...]
+
+
+def turns(before: Memory | None, now: Memory, policy: KeeperPolicy) -> MemoryTurn:
+    """What is to be told after a look, by the memories of the look before and of this one."""
+    told = {each.subject: each for each in lasted(before, policy)}
+    holding = {(each.subject, each.mark) for each in now.held}
+    began = frozenset(each.subject for each in lasted(now, policy)) - told.keys()
+    return MemoryTurn(began, tuple(each for each in told.values() if (each.subject, each.mark) not in holding))
+
+
+def lasted(memory: Memory | None, policy: KeeperPolicy) -> tuple[Since, ...]:
+    """The conditions that had held for their minutes at the look that remembered them."""
+    if memory is None:
+        return ()
+    wanted_ms = {condition: watch.minutes * MINUTE_MS for condition, watch in policy.watches.items()}
+    return tuple(each for each in memory.held if memory.at_ms - each.since_ms >= wanted_ms[each.subject.condition])
+
+
 def _by_name(since: Since) -> tuple[str, str]:
     return since.subject.condition.value, since.subject.about
-
-
-def lasting(memory: Memory | None, policy: KeeperPolicy) -> dict[Subject, Since]:
-    """The conditions that had held for as long as the policy wants when an observation remembered them."""
-    if memory is None:
-        return {}
-    wanted_ms = {each.subject: policy.watches[each.subject.condition].minutes * MINUTE_MS for each in memory.held}
-    return {each.subject: each for each in memory.held if memory.at_ms - each.since_ms >= wanted_ms[each.subject]}
-
-
-def turned(before: Memory | None, now: Memory, policy: KeeperPolicy) -> tuple[set[Subject], list[Since]]:
-    """What people are to be told: conditions that have lasted since the former observation, and those that are over."""
-    lasted = lasting(before, policy)
-    holding = {(each.subject, each.mark) for each in now.held}
-    over = [since for subject, since in lasted.items() if (subject, since.mark) not in holding]
-    return lasting(now, policy).keys() - lasted.keys(), over
