@@ -68,7 +68,7 @@ function Flows({ flows, box }) {
         // Bent to one side, so that two directions between the same brokers are two lines.
         const long = Math.hypot(u - x, v - y) || 1;
         const bend = Math.min(60, 16 + long / 8);
-        return { key: `${each.source} ${each.target}`, path: `M${x},${y} Q${(x + u) / 2 + ((v - y) / long) * bend},${(y + v) / 2 - ((u - x) / long) * bend} ${u},${v}`, thick: 1.5 + 4 * (each.moves / most), moving: each.moving > 0 };
+        return { key: `${each.source} ${each.target}`, path: `M${x},${y} Q${(x + u) / 2 + ((v - y) / long) * bend},${(y + v) / 2 - ((u - x) / long) * bend} ${u},${v}`, thick: 1.5 + 2.5 * (each.moves / most), moving: each.moving > 0 };
       });
       setDrawn({ lines, wide: frame.width, high: frame.height });
     };
