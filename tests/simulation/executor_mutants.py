@@ -67,9 +67,9 @@ def last_row_is_not_read(original, self):
 
 
 @mutant(journal_sqlite, "decode_line", within=120)
-def torn_row_accepted(original, row, version, place):
+def torn_row_accepted(original, row, place):
     """The checksum is not checked."""
-    return original(row._replace(checksum=crc32(row.body.encode())), version, place)
+    return original(row._replace(checksum=crc32(row.body.encode())), place)
 
 
 @mutant(ExecutionDriver, "_check", within=1200)
