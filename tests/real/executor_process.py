@@ -12,7 +12,7 @@ from typing import Any
 
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
-from kafka.errors import IncompatibleBrokerVersion, UnsupportedVersionError
+from kafka.errors import IncompatibleBrokerVersion, KafkaError, UnsupportedVersionError
 from tidying import remember
 
 from lab.testbed.waiting import wait_until
@@ -186,3 +186,11 @@ def write_plan(path: Path, topic: str, targets: Mapping[int, Replicas]) -> Path:
     partitions = [{"topic": topic, "partition": n, "replicas": list(found)} for n, found in sorted(targets.items())]
     path.write_text(json.dumps({"version": 1, "partitions": partitions}))
     return path
+
+
+def leads_nothing(cluster: Cluster, topic: str, broker: int) -> bool:
+    """Whether a broker leads no partition of a topic. The client may ask the broker that has just died."""
+    try:
+        return broker not in cluster.leaders(topic).values()
+    except KafkaError:
+        return False

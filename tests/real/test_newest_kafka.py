@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import executor_scenarios as scenarios
 import pytest
-from executor_process import Cluster, Shunter, write_plan
+from executor_process import Cluster, Shunter, leads_nothing, write_plan
 from executor_scenarios import BROKERS, ORIGINAL, Yard
 from kafka.errors import KafkaError
 from yard import HELD_BACK
@@ -112,14 +112,6 @@ def test_beside_a_dead_broker_apaches_tool_and_ours_agree_and_differ_where_we_sa
     finally:
         newest.nodes[3].start()
         wait_until(lambda: leads_nothing(cluster, topic, 3), what="an answer to the client", timeout_s=60)
-
-
-def leads_nothing(cluster: Cluster, topic: str, broker: int) -> bool:
-    """Whether a broker leads no partition of a topic. The client may ask the broker that has just died."""
-    try:
-        return broker not in cluster.leaders(topic).values()
-    except KafkaError:
-        return False
 
 
 def test_beside_a_dead_broker_only_a_smaller_set_is_stuck_and_force_cancels_it(

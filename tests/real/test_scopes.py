@@ -10,7 +10,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from executor_process import SHUNTER, Cluster, Shunter, write_plan
+from executor_process import SHUNTER, Cluster, Shunter, leads_nothing, write_plan
 from live_producer import fill
 
 from lab.testbed.cluster import ZooKeeperCluster
@@ -31,6 +31,8 @@ class Small:
         self.shunter = Shunter(bootstrap, folder / "moves.journal")
 
     def make(self, assignment: dict[int, tuple[int, ...]]) -> None:
+        wanted = {broker for replicas in assignment.values() for broker in replicas}
+        wait_until(lambda: self.cluster.live() >= wanted, what="the brokers live", timeout_s=60)
         self.cluster.make(self.topic, assignment)
         wait_until(lambda: self.cluster.in_sync(self.topic), what="all are in sync", timeout_s=60)
 
@@ -52,7 +54,7 @@ def test_demoted_brokers_lead_nothing_and_no_byte_moves(small: Small) -> None:
     small.make({0: (1, 2), 1: (1, 3), 2: (2, 1), 3: (3, 2)})
     told = small.do("demote", "1")
     assert "0 replicas to copy" in told, told
-    wait_until(lambda: 1 not in small.cluster.leaders(small.topic).values(), what="others lead", timeout_s=30)
+    wait_until(lambda: leads_nothing(small.cluster, small.topic, 1), what="others lead", timeout_s=30)
     assert small.cluster.replicas(small.topic) == {0: (2, 1), 1: (3, 1), 2: (2, 1), 3: (3, 2)}
     small.do("demote", "1")
     assert small.cluster.replicas(small.topic) == {0: (2, 1), 1: (3, 1), 2: (2, 1), 3: (3, 2)}
@@ -79,8 +81,8 @@ def test_what_is_offline_gets_another_broker(kraft: KRaftCluster, small: Small) 
         assert [done.returncode for done in listed] == [ExitCode.DONE] * 4
         unknown = "broker 3 does not tell its log dirs"  # It is named as live, and does not answer.
         assert all(done.stderr == "nothing moves\n" or done.stderr.startswith(unknown) for done in listed), listed
-        wait_until(lambda: 3 not in small.cluster.leaders(small.topic).values(), what="its end", timeout_s=60)
-        assert "broker 3 is dead: nothing comes to it" in small.do("plan")
+        wait_until(lambda: leads_nothing(small.cluster, small.topic, 3), what="its end", timeout_s=60)
+        assert "broker 3 is fenced: nothing comes to it" in small.do("plan")
         told = small.do("plan", "--scope", "offline", "--execute", wanted=ExitCode.PARTLY)
         assert f"{alone}-0 stays where it is: all its replicas are offline" in told, told
         assert small.cluster.replicas(small.topic) == {0: (1, 2), 1: (1, 2), 2: (1, 2)}
@@ -94,33 +96,35 @@ def test_beside_a_dead_broker_the_others_are_planned(kraft: KRaftCluster, small:
     small.make({0: (3, 1), 1: (1, 3), 2: (1, 2), 3: (3, 2)})
     kraft.nodes[3].kill()
     try:
-        wait_until(lambda: 3 not in small.cluster.leaders(small.topic).values(), what="its end", timeout_s=60)
+        wait_until(lambda: leads_nothing(small.cluster, small.topic, 3), what="its end", timeout_s=60)
         told = small.do("demote", "1", wanted=ExitCode.PARTLY)
-        assert "broker 3 is dead: it is put first nowhere" in told, told
-        assert f"{small.topic}-0 is still led by broker 1: no other replica can lead now" in told, told
+        assert "broker 3 is fenced: it is put first nowhere" in told, told
+        assert f"{small.topic}-0 is still led by broker 1" in told, told
+        assert "no other replica can lead now" in told, told
         wait_until(lambda: small.cluster.leaders(small.topic)[2] == 2, what="broker 2 leads", timeout_s=30)
         assert small.cluster.replicas(small.topic) == {0: (3, 1), 1: (1, 3), 2: (2, 1), 3: (3, 2)}
         small.do("plan", "--scope", "change-replication", "--replication", "1", "--topics", small.topic, "--execute")
         left = small.cluster.replicas(small.topic)
         assert (left[0], left[1], left[3]) == ((1,), (1,), (2,)), "what was offline went first"
         told = small.do("plan", "--scope", "fill", "--brokers", "3", wanted=ExitCode.REFUSED)
-        assert "broker 3 is dead: it may receive nothing" in told
+        assert "broker 3 is fenced: it may receive nothing" in told
     finally:
         kraft.nodes[3].start()
     wait_until(lambda: small.cluster.in_sync(small.topic), what="all are in sync again", timeout_s=60)
 
 
 def test_a_copy_that_waits_for_a_dead_broker_holds_up_no_other_and_a_rollback_ends_it(
-    kraft: KRaftCluster, small: Small, tmp_path: Path
+    before_4_3: KRaftCluster, tmp_path: Path
 ) -> None:
-    """Controllers before Kafka 4.3 end a step only when its whole target is in sync."""
-    small.make({0: (1, 2), 1: (2,)})
+    """Controllers before Kafka 4.3 end a step only when its whole target is in sync (KAFKA-19975)."""
+    kraft, small = before_4_3, Small(before_4_3.bootstrap, tmp_path)
+    small.make({0: (1, 2), 1: (2, 4)})
     kraft.nodes[1].kill()
     try:
-        wait_until(lambda: 1 not in small.cluster.leaders(small.topic).values(), what="its end", timeout_s=60)
-        plan = write_plan(tmp_path / "plan.json", small.topic, {0: (1, 3), 1: (3,)})
+        wait_until(lambda: leads_nothing(small.cluster, small.topic, 1), what="its end", timeout_s=60)
+        plan = write_plan(tmp_path / "plan.json", small.topic, {0: (1, 3), 1: (3, 4)})
         running = small.shunter.start("execute", str(plan), "--yes", "--max-in", "1", "--relax-after", "3600")
-        running.wait_for(lambda: small.cluster.replicas(small.topic)[1] == (3,), about="the other one goes on")
+        running.wait_for(lambda: small.cluster.replicas(small.topic)[1] == (3, 4), about="the other one goes on")
         running.wait_for(lambda: "stuck" in running.progress.get("held", ""), about="the first one is stuck")
         assert "`shunter rollback` ends it" in running.progress["held"], running.progress
         told = small.shunter.run("stop", "--yes")
@@ -132,6 +136,12 @@ def test_a_copy_that_waits_for_a_dead_broker_holds_up_no_other_and_a_rollback_en
     finally:
         kraft.nodes[1].start()
     wait_until(lambda: small.cluster.in_sync(small.topic), what="all are in sync again", timeout_s=60)
+
+
+@pytest.fixture
+def before_4_3(tmp_path: Path) -> Iterator[KRaftCluster]:
+    with KRaftCluster(tmp_path / "older", node_ids=(1, 2, 3, 4), heap_mib=200, version="4.1.2") as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")

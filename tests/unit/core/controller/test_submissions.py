@@ -52,7 +52,7 @@ def test_a_target_with_another_number_of_replicas_is_refused_where_the_request_s
         else:
             told = f"The replication factor is changed from {present} to {len(target)}"
             assert world.replies[token].partitions == ((TP, ErrorCode.INVALID_REPLICATION_FACTOR, told),)
-        world.feed(submitted(3, TP, (4, 3)))
+        world.feed(submitted(token + 10, TP, (4, 3)))
 
 
 def test_a_resume_cancels_nothing_that_waits():
