@@ -153,6 +153,7 @@ def zookeeper_classpath() -> tuple[Path, ...]:
         # For its port with TLS.
         "netty-buffer",
         "netty-codec",
+        "netty-codec-base",
         "netty-common",
         "netty-handler",
         "netty-resolver",
