@@ -94,6 +94,8 @@ class Phases:
         self._metrics_port = metrics_port
         self.pid = pid
         self.bound_s = bound_s
+        self._moved: set[int] = set()
+        """Positions of partitions whose moves may be under way, or wait for their turn, since `kill_amid`."""
         self._random = random.Random(seed)  # noqa: S311 - no secret, only a choice that can be repeated
 
     # ---- phases
@@ -129,7 +131,7 @@ class Phases:
         look = await self.yard.look()
         hosting: dict[int, set[BrokerId]] = {}
         for place, number in enumerate(look.truth.tolist()):
-            if number != UNKNOWN and place not in look.moving:
+            if number != UNKNOWN and place not in look.moving and place not in self._moved:
                 back = set(dead).intersection(self.yard.catalogue.states[number].replicas)
                 if back:
                     hosting[place] = back
@@ -194,7 +196,7 @@ class Phases:
         mark = self._begin()
         targets = await self._targets(count)
         victim, led = await self._next_victim()
-        moved = {self.yard.catalogue.places[tp] for tp in targets}
+        moved = self._moved = {self.yard.catalogue.places[tp] for tp in targets}
         submitted = asyncio.create_task(self.yard.submit(dict(targets)))
         await asyncio.sleep(after_s)
         self._expect_new_leaders(led - moved, victim)

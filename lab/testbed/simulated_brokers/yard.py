@@ -161,6 +161,8 @@ class SimulatedYard:
         self.known[broker_id] = self.catalogue.nothing()
         self.live[broker_id] = frozenset()
         broker.epoch, broker.controller_epoch, broker.alive = committed.zxid, 0, True
+        if self.leaders is not None:
+            self.leaders.take_up()  # The controller may have answered the registration before this coroutine went on.
 
     async def kill(self, broker_id: BrokerId) -> None:
         """Kill a broker: cut its connections and remove its registration at once."""
