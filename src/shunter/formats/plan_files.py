@@ -120,6 +120,10 @@ def _collector_paused() -> Iterator[None]:
 def _read_brokers(found: dict[str, Any], place: str, *, ignore_racks: bool) -> _Brokers:
     by_id: dict[int, dict[str, Any]] = {}
     facts: dict[int, BrokerFacts] = {}
+    # A snapshot of a cluster without racks says so of every broker.
+    ignore_racks |= bool(found) and all(
+        isinstance(each, dict) and each.get("rack", "") is None for each in found.values()
+    )
     for key, value in found.items():
         if not key.isascii() or not key.isdigit() or int(key) >= 2**31 or int(key) in by_id:
             raise FormatError(place, f"brokers: key {key!r} is not a broker id of its own (0 to 2147483647)")

@@ -222,3 +222,11 @@ def test_the_reassignment_is_what_kafka_takes() -> None:
 def test_explained_moves_are_one_json_object_a_line() -> None:
     lines = write_moves([{"row": "move"}, {"row": "broker"}]).splitlines()
     assert [json.loads(line) for line in lines] == [{"row": "move"}, {"row": "broker"}]
+
+
+def test_a_saved_cluster_without_racks_is_one_rack() -> None:
+    """`plan --save` writes null for the rack of every broker; `plan --from` refused that."""
+    brokers = {"1": {"rack": None}, "2": {"rack": None}}
+    partition = {"topic": "t", "partition": 0, "replicas": [1], "size": 1}
+    raw = json.dumps({"brokers": brokers, "partitions": [partition]}).encode()
+    assert len(read_plan_input(raw, "here").racks) == 1
