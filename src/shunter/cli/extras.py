@@ -10,7 +10,6 @@ _OF_VERBS = {
     "why": "controller",
 }
 _PACKAGES = {
-    "deltalake",
     "fastapi",
     "jwt",
     "pandas",
@@ -20,7 +19,6 @@ _PACKAGES = {
     "pydantic_settings",
     "pyspark",
     "scipy",
-} | {
     "sse_starlette",
     "starlette",
     "uvicorn",

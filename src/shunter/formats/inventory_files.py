@@ -25,10 +25,7 @@ def encode_inventory(inventory: Inventory) -> Iterator[bytes]:
         "kind": "cluster",
         "version": VERSION,
         **every,
-        "brokers": [
-            *map(_broker_row, inventory.brokers),
-            *map(_broker_row, inventory.fenced),
-        ],
+        "brokers": [*map(_broker_row, (*inventory.brokers, *inventory.fenced))],
         "unanswered": [{"broker": broker, "why": why} for broker, why in inventory.unanswered],
         "partitions": len(inventory.partitions),
     }
