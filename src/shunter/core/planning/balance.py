@@ -17,7 +17,7 @@ from shunter.core.planning.repair import crowded_topics, repair, spread_topics, 
 from shunter.core.planning.request import EMPTYING, KEEPING, ORDER_ALONE, PlanRequest, Scope
 from shunter.core.planning.scopes import apply_scope, check, check_brokers
 from shunter.core.planning.transport import balance_bulk, balance_counts
-from shunter.core.wording import counted
+from shunter.core.wording import counted, named
 
 _PASSES = 12
 """The most passes. Planning a plan's own result must change nothing, so a result is planned again until that is so."""
@@ -137,8 +137,9 @@ def _leave_beside_offline(board: Board, request: PlanRequest) -> list[Undone]:
         return []
     board.put_back(waiting)
     counts = counted(len(waiting), "partition stays as it is", "partitions stay as they are")
-    what = f"{counts}, {board.cluster.partition_name(int(waiting[0]))} for one"
-    return [Undone(what, f"an offline replica would stay, and a copy beside it may not end; {OFFLINE_FIRST}")]
+    what = f"{counts} ({named(map(board.cluster.partition_name, waiting.tolist()))})"
+    first = "" if request.scope is Scope.OFFLINE else f"; {OFFLINE_FIRST}"
+    return [Undone(what, f"an offline replica would stay, and no plan copies beside one{first}")]
 
 
 def _finished(request: PlanRequest, start: Indexes, began: Indexes, board: Board, undone: list[Undone]) -> BalancedPlan:

@@ -63,14 +63,14 @@ def what_is_unknown(plan: BalancedPlan) -> Iterator[str]:
             yield f"broker {broker} {why}: it is put first nowhere"
     lost = np.flatnonzero(goal.lost)
     if len(lost):
-        name = cluster.partition_name(int(lost[0]))
-        yield f"{counted(len(lost), 'partition has', 'partitions have')} no live replica in sync, {name} for one: none of them changes"
+        names = named(map(cluster.partition_name, lost.tolist()))
+        yield f"{counted(len(lost), 'partition has', 'partitions have')} no live replica in sync, and none of them changes: {names}"
     waiting = np.flatnonzero(goal.waiting)
     if len(waiting):
         counts = counted(len(waiting), "partition has an offline replica", "partitions have offline replicas")
-        name = cluster.partition_name(int(waiting[0]))
+        names = named(map(cluster.partition_name, waiting.tolist()))
         left = "it stays as it is" if len(waiting) == 1 else "they stay as they are"
-        yield f"{counts}, {name} for one: {left}, because a copy beside one may not end; {OFFLINE_FIRST}"
+        yield f"{counts} ({names}): {left}, because no plan copies beside one; {OFFLINE_FIRST}"
     if cluster.facts:
         found = rooms(cluster, plan.request.headroom)
         known = cluster.capacity(Resource.DISK)

@@ -70,7 +70,7 @@ def why_fixed(board: Board, partition: int) -> str:
     if board.targets.lost[partition]:
         return "no live replica in sync has its data"
     if board.targets.waiting[partition]:
-        return "it has an offline replica, and a copy beside one may not end"
+        return "it has an offline replica, and no plan copies beside one"
     return "its topic is excluded"
 
 
