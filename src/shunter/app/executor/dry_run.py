@@ -52,6 +52,8 @@ class PlannedMove:
     placing: Replicas = ()
     elects: BrokerId | None = None
     held_up: str = ""
+    thin: str = ""
+    """What having fewer replicas means for the partition; "": it has as many as before, or enough."""
 
     @property
     def placing_bytes(self) -> int:
@@ -120,6 +122,7 @@ async def dry_run(
             log_dirs=order.log_dirs,
             placing=state.moves[order.tp].placing if results[order.tp].refused is None else (),
             elects=order.target[0] if order.elect else None,
+            thin=results[order.tp].thin,
         )
         for order in moves
     ]

@@ -71,6 +71,7 @@ def what_is_unknown(plan: BalancedPlan) -> Iterator[str]:
         names = named(map(cluster.partition_name, waiting.tolist()))
         left = "it stays as it is" if len(waiting) == 1 else "they stay as they are"
         yield f"{counts} ({names}): {left}, because no plan copies beside one; {OFFLINE_FIRST}"
+    yield from _what_gets_thin(plan)
     if cluster.facts:
         found = rooms(cluster, plan.request.headroom)
         known = cluster.capacity(Resource.DISK)
@@ -81,6 +82,20 @@ def what_is_unknown(plan: BalancedPlan) -> Iterator[str]:
         ]
         if blind:
             yield f"nothing is known of the room on the disks of {', '.join(blind)}: the plan does not bound what comes there"
+
+
+def _what_gets_thin(plan: BalancedPlan) -> Iterator[str]:
+    """Say which partitions lose their last spare replica. None goes below min.insync.replicas: a plan does not do that."""
+    cluster, rows = plan.cluster, plan.thinned()
+    left = (plan.replicas[rows] != ABSENT).sum(axis=1)
+    least = np.ones(len(rows)) if cluster.min_isr is None else cluster.min_isr[rows]
+    for which, told in (
+        (left == 1, "one replica, and what it has is gone with its broker"),
+        ((left > 1) & (left <= least), "as many replicas as min.insync.replicas, and one that is down stops acks=all"),
+    ):
+        if which.any():
+            names = named(map(cluster.partition_name, rows[which].tolist()))
+            yield f"{counted(int(which.sum()), 'partition is', 'partitions are')} left with {told}: {names}"
 
 
 def _told_apart(load: float, edge: float) -> tuple[str, str]:

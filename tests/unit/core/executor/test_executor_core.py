@@ -16,6 +16,7 @@ from shunter.core.executor.ready import (
     ObserveTopics,
     PlanReply,
 )
+from shunter.core.executor.submission import told_thin
 from shunter.core.executor.waits import Wait, WaitKind
 from shunter.errors import ErrorCode
 from shunter.model.execution import (
@@ -731,3 +732,17 @@ def test_while_a_process_stands_still_it_sees_nothing_that_is_strange() -> None:
     assert rig.outcomes() == {T0: None}
     rig.settle(catching_up=False)
     assert rig.outcomes() == {T0: Outcome.SUPERSEDED}
+
+
+def test_a_plan_says_which_partitions_it_leaves_without_a_spare_replica() -> None:
+    """An outsider's find: a cut to one replica went through without a word."""
+    yard = Yard({"t": [(1, 2, 3), (1, 2, 3), (1,)], "u": [(1, 2, 3)]})
+    yard.min_isr["u"] = 3
+    rig = Rig(yard)
+    cuts = (("t", 0, (1,)), ("t", 1, (1, 2)), ("t", 2, (4,)), ("u", 0, (1, 2)))
+    reply = rig.submit(*cuts, options=ExecutionOptions(force=True))
+    rig.settle()
+    assert list(told_thin((move.tp, move.thin) for move in reply_to(rig, reply).moves)) == [
+        "1 partition is left with one replica: what it has is gone with its broker (t-0)",
+        "1 partition is left with fewer replicas than min.insync.replicas (3): acks=all is always refused (u-0)",
+    ]
