@@ -326,11 +326,15 @@ def _decide_running(work: Pass, move: Move, seen: ObservedPartition, live: froze
         return
     if move.blocked_since_ms is None:
         move.blocked_since_ms = work.now_ms
-    move.waits = _held(work, holding, live)
+    held = _held(work, holding, live)
+    # While it copies, it waits for nobody. Then controllers from Kafka 4.3 on end it, unless it makes the set smaller.
+    goes_on = bool(copying) or work.state.cluster.needs_all is False
+    goes_on &= len(step.after) >= len(step.before)
+    move.waits = _catching_up(work, move, copying, live) if goes_on else held
     due = move.blocked_since_ms + work.state.options.relax_after_ms
     if not move.relaxed and work.now_ms >= due:
         work.write(move, FloorRelaxed(move.tp))
-        work.out.notices.append(Notice("floor-relaxed", str(move.tp), move.waits.text))
+        work.out.notices.append(Notice("floor-relaxed", str(move.tp), held.text))
         return
     if not move.relaxed:
         work.out.wake(due)
@@ -370,6 +374,9 @@ def _catching_up(work: Pass, move: Move, copying: Replicas, live: frozenset[Brok
     named = f"broker {', '.join(str(broker) for broker in copying)}"
     if move.paused:
         return Wait(WaitKind.RESUME, f"is paused: next to nothing is copied to {named}")
+    step, cluster = move.step, work.state.cluster
+    if step is not None and any(cluster.keeps_none(broker, move.tp, step.begun_at_ms) for broker in copying):
+        return Wait(WaitKind.BROKERS, f"waits: {named} makes no replica")
     return Wait(WaitKind.NOTHING, f"{named} catches up")
 
 

@@ -17,7 +17,7 @@ from shunter.core.planning.repair import crowded_topics, repair, spread_topics, 
 from shunter.core.planning.request import EMPTYING, ORDER_ALONE, PlanRequest, Scope
 from shunter.core.planning.scopes import apply_scope, check, check_brokers
 from shunter.core.planning.transport import balance_bulk, balance_counts
-from shunter.core.wording import counted
+from shunter.core.wording import counted, named
 
 _PASSES = 12
 """The most passes. Planning a plan's own result must change nothing, so a result is planned again until that is so."""
@@ -107,7 +107,7 @@ def _next_board(board: Board) -> Board:
 def _one_pass(board: Board, request: PlanRequest) -> list[Undone]:
     resources = board.targets.resources
     replica_aims = tuple(r for r in resources if r in {Resource.DISK, Resource.BYTES_IN, Resource.REPLICAS})
-    undone = apply_scope(board, request) + _leave_beside(board)
+    undone = apply_scope(board, request) + _leave_beside(board, request)
     if request.scope is Scope.LEADERS:
         balance_leaders(board)
     elif request.scope in EMPTYING:
@@ -126,7 +126,7 @@ def _one_pass(board: Board, request: PlanRequest) -> list[Undone]:
     return undone
 
 
-def _leave_beside(board: Board) -> list[Undone]:
+def _leave_beside(board: Board, request: PlanRequest) -> list[Undone]:
     """Take back what a scope would change beside an `Obstacle` that stays."""
     undone: list[Undone] = []
     for kind in OBSTACLES:
@@ -134,8 +134,9 @@ def _leave_beside(board: Board) -> list[Undone]:
         if len(left):
             board.put_back(left)
             counts = counted(len(left), "partition stays as it is", "partitions stay as they are")
-            what = f"{counts}, {board.cluster.partition_name(int(left[0]))} for one"
-            undone.append(Undone(what, f"{kind.replica} would stay, and {kind.why}; {way_out(board.cluster, left)}"))
+            what = f"{counts} ({named(map(board.cluster.partition_name, left.tolist()))})"
+            out = way_out(board.cluster, left, request.scope)
+            undone.append(Undone(what, f"{kind.replica} would stay, and {kind.why}{out}"))
     return undone
 
 

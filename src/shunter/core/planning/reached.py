@@ -50,17 +50,20 @@ def what_is_left(plan: BalancedPlan, board: Board) -> tuple[Undone, ...]:
     return tuple(found) + _forced_racks(plan)
 
 
-def way_out(cluster: ClusterLoad, left: Ints) -> str:
-    """What frees partitions that stay as they are beside an `Obstacle`."""
-    replicas, fitness, shut = cluster.replicas[left], fitness_of(cluster)[left], closed(cluster)
+def way_out(cluster: ClusterLoad, left: Ints, scope: Scope) -> str:
+    """What frees partitions that stay as they are beside an `Obstacle`, to be put behind the reason; "": nothing else."""
+    replicas, fitness = cluster.replicas[left], fitness_of(cluster)[left]
     cordoned, offline = (
-        {cluster.brokers[at] for at in distinct(replicas[in_the_way(kind, replicas, fitness, shut)]).tolist()}
+        {
+            cluster.brokers[at]
+            for at in distinct(replicas[in_the_way(kind, replicas, fitness, closed(cluster))]).tolist()
+        }
         for kind in (CORDONED, OFFLINE)
     )
     if not cordoned:
-        return OFFLINE_FIRST
-    named_ones, every = (",".join(map(str, sorted(found))) for found in (cordoned, cordoned | offline))
-    return f"take broker {named_ones} out of the cordon (`cordoned.log.dirs`), or `shunter drain {every}`"
+        return "" if scope is Scope.OFFLINE else f"; {OFFLINE_FIRST}"
+    shut, every = (",".join(map(str, sorted(found))) for found in (cordoned, cordoned | offline))
+    return f"; take broker {shut} out of its cordon (`cordoned.log.dirs`), or `shunter drain {every}`"
 
 
 def what_is_unknown(plan: BalancedPlan) -> Iterator[str]:
@@ -76,15 +79,18 @@ def what_is_unknown(plan: BalancedPlan) -> Iterator[str]:
             yield f"broker {broker} {why}: it is put first nowhere"
     lost = np.flatnonzero(goal.lost)
     if len(lost):
-        name = cluster.partition_name(int(lost[0]))
-        yield f"{counted(len(lost), 'partition has', 'partitions have')} no live replica in sync, {name} for one: none of them changes"
+        names = named(map(cluster.partition_name, lost.tolist()))
+        yield f"{counted(len(lost), 'partition has', 'partitions have')} no live replica in sync, and none of them changes: {names}"
     for kind, beside in goal.beside.items():
         left = np.flatnonzero(beside)
         if len(left):
-            counts = counted(len(left), "partition has", "partitions have")
-            stays = "nothing else of them moves" if plan.request.scope in kind.taken_by else "none of them changes"
-            name, out = cluster.partition_name(int(left[0])), way_out(cluster, left)
-            yield f"{counts} {kind.replica}, {name} for one: {stays}, because {kind.why}; {out}"
+            counts = counted(len(left), f"partition has {kind.replica}", f"partitions have {kind.replicas}")
+            names = named(map(cluster.partition_name, left.tolist()))
+            stays = "it stays as it is" if len(left) == 1 else "they stay as they are"
+            if plan.request.scope in kind.taken_by:
+                stays = "nothing else of these partitions moves"
+            yield f"{counts} ({names}): {stays}, because {kind.why}{way_out(cluster, left, plan.request.scope)}"
+    yield from _what_gets_thin(plan)
     if cluster.facts:
         found = rooms(cluster, plan.request.headroom)
         known = cluster.capacity(Resource.DISK)
@@ -95,6 +101,20 @@ def what_is_unknown(plan: BalancedPlan) -> Iterator[str]:
         ]
         if blind:
             yield f"nothing is known of the room on the disks of {', '.join(blind)}: the plan does not bound what comes there"
+
+
+def _what_gets_thin(plan: BalancedPlan) -> Iterator[str]:
+    """Say which partitions lose their last spare replica. None goes below min.insync.replicas: a plan does not do that."""
+    cluster, rows = plan.cluster, plan.thinned()
+    left = (plan.replicas[rows] != ABSENT).sum(axis=1)
+    least = np.ones(len(rows)) if cluster.min_isr is None else cluster.min_isr[rows]
+    for which, told in (
+        (left == 1, "one replica, and what it has is gone with its broker"),
+        ((left > 1) & (left <= least), "as many replicas as min.insync.replicas, and one that is down stops acks=all"),
+    ):
+        if which.any():
+            names = named(map(cluster.partition_name, rows[which].tolist()))
+            yield f"{counted(int(which.sum()), 'partition is', 'partitions are')} left with {told}: {names}"
 
 
 def _told_apart(load: float, edge: float) -> tuple[str, str]:
