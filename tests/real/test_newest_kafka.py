@@ -183,6 +183,8 @@ def test_a_replica_that_a_failed_log_dir_held_is_not_taken_back_and_that_is_said
             shutil.rmtree(failed)
             failed.write_text("A log dir that is no folder fails at the next checkpoint.")
             wait_until(lambda: not cluster.in_sync("held"), what="the failure being told", timeout_s=90)
+            dry = shunter.run("plan", "--scope", "offline", "--dry-run")
+            assert f"held-{number}  [1, 2] → [1, 3]" in dry.stdout, dry.stdout + dry.stderr
             away = write_plan(tmp_path / "away.json", "held", {number: (1, 3)})
             done = shunter.run("execute", str(away), "--yes")
             assert done.returncode == ExitCode.DONE, done.stdout + done.stderr
