@@ -256,8 +256,8 @@ def _agreed(session: ReassignSession, rows: Sequence[MoveUnderWay], *, yes: bool
 # ---- looking
 
 
-def status(session: ReassignSession, wanted: Wanted, *, as_json: bool) -> int:
-    """Show moves under way: where they stand, what they wait for, what a rollback would copy."""
+def status(session: ReassignSession, wanted: Wanted, others: Sequence[str], *, as_json: bool) -> int:
+    """Show moves under way: where they stand, what they wait for, what a rollback would copy, and others' throttles."""
     rows = chosen_rows(session, wanted)
     progress = session.progress(rows)
     elsewhere = look_elsewhere(missing_of(wanted, {str(row.tp) for row in rows}), None, session, told_row)
@@ -265,9 +265,9 @@ def status(session: ReassignSession, wanted: Wanted, *, as_json: bool) -> int:
     if as_json:
         moves = [row_to_json(row) for row in rows]
         document = {"by": "controller", "moves": moves, "progress": progress._asdict(), "unknown": elsewhere.unknown}
-        say_json(document)
+        say_json({**document, "throttles_of_others": list(others)})
         return int(code)
-    for line in (*map(told_row, rows), *elsewhere.lines):
+    for line in (*map(told_row, rows), *elsewhere.lines, *others):
         click.echo(line)
     if not rows:
         click.echo("Nothing moves." if wanted.everything else NOTHING_OF_IT)

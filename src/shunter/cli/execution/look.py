@@ -18,6 +18,7 @@ from shunter.app.executor.session import (
     read_view,
 )
 from shunter.app.executor.status import read_status, read_without_cluster
+from shunter.app.executor.throttles import throttles_of_others
 from shunter.app.exit_codes import ExitCode
 from shunter.cli.execution.choosing import by_option, found_out, wanted_options
 from shunter.cli.execution.display import say_json, told_view
@@ -70,9 +71,10 @@ def status(target: Target, wanted: Wanted, by: Doer | None, *, fleet: bool, offl
             if doing.session is not None and doing.choice.doer is Doer.CONTROLLER:
                 from shunter.cli.execution import by_controller  # noqa: PLC0415 - brings the client library with it
 
-                return by_controller.status(doing.session, wanted, as_json=as_json)
+                others = asyncio.run(throttles_of_others(doing.target))
+                return by_controller.status(doing.session, wanted, others, as_json=as_json)
         if doing.ground is not None and asyncio.run(nothing_journalled(doing.target)):
-            return _others(at, wanted, as_json=as_json)
+            return _others(doing.target, wanted, as_json=as_json)
         return _show(doing.target, asyncio.run(read_status(doing.target, check=True)), wanted, as_json=as_json)
 
     def look(at: Target) -> int:
@@ -100,16 +102,23 @@ def _others(target: Target, wanted: Wanted, *, as_json: bool) -> int:
         rows += [row for row in between if row.tp in meant_copies]
         missing = missing_of(wanted, {str(row.tp) for row in rows})
         elsewhere = look_elsewhere(missing, None, session, by_controller.told_row)
+    throttles = asyncio.run(throttles_of_others(target))
     code = elsewhere.exit_code(shown=bool(rows))
     for line in copies.untold():
         click.echo(line, err=True)
     if as_json:
         shown = [by_controller.row_to_json(row) for row in rows]
-        say_json({"by": "executor", "journal": None, "others": shown, "unknown": elsewhere.unknown})
+        say_json(
+            {
+                "by": "executor",
+                "journal": None,
+                "others": shown,
+                "throttles_of_others": list(throttles),
+                "unknown": elsewhere.unknown,
+            }
+        )
         return int(code)
-    for row in rows:
-        click.echo(by_controller.told_row(row))
-    for line in elsewhere.lines:
+    for line in (*map(by_controller.told_row, rows), *elsewhere.lines, *throttles):
         click.echo(line)
     told = counted(len(rows), "move of others is", "moves of others are") if rows else "no moves of others are"
     click.echo(f"nothing was executed from here; {told} under way")
@@ -149,6 +158,8 @@ def _show(target: Target, found: Status, wanted: Wanted, *, as_json: bool) -> in
     for difference in found.differences:
         if is_meant(difference.split(" ")[0]):
             click.echo(f"  the cluster differs: {difference}")
+    for told in found.others:
+        click.echo(told)
     if found.debts:
         click.echo(f"throttles are owed to {found.view.owed}: {found.debts}")
     if found.view.running and found.holder is None and found.standing is None:
