@@ -158,6 +158,18 @@ def test_beside_a_dead_broker_only_a_smaller_set_is_stuck_and_force_cancels_it(
         newest.nodes[1].start()
 
 
+def test_a_throttle_of_another_tool_is_in_the_status_of_any_shell(newest: KRaftCluster, tmp_path: Path) -> None:
+    """An outsider's find: it slowed all copies down, and no second shell said so."""
+    with closing(Cluster(newest.bootstrap)) as cluster:
+        wait_until(lambda: cluster.set_throttle(2, 123_456), what="the throttle being taken", timeout_s=30)
+        try:
+            told = Shunter(newest.bootstrap, tmp_path / "moves.journal").look("status").stdout
+            assert "somebody else's throttle holds at broker 2: " in told
+            assert ".replication.throttled.rate = 123456" in told
+        finally:
+            Shunter(newest.bootstrap).look("throttles", "clear", "--yes")
+
+
 def test_a_replica_that_a_failed_log_dir_held_is_not_taken_back_and_that_is_said(tmp_path: Path) -> None:
     """An outsider's find: `undo` sent it back, the broker logged "resides in an offline log directory", nobody said so."""
     with KRaftCluster(tmp_path, node_ids=BROKERS, heap_mib=200, more_log_dirs=("other",)) as kraft:
@@ -171,6 +183,8 @@ def test_a_replica_that_a_failed_log_dir_held_is_not_taken_back_and_that_is_said
             shutil.rmtree(failed)
             failed.write_text("A log dir that is no folder fails at the next checkpoint.")
             wait_until(lambda: not cluster.in_sync("held"), what="the failure being told", timeout_s=90)
+            dry = shunter.run("plan", "--scope", "offline", "--dry-run")
+            assert f"held-{number}  [1, 2] → [1, 3]" in dry.stdout, dry.stdout + dry.stderr
             away = write_plan(tmp_path / "away.json", "held", {number: (1, 3)})
             done = shunter.run("execute", str(away), "--yes")
             assert done.returncode == ExitCode.DONE, done.stdout + done.stderr

@@ -19,6 +19,7 @@ from shunter.app.executor.session import (
     no_journal,
     read_view,
 )
+from shunter.app.executor.throttles import rates_of_others
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.throttling.debts import told_way_out
@@ -47,6 +48,8 @@ class Status:
     """The executor that drives the cluster under another journal, if none drives this one."""
     debts: str = ""
     """How throttles that are owed can be given back or forgotten; "": none are owed."""
+    others: tuple[str, ...] = ()
+    """Throttles of others at brokers, a sentence for each."""
     unasked: str = ""
     """Why the cluster could not be asked, so that all of this is from the journal; "": it was asked, or need not be."""
 
@@ -62,6 +65,7 @@ class Status:
             "standing": None if self.standing is None else self.standing._asdict(),
             "claimant": self.claimant or None,
             "differences": list(self.differences),
+            "throttles_of_others": list(self.others),
             "unasked": self.unasked or None,
             **view_to_json(view),
             "live": None if self.live is None else view_to_json(narrowed(self.live)),
@@ -78,6 +82,7 @@ async def read_status(target: Target, *, check: bool) -> Status:
         _entries, state, holder, standing = await asyncio.to_thread(load_journal, place)
         claimant = await claimed_by(target, place) if check and holder is None else ""
         differences = await _differences(state, admin) if admin is not None and state.running else ()
+        others = await rates_of_others(admin, state) if check and admin is not None else ()
         live = read_view(place) if holder is not None else None
         meter = Meter()
         if check and admin is not None and live is None:
@@ -90,7 +95,7 @@ async def read_status(target: Target, *, check: bool) -> Status:
         view = undriven(view)
     owed = state.owed()
     debts = told_way_out(owed, driven=holder is not None) if owed else ""
-    return Status(place, view, holder, standing, differences, live, claimant, debts)
+    return Status(place, view, holder, standing, differences, live, claimant, debts, others)
 
 
 async def read_without_cluster(target: Target, error: DriverError) -> Status:

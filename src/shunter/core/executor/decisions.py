@@ -324,13 +324,17 @@ def _decide_running(work: Pass, move: Move, seen: ObservedPartition, live: froze
         if step.accepted and move.status.doubt is None and move.tp in cluster.ongoing:
             step.goes_on = (cluster.topics_at_ms[move.tp.topic], cluster.ongoing[move.tp])
         return
+    held = _held(work, holding, live)
+    coming = [broker for broker in copying if broker in live and broker not in seen.offline]
+    # Controllers from Kafka 4.3 on end it without those that stay, unless it makes the set smaller.
+    shrinks, comes = len(step.after) < len(step.before), bool(coming)
+    ends = work.state.cluster.needs_all is False and not shrinks and len(coming) == len(copying)
+    move.waits = _catching_up(work, move, copying, live) if ends or (comes and not shrinks) else held
+    if comes or ends:  # It waits for nobody, so nothing is left out yet.
+        move.blocked_since_ms = None
+        return
     if move.blocked_since_ms is None:
         move.blocked_since_ms = work.now_ms
-    held = _held(work, holding, live)
-    # While it copies, it waits for nobody. Then controllers from Kafka 4.3 on end it, unless it makes the set smaller.
-    goes_on = bool(copying) or work.state.cluster.needs_all is False
-    goes_on &= len(step.after) >= len(step.before)
-    move.waits = _catching_up(work, move, copying, live) if goes_on else held
     due = move.blocked_since_ms + work.state.options.relax_after_ms
     if not move.relaxed and work.now_ms >= due:
         work.write(move, FloorRelaxed(move.tp))

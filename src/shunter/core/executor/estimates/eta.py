@@ -62,6 +62,10 @@ WITHIN_ERROR = 0.3
 """How far the end of copies between log dirs may be off, as a share."""
 MODEL_ERROR = 0.05
 """How far the model itself may be off, as a share: partitions grow meanwhile, and the last step copies nothing."""
+TURN_ERROR = 0.1
+"""The same where moves wait for their turn: a small copy takes as long as its requests, and no two take the same."""
+OBSERVED_S = 1.0
+"""How far the end may be off, in seconds, because an end is seen at the next observation."""
 
 
 class Estimate(NamedTuple):
@@ -174,10 +178,11 @@ def estimate(
     rates = rates._replace(sends=state.limit is not None)
     alone = _alone(state, lines, rates, remaining / max(1.0, pace.each * pace.beside))
     together = alone if state.limit is not None else remaining / pace.measured
-    share = sqrt(_spread(points) ** 2 + MODEL_ERROR**2 + (pace.guessed * PRIOR_ERROR) ** 2)
+    model = TURN_ERROR if any(line.waits for line in lines) else MODEL_ERROR
+    share = sqrt(_spread(points) ** 2 + model**2 + (pace.guessed * PRIOR_ERROR) ** 2)
     gone = max(0, now_ms - points[-1].at_ms) / 1000 if points else 0.0
-    low = min(alone, together) * (1 - share) - gone
-    high = max(alone, together) * (1 + share) - gone
+    low = min(alone, together) * (1 - share) - OBSERVED_S - gone
+    high = max(alone, together) * (1 + share) + OBSERVED_S - gone
     middle = (alone + together) / 2 - gone
     return Estimate(int(remaining), pace.measured, *(max(0, int(seconds * 1000)) for seconds in (middle, low, high)))
 
