@@ -15,7 +15,6 @@ from shunter.core.executor.stuck import stuck, way_out
 from shunter.core.executor.throttling.debts import told_debts
 from shunter.model.execution import BOUNDS, Direction, Outcome, ThrottleKey
 
-
 MOST_WHILE_OPEN = 0.999
 
 
