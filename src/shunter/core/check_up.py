@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from shunter.core.quorum import judge_quorum
 from shunter.core.under_way import told_copy
 from shunter.core.wording import NAMED, counted, named
 from shunter.model.check_up import LOG_DIRS, CheckedJournal, CheckedTopic, CheckUp, Finding, Level
@@ -26,6 +27,7 @@ def diagnose(seen: CheckUp, journal: CheckedJournal) -> tuple[Finding, ...]:
         ("brokers", _brokers(seen)),
         ("listeners", _listeners(seen)),
         ("versions", _versions(seen)),
+        ("quorum", [] if seen.quorum is None else [judge_quorum(seen.quorum)]),
         ("partitions", _partitions(seen)),
         ("min.insync.replicas", _min_isr(seen)),
         ("disks", _disks(seen)),

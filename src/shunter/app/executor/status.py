@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shunter.app.executor.journals import JournalPlace
 from shunter.app.executor.session import (
@@ -23,13 +23,18 @@ from shunter.app.executor.throttles import rates_of_others
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.throttling.debts import told_way_out
+from shunter.core.quorum import judge_quorum
 from shunter.drivers.admin.protocol import AdminClient
 from shunter.drivers.host.clock import SystemClock
 from shunter.drivers.journal.host_lock import StillDriver
 from shunter.errors import DriverError
+from shunter.model.check_up import Finding, Level
 from shunter.model.execution import LeaseHolder
 from shunter.model.partition import BrokerId, TopicPartition
 from shunter.views.execution import ExecutionView, as_its_driver_sees_it, undriven, view_execution, view_to_json
+
+if TYPE_CHECKING:
+    from shunter.drivers.admin.cluster import KafkaPythonAdmin
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,8 @@ class Status:
     """How throttles that are owed can be given back or forgotten; "": none are owed."""
     others: tuple[str, ...] = ()
     """Throttles of others at brokers, a sentence for each."""
+    quorum: Finding | None = None
+    """How the metadata quorum stands; None: there is none, or it was not asked, or all its voters are caught up."""
     unasked: str = ""
     """Why the cluster could not be asked, so that all of this is from the journal; "": it was asked, or need not be."""
 
@@ -66,6 +73,7 @@ class Status:
             "claimant": self.claimant or None,
             "differences": list(self.differences),
             "throttles_of_others": list(self.others),
+            "quorum": None if self.quorum is None else self.quorum.text,
             "unasked": self.unasked or None,
             **view_to_json(view),
             "live": None if self.live is None else view_to_json(narrowed(self.live)),
@@ -83,6 +91,7 @@ async def read_status(target: Target, *, check: bool) -> Status:
         claimant = await claimed_by(target, place) if check and holder is None else ""
         differences = await _differences(state, admin) if admin is not None and state.running else ()
         others = await rates_of_others(admin, state) if check and admin is not None else ()
+        quorum = await quorum_trouble(admin) if check and admin is not None else None
         live = read_view(place) if holder is not None else None
         meter = Meter()
         if check and admin is not None and live is None:
@@ -95,7 +104,7 @@ async def read_status(target: Target, *, check: bool) -> Status:
         view = undriven(view)
     owed = state.owed()
     debts = told_way_out(owed, driven=holder is not None) if owed else ""
-    return Status(place, view, holder, standing, differences, live, claimant, debts, others)
+    return Status(place, view, holder, standing, differences, live, claimant, debts, others, quorum)
 
 
 async def read_without_cluster(target: Target, error: DriverError) -> Status:
@@ -108,6 +117,16 @@ async def read_without_cluster(target: Target, error: DriverError) -> Status:
     place = journal_without_cluster(target, error)
     known = await read_status(replace(target, journal=place.path), check=False)
     return replace(known, unasked=str(error))
+
+
+async def quorum_trouble(admin: KafkaPythonAdmin) -> Finding | None:
+    """What is wrong with the metadata quorum; None: nothing, or there is none."""
+    try:
+        quorum = await admin.quorum()
+    except DriverError as error:
+        return Finding(Level.WARNING, "quorum", f"how the metadata quorum stands is not known: {error}")
+    found = None if quorum is None else judge_quorum(quorum)
+    return None if found is None or found.level is Level.FINE else found
 
 
 async def replica_bytes(stepping: Iterable[Move], admin: AdminClient) -> dict[tuple[BrokerId, TopicPartition], int]:

@@ -149,7 +149,7 @@ def _show(target: Target, found: Status, wanted: Wanted, *, as_json: bool) -> in
     for difference in found.differences:
         if is_meant(difference.split(" ")[0]):
             click.echo(f"  the cluster differs: {difference}")
-    for told in found.others:
+    for told in (*found.others, *([] if found.quorum is None else [f"quorum: {found.quorum.text}"])):
         click.echo(told)
     if found.debts:
         click.echo(f"throttles are owed to {found.view.owed}: {found.debts}")
@@ -197,14 +197,17 @@ def _show_driver(found: Status) -> None:
 
 def _show_moves(found: Status, wanted: Wanted) -> None:
     """Show the execution in a line, then open moves. A named move is shown even if it has ended."""
-    click.echo(told_view(found.live or found.view))
     shown = () if found.live is None else found.live.moves
     waits = {row.partition: row.waits for row in shown}
     stuck = {row.partition: row.stuck for row in shown}
     is_meant = meant(wanted)
-    for row in found.view.moves:
-        if not is_meant(row.partition) or (wanted.everything and row.state not in OPEN_STATES):
-            continue
+    rows = [row for row in found.view.moves if is_meant(row.partition)]
+    rows = [row for row in rows if row.state in OPEN_STATES or not wanted.everything]
+    view = found.live or found.view
+    for why in {stuck.get(row.partition, "") for row in rows} - {""}:
+        view = replace(view, held=view.held.replace(f": {why}", ""))  # It stands below, with its move.
+    click.echo(told_view(view))
+    for row in rows:
         told = f"  {row.partition} {list(row.current)} → {list(row.target)} ({row.direction}, {row.state})"
         waiting = waits.get(row.partition) if row.state in OPEN_STATES else row.waits
         click.echo(f"{told}: {waiting}" if waiting else told)

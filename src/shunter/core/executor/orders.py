@@ -147,7 +147,7 @@ def _told_below(state: ExecutorState, moves: list[Move]) -> str:
 
 def _leave(state: ExecutorState, _command: Command, moves: list[Move]) -> DecidedOrder:
     closed: list[JournalRecord] = []
-    endless: list[TopicPartition] = []
+    endless: dict[str, list[TopicPartition]] = {}
     running = 0
     for move in moves:
         seen = state.cluster.partition(move.tp)
@@ -156,15 +156,16 @@ def _leave(state: ExecutorState, _command: Command, moves: list[Move]) -> Decide
         reason = "left as it is at an operator's word"
         if move.step is not None:
             reason += f"; its step to {list(move.step.after)} is the cluster's own business now"
-        if endless_step(state, move):
-            endless.append(move.tp)
-            reason += ", and may not end before an offline replica of it is back"
+        if ends := endless_step(state, move):
+            endless.setdefault(ends, []).append(move.tp)
+            reason += f", and {ends} before an offline replica of it is back"
         closed.append(MoveClosed(move.tp, Outcome.LEFT, reason, replicas, move.copied_bytes))
     told = f"; the cluster goes on with {counted(running, 'step')} by itself, without our throttle" if running else ""
+    for ends, tps in endless.items():
+        told += f"; {counted(len(tps), 'of them')} {ends} before offline replicas are back: {named(tps)}"
     if endless:
         told += (
-            f"; {counted(len(endless), 'of them')} may not end before offline replicas are back: "
-            f"{named(endless)}; `kafka-reassign-partitions --cancel` ends such a reassignment, "
+            "; `kafka-reassign-partitions --cancel` ends such a reassignment, "
             "`shunter execute --take-over` takes it up again"
         )
     copies = sum(1 for move in moves for _copy in within(state, move))
