@@ -2,12 +2,14 @@
 
 Every run moves the same filled topic to another placement and keeps each progress line. The true end is the moment at
 which the journal closed the last move. The error of a line is |predicted end - true end| over the run's whole
-duration. A run passes if no line from the given share of bytes on has a larger error than allowed. The 80 % interval
-of the first such line covers the truth if the true end is in it.
+duration. A run passes if no line from the given share of bytes on has a larger error than allowed. Of all lines with an
+estimate it counts those whose 80 % interval has the true end. Of the lines from a fifth of the bytes on, and before the
+last second, it has the least predicted rest as a share of the true rest, and counts those without an estimate.
 
-    python lab/benchmarks/executor_eta.py [--runs 5] [--kinds throttled,free,limit,paused,steps] [--keep FOLDER]
+    python lab/benchmarks/executor_eta.py [--runs 5] [--kinds throttled,free,limit,paused,steps,small,bounded]
+        [--keep FOLDER]
 
-With `--runs 5` that is twenty-five runs in about as many minutes; `--runs 20` has twenty of each kind.
+With `--runs 5` that is thirty-five runs in about fifty minutes; `--runs 20` has twenty of each kind.
 """
 
 from __future__ import annotations
@@ -46,6 +48,9 @@ MEGABYTES = 200
 # other.
 PAIR_MEGABYTES = 21
 PAIRS = ((1, 2), (3, 4))
+# Many partitions, most of them small: sizes from 0.5 to 40 MB, evenly over the logarithm.
+SMALL = 75
+SMALL_MEGABYTES = tuple(round(0.5 * 80 ** (n * 29 % SMALL / (SMALL - 1)), 1) for n in range(SMALL))
 # Without a throttle everything is copied within five seconds here, too fast to measure a rate. With fetches of one
 # batch, as over a connection with a long delay, a run takes long enough. With a throttle brokers fetch with their
 # default settings.
@@ -67,6 +72,11 @@ def pair_placement(shift: int) -> dict[int, list[int]]:
     return {number: list(PAIRS[shift % 2]) for number in range(2)}
 
 
+def small_placement(shift: int) -> dict[int, list[int]]:
+    """Two replicas of each small partition. The next shift moves one replica of each."""
+    return {number: [ALL_BROKERS[(number + shift + more) % 4] for more in (0, 1)] for number in range(SMALL)}
+
+
 @dataclass(frozen=True)
 class Scenario:
     """What a run does, the share of bytes from which on it is judged, and the allowed error of the estimate."""
@@ -78,6 +88,7 @@ class Scenario:
     disturb: str | None = None
     stage: str = "quotas"
     place: Callable[[int], dict[int, list[int]]] = placement
+    options: tuple[str, ...] = ()
 
 
 SCENARIOS = {
@@ -86,6 +97,10 @@ SCENARIOS = {
     "paused": Scenario("20M", 1.0, 0.20, "once a tenth of the rest is done", "paused"),
     "free": Scenario(None, 0.25, 0.15, "from a quarter on", stage="batches"),
     "steps": Scenario("2500K", 0.1, 0.10, "from a tenth on", stage="pairs", place=pair_placement),
+    "small": Scenario("3M", 0.2, 0.20, "from a fifth on", stage="small", place=small_placement),
+    "bounded": Scenario(
+        "3M", 0.2, 0.20, "from a fifth on", stage="small", place=small_placement, options=("--max-in", "2")
+    ),
 }
 # Share of bytes at which the limit is doubled or the broker is paused.
 DISTURBED_AT = 0.4
@@ -133,10 +148,18 @@ def watched(command: list[str], disturbance: Callable[[], None] | None) -> tuple
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of one run. `first_share`: the share at the first judged line that had an estimate."""
+    """The result of one run.
+
+    `covered` of `estimates` lines have the true end in their interval. `least`: the least predicted rest as a share of
+    the true rest. `unknown`: lines from a fifth on without an estimate. `first_share`: the share at the first judged
+    line that had an estimate.
+    """
 
     error: float
-    covered: bool
+    covered: int
+    estimates: int
+    least: float
+    unknown: int
     seconds: float
     first_share: float
 
@@ -149,11 +172,29 @@ def judged(run: Run, scenario: Scenario) -> Verdict:
     told = [line for line in run.lines if line["share"] >= judged_from and line["at_ms"] / 1000 < run.ended]
     known = [line for line in told if line["left_ms"] is not None]
     if not known:
-        return Verdict(1.0, False, seconds, 1.0)
-    errors = [abs(line["at_ms"] / 1000 + line["left_ms"] / 1000 - run.ended) / seconds for line in known]
-    first = known[0]["at_ms"] / 1000
-    covered = first + known[0]["low_ms"] / 1000 <= run.ended <= first + known[0]["high_ms"] / 1000
-    return Verdict(max(errors), covered, seconds, known[0]["share"])
+        return Verdict(1.0, 0, 0, 0.0, len(told), seconds, 1.0)
+    errors = [abs(_rest_s(line, "left_ms", run)) / seconds for line in known]
+    undisturbed = [line for line in run.lines if run.changed is None or line["share"] >= judged_from]
+    estimates = [line for line in undisturbed if line["left_ms"] is not None and line["at_ms"] / 1000 < run.ended]
+    covered = sum(_rest_s(line, "low_ms", run) <= 0 <= _rest_s(line, "high_ms", run) for line in estimates)
+    late = [line for line in undisturbed if line["share"] >= 0.2 and line["at_ms"] / 1000 < run.ended - 1]
+    least = [
+        line["left_ms"] / 1000 / (run.ended - line["at_ms"] / 1000) for line in late if line["left_ms"] is not None
+    ]
+    return Verdict(
+        max(errors),
+        covered,
+        len(estimates),
+        min(least, default=1.0),
+        len(late) - len(least),
+        seconds,
+        known[0]["share"],
+    )
+
+
+def _rest_s(line: dict[str, Any], which: str, run: Run) -> float:
+    """Seconds from the true end to the end that a line predicts."""
+    return float(line["at_ms"] / 1000 + line[which] / 1000 - run.ended)
 
 
 def disturb(kind: str | None, cluster: KRaftCluster, journal: Path) -> None:
@@ -174,7 +215,7 @@ def execute(cluster: KRaftCluster, folder: Path, number: int, scenario: Scenario
     plan = folder / "plan.json"
     plan.write_text(json.dumps({"version": 1, "partitions": partitions}))
     journal = folder / f"{number}.journal"
-    arguments = ["execute", str(plan), "--yes", "--json"]
+    arguments = ["execute", str(plan), "--yes", "--json", *scenario.options]
     arguments += [] if scenario.throttle is None else ["--throttle", scenario.throttle]
     command = shunter(cluster, journal, *arguments)
     lines, changed = watched(
@@ -190,14 +231,14 @@ class Stage:
 
     brokers: tuple[int, ...]
     properties: dict[str, int]
-    partitions: int
-    megabytes: int
+    megabytes: tuple[float, ...]
 
 
 STAGES = {
-    "quotas": Stage(BROKERS, {}, PARTITIONS, MEGABYTES),
-    "batches": Stage(BROKERS, ONE_BATCH, PARTITIONS, MEGABYTES),
-    "pairs": Stage(ALL_BROKERS, {}, 2, PAIR_MEGABYTES),
+    "quotas": Stage(BROKERS, {}, (MEGABYTES,) * PARTITIONS),
+    "batches": Stage(BROKERS, ONE_BATCH, (MEGABYTES,) * PARTITIONS),
+    "pairs": Stage(ALL_BROKERS, {}, (PAIR_MEGABYTES,) * 2),
+    "small": Stage(ALL_BROKERS, {}, SMALL_MEGABYTES),
 }
 
 
@@ -207,10 +248,11 @@ def fill(bootstrap: str, stage: Stage) -> None:
         {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 50, "batch.size": BATCH_BYTES, "log_level": 0}
     )
     block = b"x" * RECORD_BYTES
-    for index in range(stage.partitions * stage.megabytes * 1_000_000 // RECORD_BYTES):
+    records = [int(megabytes * 1_000_000) // RECORD_BYTES for megabytes in stage.megabytes]
+    for partition in (number for turn in range(max(records)) for number, count in enumerate(records) if turn < count):
         while True:
             try:
-                producer.produce(TOPIC, block, partition=index % stage.partitions)
+                producer.produce(TOPIC, block, partition=partition)
                 break
             except BufferError:
                 producer.poll(0.5)
@@ -240,11 +282,20 @@ def told(kind: str, verdicts: list[Verdict]) -> str:
     """One kind's line of the summary."""
     scenario = SCENARIOS[kind]
     within = sum(verdict.error <= scenario.allowed for verdict in verdicts)
-    covered = sum(verdict.covered for verdict in verdicts)
     errors = ", ".join(f"{verdict.error:.1%}" for verdict in sorted(verdicts, key=lambda verdict: verdict.error))
     return (
         f"{kind}: {within} of {len(verdicts)} runs within {scenario.allowed:.0%} {scenario.told_from} "
-        f"(greatest errors {errors}); the 80 % interval covered the truth in {covered}"
+        f"(greatest errors {errors}); {intervals(verdicts)}"
+    )
+
+
+def intervals(verdicts: list[Verdict]) -> str:
+    """The results of all lines in words."""
+    covered, estimates = (sum(getattr(verdict, name) for verdict in verdicts) for name in ("covered", "estimates"))
+    least = min(verdict.least for verdict in verdicts)
+    return (
+        f"the 80 % interval had the end in {covered} of {estimates} lines ({covered / max(1, estimates):.0%}); from a fifth on "
+        f"at least {least:.0%} of the true rest, {sum(verdict.unknown for verdict in verdicts)} lines without an estimate"
     )
 
 
@@ -273,17 +324,13 @@ def main() -> None:
                 verdicts[kind].append(verdict)
                 print(
                     f"{kind} {turn}: {verdict.seconds:.0f} s, greatest error {verdict.error:.1%} from "
-                    f"{verdict.first_share:.0%} of the bytes on, covered {verdict.covered}, "
+                    f"{verdict.first_share:.0%} of the bytes on, {intervals([verdict])}, "
                     f"load average {os.getloadavg()[0]:.1f}",
                     flush=True,
                 )
     for kind in kinds:
         print(told(kind, verdicts[kind]))
-    everything = [verdict for kind in kinds for verdict in verdicts[kind]]
-    covered = sum(verdict.covered for verdict in everything)
-    print(
-        f"the 80 % interval covered the truth in {covered} of {len(everything)} runs ({covered / len(everything):.0%})"
-    )
+    print(f"all: {intervals([verdict for kind in kinds for verdict in verdicts[kind]])}")
 
 
 def keep(path: Path, run: Run) -> None:

@@ -194,7 +194,7 @@ class SimulatedAdmin:
     async def _log_dirs_of(self, broker: BrokerId, tps: Sequence[TopicPartition]) -> LogDirsSeen | str:
         def look() -> LogDirsSeen:
             dirs = self._cluster.log_dirs
-            seen = LogDirsSeen({}, {}, dirs.spaces(broker), ())
+            seen = LogDirsSeen({}, {}, dirs.spaces(broker), {}, ())
             for tp in tps:
                 size, future = dirs.sizes(broker, tp)
                 if size is not None:

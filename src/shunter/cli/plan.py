@@ -22,6 +22,7 @@ from shunter.app.planning.plan import (
     Planned,
     PlanOptions,
     plan_file,
+    see_options_fit,
     write_explanation,
 )
 from shunter.cli.broker_ids import BrokerIds
@@ -31,7 +32,7 @@ from shunter.cli.execution.options import carrying_options, driver_options, exec
 from shunter.cli.leaving import leave_with, told_error
 from shunter.cli.profiles import is_from_file, is_on_command_line
 from shunter.core.wording import counted, named, told_bytes
-from shunter.errors import ShunterError
+from shunter.errors import SettingsError, ShunterError
 from shunter.model.execution import ExecutionOptions
 from shunter.model.reassignment import Strategy
 
@@ -114,7 +115,12 @@ def _plan_options(given: dict[str, Any]) -> PlanOptions:
     words = {name: given.pop(name) for name in list(given) if name in _FIELDS}
     if not words["aims"]:
         del words["aims"]
-    return PlanOptions(**words)
+    asked = PlanOptions(**words)
+    try:
+        see_options_fit(asked)
+    except SettingsError as error:
+        raise click.UsageError(str(error)) from error
+    return asked
 
 
 class _LogDir(click.ParamType[tuple[int, str]]):
@@ -190,7 +196,8 @@ def plan(
 
     It reads the cluster from a file, or once from its brokers. It moves nothing, unless --execute is given. It prints
     the JSON that kafka-reassign-partitions takes; the summary goes to standard error. A cluster that a plan has
-    brought into balance needs no further moves. The options of `shunter execute` are for --execute.
+    brought into balance needs no further moves. The options of `shunter execute` are for --execute; --dry-run shows
+    how the plan would be carried out.
 
     \b
     Examples:
@@ -206,6 +213,7 @@ def plan(
         raise click.UsageError("say what to plan: --from FILE, or a live cluster by --bootstrap-server HOST:PORT")
     executes, asked = given.pop("executes"), _plan_options(given)
     how = Carrying(**given)
+    executes |= how.dry_run  # A dry run of the plan is one of carrying it out.
     if bool(empty) > (asked.scope == DISKS):
         raise click.UsageError("--empty is for --scope disks")
     if asked.scope == DISKS and source is not None:
@@ -213,7 +221,7 @@ def plan(
     if asked.scope == DISKS:
         leave_with(lambda: _disks(asked, empty, target, options, how, executes=executes))
     if executes and source is not None:
-        raise click.UsageError("--execute needs a live cluster, not a file: use --bootstrap-server")
+        raise click.UsageError("--execute and --dry-run need a live cluster, not a file: use --bootstrap-server")
     try:
         made, name, notes = (
             (plan_file(source, asked), str(source), ())
@@ -230,6 +238,8 @@ def plan(
     sys.stdout.buffer.write(made.reassignment)
     sys.stdout.buffer.flush()
     click.echo("\n".join([summary_text(made, name), *notes, *made.for_apaches_tool]), err=True)
+    if code := _judged(ExitCode.DONE, asked, made.summary.undone):
+        sys.exit(int(code))
 
 
 # ---- plan and execute in one go
@@ -245,14 +255,23 @@ def _tell(made: Planned, name: str, notes: Sequence[str], how: Carrying) -> None
 
 
 def _carry_out(made: Planned, asked: PlanOptions, target: Target, options: ExecutionOptions, how: Carrying) -> int:
-    """Carry a plan out; returns the exit status, which is also 1 if the plan does not do all that its scope asks."""
+    """Carry a plan out; returns the exit status."""
     moves = decode_plan(made.reassignment, "the plan")
     code = int(ExitCode.DONE)
     if moves:
         code = carry_out(moves, target, options, how)
     elif not how.as_json:
         click.echo("nothing is to be moved", err=True)
-    unfinished = asked.scope in _WHOLE and bool(made.summary.undone)
+    return _judged(code, asked, made.summary.undone)
+
+
+_WHOLE = ("drain", "replace", "demote", "offline", "topics", "change-replication", "fix-racks")
+"""Scopes whose aim is either reached or not; the other scopes come as near to their aim as they can."""
+
+
+def _judged(code: int, asked: PlanOptions, undone: Sequence[tuple[str, str]], emptied: Sequence[object] = ()) -> int:
+    """The exit status of a plan, made alone or carried out with this status: 1 if it does not do all that was asked."""
+    unfinished = bool(undone) and (asked.scope in _WHOLE or bool(emptied))
     return int(ExitCode.PARTLY) if code == ExitCode.DONE and unfinished else code
 
 
@@ -282,14 +301,10 @@ def _disks(
     if not executes:
         sys.stdout.buffer.write(made.reassignment + b"\n")
         sys.stdout.buffer.flush()
-        return int(ExitCode.DONE)
+        return _judged(ExitCode.DONE, asked, made.plan.undone, emptied)
     moves = decode_plan(made.reassignment, "the plan")
     code = carry_out(moves, target, options, how) if moves else int(ExitCode.DONE)
-    return int(ExitCode.PARTLY) if code == ExitCode.DONE and emptied and made.plan.undone else code
-
-
-_WHOLE = ("drain", "replace", "demote", "offline", "topics", "change-replication")
-"""Scopes whose aim is either reached or not; the other scopes come as near to their aim as they can."""
+    return _judged(code, asked, made.plan.undone, emptied)
 
 
 def _verb(name: str, scope: str, about: str, *, brokers: bool, cordons: bool = False) -> click.Command:

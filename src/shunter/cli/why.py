@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from shunter.app.exit_codes import ExitCode
 from shunter.errors import DriverError, SettingsError
 
 
@@ -42,8 +43,8 @@ def why(
     UTC.
 
     \b
-    Exit status: 0 the question was answered; 1 the log has nothing about it, there is no log, or it can't be read;
-    2 the question can't be understood.
+    Exit status: 0 the question was answered; 1 the log has nothing about it; 2 the question can't be understood;
+    5 there is no log, or it can't be read.
 
     \b
     Examples:
@@ -70,6 +71,7 @@ def why(
     except SettingsError as error:
         raise click.UsageError(str(error)) from error
     except DriverError as error:
-        raise click.ClickException(str(error)) from error
+        click.echo(f"shunter: {error}", err=True)
+        raise SystemExit(ExitCode.JOURNAL) from error
     if not found:
         raise SystemExit(1)

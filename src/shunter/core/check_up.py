@@ -225,6 +225,7 @@ def _min_isr(seen: CheckUp) -> list[Finding]:
     never: list[str] = []
     tight: list[str] = []
     alone: list[str] = []
+    worn: list[str] = []
     for topic in seen.topics:
         least = min((len(_settled(seen, topic, number)) for number in topic.partitions), default=0)
         if 0 < least < topic.min_isr:
@@ -233,15 +234,18 @@ def _min_isr(seen: CheckUp) -> list[Finding]:
             alone.append(topic.name)
         elif least and least == topic.min_isr:
             tight.append(topic.name)
+        elif least and any(len(each.isr) <= topic.min_isr for each in topic.partitions.values()):
+            worn.append(topic.name)
+    raised, healed = "raise their replication, or lower min.insync.replicas", "start what is down, mend what failed"
     kinds = (
-        (never, Level.PROBLEM, "with fewer replicas than min.insync.replicas: acks=all is always refused"),
-        (tight, Level.WARNING, "with as many replicas as min.insync.replicas: one that is down stops acks=all"),
-        (alone, Level.NOTE, "with one replica: what it has is gone with its broker"),
+        (never, Level.PROBLEM, "with fewer replicas than min.insync.replicas: acks=all is always refused", raised),
+        (tight, Level.WARNING, "with as many replicas as min.insync.replicas: one that is down stops acks=all", raised),
+        (worn, Level.WARNING, "can lose no replica now: no more are in sync than min.insync.replicas", healed),
+        (alone, Level.NOTE, "with one replica: what it has is gone with its broker", raised),
     )
-    advice = "raise their replication, or lower min.insync.replicas"
     return [
         Finding(level, "min.insync.replicas", f"{counted(len(names), 'topic')} {told} ({named(names)})", advice)
-        for names, level, told in kinds
+        for names, level, told, advice in kinds
         if names
     ]
 

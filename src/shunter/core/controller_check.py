@@ -384,11 +384,11 @@ def _znodes(facts: Facts) -> Iterator[Finding]:
         told = f"{path} has {size} bytes, of {ZNODE_LIMIT} that ZooKeeper takes where jute.maxbuffer is not set"
         yield Finding(Level.WARNING, "ZooKeeper", told, "give that topic no more partitions")
     if facts.without_replicas:
-        told = f"{counted(len(facts.without_replicas), 'partition has', 'partitions have')} no replicas, {facts.without_replicas[0]} for one: nobody can read or write there"
+        told = f"{counted(len(facts.without_replicas), 'partition has', 'partitions have')} no replicas: nobody can read or write there ({named(facts.without_replicas)})"
         todo = "delete the topic, or give the partition replicas with kafka-reassign-partitions"
         yield Finding(Level.WARNING, "partitions", told, todo)
     if facts.moves:
-        told = f"{counted(len(facts.moves), 'partition is', 'partitions are')} being moved, {facts.moves[0]} for one: Shunter would go on with them"
+        told = f"{counted(len(facts.moves), 'partition is', 'partitions are')} being moved: Shunter would go on with them ({named(facts.moves)})"
         yield Finding(Level.WARNING, "moves", told, "wait for them, or go on")
     for path in facts.requests:
         yield Finding(Level.WARNING, "moves", f"a tool has asked for moves in {path}", "Shunter would take them over")

@@ -15,6 +15,8 @@ from shunter.core.executor.stuck import stuck, way_out
 from shunter.core.executor.throttling.debts import told_debts
 from shunter.model.execution import BOUNDS, Direction, Outcome, ThrottleKey
 
+MOST_WHILE_OPEN = 0.999
+
 
 @dataclass(frozen=True, slots=True)
 class MoveRow:
@@ -65,12 +67,22 @@ class ExecutionView:
     moves: tuple[MoveRow, ...]
     bounds: dict[str, int] = field(default_factory=dict[str, int])
     """The most copies at a time, by the names of `BOUNDS`; 0: no bound."""
+    plan_bytes: int = 0
+    """The bytes of all its moves as they were accepted, however they go on or end."""
+    added_bytes: int = 0
+    """Those of them that came with later plans."""
 
     @property
     def share(self) -> float:
-        """How much is done, from 0 to 1: by bytes if there are any, else by moves."""
-        if self.total_bytes > 0:
-            return min(1.0, self.copied_bytes / self.total_bytes)
+        """How much is done, from 0 to 1: by the bytes of the plan if there are any, else by moves.
+
+        A move that is stopped or rolled back changes what is left and not the base. So the share falls only if a plan is
+        added, or if bytes have to be copied again; and it is 1 only if no move is open.
+        """
+        base, left = self.plan_bytes or self.total_bytes, max(0, self.total_bytes - self.copied_bytes)
+        if base > 0:
+            going = any(self.counts.get(state) for state in OPEN_STATES)
+            return min(MOST_WHILE_OPEN if going else 1.0, max(0, base - left) / base)
         ended = sum(count for state, count in self.counts.items() if state not in OPEN_STATES)
         everything = sum(self.counts.values())
         return 1.0 if everything == 0 else ended / everything
@@ -138,6 +150,7 @@ def view_execution(
         counts[row.state] = counts.get(row.state, 0) + 1
     ending = when_it_ends(state, meter, now_ms, others or {}) if state.running else Ending(None, "")
     guess: Estimate | None = ending.estimate
+    first_ms = min((move.accepted_at_ms for move in state.moves.values()), default=0)
     rows.sort(key=lambda row: OPEN_STATES.index(row.state) if row.state in OPEN_STATES else len(OPEN_STATES))
     return ExecutionView(
         at_ms=now_ms,
@@ -160,6 +173,8 @@ def view_execution(
         owed=told_debts(state.owed()),
         moves=tuple(rows),
         bounds={name: getattr(state.options, name) for name in BOUNDS},
+        plan_bytes=sum(map(_planned, state.moves.values())),
+        added_bytes=sum(_planned(move) for move in state.moves.values() if move.accepted_at_ms > first_ms),
     )
 
 
@@ -238,11 +253,16 @@ def _row(state: ExecutorState, meter: Meter, move: Move) -> MoveRow:
     )
 
 
+def _planned(move: Move) -> int:
+    """Bytes that a move copies to its target in all, whatever becomes of it."""
+    new = sum(broker not in move.original for broker in move.target)
+    return move.size_bytes * (new + len(move.placing))
+
+
 def _total(move: Move) -> int:
     """Bytes that a move has to copy in all, to its target or back; if it ended elsewhere, the bytes that it copied."""
     if move.direction is Direction.STOP or move.outcome not in (None, Outcome.DONE, Outcome.ROLLED_BACK):
         return move.copied_bytes
     if move.direction is Direction.BACK:
         return move.size_bytes * len(move.again)
-    new = sum(broker not in move.original for broker in move.target)
-    return move.size_bytes * (new + len(move.again) + len(move.placing))
+    return _planned(move) + move.size_bytes * len(move.again)

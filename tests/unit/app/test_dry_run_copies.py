@@ -39,7 +39,7 @@ class Cluster:
     async def observe_log_dirs(self, _asked: Mapping[int, Sequence[TopicPartition]]) -> LogDirsSeen:
         sizes = {(broker, T0): ReplicaSize(9, "/a") for broker in (1, 2)}
         spaces = {(broker, path): LogDirSpace(99, 50) for broker in (1, 2) for path in ("/a", "/b")}
-        return LogDirsSeen(sizes, {(1, T0): ReplicaSize(2, "/b", future=True)}, spaces, (1, 2))
+        return LogDirsSeen(sizes, {(1, T0): ReplicaSize(2, "/b", future=True)}, spaces, {}, (1, 2))
 
 
 @pytest.mark.parametrize("strategy", Strategy)

@@ -40,7 +40,7 @@ class Cluster:
         sizes = {(1, tp): ReplicaSize(10 * GB, "/a") for tp in TPS}
         spaces = {(3, "/a"): LogDirSpace(1_000 * GB, 900 * GB), (3, "/b"): LogDirSpace(100 * GB, 16 * GB)}
         spaces |= {(broker, "/a"): LogDirSpace(-1, -1) for broker in (4,) if broker in asked}
-        return LogDirsSeen(sizes, {}, {key: room for key, room in spaces.items() if key[0] in asked}, tuple(asked))
+        return LogDirsSeen(sizes, {}, {key: room for key, room in spaces.items() if key[0] in asked}, {}, tuple(asked))
 
 
 async def problems(*orders: MoveOrder, share: float | None = None) -> tuple[list[str | None], tuple[int, ...]]:

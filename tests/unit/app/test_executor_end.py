@@ -180,12 +180,12 @@ def test_the_total_of_a_rollback_stays_what_it_was_when_it_began() -> None:
         StepFinished(T0, 2, (1, 2), (1, 2), 1_000),
         MoveClosed(T0, Outcome.ROLLED_BACK, "back", (1, 2), 2_000),
     )
-    assert told == [(0, 1_000, 0.0), (0, 1_000, 0.0), (1_000, 1_000, 1.0), (1_000, 1_000, 1.0)]
+    assert told == [(0, 1_000, 0.5), (0, 1_000, 0.5), (1_000, 1_000, 0.999), (1_000, 1_000, 1.0)]
 
 
 def test_a_stop_has_nothing_left_to_copy_and_what_ended_elsewhere_is_not_told_as_copied() -> None:
     told = turned(Direction.STOP, MoveClosed(T0, Outcome.STOPPED, "stopped", (2, 3), 1_000))
-    assert told == [(1_000, 1_000, 1.0), (1_000, 1_000, 1.0)]
+    assert told == [(1_000, 1_000, 0.999), (1_000, 1_000, 1.0)]
     gone = view(ACCEPTED, MoveClosed(T0, Outcome.SUPERSEDED, "somebody else", (7,), 0))
     assert (gone.copied_bytes, gone.total_bytes) == (0, 0)
 

@@ -10,9 +10,13 @@ import pytest
 from shunter.app.executor import throttles
 from shunter.app.executor.journals import JournalPlace
 from shunter.app.executor.session import Target
-from shunter.app.executor.throttles import FoundThrottle, StillNeeded, clear_loose_throttles
-from shunter.core.throttles import LEADER_RATE
+from shunter.app.executor.throttles import FoundThrottle, StillNeeded, clear_loose_throttles, rates_of_others
+from shunter.core.executor.state import ExecutorState, GivenBack, Throttle
+from shunter.core.throttles import FOLLOWER_RATE, LEADER_RATE
+from shunter.drivers.admin.answers import SettingsSeen
+from shunter.drivers.host.clock import SystemClock
 from shunter.drivers.journal.claimants import ClusterClaimed
+from shunter.errors import DriverError
 from shunter.model.execution import ThrottleKey
 
 FOUND = (FoundThrottle(ThrottleKey("broker", "1", LEADER_RATE), "2000000", journaled=False),)
@@ -66,3 +70,48 @@ def test_a_throttle_that_may_hold_what_is_under_way_is_not_cleared_unasked(monke
     with pytest.raises(StillNeeded, match=r"may need them: t-0 on broker 1 .* `shunter throttles clear`, which asks"):
         asyncio.run(clear_loose_throttles(TARGET))
     assert cluster.cleared == []
+
+
+class ThrottledBrokers:
+    """Brokers with rates of their own."""
+
+    def __init__(self, *rates: tuple[int, str, str]) -> None:
+        self.values = {ThrottleKey("broker", str(broker), setting): value for broker, setting, value in rates}
+        self.denied = ""
+
+    async def brokers(self) -> dict[int, None]:
+        return dict.fromkeys((1, 2, 3))
+
+    async def read_settings(self, keys: Sequence[ThrottleKey]) -> SettingsSeen:
+        if self.denied:
+            raise DriverError(self.denied, retriable=False)
+        own = {key: self.values.get(key) for key in keys}
+        return SettingsSeen(own, own)
+
+
+def told_of_others(cluster: ThrottledBrokers, state: ExecutorState) -> tuple[str, ...]:
+    return asyncio.run(rates_of_others(cluster, state))  # type: ignore[arg-type]
+
+
+def test_the_status_names_rates_that_are_not_this_journals() -> None:
+    """An outsider's find: another tool's throttle slowed an execution down, and no second shell said so."""
+    cluster = ThrottledBrokers((1, LEADER_RATE, "100"), (2, LEADER_RATE, "100"), (3, FOLLOWER_RATE, "7"))
+    assert told_of_others(cluster, ExecutorState()) == (
+        f"somebody else's throttle holds at broker 1, 2: {LEADER_RATE} = 100",
+        f"somebody else's throttle holds at broker 3: {FOLLOWER_RATE} = 7",
+    )
+    first, second, third = cluster.values
+    state = ExecutorState(throttles={first: Throttle("9", "100", ours={"100"}), second: Throttle("100", "50", {"50"})})
+    state.given_back[third] = GivenBack({"7"}, SystemClock().now_ms())
+    told = told_of_others(cluster, state)
+    assert told == (f"somebody else's throttle holds at broker 2: {LEADER_RATE} = 100",), (
+        "the others are this journal's"
+    )
+
+
+def test_throttles_that_may_not_be_read_are_unknown_and_not_none() -> None:
+    cluster = ThrottledBrokers()
+    assert told_of_others(cluster, ExecutorState()) == ()
+    cluster.denied = "needs DescribeConfigs on Cluster"
+    (told,) = told_of_others(cluster, ExecutorState())
+    assert told == "whether others have set throttles at brokers is not known: needs DescribeConfigs on Cluster"

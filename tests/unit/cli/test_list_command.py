@@ -46,7 +46,7 @@ class Cluster:
         return self.moves
 
     async def observe_log_dirs(self, _asked: object) -> LogDirsSeen:
-        return LogDirsSeen({}, {}, {}, {})
+        return LogDirsSeen({}, {}, {}, {}, ())
 
     async def observe_topics(self, names: Sequence[str]) -> TopicsSeen:
         replicas = {"t": (1, 2, 3), "u": (1, 2)}

@@ -106,7 +106,6 @@ def test_every_move_is_explained_where_asked(source: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--scope", "drain"), "drain names no broker"),
         (("--scope", "drain", "--brokers", "99"), "the cluster has no broker 99"),
         (("--scope", "change-replication", "--replication", "9"), "replication factor 9 needs 9 brokers"),
         (("--max-bytes-percent", "-1"), "max bytes percent -1.0 is negative"),
@@ -120,6 +119,44 @@ def test_a_request_that_no_plan_can_serve_is_refused(source: Path, arguments: tu
     assert result.exit_code == (ExitCode.JOURNAL if "--explain" in arguments else ExitCode.REFUSED)
     assert said in result.stderr
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("scope", "option"),
+    [
+        ("drain", "--brokers"),
+        ("fill", "--brokers"),
+        ("demote", "--brokers"),
+        ("replace", "--brokers"),
+        ("replace --brokers 1", "--replacements"),
+        ("change-replication", "--replication"),
+        ("topics", "--wanted"),
+        ("empty-disks", "--disk-limit-percent"),
+    ],
+)
+@pytest.mark.parametrize("live", [False, True])
+def test_a_scope_without_an_option_that_it_needs_is_a_wrong_command_line(
+    source: Path, scope: str, option: str, *, live: bool
+) -> None:
+    """An outsider's find: change-replication without --replication ended with 7, as a plan that is refused."""
+    at = ("--bootstrap-server", "127.0.0.1:1") if live else ("--from", str(source))
+    result = run(*at, "--scope", *scope.split())
+    assert result.exit_code == ExitCode.USAGE
+    assert f"--scope {scope.split(maxsplit=1)[0]} needs {option}" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "scopes"),
+    [
+        ("--scope drain --brokers 1 --replication 2", "--replication is for --scope change-replication"),
+        ("--brokers 1", "--brokers is for --scope drain or fill or replace or demote or disks"),
+        ("--scope offline --topics t", "--topics is for --scope change-replication"),
+    ],
+)
+def test_an_option_of_another_scope_is_not_ignored(source: Path, words: str, scopes: str) -> None:
+    result = run("--from", str(source), *words.split())
+    assert result.exit_code == ExitCode.USAGE
+    assert scopes in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -174,3 +211,29 @@ def test_a_plan_that_apaches_tool_refuses_says_so(tmp_path: Path) -> None:
     result = run("--from", str(source), "--scope", "demote", "--brokers", "3", "--ignore-racks")
     assert json.loads(result.stdout)["partitions"][0]["replicas"] == [2, 1, 3]
     assert "Apache's tool refuses a whole plan that names it" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        ("--scope drain --brokers 1 --max-moves 1", ExitCode.PARTLY),
+        ("--scope change-replication --replication 3 --max-moves 1", ExitCode.PARTLY),
+        ("--scope drain --brokers 1", ExitCode.DONE),
+        ("--max-moves 1", ExitCode.DONE),
+    ],
+)
+def test_a_plan_that_leaves_undone_what_its_scope_asks_ends_with_1_whether_it_is_carried_out_or_not(
+    source: Path, words: str, status: ExitCode
+) -> None:
+    """An outsider's find: `plan --scope drain` ended with 0 beside "not done", where `drain` ends with 1."""
+    result = run("--from", str(source), *words.split())
+    assert result.exit_code == status, result.stderr
+    assert ("not done" in result.stderr) == ("--max-moves" in words)
+    assert json.loads(result.stdout)["partitions"], "what can be done is planned all the same"
+
+
+def test_a_dry_run_of_a_file_is_refused_by_name(source: Path) -> None:
+    """An outsider's find: --dry-run without --execute did nothing, and said nothing."""
+    result = run("--from", str(source), "--dry-run")
+    assert result.exit_code == ExitCode.USAGE
+    assert "--execute and --dry-run need a live cluster, not a file" in result.stderr

@@ -366,3 +366,23 @@ def test_where_no_other_replica_is_left_nobody_is_told_to_elect_one() -> None:
     seen = replace(WELL, topics=topic(1, ObservedPartition((2,), (), -1)), eligible={T0: EligibleLeaders((2,))})
     advice = next(each.advice for each in bad(seen) if each.check == "partitions")
     assert advice == "mend the log dir of broker 2 that failed: it is an eligible leader (ELR)"
+
+
+@pytest.mark.parametrize(
+    ("partition", "told"),
+    [
+        (ObservedPartition((1, 2, 3), (1, 2), 1, (3,)), True),
+        (ObservedPartition((1, 2, 3), (1,), 1, (2, 3)), True),
+        (HEALTHY, False),
+        (ObservedPartition((1, 2, 3, 4), (1, 2, 3), 1, (4,)), False),
+    ],
+)
+def test_a_topic_that_can_lose_no_replica_now_is_not_said_to_survive_one(
+    partition: ObservedPartition, *, told: bool
+) -> None:
+    """An outsider's find: with a dead broker doctor said that every topic can lose a replica."""
+    found = diagnose(replace(WELL, topics=topic(2, HEALTHY, partition)), NOBODY)
+    (of_isr,) = [each for each in found if each.check == "min.insync.replicas"]
+    worn = "1 topic can lose no replica now: no more are in sync than min.insync.replicas (t)"
+    assert of_isr.text == (worn if told else "every topic can lose a replica and still be written with acks=all")
+    assert (of_isr.level is Level.WARNING) == told

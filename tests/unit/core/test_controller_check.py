@@ -177,10 +177,14 @@ WARNINGS = {
     "large": (replace(GOOD, largest=("/brokers/topics/t", 900_000)), "has 900000 bytes", "no more partitions"),
     "without replicas": (
         replace(GOOD, without_replicas=("t-1", "t-2")),
-        "2 partitions have no replicas, t-1 for one",
+        "2 partitions have no replicas: nobody can read or write there (t-1, t-2)",
         "delete the topic",
     ),
-    "moves": (replace(GOOD, moves=("t-1", "t-2")), "2 partitions are being moved, t-1 for one", "wait"),
+    "moves": (
+        replace(GOOD, moves=("t-1", "t-2")),
+        "2 partitions are being moved: Shunter would go on with them (t-1, t-2)",
+        "wait",
+    ),
     "requests": (replace(GOOD, requests=("/admin/reassign_partitions",)), "asked for moves in", "take them over"),
 }
 

@@ -88,7 +88,7 @@ class Cluster:
         return TopicsSeen(dict.fromkeys(names, seen), {1: None, 2: None, 3: None}, 1)
 
     async def observe_log_dirs(self, asked: Mapping[BrokerId, Sequence[TopicPartition]]) -> LogDirsSeen:
-        return LogDirsSeen({}, {}, {}, tuple(asked))
+        return LogDirsSeen({}, {}, {}, {}, tuple(asked))
 
     async def read_settings(self, keys: Sequence[ThrottleKey]) -> SettingsSeen:
         return SettingsSeen(dict.fromkeys(keys), {})

@@ -52,6 +52,8 @@ class PlannedMove:
     placing: Replicas = ()
     elects: BrokerId | None = None
     held_up: str = ""
+    thin: str = ""
+    """What having fewer replicas means for the partition; "": it has as many as before, or enough."""
 
     @property
     def placing_bytes(self) -> int:
@@ -100,13 +102,14 @@ async def dry_run(
     cluster = state.cluster
     cluster.ongoing = await admin.list_reassignments()
     seen = await admin.observe_topics(sorted({move.tp.topic for move in moves}))
-    cluster.topics, cluster.brokers = dict(seen.topics), dict(seen.brokers)
+    cluster.topics, cluster.brokers, cluster.needs_all = dict(seen.topics), dict(seen.brokers), seen.needs_all
     event = PlanSubmitted("dry-run", tuple(moves), options)
     asked = {broker: list[TopicPartition]() for broker in involved_brokers(state, event)}
     asked |= replicas_to_size(state, event)
     sized = await admin.observe_log_dirs({broker: tps for broker, tps in asked.items() if broker in cluster.brokers})
     cluster.sizes.update(sized.sizes)
     cluster.spaces.update(sized.spaces)
+    cluster.broken.update(sized.broken)
     ours, copies = {move.tp for move in state.open_moves()}, copies_among(sized.sizes, sized.futures)
     judged = judge_submission(state, event)
     for record in judged.records:
@@ -119,6 +122,7 @@ async def dry_run(
             log_dirs=order.log_dirs,
             placing=state.moves[order.tp].placing if results[order.tp].refused is None else (),
             elects=order.target[0] if order.elect else None,
+            thin=results[order.tp].thin,
         )
         for order in moves
     ]

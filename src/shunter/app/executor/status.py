@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shunter.app.executor.journals import JournalPlace
 from shunter.app.executor.session import (
@@ -18,6 +18,7 @@ from shunter.app.executor.session import (
     load_journal,
     read_view,
 )
+from shunter.app.executor.throttles import rates_of_others
 from shunter.app.executor.under_way import list_under_way
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.state import ExecutorState, Move
@@ -38,6 +39,9 @@ from shunter.views.execution import (
     view_execution,
     view_to_json,
 )
+
+if TYPE_CHECKING:
+    from shunter.drivers.admin.cluster import KafkaPythonAdmin
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,8 @@ class Status:
     """What the cluster moves beside the journal's moves."""
     untold: tuple[str, ...] = ()
     """Sentences about brokers that do not tell what they copy between their log dirs."""
+    throttles: tuple[str, ...] = ()
+    """Throttles of others at brokers, a sentence for each."""
     partitions: Mapping[str, Collection[int]] | None = None
     """The partitions of topics that were asked for and exist; None: the cluster was not asked."""
 
@@ -74,6 +80,7 @@ class Status:
             "standing": None if self.standing is None else self.standing._asdict(),
             "claimant": self.claimant or None,
             "differences": list(self.differences),
+            "throttles_of_others": list(self.throttles),
             "unasked": self.unasked or None,
             **view_to_json(self.view),
             "others": [row_to_json(row) for row in self.others],
@@ -97,7 +104,7 @@ async def read_status(target: Target, *, check: bool, topics: Collection[str] = 
         place = await journal_place(target, admin)
         if not check or admin is None:
             return await _of_journal(place)
-        found = await _of_journal(place, admin) if place.exists() else _nothing(place)
+        found = await _of_journal(place, admin) if place.exists() else await _of_nothing(place, admin)
         claimant = await claimed_by(target, place) if found.holder is None else ""
         opened = {row.partition for row in found.view.moves if row.state in OPEN_STATES}
         listed = await list_under_way(admin)
@@ -110,14 +117,18 @@ async def read_status(target: Target, *, check: bool, topics: Collection[str] = 
             await admin.close()
 
 
-def _nothing(place: JournalPlace) -> Status:
-    return Status(place, view_execution(ExecutorState(), Meter(), None, SystemClock().now_ms()), exists=False)
+async def _of_nothing(place: JournalPlace, admin: KafkaPythonAdmin) -> Status:
+    """The status where there is no journal."""
+    state = ExecutorState()
+    view = view_execution(state, Meter(), None, SystemClock().now_ms())
+    return Status(place, view, exists=False, throttles=await rates_of_others(admin, state))
 
 
-async def _of_journal(place: JournalPlace, admin: AdminClient | None = None) -> Status:
+async def _of_journal(place: JournalPlace, admin: KafkaPythonAdmin | None = None) -> Status:
     """The status from a journal; `admin`: compared with the cluster."""
     _entries, state, holder, standing = await asyncio.to_thread(load_journal, place)
     differences = await _differences(state, admin) if admin is not None and state.running else ()
+    throttles = await rates_of_others(admin, state) if admin is not None else ()
     live = read_view(place) if holder is not None else None
     meter = Meter()
     if admin is not None and live is None:
@@ -129,7 +140,7 @@ async def _of_journal(place: JournalPlace, admin: AdminClient | None = None) -> 
         view = undriven(view)
     owed = state.owed()
     debts = told_way_out(owed, driven=holder is not None) if owed else ""
-    return Status(place, view, holder, standing, differences, debts=debts)
+    return Status(place, view, holder, standing, differences, debts=debts, throttles=throttles)
 
 
 async def read_without_cluster(target: Target, error: DriverError) -> Status:

@@ -14,9 +14,10 @@ from shunter.app.executor.session import Target, claimed_by, connect, journal_pl
 from shunter.app.executor.throttle_loan import give_back, in_hand
 from shunter.core.executor.orders import decide_command
 from shunter.core.executor.state import ExecutorState
-from shunter.core.throttles import LISTS, settings_of
+from shunter.core.throttles import LISTS, is_theirs, settings_of
 from shunter.core.under_way import UnderWay, held_by
 from shunter.core.wording import NAMED, counted
+from shunter.drivers.host.clock import SystemClock
 from shunter.drivers.journal.claimants import ClusterClaimed
 from shunter.errors import DriverError, ShunterError
 from shunter.model.execution import Command, CommandKind, ThrottleKey
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
+OTHERS_WITHIN_S = 8.0
+"""How long brokers are asked for throttles of others, where these are not all that is wanted."""
 MOST_ASKED = 20_000
 """The most topics times brokers for which every broker is asked: 2,000 take about a second."""
 
@@ -88,6 +91,28 @@ async def throttles_set(admin: KafkaPythonAdmin, state: ExecutorState) -> tuple[
     return tuple(
         FoundThrottle(key, value, key in state.throttles, key in state.throttles and key not in owed, shown, lacking)
         for key, value, shown, lacking in found
+    )
+
+
+async def rates_of_others(admin: KafkaPythonAdmin, state: ExecutorState) -> tuple[str, ...]:
+    """Rates at live brokers that are not this journal's, a sentence for each: they slow this execution's copies too."""
+    try:
+        async with asyncio.timeout(OTHERS_WITHIN_S):
+            brokers = sorted(await admin.brokers())
+            found = await asyncio.gather(*(_own(admin, settings_of((broker,), ())) for broker in brokers))
+    except (TimeoutError, DriverError) as error:
+        why = str(error) or f"not every broker answers within {OTHERS_WITHIN_S:.0f} s"
+        return (f"whether others have set throttles at brokers is not known: {why}",)
+    which: dict[tuple[str, str], list[str]] = {}
+    now_ms = SystemClock().now_ms()
+    for key, value in (each for own in found for each in own.items()):
+        ours, given_back = state.throttles.get(key), state.given_back.get(key)
+        late = given_back is not None and given_back.may_be_shown(value, now_ms)
+        if value and not late and (ours is None or is_theirs(value, None, ours.ours)):
+            which.setdefault((key.setting, value), []).append(key.name)
+    return tuple(
+        f"somebody else's throttle holds at broker {', '.join(names)}: {setting} = {value}"
+        for (setting, value), names in which.items()
     )
 
 

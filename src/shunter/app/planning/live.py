@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from shunter.app.client_configuration import configuration_of
 from shunter.app.planning.plan import Planned, PlanOptions, plan_raw
-from shunter.core.wording import counted
+from shunter.core.wording import counted, named
 from shunter.drivers.admin.inventory import take_inventory
 from shunter.errors import FormatError
 from shunter.formats.plan_inventory import encode_plan_input, size_of
-from shunter.model.inventory import Inventory
+from shunter.model.inventory import Inventory, InventoryPartition
 
 
 class PlannedLive(NamedTuple):
@@ -61,16 +61,19 @@ def _notes(taken: Inventory, *, rackless: bool) -> Iterator[str]:
         yield f"broker {broker} did not report its log dirs: {why}"
     moving = [partition for partition in taken.partitions if partition.adding or partition.removing]
     if moving:
-        first = f"{moving[0].topic}-{moving[0].partition}"
         counts = counted(len(moving), "partition is", "partitions are")
-        yield f"{counts} being reassigned, {first} for one: planned from the replicas that they will have"
+        yield f"{counts} being reassigned ({_names(moving)}): planned from the replicas at the end"
     bare = [partition for partition in taken.partitions if not partition.replicas]
     if bare:
-        first = f"{bare[0].topic}-{bare[0].partition}"
-        yield f"{counted(len(bare), 'partition has', 'partitions have')} no replicas, {first} for one: the plan leaves them out"
+        counts = counted(len(bare), "partition has", "partitions have")
+        yield f"{counts} no replicas and no place in the plan: {_names(bare)}"
     unknown = sum(size_of(partition) is None for partition in taken.partitions if partition.replicas)
     if unknown:
         yield f"the size of {unknown:,} of {counted(len(taken.partitions), 'partition')} is unknown: {'it is' if unknown == 1 else 'they are'} taken for empty"
+
+
+def _names(partitions: Iterable[InventoryPartition]) -> str:
+    return named(f"{each.topic}-{each.partition}" for each in partitions)
 
 
 __all__ = ["PlannedLive", "plan_cluster"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ from shunter.core.planning.bounds import JOINTLY, Bound, byte_bound, joint_bound
 from shunter.core.planning.cluster import ClusterLoad, Resource
 from shunter.core.planning.explain import Summary, broker_changes, move_reasons, summarise
 from shunter.core.planning.moves import BalancedPlan
-from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
+from shunter.core.planning.request import EMPTYING, PlanRefused, PlanRequest, Scope
 from shunter.core.wording import counted, named
-from shunter.errors import FormatError
+from shunter.errors import FormatError, SettingsError
 from shunter.formats.plan_files import PlanInput, read_plan_input, write_moves, write_reassignment
 from shunter.formats.topic_wishes import decode_wishes
 
@@ -94,6 +95,34 @@ class Planned:
         return (f"{kept}: Apache's tool {refusal}; `shunter execute` carries it out",)
 
 
+_BROKERS = (Scope.DRAIN, Scope.FILL, Scope.REPLACE, Scope.DEMOTE)
+_OPTIONS: Mapping[str, tuple[str, tuple[Scope, ...], tuple[Scope, ...]]] = {
+    "brokers": ("--brokers", _BROKERS, (*_BROKERS, Scope.DISKS)),
+    "replacements": ("--replacements", (Scope.REPLACE,), (Scope.REPLACE,)),
+    "replication": ("--replication", (Scope.CHANGE_REPLICATION,), (Scope.CHANGE_REPLICATION,)),
+    "topics": ("--topics", (), (Scope.CHANGE_REPLICATION,)),
+    "disk_limit_percent": ("--disk-limit-percent", EMPTYING, EMPTYING),
+    "wanted": ("--wanted", (Scope.TOPICS,), (Scope.TOPICS,)),
+}
+"""By field: its option, the scopes that need it, and those that have it."""
+_DEFAULTS = {each.name: each.default for each in fields(PlanOptions)}
+
+
+def see_options_fit(options: PlanWords) -> None:
+    """Check that a request has the options that its scope needs, and none of another scope.
+
+    Raises:
+        SettingsError: it names the option.
+    """
+    scope = Scope(options.scope)
+    for name, (option, needing, having) in _OPTIONS.items():
+        given = getattr(options, name, None) != _DEFAULTS[name]
+        if scope in needing and not given:
+            raise SettingsError(f"--scope {scope.value} needs {option}")
+        if given and scope not in having:
+            raise SettingsError(f"{option} is for --scope {' or '.join(each.value for each in having)}")
+
+
 def plan_file(path: Path, options: PlanOptions) -> Planned:
     """Plan the cluster that a file describes.
 
@@ -135,8 +164,6 @@ def plan_raw(raw: bytes, place: str, options: PlanOptions) -> Planned:
 
 def _particulars(options: PlanOptions, topics: tuple[str, ...]) -> dict[str, Any]:
     """The fields of a request that `request_from` does not set: wishes from a file."""
-    if (options.wanted is None) != (options.scope != Scope.TOPICS.value):
-        raise PlanRefused("scope topics needs --wanted FILE, and no other scope has --wanted")
     if options.wanted is None:
         return {}
     try:
@@ -216,5 +243,6 @@ __all__ = [
     "plan_file",
     "plan_raw",
     "request_from",
+    "see_options_fit",
     "write_explanation",
 ]

@@ -171,7 +171,9 @@ def clock_time() -> str:
 def told_view(view: ExecutionView) -> str:
     """One line: how much is done, how fast, when it ends."""
     counts = ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in sorted(view.counts.items()))
-    parts = [f"{view.share:.1%}", counts, f"{told_bytes(view.copied_bytes)} of {told_bytes(view.total_bytes)}"]
+    added = f" ({told_bytes(view.added_bytes)} added since)" if view.added_bytes else ""
+    copied = f"{told_bytes(view.copied_bytes)} of {told_bytes(view.total_bytes)}{added}"
+    parts = [f"{view.share:.1%}", counts, copied]
     if view.running:
         parts.append(told_eta(view))
     waiting = Counter(row.waits for row in view.moves if row.state in OPEN_STATES and row.waits.startswith("waits"))

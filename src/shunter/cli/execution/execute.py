@@ -24,6 +24,7 @@ from shunter.cli.execution.plan import show_dry_run
 from shunter.cli.leaving import leave_with, run
 from shunter.cli.outlet import goes_on_without_output
 from shunter.core.executor.stuck import told_held_up
+from shunter.core.executor.submission import told_thin
 from shunter.core.wording import told_bytes
 from shunter.errors import SettingsError
 from shunter.model.execution import Command, CommandKind, ExecutionOptions, MoveOrder
@@ -145,6 +146,8 @@ async def run_session(
         def taken(plan: PlanReply) -> None:
             if told := told_held_up((move.tp, move.held_up) for move in plan.moves if move.held_up):
                 display.notice(Notice("held-up", "the plan", told))
+            for told in told_thin((move.tp, move.thin) for move in plan.moves):
+                display.notice(Notice("thin", "the plan", told))
 
         urgent = work.command is not None
         async with open_session(target, display.notice, forever=forever, urgent=urgent) as session:
@@ -274,6 +277,8 @@ def told_order(answer: dict[str, Any], *, as_json: bool) -> int:
             (name, why) for name, _colon, why in (each.partition(": ") for each in answer.get("held_up", ()))
         ):
             click.echo(never)
+        for told in answer.get("thin", ()):
+            click.echo(told)
     if answer["accepted"]:
         return int(ExitCode.PARTLY if answer.get("partly") else ExitCode.DONE)
     return int(ExitCode.REFUSED)

@@ -123,6 +123,8 @@ async def _show(found: Status, wanted: Wanted, *, as_json: bool) -> int:
     for difference in found.differences:
         if is_meant(difference.split(" ")[0]):
             click.echo(f"  the cluster differs: {difference}")
+    for told in found.throttles:
+        click.echo(told)
     if found.debts:
         click.echo(f"throttles are owed to {found.view.owed}: {found.debts}")
     if found.view.running and found.holder is None and found.standing is None:

@@ -97,7 +97,9 @@ WINDOW = Written("WINDOW", parse_window)
 PARTITION = Written("PARTITION", lambda text: parse_partitions((text,))[0])
 
 
-PLAN = click.Path(exists=True, dir_okay=False, path_type=Path)
+PLAN = click.Path(path_type=Path)
+"""A plan's file. Whoever reads it says what is wrong with it, by the exit status of files (5)."""
+PROPERTIES = click.Path(exists=True, dir_okay=False, path_type=Path)
 yes_option = click.option("--yes", is_flag=True, help="Don't ask first; needed where there is no terminal to ask on.")
 
 
@@ -148,7 +150,7 @@ def session_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @settable
     @click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="Brokers to ask first.")
-    @click.option("--command-config", type=PLAN, help="Client properties file, as Apache's tools take it.")
+    @click.option("--command-config", type=PROPERTIES, help="Client properties file, as Apache's tools take it.")
     @functools.wraps(command)
     def wrapped(*args: Any, bootstrap_server: str | None, command_config: Path | None, **rest: Any) -> Any:
         return command(*args, target=Target(the_bootstrap(bootstrap_server), command_config), **rest)
@@ -168,7 +170,7 @@ def _cluster_options(command: Callable[..., Any], *, required: bool) -> Callable
     @click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="Brokers to ask first.")
     @click.option(
         "--command-config",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        type=PROPERTIES,
         help="Client properties file, as Apache's tools take it.",
     )
     @click.option(

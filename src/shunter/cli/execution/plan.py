@@ -12,6 +12,7 @@ from shunter.app.executor.session import Target, lay_out
 from shunter.cli.execution.display import say_json, told_ms
 from shunter.core.executor.capacity import told_unknown
 from shunter.core.executor.stuck import told_held_up
+from shunter.core.executor.submission import told_thin
 from shunter.core.wording import counted, told_bytes
 from shunter.model.execution import ExecutionOptions, MoveOrder
 
@@ -68,6 +69,8 @@ def show_sum(found: DryRun) -> None:
     for broker in found.unknown_room:
         click.echo(f"! {told_unknown(broker)}")
     if told := told_held_up((move.partition, move.held_up) for move in found.moves if move.held_up):
+        click.echo(f"! {told}")
+    for told in told_thin((move.partition, move.thin) for move in found.moves):
         click.echo(f"! {told}")
     if found.makes:
         click.echo(f"! the cluster makes topic {found.makes}: an executor claims the cluster by a consumer group")

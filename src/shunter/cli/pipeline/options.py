@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
-from shunter.app.planning.plan import AIMS
+from shunter.app.planning.plan import AIMS, see_options_fit
 from shunter.cli.broker_ids import BrokerIds
 from shunter.core.wording import counted
 from shunter.errors import DriverError, FormatError, SettingsError, ShunterError
@@ -139,6 +139,7 @@ def asked_of(given: dict[str, Any]) -> Any:
     if aims:
         given["aims"] = aims
     asked = FleetPlanOptions(**given)
+    see_options_fit(asked)
     # A request that contradicts itself is refused before Spark is started for it.
     asked.request()
     return asked

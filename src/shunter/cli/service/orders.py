@@ -32,7 +32,7 @@ Place = Path | ServiceServer
 
 def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add options that say where the service is; hands the command `place`."""
-    file = click.Path(dir_okay=False, path_type=Path)
+    file = click.Path(path_type=Path)
 
     @click.option(
         "--state-dir",

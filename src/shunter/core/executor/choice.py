@@ -255,8 +255,18 @@ def blockers(move: Move, seen: ObservedPartition) -> Replicas:
 def completable(
     move: Move, after: Replicas, seen: ObservedPartition, live: frozenset[BrokerId], min_isr: int
 ) -> Replicas:
-    """`after` without old replicas that are dead or out of sync, as far as they may be left out."""
-    sick = tuple(broker for broker in after if broker in seen.replicas and not _healthy(broker, seen, live))
+    """`after` without old replicas that are dead or out of sync, as far as they may be left out.
+
+    Additions that are being copied are not in sync yet. They stay while their brokers can still bring them in sync.
+    """
+    copying = move.step.adding if move.step is not None else ()
+    sick = tuple(
+        broker
+        for broker in after
+        if broker in seen.replicas
+        and not _healthy(broker, seen, live)
+        and not (broker in copying and broker in live and broker not in seen.offline)
+    )
     leaving = tuple(broker for broker in sick if broker not in move.goal)
     slim = tuple(broker for broker in after if broker not in leaving)
     if move.relaxed:

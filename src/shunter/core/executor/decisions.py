@@ -324,13 +324,21 @@ def _decide_running(work: Pass, move: Move, seen: ObservedPartition, live: froze
         if step.accepted and move.status.doubt is None and move.tp in cluster.ongoing:
             step.goes_on = (cluster.topics_at_ms[move.tp.topic], cluster.ongoing[move.tp])
         return
+    held = _held(work, holding, live)
+    coming = [broker for broker in copying if broker in live and broker not in seen.offline]
+    # Controllers from Kafka 4.3 on end it without those that stay, unless it makes the set smaller.
+    shrinks, comes = len(step.after) < len(step.before), bool(coming)
+    ends = work.state.cluster.needs_all is False and not shrinks and len(coming) == len(copying)
+    move.waits = _catching_up(work, move, copying, live) if ends or (comes and not shrinks) else held
+    if comes or ends:  # It waits for nobody, so nothing is left out yet.
+        move.blocked_since_ms = None
+        return
     if move.blocked_since_ms is None:
         move.blocked_since_ms = work.now_ms
-    move.waits = _held(work, holding, live)
     due = move.blocked_since_ms + work.state.options.relax_after_ms
     if not move.relaxed and work.now_ms >= due:
         work.write(move, FloorRelaxed(move.tp))
-        work.out.notices.append(Notice("floor-relaxed", str(move.tp), move.waits.text))
+        work.out.notices.append(Notice("floor-relaxed", str(move.tp), held.text))
         return
     if not move.relaxed:
         work.out.wake(due)
@@ -370,6 +378,9 @@ def _catching_up(work: Pass, move: Move, copying: Replicas, live: frozenset[Brok
     named = f"broker {', '.join(str(broker) for broker in copying)}"
     if move.paused:
         return Wait(WaitKind.RESUME, f"is paused: next to nothing is copied to {named}")
+    step, cluster = move.step, work.state.cluster
+    if step is not None and any(cluster.keeps_none(broker, move.tp, step.begun_at_ms) for broker in copying):
+        return Wait(WaitKind.BROKERS, f"waits: {named} makes no replica")
     return Wait(WaitKind.NOTHING, f"{named} catches up")
 
 

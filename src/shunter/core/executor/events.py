@@ -108,6 +108,8 @@ class TopicsObserved:
     controller: BrokerId
     asked_at_ms: int
     cost_ms: int = 0
+    needs_all: bool | None = None
+    """See `ObservedCluster.needs_all`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,8 @@ class LogDirsObserved:
     """Replicas that a broker is copying to another of its log dirs."""
     asked: Mapping[BrokerId, Sequence[TopicPartition]] = field(default_factory=dict[BrokerId, Sequence[TopicPartition]])
     """The partitions that brokers were asked about, whether they answered or not."""
+    broken: Mapping[BrokerId, tuple[str, ...]] = field(default_factory=dict[BrokerId, tuple[str, ...]])
+    """Log dirs that have failed, of brokers that answered."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -269,6 +269,7 @@ class Executor:
                 told = f"the controller moved from {cluster.controller} to {event.controller}"
                 out.notices.append(Notice("controller-moved", "the controller", told))
             cluster.controller = event.controller
+        cluster.needs_all = event.needs_all
         cluster.brokers = dict(event.brokers)
         cluster.racks.update(event.brokers)
 
@@ -282,7 +283,8 @@ class Executor:
         for key in (asked | event.sizes.keys()) & cluster.futures.keys():
             del cluster.futures[key]
         cluster.futures.update(event.futures)
-        # A broker does not name log dirs that have failed.
+        cluster.broken = {broker: paths for broker, paths in cluster.broken.items() if broker not in answered}
+        cluster.broken.update(event.broken)
         cluster.spaces = {key: space for key, space in cluster.spaces.items() if key[0] not in answered}
         cluster.spaces.update(event.spaces)
         for broker in event.brokers:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from shunter.core.executor.copies import within
 from shunter.core.executor.state import ExecutorState, Move
-from shunter.core.executor.stuck import endless_step, stuck, told_stuck, turned_to
+from shunter.core.executor.stuck import endless_step, stuck, told_held_up, told_stuck, told_unsure, turned_to
 from shunter.core.executor.throttling.pausing import paused_within, unheld
 from shunter.core.wording import counted, named, told_bytes, told_rate
 from shunter.model.execution import (
@@ -26,7 +26,7 @@ from shunter.model.execution import (
     ThrottleRestored,
 )
 from shunter.model.limits import bound_trouble
-from shunter.model.partition import TopicPartition
+from shunter.model.partition import BrokerId, TopicPartition
 
 
 @dataclass(slots=True)
@@ -118,12 +118,19 @@ def _turn(state: ExecutorState, command: Command, moves: list[Move]) -> DecidedO
         # Nothing is said about the price of a rollback that does not end.
         ending = [move for move in moves if stuck(state, turned_to(move, direction, forced=command.force)) is None]
         price = f"; {told_rollback(ending)}" if ending else ""
+        unsure = ((move.tp, told_unsure(state, move.tp, _comes_back(move))) for move in ending)
+        told += _and(told_held_up((tp, why) for tp, why in unsure if why))
         back = counted(len(moves), "move is", "moves are")
         return DecidedOrder(True, f"{back} {'rolled' if ending == moves else 'turned'} back{price}{told}", turned)
     copies = sum(1 for move in moves for _copy in within(state, move))
     given_up = counted(copies, "copy between log dirs is", "copies between log dirs are")
     stays = f"what is in sync stays{f', {given_up} given up' if copies else ''}"
     return DecidedOrder(True, f"{counted(len(moves), 'move')} told to stop: {stays}{told}", turned)
+
+
+def _comes_back(move: Move) -> list[BrokerId]:
+    """Brokers that get a replica again by a rollback."""
+    return [broker for broker in move.original if broker not in move.held]
 
 
 def _told_below(state: ExecutorState, moves: list[Move]) -> str:

@@ -98,13 +98,15 @@ class MoveResult:
     """Whether one move of a plan was taken on: `refused` says why not (None: it was).
 
     `instead`: a sentence about the move that it takes the place of; "" if it takes the place of none.
-    `held_up`: the dead broker or log dir that holds it up, and why; "": nothing that was seen does.
+    `held_up`: the dead broker or log dir that holds it up, and why; "": nothing that was seen does. `thin`: what
+    having fewer replicas means for the partition; "": it has as many as before, or enough.
     """
 
     tp: TopicPartition
     refused: str | None
     instead: str = ""
     held_up: str = ""
+    thin: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,8 @@ LATE_MS = 30_000
 """How long after a change a broker may still show a setting, or a partition's replicas, as they were before."""
 ABSENT_MS = 60_000
 """A broker that makes a replica shows it in a log dir sooner than this after the step began."""
+ABSENT_BESIDE_A_FAILURE_MS = 10_000
+"""The same, for a broker one of whose log dirs has failed: that is a likely reason for having no replica."""
 LEAST_YIELD = 0.5
 """If a smaller share of a throttle's rate is copied, something other than the throttle slows the copies down."""
 
@@ -396,6 +398,9 @@ class ObservedCluster:
     silent_since_ms: int | None = None
     """Since when the cluster has not answered; None: it answers."""
     controller: BrokerId = -1
+    needs_all: bool | None = None
+    """Whether its controller ends a step only when the whole target is in sync, as Apache's before Kafka 4.3 (KAFKA-19975).
+    Newer ones need only what the step adds. None: its version is not known."""
     sizes: dict[tuple[BrokerId, TopicPartition], ReplicaSize] = field(
         default_factory=dict[tuple[BrokerId, TopicPartition], ReplicaSize]
     )
@@ -411,6 +416,8 @@ class ObservedCluster:
     """When a broker that was asked about a partition last had no replica of it that it can read."""
     spaces: dict[tuple[BrokerId, str], LogDirSpace] = field(default_factory=dict[tuple[BrokerId, str], LogDirSpace])
     """Log dirs that work, by each broker's last answer."""
+    broken: dict[BrokerId, tuple[str, ...]] = field(default_factory=dict[BrokerId, tuple[str, ...]])
+    """Log dirs that have failed, by each broker's last answer; without brokers that have none."""
     spaces_at_ms: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
     """When each broker's last answer about its log dirs was asked for."""
     landed: dict[BrokerId, list[tuple[int, int]]] = field(default_factory=dict[BrokerId, list[tuple[int, int]]])
@@ -434,7 +441,8 @@ class ObservedCluster:
     def keeps_none(self, broker: BrokerId, tp: TopicPartition, since_ms: int) -> bool:
         """Whether a broker that should copy a replica since then has told long after that none of its log dirs has it."""
         absent_ms = self.absent_at_ms.get((broker, tp), -1)
-        return absent_ms > max(since_ms + ABSENT_MS, self.sizes_at_ms.get((broker, tp), -1))
+        patience_ms = ABSENT_BESIDE_A_FAILURE_MS if broker in self.broken else ABSENT_MS
+        return absent_ms > max(since_ms + patience_ms, self.sizes_at_ms.get((broker, tp), -1))
 
     def partition(self, tp: TopicPartition) -> ObservedPartition | None:
         """The partition as last seen, or None."""

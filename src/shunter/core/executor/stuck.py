@@ -43,17 +43,18 @@ def stuck(state: ExecutorState, move: Move) -> str | None:
 
 
 def _needed(state: ExecutorState, move: Move, seen: ObservedPartition) -> Replicas:
-    """The replicas of a move's goal without which the cluster does not end the move, whatever its version.
+    """The replicas of a move's goal without which the cluster does not end the move.
 
     That are all if a step makes the set smaller. Otherwise controllers from Kafka 4.3 on need those that are added
-    alone; older ones need all, and show that by a step that goes on although what it adds is in sync.
+    alone; older ones need all. One whose version is not known shows that by a step that goes on although what it adds
+    is in sync.
 
     Source: KAFKA-19975; tried on Kafka 4.1.0, 4.2.2, 4.3.1 and 4.4.0.
     """
     step = move.step
     before, after = (move.current, move.goal) if step is None else (step.before, step.after)
     hangs = step is not None and move.tp in state.cluster.ongoing and all(broker in seen.isr for broker in step.adding)
-    if hangs or len(after) < len(before):
+    if hangs or state.cluster.needs_all or len(after) < len(before):
         return move.goal
     return tuple(broker for broker in move.goal if broker not in move.current)
 
@@ -64,10 +65,34 @@ def held_up(state: ExecutorState, tp: TopicPartition, current: Replicas, target:
         return ""  # A change of the order alone needs no replica in sync.
     missing = _named(state, tp, tuple(broker for broker in target if broker not in current))
     staying = _named(state, tp, tuple(broker for broker in target if broker in current))
-    if missing or (staying and len(target) < len(current)):
-        return f"it can't end without {' and '.join(filter(None, (missing, staying)))} and part of its target"
-    old = "controllers before Kafka 4.3 end it only when its whole target is in sync"
-    return f"it may not end without {staying} and stays in its target: {old}" if staying else ""
+    whole = state.cluster.needs_all
+    if missing or (staying and (whole or len(target) < len(current))):
+        without = " and ".join(filter(None, (missing, staying)))
+        return f"it can't end without {without} and part of its target; {OFFLINE_FIRST}"
+    if staying and whole is None:
+        old = "controllers before Kafka 4.3 end it only when its whole target is in sync"
+        return f"it may not end without {staying} and stays in its target: {old}; {OFFLINE_FIRST}"
+    return told_unsure(state, tp, tuple(broker for broker in target if broker not in current))
+
+
+def told_unsure(state: ExecutorState, tp: TopicPartition, comes: Iterable[BrokerId]) -> str:
+    """That a broker may refuse a replica, because the log dir that failed there may have held one; "": none may.
+
+    The broker keeps the replica in mind as offline, even if it went elsewhere since. Nothing tells which replicas a
+    failed log dir held.
+    """
+    broken = [broker for broker in comes if broker in state.cluster.broken]
+    if not broken:
+        return ""
+    return (
+        f"it may not end: {_told_broken(state, broken[0])}, and if {tp} was there, the broker takes no replica of it"
+        " before a restart; restart it with a disk that works or without that log dir, or name another broker"
+    )
+
+
+def _told_broken(state: ExecutorState, broker: BrokerId) -> str:
+    paths = state.cluster.broken[broker]
+    return f"log dir{'s' if len(paths) > 1 else ''} {', '.join(paths)} of broker {broker} failed"
 
 
 def told_held_up(whys: Iterable[tuple[TopicPartition | str, str]]) -> str:
@@ -76,7 +101,7 @@ def told_held_up(whys: Iterable[tuple[TopicPartition | str, str]]) -> str:
     if not found:
         return ""
     which = named(tp for tp, _why in found)
-    return f"dead brokers or log dirs hold up {counted(len(found), 'move')}, {which}: {found[0][1]}; {OFFLINE_FIRST}"
+    return f"dead brokers or log dirs hold up {counted(len(found), 'move')}, {which}: {found[0][1]}"
 
 
 def endless_step(state: ExecutorState, move: Move) -> bool:
@@ -84,7 +109,8 @@ def endless_step(state: ExecutorState, move: Move) -> bool:
     step = move.step
     if step is None or step.cancels or (set(step.after) == set(step.before) and not step.redirected_from):
         return False
-    return bool(_named(state, move, step.after))
+    whole = state.cluster.needs_all is not False or len(step.after) < len(step.before)
+    return bool(_named(state, move, step.after if whole else step.adding))
 
 
 def _unplaced(move: Move) -> Replicas:
@@ -121,9 +147,13 @@ def _named(state: ExecutorState, move: Move | TopicPartition, brokers: Replicas)
         elif seen is not None and broker in seen.offline:
             told.append(f"a working log dir of broker {broker}, whose replica is offline")
         elif step is not None and broker in step.adding and state.cluster.keeps_none(broker, tp, step.begun_at_ms):
-            told.append(
-                f"a replica on broker {broker}, which has none in any log dir (restart it with all its log dirs)"
-            )
+            why = "which has none in any log dir (restart it with all its log dirs)"
+            if broker in state.cluster.broken:
+                why = (
+                    f"which makes none: {_told_broken(state, broker)}, where {tp} may have been (restart it with a disk"
+                    " that works or without that log dir)"
+                )
+            told.append(f"a replica on broker {broker}, {why}")
     return " and ".join(told)
 
 

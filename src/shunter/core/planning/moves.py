@@ -112,6 +112,10 @@ class BalancedPlan:
         targets, originals = self._broker_ids(self.replicas, rows), self._broker_ids(self.cluster.replicas, rows)
         return sorted(map(Assigned, topics, numbers, targets, originals))
 
+    def thinned(self) -> Ints:
+        """Partitions that end with fewer replicas than they have."""
+        return np.flatnonzero((self.replicas != ABSENT).sum(axis=1) < self.cluster.replication)
+
     def beside_down(self) -> tuple[list[int], list[str]]:
         """Brokers that are dead or fenced and stay in the replicas of partitions that change, and these partitions' names."""
         rows = distinct(np.concatenate([self.changed, self.elected]))

@@ -7,7 +7,7 @@ import numpy as np
 from shunter.core.planning.aims import Targets
 from shunter.core.planning.board import Board, Why
 from shunter.core.planning.cluster import ABSENT, ClusterLoad, Flags, Floats, Ints, Resource
-from shunter.core.planning.facts import Fitness, spare
+from shunter.core.planning.facts import OBSTACLES, Fitness, spare
 from shunter.core.planning.moves import Undone
 from shunter.core.planning.request import EMPTYING, PlanRefused, PlanRequest, Scope
 from shunter.core.planning.transport import place
@@ -230,32 +230,36 @@ def _too_full(board: Board, request: PlanRequest) -> list[Undone]:
 def _homeless(board: Board, partition: int, broker: int) -> Undone:
     name = board.cluster.partition_name(partition)
     what = f"{name} stays on broker {board.cluster.brokers[broker]}" if broker != ABSENT else f"{name} gets no replica"
-    members = int(board.targets.receivers.sum())
-    if board.factors[partition] > members:
-        return Undone(
-            what,
-            f"its {counted(int(board.factors[partition]), 'replica needs', 'replicas need')} as many brokers, and {members} may receive",
-        )
     return Undone(what, no_place(board, partition))
 
 
 def _replace(board: Board, request: PlanRequest) -> list[Undone]:
     undone: list[Undone] = []
     index = {broker: at for at, broker in enumerate(board.cluster.brokers)}
-    elsewhere: list[tuple[int, int]] = []
+    elsewhere: dict[str, list[int]] = {}
     for old, new in zip(request.brokers, request.replacements, strict=True):
-        partitions, slots = board.held_by(index[old])
+        partitions, slots = np.nonzero((board.replicas == index[old]) & board.targets.movable[:, None])
         for partition, slot in zip(partitions.tolist(), slots.tolist(), strict=True):
-            weight = board.weight_of(partition, slot)
-            if board.openings(partition, slot)[index[new]] != 0 or bool(board.too_much(weight)[index[new]]):
-                elsewhere.append((partition, slot))
+            if why := _not_there(board, partition, slot, index[new]):
+                elsewhere.setdefault(why, []).append(partition)
             elif board.budget.allows(float(board.cluster.sizes[partition])):
                 board.move(partition, slot, index[new], Why.REPLACED)
-    if elsewhere:
-        why = "racks, its capacity or a replica that it already has: other brokers get what may move"
-        names = named([board.cluster.partition_name(partition) for partition, _ in elsewhere], _NAMED)
-        undone.append(Undone(f"{counted(len(elsewhere), 'replica')} can't go to the replacement ({names})", why))
+    for why, partitions_left in elsewhere.items():
+        names = named(map(board.cluster.partition_name, partitions_left), _NAMED)
+        what = f"{counted(len(partitions_left), 'replica')} can't go to the replacement ({names})"
+        undone.append(Undone(what, f"{why}: other brokers get what may move"))
     return undone + _drain(board, request.brokers, Why.REPLACED)
+
+
+def _not_there(board: Board, partition: int, slot: int, broker: int) -> str:
+    """Why a broker can't take over this replica; "": it can."""
+    if broker in board.replicas[partition].tolist():
+        return "it has a replica of them already"
+    if broker in board.ill_at(partition):
+        return "it has replicas of them that are offline or out of sync"
+    if board.openings(partition, slot)[broker] != 0:
+        return "the spread over racks keeps it free of them"
+    return "it has too little room" if board.too_much(board.weight_of(partition, slot))[broker] else ""
 
 
 def _fix_racks(board: Board) -> list[Undone]:
@@ -274,20 +278,23 @@ def _fix_racks(board: Board) -> list[Undone]:
                 undone.append(Undone(what, _SPENT))
                 break
             if not _fix_one(board, partition):
-                undone.append(Undone(what, "no broker of the racks that lack one may take it"))
+                undone.append(Undone(what, no_place(board, partition)))
                 break
     return undone
 
 
 def _fix_one(board: Board, partition: int) -> bool:
-    """Move the replica that helps most: one in the rack with most replicas, a follower before the leader."""
+    """Move the replica that helps most: one in the rack with most replicas, an obstacle first, the leader last."""
     rules, replicas = board.targets.rules, board.replicas
     row: list[int] = replicas[partition].tolist()
     slots = [slot for slot, broker in enumerate(row) if broker != ABSENT]
     held = np.bincount([int(rules.rack_of[row[slot]]) for slot in slots], minlength=len(rules.sizes))
     slots = [slot for slot in slots if not board.targets.excluded[row[slot]]]
     disk = board.targets.column(Resource.DISK) or 0
-    slots.sort(key=lambda s: (-int(held[rules.rack_of[row[s]]]), s == 0, -float(board.loads[row[s], disk]), s))
+    stuck = np.any([board.in_the_way(kind)[partition] for kind in OBSTACLES], axis=0)
+    slots.sort(
+        key=lambda s: (-int(held[rules.rack_of[row[s]]]), not stuck[s], s == 0, -float(board.loads[row[s], disk]), s)
+    )
     for slot in slots:
         opened = board.openings(partition, slot).copy()
         opened[rules.rack_of == rules.rack_of[row[slot]]] = -np.inf

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from shunter.core.planning.board import Board, Why
@@ -9,7 +11,7 @@ from shunter.core.planning.cluster import ABSENT, UNKNOWN, Flags, Resource
 from shunter.core.planning.facts import LEADS_FROM
 from shunter.core.planning.moves import Undone
 from shunter.core.planning.request import PlanRefused
-from shunter.core.wording import counted
+from shunter.core.wording import counted, named
 from shunter.model.inventory import TopicWish
 
 
@@ -28,6 +30,9 @@ def demote(board: Board, brokers: tuple[int, ...]) -> list[Undone]:
         row: list[int] = [broker for broker in cluster.replicas[partition].tolist() if broker != ABSENT]
         others = [broker for broker in row if not demoted[broker]]
         able = [each for each in others if board.may_lead(partition, board.replicas[partition].tolist().index(each))]
+        first = int(cluster.replicas[partition, 0])
+        if _left_beside(board, partition) and not demoted[first] and first == board.replicas[partition, 0]:
+            continue  # To elect the first one is enough.
         if not board.movable[partition] or not able:
             undone.append(_still_led(board, partition, demoted, others))
             continue
@@ -47,7 +52,7 @@ def _still_led(board: Board, partition: int, demoted: Flags, others: list[int]) 
     cluster = board.cluster
     leader = UNKNOWN if cluster.leader is None else int(cluster.leader[partition])
     here = int(board.replicas[partition, 0])
-    if board.targets.lost[partition]:
+    if board.targets.lost[partition] or (leader >= 0 and not demoted[leader]):
         here = int(cluster.replicas[partition, 0])
         return Undone(
             f"{cluster.partition_name(partition)} keeps broker {cluster.brokers[here]} first"
@@ -69,9 +74,12 @@ def why_fixed(board: Board, partition: int) -> str:
     """Why nothing of a partition may change. Pre: it is not movable."""
     if board.targets.lost[partition]:
         return "no live replica in sync has its data"
-    if board.targets.waiting[partition]:
-        return "it has an offline replica, and a copy beside one may not end"
-    return "its topic is excluded"
+    found = [kind for kind, rows in board.targets.beside.items() if rows[partition]]
+    return f"it has {found[0].replica}, and {found[0].why}" if found else "its topic is excluded"
+
+
+def _left_beside(board: Board, partition: int) -> bool:
+    return any(rows[partition] for rows in board.targets.beside.values())
 
 
 def grant_wishes(board: Board, wishes: tuple[TopicWish, ...]) -> list[Undone]:
@@ -137,7 +145,7 @@ def _grant(board: Board, wish: TopicWish, partition: int, places: Flags, allowed
         if board.targets.excluded[here] and not places[here]:
             undone.append(Undone(f"{name} stays on broker {cluster.brokers[here]}", "the broker is excluded"))
         elif not places[here] and not _settle(board, partition, slot, allowed):
-            undone.append(Undone(f"{name} stays on broker {cluster.brokers[here]}", why_not(board, partition)))
+            undone.append(Undone(f"{name} stays on broker {cluster.brokers[here]}", why_not(board, partition, allowed)))
     while board.factors[partition] < wanted:
         slot = board.factors[partition]
         board.factors[partition] += 1
@@ -145,7 +153,8 @@ def _grant(board: Board, wish: TopicWish, partition: int, places: Flags, allowed
             board.factors[partition] -= 1
             undone.append(
                 Undone(
-                    f"{name} stays at {counted(int(board.factors[partition]), 'replica')}", why_not(board, partition)
+                    f"{name} stays at {counted(int(board.factors[partition]), 'replica')}",
+                    why_not(board, partition, allowed),
                 )
             )
             break
@@ -173,10 +182,10 @@ def _settle(board: Board, partition: int, slot: int, allowed: Flags) -> bool:
 def drop_worst(board: Board, partition: int, places: Flags | None = None) -> bool:
     """Drop a replica; returns whether one may be dropped.
 
-    The first choice is one that is offline, then one that is out of sync, then one on a broker that may receive nothing,
-    as it is cordoned or a log dir of it failed. So as many stay in sync as can. Among the rest it is a follower: one in a
-    wrong place, else one in the rack with most of this partition's replicas, else on the fullest broker. If the first
-    replica is dropped, another one that can lead takes its place. Replicas on excluded brokers stay.
+    The first choice is one that is offline, then one that is out of sync, then one on a cordoned broker, then one on a
+    broker with a failed log dir. So as many stay in sync as can. Among the rest it is a follower: one in a wrong place,
+    else one in the rack with most of this partition's replicas, else on the fullest broker. If the first replica is
+    dropped, another one that can lead takes its place. Replicas on excluded brokers stay.
     """
     goal, row = board.targets, board.replicas[partition].tolist()
     slots = [slot for slot in range(len(row)) if row[slot] != ABSENT]
@@ -192,6 +201,7 @@ def drop_worst(board: Board, partition: int, places: Flags | None = None) -> boo
         droppable,
         key=lambda s: (
             -fitness[s],
+            bool(goal.closed[row[s]]),
             row[s] in goal.barred,
             s > 0,
             places is not None and not places[row[s]],
@@ -213,23 +223,58 @@ def kept_by_exclusion(board: Board, partition: int) -> Undone:
     return Undone(f"{name} stays at {left}", "what may go is on excluded brokers, which no replica leaves")
 
 
-def why_not(board: Board, partition: int) -> str:
-    """Why no broker gets another replica of a partition."""
+def why_not(board: Board, partition: int, allowed: Flags | None = None) -> str:
+    """Why no broker gets another replica of a partition; `allowed`: see `no_place`."""
     if not board.budget.allows(float(board.cluster.sizes[partition])):
         return "the cap on bytes or moves is spent"
-    return no_place(board, partition)
+    return no_place(board, partition, allowed)
 
 
-def no_place(board: Board, partition: int) -> str:
-    """Why no broker may take a replica of a partition, with the room of the roomiest one if that is too little."""
-    told = "no other broker may take it: racks, capacities with headroom and max replicas leave none"
+def no_place(board: Board, partition: int, allowed: Flags | None = None) -> str:
+    """Why no broker may take another replica of a partition: what rules out each broker that has none.
+
+    Args:
+        board: With the partition as it stays.
+        partition: Its index.
+        allowed: (B,) the brokers that a wish leaves open; None: it leaves all open.
+    """
+    goal, known = board.targets, np.array(board.cluster.brokers)
+    rest = np.ones(len(known), np.bool_)
+    rest[[broker for broker in board.replicas[partition].tolist() if broker != ABSENT]] = False
+    told: list[str] = []
+
+    def rule_out(which: Flags, one: str, several: str) -> None:
+        """Tell why these of the rest can't take it."""
+        out = known[rest & which].tolist()
+        rest[which] = False
+        if out:
+            told.append(f"broker {out[0]} {one}" if len(out) == 1 else f"brokers {named(out)} {several}")
+
+    for at, why in sorted(goal.barred.items()):
+        rule_out(np.arange(len(known)) == at, why, why)
+    ill = np.isin(np.arange(len(known)), board.ill_at(partition))
+    rule_out(ill, "has a replica of it that is offline or out of sync", "have replicas of it that are out of sync")
+    rule_out(goal.excluded, "is excluded", "are excluded")
+    rule_out(~goal.receivers, "gets nothing by this scope", "get nothing by this scope")
+    if allowed is not None:
+        rule_out(~allowed, "is not among those wanted", "are not among those wanted")
+    told += _without_room(board, partition, rest)
+    rule_out(rest, "is kept free by the spread over racks", "are kept free by the spread over racks")
+    return f"no other broker may take it: {'; '.join(told)}" if told else "every broker has a replica of it"
+
+
+def _without_room(board: Board, partition: int, rest: Flags) -> Iterator[str]:
+    """Tell which of `rest` (B,) have too little room, with the roomiest one's, and take them out of it."""
     goal, size = board.targets, float(board.targets.every[partition, 0])
-    able = goal.receivers.copy()
-    able[[broker for broker in board.replicas[partition].tolist() if broker != ABSENT]] = False
-    if not able.any() or size <= 0:
-        return told
-    room = np.where(able, np.minimum(goal.hard[:, 0] - board.incoming[:, 0], goal.largest), -np.inf)
+    full = rest & board.too_much(goal.every[partition])
+    rest[full] = False
+    if not full.any():
+        return
+    known, many = np.array(board.cluster.brokers), int(full.sum()) > 1
+    told = f"broker{'s' if many else ''} {named(known[full].tolist())} {'have' if many else 'has'} too little room"
+    room = np.where(full, np.minimum(goal.hard[:, 0] - board.incoming[:, 0], goal.largest), -np.inf)
     best = int(room.argmax())
-    if room[best] >= size:
-        return told
-    return f"{told}; the roomiest, broker {board.cluster.brokers[best]}, has room for {max(0.0, room[best] / size):.0%} of it"
+    if size <= 0 or room[best] >= size:
+        yield f"{told} by its capacity with headroom, or by max replicas"
+    else:
+        yield f"{told}; the roomiest, broker {known[best]}, has room for {max(0.0, room[best] / size):.0%} of it"

@@ -23,6 +23,8 @@ class TopicsSeen(NamedTuple):
     topics: dict[str, ObservedTopic | None]
     brokers: dict[BrokerId, str | None]
     controller: BrokerId
+    needs_all: bool | None = None
+    """Whether the controller ends a step only when its whole target is in sync; None: its version is not known."""
 
 
 class SettingsSeen(NamedTuple):

@@ -250,7 +250,7 @@ def _advertised(client: Any, broker: BrokerId) -> list[tuple[str, str, bool]]:
 def _log_dirs(client: Any, broker: BrokerId) -> tuple[tuple[CheckedLogDir, ...], tuple[LogDirCopy, ...]]:
     """Return a broker's log dirs, and the copies between them."""
     found = describe_log_dirs(client, broker, None)
-    seen = LogDirsSeen({}, {}, {}, (broker,))
+    seen = LogDirsSeen({}, {}, {}, {}, (broker,))
     take_log_dirs(seen, broker, found)
     log_dirs = tuple(
         CheckedLogDir(

@@ -30,6 +30,8 @@ SHUNNED_FOR_S = 15.0
 """How long a silent broker is asked nothing: longer than a look lasts."""
 
 METADATA = "metadata.version"
+FIRST_OF_4_3 = 30
+"""The first `metadata.version` of Kafka 4.3, by its level."""
 
 
 class PinnedAdminClient(KafkaAdminClient):  # type: ignore[misc]
@@ -134,13 +136,21 @@ class PinnedAdminClient(KafkaAdminClient):  # type: ignore[misc]
 
     def newest_metadata_version(self, broker: BrokerId) -> int | None:
         """Return the newest `metadata.version` that one broker knows, by its level; None before KRaft. Blocks."""
+        known = self._api_versions(broker).supported_features
+        return next((int(each.max_version) for each in known if each.name == METADATA), None)
+
+    def metadata_version(self) -> int | None:
+        """Return the `metadata.version` in force, by its level: each node knows it. None before KRaft. Blocks."""
+        known = self._api_versions(None).finalized_features
+        return next((int(each.max_version_level) for each in known if each.name == METADATA), None)
+
+    def _api_versions(self, broker: BrokerId | None) -> Any:
         request = ApiVersionsRequest(
             client_software_name=self._manager.config["client_software_name"],
             client_software_version=self._manager.config["client_software_version"],
             min_version=3,
         )
-        response = self._manager.run(self._manager.send, request, broker)
-        return next((int(each.max_version) for each in response.supported_features if each.name == METADATA), None)
+        return self._manager.run(self._manager.send, request, broker)
 
     @classmethod
     def _describe_configs_process_responses(cls, responses: Iterable[Any], config_filter: str = "modified") -> Any:

@@ -21,6 +21,8 @@ class LogDirsSeen(NamedTuple):
     sizes: dict[tuple[BrokerId, TopicPartition], ReplicaSize]
     futures: dict[tuple[BrokerId, TopicPartition], ReplicaSize]
     spaces: dict[tuple[BrokerId, str], LogDirSpace]
+    broken: dict[BrokerId, tuple[str, ...]]
+    """Log dirs that have failed, of brokers that answered and have such."""
     brokers: tuple[BrokerId, ...]
     failed: tuple[tuple[BrokerId, str], ...] = ()
 
@@ -38,7 +40,7 @@ async def gather_log_dirs(
         take: Adds a broker's answer to the result.
     """
     asked = sorted(brokers)
-    seen = LogDirsSeen({}, {}, {}, ())
+    seen = LogDirsSeen({}, {}, {}, {}, ())
     answered: list[BrokerId] = []
     failed: list[tuple[BrokerId, str]] = []
     for broker, answer in zip(asked, await asyncio.gather(*map(ask, asked)), strict=True):
@@ -53,9 +55,10 @@ async def gather_log_dirs(
 def take_log_dirs(seen: LogDirsSeen, broker: BrokerId, log_dirs: Iterable[Mapping[str, Any]]) -> None:
     """Add a broker's answer about its log dirs."""
     for log_dir in log_dirs:
-        if log_dir["error_code"] != 0:
-            continue
         path = str(log_dir["log_dir"])
+        if log_dir["error_code"] != 0:
+            seen.broken[broker] = (*seen.broken.get(broker, ()), path)
+            continue
         seen.spaces[broker, path] = LogDirSpace(
             int(log_dir.get("total_bytes", -1)), int(log_dir.get("usable_bytes", -1)), bool(log_dir.get("is_cordoned"))
         )

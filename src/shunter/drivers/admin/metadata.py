@@ -6,13 +6,14 @@ A broker's metadata never go back, but after thousands of moves some brokers are
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kafka import errors as kafka_errors
 
 from shunter.drivers.admin.answers import TopicsSeen, topic_seen
+from shunter.drivers.admin.client import FIRST_OF_4_3, is_shunters
 from shunter.drivers.admin.settings import min_insync
 from shunter.errors import DriverError
 from shunter.model.execution import ObservedTopic
@@ -21,6 +22,7 @@ from shunter.model.partition import BrokerId, TopicPartition
 SETTINGS_FRESH_S = 60.0
 """A topic's min.insync.replicas is read again after this time."""
 QUORUM_FRESH_S = 5.0
+VERSION_FRESH_S = 60.0
 ASKED_FOR_AGREEMENT = 3
 """This many other brokers have to report the same replicas before a plan is accepted."""
 
@@ -42,6 +44,8 @@ class MetadataObserver:
     controller: tuple[float, BrokerId] = (-1e9, -1)
     quorum: bool | None = None
     """Whether the cluster has a KRaft quorum; None: not known yet."""
+    needs_all: tuple[float, BrokerId, bool | None] = (-1e9, -1, None)
+    """When the controller's version was read, which controller that was, and what follows for `TopicsSeen.needs_all`."""
     addresses: tuple[str, ...] = ()
     """Addresses of all brokers at the last reading: the brokers that were named at the start may die."""
 
@@ -71,7 +75,8 @@ class MetadataObserver:
         _doubt(client, [name for name, topic in topics.items() if topic is None], brokers)
         if sure:
             _agree(client, topics, brokers)
-        return TopicsSeen(topics, brokers, self._controller(client, int(described["controller_id"])))
+        controller = self._controller(client, int(described["controller_id"]))
+        return TopicsSeen(topics, brokers, controller, self._needs_all(client, controller, brokers))
 
     def _least_late(self, client: Any) -> BrokerId | None:
         """Choose the broker to ask for metadata.
@@ -114,6 +119,24 @@ class MetadataObserver:
         except (kafka_errors.KafkaError, LookupError):
             known = -1
         self.controller = (now, known)
+        return known
+
+    def _needs_all(self, client: Any, controller: BrokerId, live: Collection[BrokerId]) -> bool | None:
+        """See `TopicsSeen.needs_all`: by the version of the controller if it is a broker, else by the one in force."""
+        now, (read_at, of, known) = time.monotonic(), self.needs_all
+        if of == controller and now - read_at < VERSION_FRESH_S:
+            return known
+        try:
+            if not self.quorum:
+                known = None if self.quorum is None or is_shunters(client) else True
+            elif controller in live:
+                newest = client.newest_metadata_version(controller)
+                known = None if newest is None else newest < FIRST_OF_4_3
+            else:  # The other nodes may be newer than the version in force.
+                known = False if (client.metadata_version() or 0) >= FIRST_OF_4_3 else None
+        except (kafka_errors.KafkaError, LookupError):
+            known = None
+        self.needs_all = (now, controller, known)
         return known
 
     def _min_isr(self, client: Any, names: Iterable[str]) -> dict[str, int]:

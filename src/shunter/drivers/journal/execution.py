@@ -340,12 +340,12 @@ class ExecutionDriver:
             case ObserveTopics():
                 seen = await self._admin.observe_topics(read.topics, sure=read.sure)
                 topics = {"": None, **seen.topics} if not read.topics else seen.topics
-                return ev.TopicsObserved(topics, seen.brokers, seen.controller, asked_at_ms, cost_ms())
+                return ev.TopicsObserved(topics, seen.brokers, seen.controller, asked_at_ms, cost_ms(), seen.needs_all)
             case ObserveLogDirs():
                 asked = dict(read.partitions)
                 dirs = await self._admin.observe_log_dirs(asked)
                 return ev.LogDirsObserved(
-                    dirs.sizes, dirs.spaces, dirs.brokers, asked_at_ms, cost_ms(), dirs.futures, asked
+                    dirs.sizes, dirs.spaces, dirs.brokers, asked_at_ms, cost_ms(), dirs.futures, asked, dirs.broken
                 )
             case ReadSettings():
                 settings = await self._admin.read_settings(read.keys)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import orjson
 
 from shunter.core.executor.ready import Reply
+from shunter.core.executor.submission import told_thin
 from shunter.core.wording import counted, named
 from shunter.drivers.journal.execution import ExecutionDriver, ExecutorEnded
 from shunter.drivers.journal.journals import ANSWER_WITHIN_S, LeasedJournal, OrderRow
@@ -128,5 +129,6 @@ async def _answer(driver: ExecutionDriver, order: OrderRow, gate: OrderGate | No
     if gate is not None and reply.error is None:
         gate.taken("execute a plan", str(document.get("given_by", "")), text)
     answer: dict[str, Any] = {"accepted": reply.error is None, "text": text, "refused": refused, "instead": instead}
+    answer["thin"] = list(told_thin((move.tp, move.thin) for move in reply.moves))
     answer["held_up"] = [f"{move.tp}: {move.held_up}" for move in reply.moves if move.held_up]
     return orjson.dumps(answer).decode()

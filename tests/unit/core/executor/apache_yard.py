@@ -62,6 +62,8 @@ class Yard:
         self.brokers = set(brokers)
         self.up = set(self.brokers)
         self.strands = False
+        self.needs_all: bool | None = None
+        self.broken: dict[int, tuple[str, ...]] = {}
         """Whether a replica that another target drops stays among those being added, as on Kafka 4.3.1 and 4.4.0."""
         self.topic_ids = {name: UUID(int=index + 1) for index, name in enumerate(sorted(partitions))}
         self.partitions = {
@@ -293,9 +295,8 @@ class Rig:
                 return ev.ReassignmentsListed(yard.ongoing(), self.now_ms)
             case ObserveTopics():
                 topics = {name: yard.topic(name) for name in work.topics} or {"": None}
-                return ev.TopicsObserved(
-                    topics, {broker: yard.racks.get(broker) for broker in sorted(yard.up)}, yard.controller, self.now_ms
-                )
+                up = {broker: yard.racks.get(broker) for broker in sorted(yard.up)}
+                return ev.TopicsObserved(topics, up, yard.controller, self.now_ms, needs_all=yard.needs_all)
             case ObserveLogDirs():
                 sizes = {
                     (broker, tp): ReplicaSize(
@@ -311,7 +312,10 @@ class Rig:
                     for path in yard.paths
                 }
                 brokers = tuple(broker for broker, _ in work.partitions)
-                return ev.LogDirsObserved(sizes, spaces, brokers, self.now_ms, asked=dict(work.partitions))
+                broken = {broker: yard.broken[broker] for broker in brokers if broker in yard.broken}
+                return ev.LogDirsObserved(
+                    sizes, spaces, brokers, self.now_ms, asked=dict(work.partitions), broken=broken
+                )
             case ReadSettings():
                 own = {key: yard.settings.get(key) for key in work.keys}
                 return ev.SettingsRead(own, own)

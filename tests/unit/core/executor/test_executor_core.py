@@ -16,6 +16,7 @@ from shunter.core.executor.ready import (
     ObserveTopics,
     PlanReply,
 )
+from shunter.core.executor.submission import told_thin
 from shunter.core.executor.waits import Wait, WaitKind
 from shunter.errors import ErrorCode
 from shunter.model.execution import (
@@ -433,6 +434,25 @@ def test_a_dead_replica_that_stays_holds_a_step_until_the_floor_is_relaxed() -> 
     assert rig.yard.partitions[T0].replicas == (4, 2, 3)
 
 
+def test_a_floor_is_relaxed_once_its_copies_are_in_sync() -> None:
+    """Only one original is in sync, so the running copy is what the partition needs most."""
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (1, 2, 4)), options=ExecutionOptions(relax_after_ms=10_000))
+    begun(rig)
+    rig.yard.kill(2)
+    rig.yard.kill(3)
+    rig.settle(catching_up=False, rounds=200)
+    assert not any(isinstance(entry.record, FloorRelaxed) for entry in rig.journal)
+    rig.command(CommandKind.RELAX)
+    rig.settle(catching_up=False, rounds=60)
+    rig.settle(rounds=60)
+    rig.yard.revive(2)
+    rig.settle()
+    steps = [entry.record.after for entry in rig.journal if isinstance(entry.record, StepBegun)]
+    assert steps == [(1, 2, 4), (1, 4), (1, 2, 4)]
+    assert rig.yard.partitions[T0].replicas == (1, 2, 4)
+
+
 def test_a_dead_replica_that_leaves_is_dropped_without_waiting() -> None:
     rig = Rig(Yard({"t": [(1, 2, 3)]}))
     rig.yard.kill(1)
@@ -714,3 +734,17 @@ def test_while_a_process_stands_still_it_sees_nothing_that_is_strange() -> None:
     assert rig.outcomes() == {T0: None}
     rig.settle(catching_up=False)
     assert rig.outcomes() == {T0: Outcome.SUPERSEDED}
+
+
+def test_a_plan_says_which_partitions_it_leaves_without_a_spare_replica() -> None:
+    """An outsider's find: a cut to one replica went through without a word."""
+    yard = Yard({"t": [(1, 2, 3), (1, 2, 3), (1,)], "u": [(1, 2, 3)]})
+    yard.min_isr["u"] = 3
+    rig = Rig(yard)
+    cuts = (("t", 0, (1,)), ("t", 1, (1, 2)), ("t", 2, (4,)), ("u", 0, (1, 2)))
+    reply = rig.submit(*cuts, options=ExecutionOptions(force=True))
+    rig.settle()
+    assert list(told_thin((move.tp, move.thin) for move in reply_to(rig, reply).moves)) == [
+        "1 partition is left with one replica: what it has is gone with its broker (t-0)",
+        "1 partition is left with fewer replicas than min.insync.replicas (3): acks=all is always refused (u-0)",
+    ]

@@ -10,7 +10,9 @@ import pytest
 from shunter.core.executor.estimates.eta import STEP_S, estimate
 from shunter.core.executor.estimates.projection import (
     MOST_LINES,
+    START_S,
     Line,
+    Places,
     Rates,
     grouped,
     least_seconds,
@@ -57,6 +59,21 @@ def test_many_moves_are_projected_in_groups_and_end_at_the_same_time() -> None:
     few = grouped(many)
     assert [(line.sender, line.weight) for line in few] == [(1, MOST_LINES // 2 + 1), (2, MOST_LINES // 2 + 1)]
     assert seconds_left(few, EVEN, rest_s=0) == pytest.approx(2 * 100 * len(many) / 10)
+
+
+def test_moves_that_wait_for_their_turn_take_the_places_of_those_that_end() -> None:
+    def four() -> list[Line]:
+        return [Line(-1, [{3: 100.0}], waits=number > 0) for number in range(4)]
+
+    each_s = 100 / 10 + 2
+    turns = Places(into=1)
+    assert seconds_left(four(), EVEN, rest_s=2, places=turns) == pytest.approx(4 * each_s + 3 * START_S)
+    assert seconds_left(four(), EVEN, rest_s=2, places=Places(total=1)) == pytest.approx(4 * each_s + 3 * START_S)
+    assert seconds_left(four(), EVEN, rest_s=0, places=Places(into=9)) == pytest.approx(40)
+    elsewhere = [Line(1, [{3: 100.0}]), Line(1, [{3: 100.0}], waits=True), Line(1, [{4: 50.0}], waits=True)]
+    assert seconds_left(elsewhere, EVEN._replace(sends=False), rest_s=0, places=turns) == pytest.approx(20 + START_S)
+    one_sender = [Line(1, [{3: 100.0}]), Line(1, [{4: 100.0}], waits=True)]
+    assert seconds_left(one_sender, EVEN, rest_s=0, places=Places(out=1)) == pytest.approx(20 + START_S)
 
 
 def test_too_many_to_be_played_are_bounded_by_the_busiest_broker_and_the_longest_line() -> None:

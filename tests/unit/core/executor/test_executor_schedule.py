@@ -7,7 +7,7 @@ from apache_yard import SIZE, Rig, Yard, until_asked
 
 from shunter.core.executor import events as ev
 from shunter.core.executor.apply import apply
-from shunter.core.executor.estimates.eta import GUESSED_BANDWIDTH, estimate, forecast
+from shunter.core.executor.estimates.eta import GUESSED_BANDWIDTH, STEP_S, estimate, forecast
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.orders import decide_command
 from shunter.core.executor.ready import Collected
@@ -282,13 +282,17 @@ def test_a_broker_that_stood_still_does_not_spoil_the_rate() -> None:
     assert found.bytes_per_s == pytest.approx(10_000, rel=0.1)
 
 
-def test_another_limit_forgets_what_was_measured() -> None:
+def test_another_limit_counts_by_the_usual_share_until_it_is_measured() -> None:
     state, meter = moving(((1,), (2,), 1_000_000), limit=5_000), Meter()
     for second in range(0, 41, 2):
-        copied(meter, state, second * 1000, {2: second * 5_000})
+        copied(meter, state, second * 1000, {2: second * 4_500})
     state.limit = 50_000
-    copied(meter, state, 42_000, {2: 210_000})
-    assert estimate(state, meter, 42_000) is None
+    copied(meter, state, 42_000, {2: 189_000})
+    found = estimate(state, meter, 42_000)
+    assert found is not None
+    assert found.left_ms == pytest.approx((811_000 / 45_000 + STEP_S) * 1000, rel=0.01)
+    assert found.low_ms < found.left_ms / 2 < found.left_ms * 1.4 < found.high_ms, "nothing is measured yet"
+    assert estimate(state, Meter(limit=50_000), 42_000) is None, "no share of a throttle is known"
 
 
 def test_what_came_through_one_throttle_is_expected_of_the_next() -> None:

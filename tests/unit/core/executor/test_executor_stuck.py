@@ -236,12 +236,25 @@ def test_a_plan_says_at_once_which_copies_can_not_end_and_what_does_end_them() -
 
 
 @pytest.mark.parametrize(
-    ("target", "held"),
-    [((1, 2), "it can't end without broker 1"), ((4, 1, 2), "it may not end without broker 1"), ((2, 3), "")],
+    ("target", "needs_all", "held"),
+    [
+        ((1, 2), None, "it can't end without broker 1"),
+        ((1, 2), False, "it can't end without broker 1"),
+        ((4, 1, 2), None, "it may not end without broker 1"),
+        ((4, 1, 2), True, "it can't end without broker 1"),
+        ((4, 1, 2), False, ""),
+        ((2, 3), True, ""),
+    ],
 )
-def test_a_smaller_set_needs_its_offline_replica_under_any_controller(target: Replicas, held: str) -> None:
-    """KAFKA-19975: newer controllers end a step without a replica that stays, but not if the set gets smaller."""
+def test_a_smaller_set_needs_its_offline_replica_under_any_controller(
+    target: Replicas, held: str, *, needs_all: bool | None
+) -> None:
+    """KAFKA-19975: newer controllers end a step without a replica that stays, but not if the set gets smaller.
+
+    An outsider's find: on 4.4.0 a plan was told what may happen before Kafka 4.3.
+    """
     rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.yard.needs_all = needs_all
     rig.yard.kill(1)
     reply = rig.submit(("t", 0, target))
     rig.settle(catching_up=False, rounds=12)
@@ -379,6 +392,61 @@ def test_a_live_broker_that_makes_no_replica_is_named(*, back: bool) -> None:
     assert stuck_row(rig) == "", "it may be slow"
     rig.settle(rounds=300)
     assert f"it can't end without a replica on broker {bad}, which has none in any log dir" in stuck_row(rig)
+    rig.yard.without_log.clear()
+    rig.settle()
+    assert rig.outcomes() == {T0: Outcome.ROLLED_BACK if back else Outcome.DONE}
+
+
+@pytest.mark.parametrize("needs_all", [True, None, False])
+def test_a_copy_beside_a_dead_replica_waits_for_it_only_once_it_has_caught_up(*, needs_all: bool | None) -> None:
+    """An outsider's find: "waits: broker 3 is down" of copies that went on, and ended by themselves on 4.4.0."""
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.yard.needs_all = needs_all
+    rig.yard.kill(1)
+    rig.submit(("t", 0, (4, 1, 2)), options=ExecutionOptions(relax_after_ms=10**9))
+    rig.settle(catching_up=False, rounds=40)
+    move = rig.core.state.moves[T0]
+    assert move.waits.text == "broker 4 catches up"
+    assert bool(stuck_row(rig)) == bool(needs_all), "by its version it is known at once"
+    rig.yard.catch_up(T0)
+    rig.settle(catching_up=False, rounds=40)
+    assert move.waits.text.startswith("waits: broker 1 is down") == (needs_all is not False)
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_a_broker_whose_log_dir_failed_may_refuse_a_replica_and_that_is_said(*, back: bool) -> None:
+    """An outsider's find on Kafka 4.4.0: `undo` sent a replica back, and the broker logged that it "resides in an
+    offline log directory"."""
+    rig, broken = Rig(Yard({"t": [(1, 2, 3)]})), 2 if back else 6
+    rig.yard.broken = {broken: ("/disk1",)}
+    unsure = "it may not end: log dir /disk1 of broker"
+    if back:
+        rig.submit(("t", 0, (1, 4, 3)))
+        rig.settle(catching_up=False, rounds=40)
+        rig.submit(("t", 0, (5, 4, 3)))
+
+        def is_dropped() -> bool:
+            rig.yard.catch_up(T0)
+            return 2 not in rig.core.state.moves[T0].held
+
+        until(rig, is_dropped, 600, "broker 2 is dropped")
+        rig.yard.without_log.add(2)
+        told_first = told(rig, rig.command(CommandKind.ROLL_BACK))
+        assert "1 move is rolled back" in told_first
+    else:
+        rig.yard.without_log.add(6)
+        reply = rig.submit(("t", 0, (6, 2, 3)))
+        rig.settle(catching_up=False, rounds=12)
+        answer = rig.replies[reply]
+        assert isinstance(answer, PlanReply)
+        told_first = told_held_up((move.tp, move.held_up) for move in answer.moves)
+        assert "`shunter plan --scope offline`" not in told_first, "that is no way out here"
+    assert f"{unsure} {broken} failed, and if t-0 was there, the broker takes no replica of it" in told_first
+    assert "restart it with a disk that works or without that log dir, or name another broker" in told_first
+    rig.settle(rounds=200)
+    row = stuck_row(rig)
+    assert f"a replica on broker {broken}, which makes none: log dir /disk1 of broker {broken} failed, where t-0" in row
+    assert rig.core.state.moves[T0].waits.text == f"waits: broker {broken} makes no replica"
     rig.yard.without_log.clear()
     rig.settle()
     assert rig.outcomes() == {T0: Outcome.ROLLED_BACK if back else Outcome.DONE}

@@ -7,7 +7,16 @@ from itertools import pairwise
 from math import sqrt
 from typing import NamedTuple
 
-from shunter.core.executor.estimates.projection import MOST_LINES, Line, Rates, grouped, least_seconds, seconds_left
+from shunter.core.executor.estimates.projection import (
+    MOST_LINES,
+    MOST_WAITING,
+    Line,
+    Places,
+    Rates,
+    grouped,
+    least_seconds,
+    seconds_left,
+)
 from shunter.core.executor.estimates.rates import Meter, Point, lower_rates, usual_yield
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.waits import WaitKind
@@ -53,6 +62,10 @@ WITHIN_ERROR = 0.3
 """How far the end of copies between log dirs may be off, as a share."""
 MODEL_ERROR = 0.05
 """How far the model itself may be off, as a share: partitions grow meanwhile, and the last step copies nothing."""
+TURN_ERROR = 0.1
+"""The same where moves wait for their turn: a small copy takes as long as its requests, and no two take the same."""
+OBSERVED_S = 1.0
+"""How far the end may be off, in seconds, because an end is seen at the next observation."""
 
 
 class Estimate(NamedTuple):
@@ -132,6 +145,8 @@ def estimate(
 ) -> Estimate | None:
     """Estimate the end from what was copied lately; None: unknown yet (nothing copied for long enough).
 
+    Under a new throttle, or after a restart, the usual share of a throttle counts until enough was copied.
+
     Two models bound the estimate. In the first, all bytes are copied at the rate of all brokers together: a broker that
     finishes leaves its share to the others. In the second, each move's steps follow one another at the rate of one
     broker (`projection`): under a throttle no broker gets another's share. With a throttle the second model is the
@@ -145,11 +160,13 @@ def estimate(
         seen = state.cluster.partition(move.tp)
         line = copies_left(move, meter.present, -1 if seen is None else seen.leader)
         if line is not None:
+            line.waits = move.waits.kind is WaitKind.TURN
             lines.append(line)
     points = meter.points()
     if len(points) < 3 or points[-1].at_ms - points[0].at_ms < LEAST_MS:
-        return None
-    pace = _free(points) if state.limit is None else _throttled(state, meter, points, state.limit)
+        pace = _expected(state, meter, lines)
+    else:
+        pace = _free(points) if state.limit is None else _throttled(state, meter, points, state.limit)
     if pace is None:
         return None
     remaining = sum(missing for line in lines for stage in line.stages for missing in stage.values())
@@ -159,19 +176,34 @@ def estimate(
     yielded = {broker: max(1.0, rate * THROTTLE_YIELD) for broker, rate in into.items()}
     rates = Rates(pace.each, yielded, {broker: max(1.0, rate * THROTTLE_YIELD) for broker, rate in out.items()})
     rates = rates._replace(sends=state.limit is not None)
-    few = grouped(lines)
-    many = len(few) > MOST_LINES
-    alone = least_seconds(few, rates, rest_s=STEP_S) if many else seconds_left(few, rates, rest_s=STEP_S)
-    if many or any(move.waits.kind is WaitKind.TURN for move in going):
-        # Bounds keep moves waiting, or there are too many lines: assume that as many copies run together as until now.
-        alone = max(alone, remaining / max(1.0, pace.each * pace.beside))
+    alone = _alone(state, lines, rates, remaining / max(1.0, pace.each * pace.beside))
     together = alone if state.limit is not None else remaining / pace.measured
-    share = sqrt(_spread(points) ** 2 + MODEL_ERROR**2 + (pace.guessed * PRIOR_ERROR) ** 2)
-    gone = max(0, now_ms - points[-1].at_ms) / 1000
-    low = min(alone, together) * (1 - share) - gone
-    high = max(alone, together) * (1 + share) - gone
+    model = TURN_ERROR if any(line.waits for line in lines) else MODEL_ERROR
+    share = sqrt(_spread(points) ** 2 + model**2 + (pace.guessed * PRIOR_ERROR) ** 2)
+    gone = max(0, now_ms - points[-1].at_ms) / 1000 if points else 0.0
+    low = min(alone, together) * (1 - share) - OBSERVED_S - gone
+    high = max(alone, together) * (1 + share) + OBSERVED_S - gone
     middle = (alone + together) / 2 - gone
     return Estimate(int(remaining), pace.measured, *(max(0, int(seconds * 1000)) for seconds in (middle, low, high)))
+
+
+def _alone(state: ExecutorState, lines: list[Line], rates: Rates, beside_s: float) -> float:
+    """Seconds until all lines have ended, each broker at its own rate.
+
+    Lines that wait for their turn begin as the executor begins them, the longest first. If there are too many lines to
+    play them, as many copies run together as until now, which takes `beside_s`.
+    """
+    if any(line.waits for line in lines) and len(lines) <= MOST_WAITING:
+        options = state.options
+        others = bool(options.max_per_rack or options.max_per_log_dir)
+        running = sum(not line.waits for line in lines)
+        places = Places(options.max_concurrent or (max(1, running) if others else 0), options.max_in, options.max_out)
+        lines.sort(key=lambda line: -sum(missing for stage in line.stages for missing in stage.values()))
+        return seconds_left(lines, rates, rest_s=STEP_S, places=places)
+    few = grouped(lines)
+    if len(few) <= MOST_LINES and not any(line.waits for line in lines):
+        return seconds_left(few, rates, rest_s=STEP_S)
+    return max(beside_s, least_seconds(few, rates, rest_s=STEP_S))
 
 
 def _scale(lines: Iterable[Line], factor: float) -> None:
@@ -193,6 +225,16 @@ class _Pace(NamedTuple):
     beside: float
     ahead: float = 0.0
     guessed: float = 0.0
+
+
+def _expected(state: ExecutorState, meter: Meter, lines: Iterable[Line]) -> _Pace | None:
+    """The pace under a new throttle, or after a restart, before it is measured; None if no share of one is known."""
+    usual = usual_yield(state, meter)
+    receiving = {broker for line in lines if not line.waits and line.stages for broker in line.stages[0]}
+    if state.limit is None or usual is None or not receiving:
+        return None
+    each = max(1.0, state.limit * usual)
+    return _Pace(each * len(receiving), each, float(len(receiving)), guessed=1.0)
 
 
 def _free(points: list[Point]) -> _Pace | None:

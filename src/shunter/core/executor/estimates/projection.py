@@ -24,6 +24,20 @@ _NOTHING = 0.5
 """Fewer bytes than this count as none: sums of floats rarely end at 0."""
 
 
+MOST_WAITING = 80
+"""More lines than this are not played where moves wait for their turn."""
+START_S = 0.5
+"""Seconds between the turn of a move and its first byte: the request, its answer, and the first fetch."""
+
+
+class Places(NamedTuple):
+    """How many lines run together: in all, into one broker, and out of one. 0: no bound."""
+
+    total: int = 0
+    into: int = 0
+    out: int = 0
+
+
 class Rates(NamedTuple):
     """Rates that brokers can carry, in bytes per second.
 
@@ -48,6 +62,10 @@ class Line:
     weight: int = 1
     rests_s: float = field(default=0.0, kw_only=True)
     """Seconds until its first stage begins."""
+    waits: bool = field(default=False, kw_only=True)
+    """Whether it waits for its turn."""
+    sides: tuple[_Side, ...] = field(default=(), kw_only=True)
+    """Where it takes places."""
 
 
 def shared(copies: Mapping[Pair, int], rates: Rates) -> dict[Pair, float]:
@@ -118,17 +136,24 @@ def least_seconds(lines: Iterable[Line], rates: Rates, *, rest_s: float) -> floa
     return max(longest, busiest)
 
 
-def seconds_left(lines: Iterable[Line], rates: Rates, *, rest_s: float) -> float:
+def seconds_left(lines: Sequence[Line], rates: Rates, *, rest_s: float, places: Places | None = None) -> float:
     """Seconds until all lines have ended.
 
     Args:
-        lines: Changed by this call; no more than `MOST_LINES`.
+        lines: Changed by this call; no more than `MOST_LINES`, or `MOST_WAITING` if most of them wait for their turn.
+            Those that wait begin in this order.
         rates: Rates that brokers carry; `each` must be more than 0.
         rest_s: Seconds between two stages of a line, and after its last stage, in which the line copies nothing.
+        places: How many lines run together; None: all.
     """
-    running = [line for line in lines if line.stages]
+    waiting = [line for line in lines if line.stages and line.waits] if places is not None else []
+    running = [line for line in lines if line.stages and not (line.waits and places is not None)]
+    for line in (*waiting, *running):
+        line.sides = (("out", line.sender), *(("in", broker) for broker in line.stages[0]))
     elapsed = 0.0
-    while running:
+    while running or waiting:
+        if places is not None:
+            waiting = _start(waiting, running, places)
         copies: Counter[Pair] = Counter()
         for line in running:
             if line.rests_s <= 0:
@@ -139,6 +164,24 @@ def seconds_left(lines: Iterable[Line], rates: Rates, *, rest_s: float) -> float
             _go_on(line, rest_s)
         running = [line for line in running if line.stages or line.rests_s > 0]
     return elapsed
+
+
+def _start(waiting: Sequence[Line], running: list[Line], places: Places) -> list[Line]:
+    """Let lines begin that have places; returns those that still wait. At least one line runs then."""
+    taken = Counter(side for line in running for side in line.sides)
+    left: list[Line] = []
+    for line in waiting:
+        full = 0 < places.total <= len(running)
+        full |= any(
+            0 < (places.into if side == "in" else places.out) <= taken[side, broker] for side, broker in line.sides
+        )
+        if full and running:
+            left.append(line)
+            continue
+        line.rests_s = START_S
+        taken.update(line.sides)
+        running.append(line)
+    return left
 
 
 def _pass(running: Sequence[Line], speeds: Mapping[Pair, float]) -> float:
