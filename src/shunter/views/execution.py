@@ -188,9 +188,14 @@ def view_to_json(view: ExecutionView, *, most_moves: int | None = None) -> dict[
     """The view as a JSON object, with the share done; at most so many moves, open ones first."""
     # `asdict` would copy deeply: with thousands of moves that would cost more than all decisions.
     document = {name: getattr(view, name) for name in _VIEW}
-    document["moves"] = [{name: getattr(row, name) for name in _ROW} for row in view.moves[:most_moves]]
+    document["moves"] = [row_to_json(row) for row in view.moves[:most_moves]]
     document["share"] = round(view.share, 6)
     return document
+
+
+def row_to_json(row: MoveRow) -> dict[str, Any]:
+    """A move as a JSON object."""
+    return {name: getattr(row, name) for name in _ROW}
 
 
 def view_from_json(document: object) -> ExecutionView | None:

@@ -9,13 +9,13 @@ from pathlib import Path
 import orjson
 import pytest
 from click.testing import CliRunner, Result
+from shunter.core.doers import Wanted
 
 from shunter.app.executor.journals import JournalPlace
 from shunter.app.executor.status import Status
 from shunter.app.exit_codes import ExitCode
 from shunter.cli import main
 from shunter.cli.execution.look import _show_moves
-from shunter.core.doers import Wanted
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.model.execution import ObservedPartition, ObservedTopic
