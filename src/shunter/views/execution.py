@@ -63,6 +63,8 @@ class ExecutionView:
     owed: str
     """Brokers and topics whose throttles are still to be given back, and which no open move needs; "": none."""
     moves: tuple[MoveRow, ...]
+    cordons: dict[str, str] = field(default_factory=dict[str, str])
+    """By broker that an execution cordoned: the id of its plan."""
     bounds: dict[str, int] = field(default_factory=dict[str, int])
     """The most copies at a time, by the names of `BOUNDS`; 0: no bound."""
 
@@ -77,7 +79,14 @@ class ExecutionView:
 
 
 _VIEW = tuple(each.name for each in fields(ExecutionView))
-_VIEW_KINDS: Mapping[str, type] = {"at_ms": int, "counts": dict, "moves": list, "brokers_down": list, "bounds": dict}
+_VIEW_KINDS: Mapping[str, type] = {
+    "at_ms": int,
+    "counts": dict,
+    "moves": list,
+    "brokers_down": list,
+    "cordons": dict,
+    "bounds": dict,
+}
 _ROW = tuple(each.name for each in fields(MoveRow))
 _ROW_KINDS: Mapping[str, type | tuple[type, ...]] = {
     "original": list,
@@ -159,6 +168,7 @@ def view_execution(
         throttles_left=len(state.throttles),
         owed=told_debts(state.owed()),
         moves=tuple(rows),
+        cordons={str(broker): plan_id for broker, plan_id in sorted(state.cordoned().items())},
         bounds={name: getattr(state.options, name) for name in BOUNDS},
     )
 
