@@ -508,7 +508,8 @@ class ExecutorState:
 
     def cordoned(self) -> dict[BrokerId, str]:
         """The brokers that an execution cordoned, as far as the journal knows, and the id of its plan."""
-        under_way = {int(key.name): self.plan_id for key in self.throttles if key.setting == CORDONED_LOG_DIRS}
+        set_now = {int(key.name) for key in self.throttles if key.setting == CORDONED_LOG_DIRS}
+        under_way = {broker: self.plan_id for broker, _value in self.options.cordons if broker in set_now}
         return {int(key.name): cordon.plan_id for key, cordon in self.cordons.items()} | under_way
 
     def closed(self) -> frozenset[BrokerId]:
