@@ -366,3 +366,12 @@ def test_where_no_other_replica_is_left_nobody_is_told_to_elect_one() -> None:
     seen = replace(WELL, topics=topic(1, ObservedPartition((2,), (), -1)), eligible={T0: EligibleLeaders((2,))})
     advice = next(each.advice for each in bad(seen) if each.check == "partitions")
     assert advice == "mend the log dir of broker 2 that failed: it is an eligible leader (ELR)"
+
+
+def test_a_cordon_of_the_journal_is_told_with_its_plan_and_its_way_out() -> None:
+    seen = replace(WELL, brokers=(*WELL.brokers[:2], cordoned(3)))
+    (known,) = bad(seen, CheckedJournal("/j", cordons={3: "drain-0a1b2c"}))
+    assert known.text == "broker 3: log dir /d is cordoned by plan drain-0a1b2c: it gets no new replicas"
+    assert known.advice == "nothing, if that is meant; else `shunter undrain 3`"
+    (strange,) = bad(seen, CheckedJournal("/j", cordons={2: "drain-0a1b2c"}))
+    assert strange.advice == "nothing, if that is meant; else take it out of `cordoned.log.dirs`"
