@@ -86,7 +86,9 @@ TABLES = (
         "python",
         ("3.11", "3.12", "3.13", "3.14"),
         (
-            Feature("decisions and documents' sentences", ("unit/core", "kip"), marks=_QUICK),
+            Feature("the executor's decisions", ("unit/core/executor",), marks=_QUICK),
+            Feature("the controller's decisions", ("unit/core/controller", "kip"), marks=_QUICK),
+            Feature("planning and keeping", ("unit/core/planning", "unit/core/keeper"), marks=_QUICK),
             Feature("drivers and testbed", ("unit/drivers", "unit/testbed"), marks=_QUICK),
             Feature("all other rooms", tuple(f"unit/{room}" for room in _REST), marks=_QUICK),
             Feature("executor", ("real/test_executor_kraft.py", "real/test_elections_kraft.py"), "undone or election"),
