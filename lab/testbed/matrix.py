@@ -32,7 +32,7 @@ class Feature(NamedTuple):
 
     name: str
     tests: tuple[str, ...]
-    """Files and folders under `tests`."""
+    """Files and folders under `tests`, as patterns."""
     only: str = ""
     """An expression for pytest's `-k`; "": all of them."""
     marks: str = "not long"
@@ -88,7 +88,9 @@ TABLES = (
         (
             Feature("the executor's decisions", ("unit/core/executor",), marks=_QUICK),
             Feature("the controller's decisions", ("unit/core/controller", "kip"), marks=_QUICK),
-            Feature("planning and keeping", ("unit/core/planning", "unit/core/keeper"), marks=_QUICK),
+            Feature(
+                "planning and keeping", ("unit/core/planning", "unit/core/keeper", "unit/core/test_*.py"), marks=_QUICK
+            ),
             Feature("drivers and testbed", ("unit/drivers", "unit/testbed"), marks=_QUICK),
             Feature("all other rooms", tuple(f"unit/{room}" for room in _REST), marks=_QUICK),
             Feature("executor", ("real/test_executor_kraft.py", "real/test_elections_kraft.py"), "undone or election"),
@@ -148,7 +150,7 @@ def run_cell(table: VersionTable, feature: Feature, version: str) -> str:
     if python is None:
         return NOT_RUN
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=600", "-m", feature.marks]
-    command += [f"tests/{each}" for each in feature.tests]
+    command += [str(path) for each in feature.tests for path in sorted((ROOT / "tests").glob(each))]
     command += ["-k", feature.only] if feature.only else []
     path = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
     environment = os.environ | {table.variable: version, "SHUNTER_TEST_PATIENCE": "5", "PYTHONPATH": path}
