@@ -127,6 +127,8 @@ async def _show(found: Status, wanted: Wanted, *, as_json: bool) -> int:
         click.echo(told)
     if found.debts:
         click.echo(f"throttles are owed to {found.view.owed}: {found.debts}")
+    for broker, plan_id in found.view.cordons.items():
+        click.echo(f"broker {broker} is cordoned by plan {plan_id}: `shunter undrain {broker}` ends that")
     if found.view.running and found.holder is None and found.standing is None:
         click.echo("`shunter resume` goes on, `shunter rollback` restores, `shunter stop` ends it here")
     return int(code)
