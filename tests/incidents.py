@@ -57,8 +57,8 @@ def worlds(draw: st.DrawFn) -> Inventory:
 
 def _broker(draw: st.DrawFn, id_: int, damaged: set[int], *, racked: bool) -> InventoryBroker:
     rack = draw(st.sampled_from("ab")) if racked else None
-    cordoned = draw(st.sampled_from([None, False, False, True]))
-    log_dirs = [_log_dir(draw, f"/{at}", cordoned) for at in range(draw(st.integers(0, 2)))]
+    cordons = draw(st.sampled_from([(None, None), (False, False), (False, False), (True, True), (True, False)]))
+    log_dirs = [_log_dir(draw, f"/{at}", cordons[at]) for at in range(draw(st.integers(0, 2)))]
     if id_ in damaged:
         log_dirs.append(Disk("/broken", None, None, failed=True))
     silent = draw(st.sampled_from([None, None, None, None, False, True]))
@@ -151,6 +151,11 @@ class Facts:
                 found.add(broker.id)
         return found
 
+    def closed(self) -> set[int]:
+        """Brokers that Kafka takes no assignment with: all their log dirs that work are cordoned."""
+        working = {each.id: [at for at in each.log_dirs or () if not at.failed] for each in self.seen.brokers}
+        return {broker for broker, log_dirs in working.items() if log_dirs and all(at.cordoned for at in log_dirs)}
+
     def room(self, broker: int) -> float | None:
         """The bytes that may come to a broker, as the brokers tell it."""
         facts: BrokerFacts = next(each.facts for each in self.seen.brokers if each.id == broker)
@@ -168,6 +173,7 @@ def assert_sound(reassignment: bytes, asked: PlanOptions, seen: Inventory) -> No
         assert row["original_replicas"] == list(at.replicas)
         able, fresh = facts.able(at), [b for b in after if b not in at.replicas]
         assert able, f"no live replica in sync has the data of {row}"
+        assert after == list(at.replicas) or not facts.closed() & set(after), f"{row} names a cordoned broker"
         assert set(fresh) <= facts.takers(), f"{row} gives a replica to a broker that can't take it"
         assert after[0] in {*able, *fresh}, f"{row} puts first what can't lead"
         in_sync = sum(b in able or b in fresh for b in after)

@@ -75,7 +75,7 @@ def _back_by_executor(yard: Yard, secrecy: Secrecy, cluster: ZooKeeperCluster, a
     traffic = Traffic(entrance.bootstrap, all_partitions(), first=following, client=entrance.traffic)
     yard.stack.callback(traffic.stop)
     traffic.start()
-    options = ("--command-config", str(secrecy.command_config("mover")), "--by", "executor")
+    options = ("--command-config", str(secrecy.command_config("mover")))
     executor = ExecutorProcess(yard.folder / "executor", entrance.bootstrap, options)
     yard.stack.callback(executor.kill)
     targets = {tp: original_of(tp) for tp in all_partitions() if there[tp] != original_of(tp)}

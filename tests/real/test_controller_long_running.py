@@ -219,11 +219,11 @@ def test_a_target_below_min_insync_replicas(yard, create, tmp_path):
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps(plan_of([moved.tp], (4,))))
     at = ("--bootstrap-server", yard.bootstrap)
-    status, out = cli("execute", *at, "--yes", plan)
+    status, out = cli("submit", *at, "--yes", plan)
     assert status != 0
     assert "min.insync.replicas" in out, out
     assert moved.replicas == (1, 2, 3)
-    status, out = cli("execute", *at, "--yes", "--force", plan)
+    status, out = cli("submit", *at, "--yes", "--force", plan)
     assert status == 0, out
     yard.wait_moved([moved.tp], (4,))
 

@@ -75,7 +75,26 @@ def test_nothing_is_taken_over_unless_that_is_asked_for_twice(yard: Yard, tmp_pa
     assert unasked.returncode == ExitCode.USAGE
     assert "whose original order is unknown" in unasked.stderr
     assert yard.cluster.ongoing() == len(THEIRS)
-    yard.cluster.admin.alter_partition_reassignments(dict.fromkeys(yard.cluster.admin.list_partition_reassignments()))
+    # The journal has none of them, so the controller is asked, and it has no pause.
+    assert yard.shunter.run("pause", f"{yard.topic}-0", "--yes").returncode == ExitCode.REFUSED
+    unasked = yard.shunter.run("rollback")
+    assert unasked.returncode == ExitCode.USAGE
+    assert "not in the journal, so another tool or `shunter submit` began it" in unasked.stderr
+    assert yard.cluster.ongoing() == len(THEIRS)
+    one = yard.shunter.run("stop", f"{yard.topic}-0", "--yes")
+    assert (one.returncode, yard.cluster.ongoing()) == (ExitCode.DONE, len(THEIRS) - 1), one.stdout + one.stderr
+    assert yard.shunter.run("rollback", "--yes").returncode == ExitCode.DONE
+    wait_until(lambda: yard.cluster.replicas(yard.topic) == ORIGINAL, what="all is as it was", timeout_s=30)
+    assert yard.cluster.ongoing() == 0
+
+
+def test_a_plan_that_is_submitted_needs_no_process(yard: Yard, tmp_path: Path) -> None:
+    plan = str(write_plan(tmp_path / "plan.json", yard.topic, OURS))
+    assert yard.shunter.run("submit", plan, "--dry-run").returncode == ExitCode.DONE
+    assert yard.cluster.ongoing() == 0
+    done = yard.shunter.run("submit", plan, "--yes")
+    assert (done.returncode, done.stdout) == (ExitCode.DONE, "2 of 2 partitions taken on by the controller\n")
+    wait_until(lambda: yard.shunter.run("verify", plan).returncode == ExitCode.DONE, what="the plan", timeout_s=60)
 
 
 @pytest.mark.usefixtures("theirs")

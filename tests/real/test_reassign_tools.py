@@ -3,14 +3,11 @@
 import contextlib
 import json
 import socket
-import subprocess
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from executor_process import SHUNTER
 from kafka import KafkaAdminClient
-from kafka.admin import ConfigResource, ConfigResourceType
 from yard import REASSIGN, TOPICS, cli, plan_of
 
 from lab.testbed.waiting import wait_until
@@ -20,13 +17,10 @@ from shunter.admin import (
     ReassignmentAdmin,
 )
 from shunter.app.drop_in import tool as reassign_tool
-from shunter.drivers.admin.blocking import BlockingAdmin
 from shunter.errors import ErrorCode, RequestRejected
-from shunter.model.execution import ThrottleKey
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Intervention
 
-BY = "by the controller: it is Shunter's\n"
 NO_THROTTLE = (0, "no throttle is set\n")
 
 pytestmark = [
@@ -257,71 +251,40 @@ def test_a_request_znode_on_real_brokers(yard, topic, zk):
 
 
 def test_the_verbs_turn_moves_of_our_controller(yard, topic, tmp_path):
-    """plan, execute, status, pause, resume, stop, rollback, list, verify, throttles. No record is lost meanwhile."""
+    """submit, status, pause, resume, relax, stop, rollback, list, verify. No record is lost meanwhile."""
     partitions = yard.create(topic, (1, 2, 3), partitions=3)
     at = ("--bootstrap-server", yard.bootstrap)
     plan = written(tmp_path, plan_of(partitions, (4, 3, 2)))
     with yard.traffic(partitions, records=200):
-        status, out = cli("execute", *at, "--dry-run", plan)
+        status, out = cli("submit", *at, "--dry-run", plan)
         assert status == 0, out
         assert "3 partitions" in out
-        status, out = cli("execute", *at, "--yes", "--throttle", "20K", plan)
-        assert (status, "3 of 3 partitions taken on" in out) == (0, True), out
-        assert "by the controller: it is Shunter's\n" in out
+        yard.throttle(topic, 20_000)
+        status, out = cli("submit", *at, "--yes", plan)
+        assert (status, out) == (0, "3 of 3 partitions taken on by the controller\n")
         status, out = cli("status", *at)
         assert status == 0, out
         assert f"{topic}-0: moving, on [1, 2, 3, 4], to [4, 3, 2] from [1, 2, 3]; waits for broker 4 to catch up" in out
-        assert "a rollback is instant" in out
-        assert cli("pause", *at) == (0, f"{BY}3 of 3 partitions: pause taken on\n")
+        unasked = cli("stop", *at)
+        assert (unasked[0], "not in the journal, so another tool or `shunter submit` began" in unasked[1]) == (2, True)
+        assert cli("pause", *at, "--yes")[1].endswith("3 of 3 partitions: pause taken on by the controller\n")
         assert "paused, on [1, 2, 3, 4]" in cli("status", *at, f"{topic}-1")[1]
-        assert cli("resume", *at, f"{topic}-1") == (0, f"{BY}1 of 1 partition: resume taken on\n")
+        resumed = cli("resume", *at, f"{topic}-1", "--yes")
+        assert (resumed[0], "1 of 1 partition: resume taken on by the controller" in resumed[1]) == (0, True)
         assert "moving, on [1, 2, 3, 4]" in cli("status", *at, f"{topic}-1")[1]
-        status, out = cli("relax", *at, "--plan", plan)
+        status, out = cli("relax", *at, "--plan", plan, "--yes")
         assert (status, "1 of 3 partitions: relax taken on" in out) == (1, True), out
         assert "it is paused: only a move in the phase moving can be relaxed" in out
-        assert cli("limit", *at, "30K")[0] == 0
-        assert (
-            "broker 4 follower.replication.throttled.rate = 30000  (in the journal: "
-            in cli("throttles", "list", *at)[1]
-        )
-        assert cli("stop", *at, f"{topic}-0")[0] == 0
-        assert cli("rollback", *at, "--topic", topic)[0] == 0
+        assert cli("stop", *at, f"{topic}-0", "--yes")[0] == 0
+        assert cli("rollback", *at, "--topic", topic, "--yes")[0] == 0
         wait_until(lambda: yard.moving() == set(), what="everything ended", timeout_s=20)
         assert cli("list", *at, "--json") == (0, "{}\n")
-        assert cli("rollback", *at, f"{topic}-0")[0] == 1
         assert cli("verify", *at, plan)[0] == 1
         misfit = written(tmp_path, plan_of(partitions[:1], (4, 3, 2), original=(3, 2, 1)), "misfit.json")
-        status, out = cli("execute", *at, "--yes", misfit)
+        status, out = cli("submit", *at, "--yes", misfit)
         assert (status, "the plan was made when" in out, "0 of 1 partition taken on" in out) == (7, True, True), out
-        status, out = cli("throttles", "list", *at)
-        assert f"topic {topic} leader.replication.throttled.replicas = " in out, out
-        assert "broker 4 follower.replication.throttled.rate = 30000  (in the journal: " in out
-        assert cli("limit", *at, "none")[0] == 0
-        assert cli("throttles", "list", *at) == NO_THROTTLE, "what a limit of none gives back"
-        assert cli("throttles", "clear", *at, "--yes")[0] == 0
-        assert cli("throttles", "list", *at) == NO_THROTTLE
+        yard.throttle(topic, None)
     yard.wait_moved(partitions, (1, 2, 3))
-
-
-@pytest.mark.long
-def test_moves_of_our_controller_are_written_down_for_an_account(yard, topic, tmp_path):
-    partitions = yard.create(topic, (1, 2, 3), partitions=2)
-    journal, plan = tmp_path / "yard.jsonl", written(tmp_path, plan_of(partitions, (4, 1, 3), original=(1, 2, 3)))
-    with yard.traffic(partitions, records=60):
-        status, out = cli(
-            "execute", "--bootstrap-server", yard.bootstrap, "--throttle", "200K", "--wait", "--yes",
-            "--record", journal, "--plan-id", "p1", plan,
-        )  # fmt: skip
-    assert status == 0, out
-    entries = [json.loads(line) for line in journal.read_text().splitlines()]
-    assert entries[0]["plan_id"] == "p1"
-    for tp in partitions:
-        kinds = [entry["kind"] for entry in entries if entry.get("tp") == str(tp)]
-        assert kinds[:2] == ["move-accepted", "step-begun"], entries
-        assert kinds[-2:] == ["step-finished", "move-closed"], entries
-    closed = [entry for entry in entries if entry["kind"] == "move-closed"]
-    assert {(entry["outcome"], entry["copied_bytes"] > 0) for entry in closed} == {("done", True)}, entries
-    yard.wait_moved(partitions, (4, 1, 3))
 
 
 def test_what_is_generated_says_the_same_of_what_is(yard, topic, tmp_path):
@@ -409,32 +372,6 @@ def test_a_dead_broker_does_not_hold_up_a_throttle(yard, topic, tmp_path, zk):
     yard.wait_moved(partitions, (1, 3))
 
 
-def test_throttles_of_others_are_put_back(yard, topic, tmp_path):
-    """An operator's earlier throttle on a broker is restored exactly when `--wait` ends."""
-    partitions = yard.create(topic, (1, 2), partitions=2)
-    at = ("--bootstrap-server", yard.bootstrap)
-    rate = "leader.replication.throttled.rate"
-
-    def set_rate(operation, value):
-        resource = ConfigResource(ConfigResourceType.BROKER, "1", configs={rate: (operation, value)})
-        with yard.admin() as admin:
-            admin.alter_configs([resource], incremental=True, raise_on_unknown=False)
-
-    set_rate("SET", "7654321")
-    try:
-        with yard.traffic(partitions):
-            plan = written(tmp_path, plan_of(partitions, (1, 3)))
-            status, out = cli("execute", *at, "--yes", "--throttle", "5M", "--wait", plan)
-            assert status == 0, out
-        status, out = cli("throttles", "list", *at)
-        assert f"broker 1 {rate} = 7654321" in out, out
-        assert "broker 3" not in out, out
-        assert topic not in out, out
-    finally:
-        set_rate("DELETE", None)
-    yard.wait_moved(partitions, (1, 3))
-
-
 def test_a_rate_that_no_network_carries_moves_nothing(yard, topic, tmp_path):
     partitions = yard.create(topic, (1, 2), partitions=2)
     at = ("--bootstrap-server", yard.bootstrap)
@@ -448,34 +385,6 @@ def test_a_rate_that_no_network_carries_moves_nothing(yard, topic, tmp_path):
     assert cli("throttles", "list", *at) == NO_THROTTLE
 
 
-def test_a_killed_command_leaves_a_record_of_its_throttles(yard, topic, tmp_path):
-    """SIGKILL during `--wait`: the journal has the earlier throttles, and `throttles clear` restores them exactly."""
-    partitions = yard.create(topic, (1, 2), partitions=2)
-    at = ("--bootstrap-server", yard.bootstrap)
-    rate = ThrottleKey("broker", "1", "leader.replication.throttled.rate")
-    plan = written(tmp_path, plan_of(partitions, (1, 3)))
-    with yard.traffic(partitions, records=60), BlockingAdmin({"bootstrap_servers": yard.bootstrap}) as admin:
-        admin.write_settings({rate: "7654321"})
-        wait_until(lambda: admin.read_settings([rate]) == {rate: "7654321"}, what="it is set", timeout_s=20)
-        command = [*SHUNTER, "execute", *at, "--yes", "--throttle", "20K", "--wait", str(plan)]
-        waiting = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        try:
-            wait_until(lambda: len(yard.moving() or ()) == len(partitions), what="both move", timeout_s=60)
-        finally:
-            waiting.kill()
-            waiting.wait()
-        assert admin.read_settings([rate]) == {rate: "20000"}
-        status, out = cli("throttles", "list", *at)
-        assert f"{rate.kind} 1 {rate.setting} = 20000  (in the journal: it is restored as it was before)" in out, out
-        status, out = cli("throttles", "clear", *at, "--yes")
-        assert status == 0, out
-        assert admin.read_settings([rate]) == {rate: "7654321"}
-        assert cli("throttles", "list", *at) == (0, f"broker 1 {rate.setting} = 7654321\n")
-        assert cli("throttles", "clear", *at, "--yes")[0] == 0, "what nobody journalled is deleted"
-        assert cli("throttles", "list", *at) == NO_THROTTLE
-    yard.wait_moved(partitions, (1, 3))
-
-
 def test_topics_are_described_with_their_targets(yard, topic, tmp_path):
     partitions = yard.create(topic, (1, 2, 3), partitions=2)
     at = ("--bootstrap-server", yard.bootstrap)
@@ -485,11 +394,12 @@ def test_topics_are_described_with_their_targets(yard, topic, tmp_path):
     assert mine == (apache.returncode, apache.stdout)
     with yard.traffic(partitions, records=60):
         plan = written(tmp_path, plan_of(partitions, (4, 3, 2)))
-        assert cli("execute", *at, "--yes", "--throttle", "20K", plan)[0] == 0
+        yard.throttle(topic, 20_000)
+        assert cli("submit", *at, "--yes", plan)[0] == 0
         described = cli("kafka-topics", *at, "--describe", "--topic", topic)[1]
         assert described.count("targetReplicas: 4,3,2") == 2, described
-        assert cli("rollback", *at)[0] == 0
-        assert cli("throttles", "clear", *at, "--yes")[0] == 0
+        assert cli("rollback", *at, "--yes")[0] == 0
+        yard.throttle(topic, None)
     yard.wait_moved(partitions, (1, 2, 3))
 
 

@@ -65,7 +65,7 @@ def test_topics_come_where_they_are_wanted(small: Small, tmp_path: Path) -> None
     wanted = tmp_path / "wanted.toml"
     wanted.write_text(f'["{small.topic[:5]}*"]\nreplication = 1\nbrokers = [3]\n')
     plan = ("plan", "--scope", "topics", "--wanted", str(wanted), "--execute")
-    assert "by the executor: " in small.do(*plan)
+    small.do(*plan)
     assert small.cluster.replicas(small.topic) == {0: (3,), 1: (3,)}
     assert "nothing is to be moved" in small.do(*plan)
 
@@ -165,7 +165,7 @@ def test_log_dirs_are_balanced_and_emptied(shelves: KRaftCluster, tmp_path: Path
         assert there() == 2, "Kafka itself puts as many replicas into each"
         # This machine's disk may be nearly full.
         plan = ("plan", "--scope", "disks", "--execute", "--headroom-percent", "1")
-        assert "only the executor has the plan's `log_dirs`" in small.do(*plan, "--empty", f"1:{other}")
+        small.do(*plan, "--empty", f"1:{other}")
         assert there() == 0
         small.do(*plan)
         assert there() == 2
@@ -183,7 +183,6 @@ def test_where_nothing_was_executed_the_cluster_itself_is_shown(kraft: KRaftClus
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=90, check=False)
         assert done.returncode == ExitCode.DONE, done.stderr
         assert told in done.stdout
-        assert "by the executor: the controller is not Shunter's" in done.stderr
         unknown = subprocess.run(
             [*command, "nosuch-0"], env=env, capture_output=True, text=True, timeout=90, check=False
         )

@@ -22,7 +22,6 @@ SETTINGS = {
     "command-config": "command_config",
     "journal": "journal",
     "journal-topic": "journal_topic",
-    "by": "by",
     "incremental": "incremental",
     "throttle": "throttle",
     "throttle-floor": "throttle_floor",

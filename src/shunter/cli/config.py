@@ -7,7 +7,6 @@ from typing import Any
 import click
 
 from shunter.app.profiles import SETTINGS
-from shunter.cli.execution.choosing import by_option
 from shunter.cli.execution.options import execution_options, journal_options
 from shunter.cli.profiles import told_source
 from shunter.cli.tables import output_options, show_rows
@@ -16,7 +15,6 @@ from shunter.cli.tables import output_options, show_rows
 @click.command()
 @journal_options
 @execution_options
-@by_option
 @output_options
 @click.pass_context
 def config(context: click.Context, /, *, output: str, **_given: Any) -> None:

@@ -26,7 +26,6 @@ from shunter.app.planning.plan import (
     write_explanation,
 )
 from shunter.cli.broker_ids import BrokerIds
-from shunter.cli.execution.choosing import by_option
 from shunter.cli.execution.display import say_json
 from shunter.cli.execution.execute import Carrying, carry_out, require_consent
 from shunter.cli.execution.options import carrying_options, driver_options, execution_options, journal_options
@@ -183,7 +182,6 @@ class _LogDir(click.ParamType[tuple[int, str]]):
 @click.option("--execute", "executes", is_flag=True, help="Carry the plan out at once, as `shunter execute` does.")
 @journal_options
 @execution_options
-@by_option
 @carrying_options
 def plan(
     source: Path | None,
@@ -315,14 +313,13 @@ def _verb(name: str, scope: str, about: str, *, brokers: bool, cordons: bool = F
     @_shared
     @driver_options
     @execution_options
-    @by_option
     @carrying_options
     def command(target: Target, options: ExecutionOptions, *, cordon: bool = False, **given: Any) -> None:
         asked = _plan_options({**given, "scope": scope})
         how = Carrying(**{key: value for key, value in given.items() if key not in _FIELDS})
 
         def work() -> int:
-            require_consent(options, how)
+            require_consent(how, options)
             made, told, notes = _plan_live(target.bootstrap, target.properties, asked, None)
             _tell(made, told, notes, how)
             cordoned = _cordons(target, asked.brokers) if cordon else ()

@@ -23,7 +23,12 @@ VERBS = {
     },
     "Move": {
         "execute": LazyVerb(
-            "shunter.cli.execution.execute:execute", "Carry out PLAN (Kafka's reassignment JSON) on any cluster."
+            "shunter.cli.execution.execute:execute",
+            "Carry out PLAN (Kafka's reassignment JSON) on any cluster, under a journal.",
+        ),
+        "submit": LazyVerb(
+            "shunter.cli.execution.submit:submit",
+            "Hand PLAN to the cluster's controller by one request, and end; the controller carries it out by itself.",
         ),
         "drain": LazyVerb(
             "shunter.cli.plan:drain",

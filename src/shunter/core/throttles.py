@@ -6,11 +6,10 @@ replica is listed and whose broker has a rate.
 | set by | settings | removed by |
 | --- | --- | --- |
 | the executor (`core/executor/throttling/throttles.py`) | `desired_settings`, for every open move; journalled before | the executor, as soon as no move needs it, or the process that drives the journal next: `shunter resume` |
-| `shunter execute --throttle`, by the controller (`app/executor/throttle_loan.py`) | `limited`, for the plan that it hands to the controller; journalled before, in the cluster's journal | the same process, at the end of `--wait`; without `--wait`, or after the process died: `shunter limit none`, `shunter throttles clear`, or the process that drives the journal next |
 | `shunter kafka-reassign-partitions --execute --throttle` (`app/drop_in/throttles.py`) | `limited` and `log_dirs_limited`, as Apache's tool; keeps no record, as Apache's tool | its `--verify` and `--cancel`: `cleared` |
 | another tool (Apache's), or a person | anything | `shunter throttles clear`: settings that are in no journal are deleted |
 
-The controller sets no throttle. A journalled setting is given back as it was, unless another tool changed it since:
+The controller sets no throttle, and `shunter submit` refuses one: nothing would take it away. A journalled setting is given back as it was, unless another tool changed it since:
 then its new value stays. Another tool's value that throttles as much as Shunter's, or more, stays (`respectful`).
 Apache's tool overwrites it, and so does its drop-in.
 """
@@ -20,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from shunter.model.execution import ThrottleKey, ThrottleRemembered, ThrottleRestored, ThrottleSet
+from shunter.model.execution import ThrottleKey
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
 LEADER_RATE = "leader.replication.throttled.rate"
@@ -128,36 +127,6 @@ class Loan(NamedTuple):
 
     before: str | None
     ours: Collection[str]
-
-
-def borrow(
-    wanted: Mapping[ThrottleKey, str],
-    own: Mapping[ThrottleKey, str | None],
-    effective: Mapping[ThrottleKey, str | None],
-    loans: Mapping[ThrottleKey, Loan],
-) -> list[ThrottleRemembered | ThrottleSet | ThrottleRestored]:
-    """The records to journal before settings are written; each `ThrottleSet` among them is a setting to write.
-
-    Args:
-        wanted: The values that Shunter would set if there were no others.
-        own: The values at the resources themselves.
-        effective: The values in force.
-        loans: The settings that are journalled already. One that another tool changed since is left to it first.
-    """
-    records: list[ThrottleRemembered | ThrottleSet | ThrottleRestored] = []
-    for key, value in wanted.items():
-        loan = loans.get(key)
-        found = own[key]
-        if loan is not None and not is_theirs(found, loan.before, loan.ours):
-            chosen = respectful(key, value, loan.before, loan.before)
-            records += [] if chosen is None else [ThrottleSet(key, chosen)]
-            continue
-        if loan is not None:
-            records.append(ThrottleRestored(key, left=True))
-        chosen = respectful(key, value, found, effective[key])
-        if chosen is not None:
-            records += [ThrottleRemembered(key, found), ThrottleSet(key, chosen)]
-    return records
 
 
 def repay(

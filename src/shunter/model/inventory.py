@@ -54,8 +54,13 @@ class BrokerFacts(NamedTuple):
             return self.down or "is listed as live and does not answer"
         if failed:
             return f"has a failed log dir ({', '.join(failed)})"
-        cordoned = bool(self.log_dirs) and all(each.cordoned for each in self.log_dirs or ())
-        return "is cordoned" if self.cordoned or cordoned else ""
+        return "is cordoned" if self.closed else ""
+
+    @property
+    def closed(self) -> bool:
+        """Whether all of its log dirs that work are known to be cordoned: Kafka takes no assignment that names it."""
+        working = [each for each in self.log_dirs or () if not each.failed]
+        return bool(self.cordoned) or (bool(working) and all(each.cordoned for each in working))
 
     def in_units(self, unit: int) -> BrokerFacts:
         """The same with sizes in units of so many bytes."""

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import closing
 from pathlib import Path
 
 import orjson
 import pytest
 
-from shunter.app.executor.orders import driven_here
-from shunter.core.doers import Wanted
+from shunter.app.executor import orders
+from shunter.app.executor.orders import holder_of
+from shunter.app.executor.session import Target
 from shunter.core.executor.apply import apply
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.state import ExecutorState
 from shunter.drivers.host.clock import SystemClock
 from shunter.drivers.journal.sqlite import SqliteJournal
+from shunter.errors import DriverError
 from shunter.model.execution import (
     LOAN,
     ExecutionOptions,
     JournalEntry,
+    LeaseHolder,
     MoveAccepted,
     PlanAccepted,
 )
@@ -26,7 +30,7 @@ from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
 from shunter.views.execution import view_execution, view_to_json
 
-T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+T0 = TopicPartition("t", 0)
 
 
 @pytest.fixture
@@ -52,28 +56,42 @@ def journal(folder: Path, name: str, owner: str, *, bootstrap: str = "kafka1:909
     return made
 
 
+def found(bootstrap: str) -> tuple[Path, LeaseHolder | None]:
+    place, holder = asyncio.run(holder_of(Target(bootstrap)))
+    return place.path, holder
+
+
+@pytest.fixture
+def _no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refused(_target: Target) -> None:
+        raise DriverError("the cluster was asked", retriable=True)
+
+    monkeypatch.setattr(orders, "connect", refused)
+
+
+@pytest.mark.usefixtures("_no_cluster")
 def test_an_executor_is_found_by_the_same_words_alone(folder: Path) -> None:
     with closing(journal(folder, "a", "driver")) as made:
-        found = driven_here("kafka1:9092", None)
-        assert found is not None
-        assert found[0].path == made.path
-        assert found[1].owner == "driver"
-        assert driven_here("kafka2:9092", None) is None
+        path, holder = found("kafka1:9092")
+        assert path == made.path
+        assert holder is not None
+        assert holder.owner == "driver"
+        with pytest.raises(DriverError, match="the cluster was asked"):
+            found("kafka2:9092")
         made.release()
-        assert driven_here("kafka1:9092", None) is None, "nobody drives it"
+        with pytest.raises(DriverError, match="the cluster was asked"):
+            found("kafka1:9092")
 
 
-def test_moves_that_its_journal_does_not_have_may_be_the_controllers(folder: Path) -> None:
-    with closing(journal(folder, "a", "driver")):
-        assert driven_here("kafka1:9092", Wanted()) is not None
-        assert driven_here("kafka1:9092", Wanted(partitions=(T0,))) is not None
-        assert driven_here("kafka1:9092", Wanted(partitions=(T0, T1))) is None
-        assert driven_here("kafka1:9092", Wanted(topics=("u",))) is None
-
-
+@pytest.mark.usefixtures("_no_cluster")
 def test_two_of_the_same_words_and_one_that_takes_no_orders_are_left_to_the_cluster(folder: Path) -> None:
     with closing(journal(folder, "a", f"{LOAN}x")) as lent:
-        assert driven_here("kafka1:9092", None) is None
+        with pytest.raises(DriverError, match="the cluster was asked"):
+            found("kafka1:9092")
         lent.release()
-    with closing(journal(folder, "b", "driver")), closing(journal(folder, "c", "driver")):
-        assert driven_here("kafka1:9092", None) is None
+    with (
+        closing(journal(folder, "b", "driver")),
+        closing(journal(folder, "c", "driver")),
+        pytest.raises(DriverError, match="the cluster was asked"),
+    ):
+        found("kafka1:9092")

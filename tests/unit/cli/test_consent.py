@@ -24,17 +24,6 @@ def test_a_plan_is_not_begun_unasked_where_nobody_can_be_asked(tmp_path: Path, m
     assert "add --yes" in done.output
 
 
-def test_a_plan_with_log_dirs_is_never_handed_to_a_controller_that_would_pass_them_over(tmp_path: Path) -> None:
-    plan = tmp_path / "plan.json"
-    plan.write_text(PLAN.replace('"replicas"', '"log_dirs": ["/a", "any"], "replicas"'))
-    words = ["execute", str(plan), "--bootstrap-server", "127.0.0.1:1", "--yes"]
-    done = CliRunner().invoke(main, [*words, "--by", "controller"])
-    assert done.exit_code == ExitCode.REFUSED, done.output
-    assert "only the executor has the plan's `log_dirs`" in done.output
-    done = CliRunner().invoke(main, words)
-    assert "by the executor: only the executor has the plan's `log_dirs`" in done.output
-
-
 def test_agreeing_needs_a_terminal_or_a_word() -> None:
     assert agreed("7 GB are copied", "Begin?", yes=True, as_json=True)
     with pytest.raises(SettingsError, match=r"7 GB are copied\. No question can be asked here"):

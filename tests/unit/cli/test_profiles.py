@@ -125,7 +125,7 @@ def test_the_page_has_every_setting() -> None:
         ("shunter ro", {"rollback"}),
         ("shunter status --cluster ", {"prod", "test"}),
         ("shunter execute --max-i", {"--max-in"}),
-        ("shunter stop --by ", {"controller", "executor"}),
+        ("shunter execute --order l", {"longest-first"}),
     ],
 )
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

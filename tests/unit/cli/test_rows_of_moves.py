@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shunter.app.reassign.session import MoveUnderWay
-from shunter.cli.execution.by_controller import told_row
+from shunter.cli.execution.rows import told_row
 from shunter.model.partition import TopicPartition
 
 TP = TopicPartition("mv", 2)

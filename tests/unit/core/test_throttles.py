@@ -1,8 +1,6 @@
-"""Which settings a throttle needs, what is journalled before they are written, and what is given back."""
+"""Which settings a throttle needs, and what is given back."""
 
 from __future__ import annotations
-
-import pytest
 
 from shunter.core.throttles import (
     FOLLOWER_RATE,
@@ -12,14 +10,13 @@ from shunter.core.throttles import (
     LOG_DIR_RATE,
     CopyEnds,
     Loan,
-    borrow,
     cleared,
     limited,
     log_dirs_limited,
     repay,
     traffic_of,
 )
-from shunter.model.execution import ThrottleKey, ThrottleRemembered, ThrottleRestored, ThrottleSet
+from shunter.model.execution import ThrottleKey
 from shunter.model.partition import TopicPartition
 
 TP = TopicPartition("t", 0)
@@ -46,29 +43,6 @@ def test_all_that_can_be_set_is_cleared() -> None:
     assert set_somewhere <= cleared([1, 2], ["t"]).keys()
     assert set(cleared([1, 2], ["t"]).values()) == {None}
     assert ThrottleKey("broker", "2", LOG_DIR_RATE) in cleared([2], [])
-
-
-def test_what_was_there_is_journalled_before_ours_is_set() -> None:
-    records = borrow({RATE: "500"}, {RATE: "900"}, {RATE: "900"}, {})
-    assert records == [ThrottleRemembered(RATE, "900"), ThrottleSet(RATE, "500")]
-
-
-@pytest.mark.parametrize("theirs", ["500", "499"])
-def test_a_rate_of_somebody_else_that_is_as_low_stays(theirs: str) -> None:
-    assert borrow({RATE: "500"}, {RATE: None}, {RATE: theirs}, {}) == []
-
-
-def test_what_is_ours_already_is_not_remembered_again() -> None:
-    loans = {RATE: Loan(None, {"500"}), LIST: Loan("9:9", {"9:9,0:1"})}
-    own = {RATE: "500", LIST: "9:9,0:1"}
-    records = borrow({RATE: "700", LIST: "0:2"}, own, own, loans)
-    assert records == [ThrottleSet(RATE, "700"), ThrottleSet(LIST, "9:9,0:2")]
-
-
-def test_what_somebody_else_changed_since_is_theirs_before_it_is_ours_again() -> None:
-    loans = {RATE: Loan(None, {"500"})}
-    again = borrow({RATE: "700"}, {RATE: "900"}, {RATE: "900"}, loans)
-    assert again == [ThrottleRestored(RATE, left=True), ThrottleRemembered(RATE, "900"), ThrottleSet(RATE, "700")]
 
 
 def test_a_setting_goes_back_to_what_it_was_unless_somebody_else_changed_it() -> None:

@@ -188,7 +188,7 @@ class HandBack:
                 )
             if not session.rows():
                 return
-            refused = {tp: why for tp, why in session.turn(mode, None, None).items() if why is not None}
+            refused = {tp: why for tp, why in session.turn(mode, None).items() if why is not None}
         for tp, why in sorted(refused.items()):
             self._show(f"{tp}: {ending} was refused: {why}")
 

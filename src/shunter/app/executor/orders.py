@@ -19,7 +19,6 @@ from shunter.app.executor.session import (
     load_journal,
     read_journal,
 )
-from shunter.core.doers import Wanted
 from shunter.core.wording import counted
 from shunter.drivers.host.clock import SystemClock
 from shunter.drivers.host.whole_calls import to_its_end
@@ -42,7 +41,13 @@ class HolderGone(ShunterError):
 
 
 async def holder_of(target: Target) -> tuple[JournalPlace, LeaseHolder | None]:
-    """The journal, and the executor that drives it now; None: none does."""
+    """The journal, and the executor that drives it now; None: none does.
+
+    An executor of this host that was started with the same bootstrap servers is found without asking the cluster, which
+    would take longer than an order itself.
+    """
+    if not is_named(target) and (found := await asyncio.to_thread(_driven_here, target.bootstrap)) is not None:
+        return found
     admin = None if is_named(target) else await connect(target)
     try:
         place = await journal_place(target, admin)
@@ -52,25 +57,10 @@ async def holder_of(target: Target) -> tuple[JournalPlace, LeaseHolder | None]:
     return place, await asyncio.to_thread(_holder, place)
 
 
-def driven_here(bootstrap: str, wanted: Wanted | None) -> tuple[JournalPlace, LeaseHolder] | None:
-    """The executor on this host that a verb is for, under any controller; None: the cluster has to be asked.
-
-    Asking a cluster needs the client library and a few requests, which takes longer than the order itself.
-
-    Args:
-        bootstrap: The verb's bootstrap servers; the executor has to be started with the same text.
-        wanted: The moves that a verb turns; None: the verb begins moves.
-    """
+def _driven_here(bootstrap: str) -> tuple[JournalPlace, LeaseHolder] | None:
+    """The one executor of this host that was given these bootstrap servers; None: there is none, or more than one."""
     found = [(place, holder) for place in journals_reached_by(bootstrap) if (holder := _holder(place)) is not None]
-    if len(found) != 1 or not found[0][1].takes_orders:
-        return None
-    if wanted is not None:
-        # Moves that are not in the journal may be the controller's.
-        state, _holder_now = read_journal(found[0][0])
-        mine = wanted.of([move.tp for move in state.open_moves()])
-        if not mine or not set(wanted.partitions) <= set(mine):
-            return None
-    return found[0]
+    return found[0] if len(found) == 1 and found[0][1].takes_orders else None
 
 
 def _holder(place: JournalPlace) -> LeaseHolder | None:
@@ -155,7 +145,6 @@ async def order_plan(place: JournalPlace, moves: Sequence[MoveOrder], options: E
 __all__ = [
     "HolderGone",
     "StandsStill",
-    "driven_here",
     "giver",
     "holder_of",
     "order",

@@ -522,25 +522,36 @@ def read_plan(path: Path) -> tuple[MoveOrder, ...]:
 
 
 async def lay_out(
-    target: Target, moves: Sequence[MoveOrder], options: ExecutionOptions, *, goes_around: bool = False
+    target: Target,
+    moves: Sequence[MoveOrder],
+    options: ExecutionOptions,
+    *,
+    submitted: bool = False,
+    goes_around: bool = False,
 ) -> DryRun:
-    """A plan on paper, with the rates that the cluster's journal has learnt; checks that the journal can be made.
+    """A plan on paper, with the rates that the cluster's journal has learnt.
 
-    `goes_around`: see `dry_run`.
+    Args:
+        target: The cluster, and the journal, which has to be one that can be made.
+        moves: The plan.
+        options: As for the execution.
+        submitted: The plan goes to the controller: no journal is made, and no claim.
+        goes_around: See `dry_run`.
 
     Raises:
         FormatError: the journal can't be made, or it is damaged.
         DriverError: the cluster does not answer.
     """
-    if is_named(target):
+    if is_named(target) and not submitted:
         await asyncio.to_thread((await journal_place(target, None)).check)
     admin = await connect(target)
     try:
         place = await journal_place(target, admin)
-        await asyncio.to_thread(place.check)
+        if not submitted:
+            await asyncio.to_thread(place.check)
         state = read_journal(place)[0] if place.exists() else ExecutorState()
         found = await dry_run(admin, state, moves, options, goes_around=goes_around)
-        if goes_around:
+        if submitted:
             return found
         from shunter.drivers.journal.group_member import GROUPS_TOPIC  # noqa: PLC0415 - as above
 

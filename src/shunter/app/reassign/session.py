@@ -1,7 +1,7 @@
-"""Moves that Shunter's controller carries out, requested and turned through the Admin API.
+"""Moves by request 45 and request 46, under any controller: nothing has to live after the request.
 
-All requests but lists and comparisons have tagged fields, and are therefore sent only to a controller that has the
-feature `shunter`. Apache's controller would take a stop or a pause for a plain cancel, and revert silently.
+Shunter's controller (the feature `shunter`) also gets tagged fields: strategy, stop, pause, force. Apache's controller
+would take a stop or a pause for a plain cancel and revert silently, so it never gets them.
 """
 
 from __future__ import annotations
@@ -12,31 +12,17 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from shunter.app.client_configuration import configuration_of
-from shunter.app.executor.journals import JournalPlace
-from shunter.app.executor.session import Target, journal_place, read_journal
-from shunter.app.executor.throttle_loan import JournalInHand, LoanTaken, give_back, set_throttles
-from shunter.core.doers import Ground
 from shunter.core.reassignment import no_longer_fits
-from shunter.core.throttles import limited, traffic_of
 from shunter.core.under_way import told_copy
 from shunter.core.verification import NOT_LIVE, PlanDifference, differences, replicas_to_place
 from shunter.drivers.admin.blocking import BlockingAdmin
-from shunter.drivers.admin.cluster import KafkaPythonAdmin
 from shunter.drivers.admin.reassignments import AlterOptions, PartitionReassignment
 from shunter.errors import RequestRejected
 from shunter.formats.reassignment_json import encode_plan
-from shunter.model.execution import MoveOrder, ThrottleKey
+from shunter.model.execution import MoveOrder
 from shunter.model.log_dirs import LogDirCopy, ReplicaDirs
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.model.reassignment import Intervention, Strategy
-
-TURNS = {
-    "stop": Intervention.STOP,
-    "rollback": Intervention.ROLL_BACK,
-    "pause": Intervention.PAUSE,
-    "resume": Intervention.RESUME,
-}
-
 
 BETWEEN_LOG_DIRS = "between_log_dirs"
 """The phase in the row of a copy from one log dir of a broker to another."""
@@ -101,44 +87,6 @@ class Progress(NamedTuple):
     rollback_bytes: int
 
 
-class ThrottleLoan:
-    """Throttles that this process sets, in the cluster's journal, whose lease it holds."""
-
-    def __init__(self, admin: BlockingAdmin, journal: JournalInHand) -> None:
-        self._admin, self._journal = admin, journal
-        self._keys: list[ThrottleKey] = []
-
-    def take(self, wanted: Mapping[ThrottleKey, str]) -> LoanTaken:
-        """Journal settings and set them.
-
-        Raises:
-            DriverError: the cluster does not answer, or a permission is missing.
-        """
-        self._keys = list(wanted)
-        return self._admin.run(lambda admin: set_throttles(self._journal, admin, wanted))
-
-    def renew(self) -> None:
-        """Keep the lease; has to be called every few seconds.
-
-        Raises:
-            JournalFenced: another process drives the journal, and restores the throttles.
-        """
-        self._journal.renew()
-
-    def give_back(self) -> dict[ThrottleKey, str]:
-        """Restore settings exactly; returns those that could not be restored, and why. They stay in the journal."""
-        return self._admin.run(lambda admin: give_back(self._journal, admin, self._keys))
-
-    def give_back_all(self) -> dict[ThrottleKey, str]:
-        """Restore all settings that the journal owes and that no open move needs."""
-        self._keys = sorted(self._journal.state.owed())
-        return self.give_back()
-
-    def leave(self) -> None:
-        """Give the lease back; the next process that takes it restores journalled settings."""
-        self._journal.close()
-
-
 class ReassignSession:
     """A connection of a command to a cluster. A context manager."""
 
@@ -148,7 +96,6 @@ class ReassignSession:
         Raises:
             DriverError, SettingsError, FormatError: the connection is not possible, and why.
         """
-        self.bootstrap, self.properties_file = bootstrap, properties_file
         self.cluster = BlockingAdmin(configuration_of(bootstrap, properties_file))
 
     def __enter__(self) -> Self:
@@ -167,32 +114,6 @@ class ReassignSession:
         """Whether the controller is Shunter's."""
         return self.cluster.is_shunter()
 
-    def ground(self) -> tuple[Ground, JournalPlace]:
-        """The facts by which the doer of a verb is chosen, and the cluster's journal.
-
-        Raises:
-            DriverError: the cluster does not answer.
-            FormatError: the journal can't be read.
-        """
-        place = self._place()
-        if not self.is_shunters():
-            return Ground(shunters=False), place
-        if not place.exists():
-            return Ground(shunters=True, controlled=frozenset(row.tp for row in self.rows())), place
-        state, holder = read_journal(place)
-        journalled = frozenset(move.tp for move in state.open_moves())
-        driver = str(holder) if holder is not None and holder.takes_orders else ""
-        controlled = frozenset(row.tp for row in self.rows()) - journalled
-        return Ground(shunters=True, driver=driver, journalled=journalled, controlled=controlled), place
-
-    def _place(self) -> JournalPlace:
-        target = Target(self.bootstrap, self.properties_file)
-
-        async def place(admin: KafkaPythonAdmin) -> JournalPlace:
-            return await journal_place(target, admin)
-
-        return self.cluster.run(place)
-
     # ---- reading
 
     def rows(self, partitions: Collection[TopicPartition] | None = None) -> tuple[MoveUnderWay, ...]:
@@ -207,6 +128,10 @@ class ReassignSession:
         there = tuple(copy for copy in seen.copies if copy.broker in replicas.get(copy.tp, ()))
         return CopiesUnderWay(there, replicas, seen.failed)
 
+    def rollback_bytes(self, rows: Sequence[MoveUnderWay]) -> int:
+        """The bytes of original replicas that were dropped: a rollback copies them. One request per broker concerned."""
+        return self.progress(rows).rollback_bytes
+
     def progress(self, rows: Sequence[MoveUnderWay]) -> Progress:
         """Ask live brokers how much of new replicas they have. Cost: one request per broker concerned."""
         sizes = self._replica_sizes(rows)
@@ -215,10 +140,6 @@ class ReassignSession:
         total = sum(whole[row.tp] * len(row.adding) for row in rows)
         back = sum(whole[row.tp] * sum(broker not in row.replicas for broker in row.original) for row in rows)
         return Progress(len(rows), fetched, total, back)
-
-    def sizes(self, rows: Sequence[MoveUnderWay]) -> dict[TopicPartition, int]:
-        """Bytes of one replica of each partition: the greatest size that a live broker reports."""
-        return _whole(rows, self._replica_sizes(rows))
 
     def _replica_sizes(self, rows: Sequence[MoveUnderWay]) -> dict[tuple[BrokerId, TopicPartition], int]:
         """Sizes in bytes, by (broker, partition); brokers that don't answer are left out."""
@@ -266,60 +187,49 @@ class ReassignSession:
                 refused[order.tp] = misfit
         return [order for order in orders if order.tp not in refused], refused
 
-    def execute(
+    def submit(
         self, orders: Iterable[MoveOrder], strategy: Strategy | None, *, forced: bool
     ) -> dict[TopicPartition, str]:
         """Submit a plan; empty replicas roll a partition back. Returns the refused partitions, and why."""
+        shunters = self.is_shunters()
         by_strategy: dict[Strategy | None, dict[TopicPartition, Replicas | None]] = {}
         for order in orders:
-            by_strategy.setdefault(order.strategy or strategy, {})[order.tp] = order.target or None
+            asked = (order.strategy or strategy) if shunters else None
+            by_strategy.setdefault(asked, {})[order.tp] = order.target or None
         refused: dict[TopicPartition, str] = {}
         for chosen, moves in by_strategy.items():
             options = AlterOptions(strategy=chosen, intervention=Intervention.ROLL_BACK, forced=forced)
-            for tp, error in self.cluster.alter_moves(moves, options).items():
-                if error is not None:
-                    refused[tp] = _told(error)
+            found = self.cluster.alter_moves(moves, options if shunters else AlterOptions())
+            refused |= {tp: _told(error) for tp, error in found.items() if error is not None}
         return refused
 
     def turn(
-        self, mode: Intervention, partitions: Collection[TopicPartition] | None, topics: Collection[str] | None
+        self, mode: Intervention, partitions: Collection[TopicPartition] | None
     ) -> dict[TopicPartition, str | None]:
-        """Stop, roll back, pause or resume partitions, whole topics, or (both None) everything.
+        """Stop, roll back, pause or resume partitions, or (None: Shunter's controller alone) everything.
+
+        Another controller than Shunter's cancels: the former replicas come back, and all new ones go.
 
         Returns:
             By partition: None, or why it was refused.
         """
-        options = AlterOptions(intervention=mode)
-        if partitions:
-            found = self.cluster.alter_moves(dict.fromkeys(partitions), options)
+        if partitions is None:
+            found = self.cluster.cancel_whole(None, AlterOptions(intervention=mode))
         else:
-            found = self.cluster.cancel_whole(topics or None, options)
+            options = AlterOptions(intervention=mode) if self.is_shunters() else AlterOptions()
+            found = self.cluster.alter_moves(dict.fromkeys(partitions), options)
         return {tp: _maybe_told(error) for tp, error in found.items()}
 
-    # ---- throttles
+    def relax(self, rows: Iterable[MoveUnderWay]) -> dict[TopicPartition, str | None]:
+        """Ask again for the target of moves, with force: that relaxes their floor. Shunter's controller alone."""
+        rows = list(rows)
+        moving = {row.tp: row for row in rows if row.phase == "moving"}
+        refused = self.submit([MoveOrder(tp, row.target) for tp, row in moving.items()], None, forced=True)
+        return {row.tp: refused.get(row.tp) if row.tp in moving else _unrelaxed(row) for row in rows}
 
-    def wanted_throttles(self, orders: Sequence[MoveOrder], rate: int) -> dict[ThrottleKey, str]:
-        """The settings of live brokers that throttle a plan's moves (without orders: all moves) to a rate."""
-        known = self.cluster.topics({order.tp.topic for order in orders})
-        current = {
-            TopicPartition(name, number): info.replicas
-            for name, partitions in known.items()
-            for number, info in (partitions or {}).items()
-        }
-        proposed = {order.tp: order.target for order in orders if order.target and order.tp in current}
-        moving = {tp: move.traffic for tp, move in self.cluster.list_moves(list(proposed) if orders else None).items()}
-        live = {str(node.id) for node in self.cluster.nodes()}
-        wanted = limited(traffic_of(moving, proposed, current), rate)
-        return {key: value for key, value in wanted.items() if key.kind == "topic" or key.name in live}
 
-    def throttle_loan(self, cause: str) -> ThrottleLoan:
-        """Take the lease of the cluster's journal, to set throttles under it.
-
-        Raises:
-            JournalHeld: an executor drives the journal, and has throttles of its own.
-            FormatError: the journal is damaged, or can't be made.
-        """
-        return ThrottleLoan(self.cluster, JournalInHand(self._place(), cause))
+def _unrelaxed(row: MoveUnderWay) -> str:
+    return f"it is {row.phase.replace('_', ' ')}: only a move in the phase moving can be relaxed"
 
 
 def _row(tp: TopicPartition, move: PartitionReassignment) -> MoveUnderWay:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +16,6 @@ from shunter.app.executor.orders import HolderGone, StandsStill, giver, holder_o
 from shunter.app.executor.outcome import exit_code, told_end
 from shunter.app.executor.session import Ended, Session, SessionStart, Target, drive, open_session, read_plan
 from shunter.app.exit_codes import ExitCode
-from shunter.cli.execution.choosing import Doing, by_option, found_out, is_said
 from shunter.cli.execution.consent import agreed, can_be_asked
 from shunter.cli.execution.display import Display, say_json, told_view
 from shunter.cli.execution.displays import make_display
@@ -24,14 +23,12 @@ from shunter.cli.execution.options import PLAN, carrying_options, driver_options
 from shunter.cli.execution.plan import show_dry_run
 from shunter.cli.leaving import leave_with, run
 from shunter.cli.outlet import goes_on_without_output
-from shunter.core.doers import Doer
 from shunter.core.executor.stuck import told_held_up
 from shunter.core.executor.submission import told_thin
-from shunter.core.wording import counted, told_bytes
+from shunter.core.wording import told_bytes
 from shunter.errors import SettingsError
 from shunter.model.execution import Command, CommandKind, ExecutionOptions, MoveOrder
 from shunter.model.notice import Notice
-from shunter.model.partition import Replicas, TopicPartition
 
 if TYPE_CHECKING:
     from shunter.core.executor.ready import PlanReply
@@ -39,49 +36,29 @@ if TYPE_CHECKING:
 
 
 class Carrying(NamedTuple):
-    """How moves are carried out, beside their options: by which doer, with or without a question, watched or not."""
+    """How moves are carried out, beside their options: really or on paper, with or without a question, for whom."""
 
-    by: Doer | None = None
-    chosen: str = ""
-    """Why the verb itself chose `by`; "": the operator chose it, or nothing was chosen yet."""
     dry_run: bool = False
     yes: bool = False
     as_json: bool = False
-    wait: bool = False
-    record: Path | None = None
-    plan_id: str | None = None
 
 
 @click.command()
 @click.argument("plan", type=PLAN)
 @driver_options
 @execution_options
-@by_option
 @carrying_options
-@click.option(
-    "--wait",
-    is_flag=True,
-    help="Under Shunter's controller: watch until all moves are done, then restore the throttles. Without it the"
-    " throttles stay after the moves.",
-)
-@click.option(
-    "--record",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="With --wait, under Shunter's controller: record the moves in this file; `shunter pipeline account` reads it.",
-)
-@click.option("--plan-id", help="The plan's id in the record: the id that `shunter pipeline plan` gave.")
 def execute(plan: Path, target: Target, options: ExecutionOptions, **carrying: Any) -> None:
-    """Carry out PLAN (Kafka's reassignment JSON) on any cluster.
+    """Carry out PLAN (Kafka's reassignment JSON) on any cluster, under a journal.
 
-    Shunter's controller takes the plan and carries it out by itself. Under any other controller the executor carries it
-    out from here, under a journal. If an executor drives the cluster's journal already (`shunter executor`), it gets the
-    plan. A partition whose replicas are null or empty in the plan is rolled back.
+    The executor does it from here, step by step, under whatever controller the cluster has. If an executor drives the
+    cluster's journal already (`shunter executor`), it gets the plan. A partition whose replicas are null or empty in the
+    plan is rolled back. `shunter submit` hands a plan to the controller instead, and ends.
 
     \b
     Examples:
       shunter execute plan.json --bootstrap-server kafka1:9092 --dry-run
-      shunter execute plan.json --bootstrap-server kafka1:9092 --throttle 50M --yes
-      shunter execute plan.json --bootstrap-server kafka1:9092 --by executor --throttle 50M --max-in 2
+      shunter execute plan.json --bootstrap-server kafka1:9092 --throttle 50M --max-in 2 --yes
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
 
     def work() -> int:
@@ -95,40 +72,23 @@ def execute(plan: Path, target: Target, options: ExecutionOptions, **carrying: A
 
 
 def carry_out(moves: Sequence[MoveOrder], target: Target, options: ExecutionOptions, how: Carrying) -> int:
-    """Have moves carried out by the controller or the executor; returns the exit status.
+    """Have the executor carry moves out; returns the exit status.
 
     Raises:
-        SettingsError: there is no terminal to ask on, and `--yes` was not given; or options contradict each other.
+        SettingsError: there is no terminal to ask on, and `--yes` was not given.
         ShunterError: the cluster does not answer, or the moves are refused.
     """
-    asks = require_consent(options, how)
-    if how.record is not None and not how.wait:
-        raise SettingsError("--record writes what is watched: add --wait")
-    placing = "the plan's `log_dirs`" if any(move.log_dirs for move in moves) else ""
-    placing = "a cordon" if options.cordons else placing
-    with found_out(target, how.by, only_executors=placing, chosen=how.chosen, as_json=how.as_json) as doing:
-        if how.dry_run or asks:
-            goes_around = doing.choice.doer is Doer.CONTROLLER
-            shown = show_dry_run(doing.target, moves, options, as_json=how.as_json, goes_around=goes_around)
-            possible = asyncio.run(shown)
-            if how.dry_run:
-                return int(ExitCode.DONE if possible else ExitCode.REFUSED)
-            if not click.confirm("Begin?" if possible else "Begin with what can be taken on?"):
-                return int(ExitCode.REFUSED)
-        if doing.choice.doer is Doer.CONTROLLER:
-            code = _by_controller(doing, moves, options, how)
-            wanted = {move.tp: move.target for move in moves if move.elect}
-            if wanted and code in (ExitCode.DONE, ExitCode.PARTLY):
-                code = _elect(target, wanted, code, as_json=how.as_json)
-            return code
-    if how.record is not None:
-        raise SettingsError(
-            "--record is for the controller's moves; `shunter pipeline account` reads the executor's journal"
-        )
-    return asyncio.run(_by_executor(doing.target, moves, options, how))
+    asks = require_consent(how, options)
+    if how.dry_run or asks:
+        possible = asyncio.run(show_dry_run(target, moves, options, as_json=how.as_json))
+        if how.dry_run:
+            return int(ExitCode.DONE if possible else ExitCode.REFUSED)
+        if not click.confirm("Begin?" if possible else "Begin with what can be taken on?"):
+            return int(ExitCode.REFUSED)
+    return asyncio.run(_execute(target, moves, options, how))
 
 
-def require_consent(options: ExecutionOptions, how: Carrying) -> bool:
+def require_consent(how: Carrying, options: ExecutionOptions | None = None) -> bool:
     """Whether the operator is to be asked before moves begin.
 
     Raises:
@@ -136,49 +96,15 @@ def require_consent(options: ExecutionOptions, how: Carrying) -> bool:
     """
     asks = not how.yes and can_be_asked(as_json=how.as_json)
     if not (how.dry_run or how.yes or asks):
-        adopts = (
-            "this adopts moves whose original order is unknown" if options.take_over else "this changes the cluster"
-        )
+        adopts = options is not None and options.take_over
+        told = "this adopts moves whose original order is unknown" if adopts else "this changes the cluster"
         raise SettingsError(
-            f"{adopts}, and no question can be asked here (no terminal, or --json): try --dry-run, then add --yes"
+            f"{told}, and no question can be asked here (no terminal, or --json): try --dry-run, then add --yes"
         )
     return asks
 
 
-def _by_controller(doing: Doing, moves: Sequence[MoveOrder], options: ExecutionOptions, how: Carrying) -> int:
-    from shunter.cli.execution import by_controller  # noqa: PLC0415 - brings the client library with it
-
-    assert doing.session is not None
-    assert doing.ground is not None
-    watching = by_controller.Watching(doing.session, record=how.record, plan_id=how.plan_id, as_json=how.as_json)
-    return by_controller.execute(
-        doing.session,
-        doing.ground,
-        moves,
-        strategy=options.strategy if is_said("incremental") else None,
-        throttle=options.throttle,
-        force=options.force,
-        # The order has to be as wanted before the first replica is elected.
-        watching=watching if how.wait or any(move.elect for move in moves) else None,
-        as_json=how.as_json,
-    )
-
-
-def _elect(target: Target, wanted: Mapping[TopicPartition, Replicas], code: int, *, as_json: bool) -> int:
-    """Let the first replicas lead after the controller's moves; returns the exit status."""
-    from shunter.app.executor.elections import elect_first  # noqa: PLC0415 - brings the client library with it
-
-    refused = asyncio.run(elect_first(target, wanted))
-    told = [f"{tp}: not elected: {why}" for tp, why in sorted(refused.items())]
-    if as_json:
-        say_json({"event": "election", "asked": len(wanted), "refused": told})
-    else:
-        led = f"{len(wanted) - len(refused):,} of {counted(len(wanted), 'partition is', 'partitions are')}"
-        click.echo("\n".join([*told, f"{led} led by the first of their replicas"]))
-    return int(ExitCode.PARTLY) if refused else code
-
-
-async def _by_executor(target: Target, moves: Sequence[MoveOrder], options: ExecutionOptions, how: Carrying) -> int:
+async def _execute(target: Target, moves: Sequence[MoveOrder], options: ExecutionOptions, how: Carrying) -> int:
     place, holder = await holder_of(target)
     if holder is not None and holder.takes_orders:
         cost, why = await bytes_again_by_plan(target, place, moves, options)

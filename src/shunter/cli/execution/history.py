@@ -18,13 +18,11 @@ from shunter.app.executor.history import (
 )
 from shunter.app.executor.session import Target
 from shunter.app.exit_codes import ExitCode
-from shunter.cli.execution.choosing import by_option
 from shunter.cli.execution.display import say_json, told_ms
 from shunter.cli.execution.execute import Carrying, carry_out
 from shunter.cli.execution.options import carrying_options, cluster_options, driver_options, execution_options
 from shunter.cli.leaving import leave_with, run
 from shunter.cli.tables import output_options, show_rows
-from shunter.core.doers import Doer
 from shunter.core.executor.history import Execution
 from shunter.core.wording import told_bytes
 from shunter.errors import DriverError
@@ -109,15 +107,13 @@ def told_execution(execution: Execution) -> str:
 @click.argument("execution", type=click.IntRange(1), required=False)
 @driver_options
 @execution_options
-@by_option
 @carrying_options
 def undo(execution: int | None, target: Target, options: ExecutionOptions, **carrying: Any) -> None:
     """Move back the partitions that an ended execution moved: the last execution, or the one with this number.
 
     Its partitions get their original replicas back, in their order. Dropped replicas are copied again; `undo` first
     says how many bytes that is, and asks. A partition that was moved again since then stays where it is. An undo is an
-    execution of its own, and can be undone too. By default the executor does it, so that the journal has a record of
-    it; --by controller hands it to Shunter's controller.
+    execution of its own, and can be undone too.
 
     \b
     List past executions, see what an undo would copy, and do it:
@@ -125,10 +121,7 @@ def undo(execution: int | None, target: Target, options: ExecutionOptions, **car
         shunter undo --bootstrap-server kafka1:9092 --dry-run
         shunter undo --bootstrap-server kafka1:9092 --throttle 50M
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    how = Carrying(**carrying)
-    if how.by is None:
-        how = how._replace(by=Doer.EXECUTOR, chosen="its journal has the execution to undo")
-    leave_with(lambda: _undo(execution, target, options, how))
+    leave_with(lambda: _undo(execution, target, options, Carrying(**carrying)))
 
 
 def _undo(number: int | None, target: Target, options: ExecutionOptions, how: Carrying) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -20,15 +19,13 @@ from shunter.app.executor.session import (
 from shunter.app.executor.status import read_status, read_without_cluster
 from shunter.app.executor.throttles import throttles_of_others
 from shunter.app.exit_codes import ExitCode
-from shunter.cli.execution.choosing import by_option, found_out, wanted_options
 from shunter.cli.execution.display import say_json, told_view
-from shunter.cli.execution.named_moves import NOWHERE, Elsewhere, look_elsewhere, meant, missing_of, narrowed
-from shunter.cli.execution.options import cluster_options, journal_options, session_options
+from shunter.cli.execution.named_moves import NOWHERE, Elsewhere, Wanted, look_elsewhere, meant, missing_of, narrowed
+from shunter.cli.execution.options import cluster_options, journal_options, session_options, wanted_options
 from shunter.cli.leaving import leave_with
 from shunter.cli.outlet import output_lost
-from shunter.cli.profiles import fleet_option, for_each_cluster
+from shunter.cli.profiles import fleet_option, for_each_cluster, is_on_command_line
 from shunter.cli.tables import output_options, show_rows
-from shunter.core.doers import Doer, Wanted
 from shunter.core.wording import counted
 from shunter.errors import DriverError, SettingsError
 from shunter.views.execution import OPEN_STATES, ExecutionView, view_to_json
@@ -44,7 +41,6 @@ WATCH_EVERY_S = 1.0
 @click.command()
 @wanted_options
 @journal_options
-@by_option
 @fleet_option
 @click.option(
     "--offline",
@@ -52,7 +48,7 @@ WATCH_EVERY_S = 1.0
     help="Read the journal alone (--journal, or the only one on this host) and don't ask the cluster.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def status(target: Target, wanted: Wanted, by: Doer | None, *, fleet: bool, offline: bool, as_json: bool) -> None:
+def status(target: Target, wanted: Wanted, *, fleet: bool, offline: bool, as_json: bool) -> None:
     """Show how moves stand: what they wait for, how much is copied, what a rollback would copy.
 
     The executor's moves are read from its journal and compared with the cluster. The moves of Shunter's controller are
@@ -67,15 +63,11 @@ def status(target: Target, wanted: Wanted, by: Doer | None, *, fleet: bool, offl
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
 
     def ask(at: Target) -> int:
-        with found_out(at, by, wanted=wanted, as_json=as_json) as doing:
-            if doing.session is not None and doing.choice.doer is Doer.CONTROLLER:
-                from shunter.cli.execution import by_controller  # noqa: PLC0415 - brings the client library with it
-
-                others = asyncio.run(throttles_of_others(doing.target))
-                return by_controller.status(doing.session, wanted, others, as_json=as_json)
-        if doing.ground is not None and asyncio.run(nothing_journalled(doing.target)):
-            return _others(doing.target, wanted, as_json=as_json)
-        return _show(doing.target, asyncio.run(read_status(doing.target, check=True)), wanted, as_json=as_json)
+        place, _holder = asyncio.run(holder_of(at))
+        at = replace(at, journal=place.path)
+        if not is_on_command_line("journal") and asyncio.run(nothing_journalled(at)):
+            return _others(at, wanted, as_json=as_json)
+        return _show(at, asyncio.run(read_status(at, check=True)), wanted, as_json=as_json)
 
     def look(at: Target) -> int:
         try:
@@ -92,25 +84,24 @@ def status(target: Target, wanted: Wanted, by: Doer | None, *, fleet: bool, offl
 
 def _others(target: Target, wanted: Wanted, *, as_json: bool) -> int:
     """Show the cluster's moves, also between log dirs, where this host has no journal: another tool began all of them."""
-    from shunter.cli.execution import by_controller  # noqa: PLC0415 - brings the client library with it
+    from shunter.cli.execution import rows as moves_of_others  # noqa: PLC0415 - brings the client library with it
 
     with _session(target) as session:
         copies = session.copies()
         between = copies.rows()
         meant_copies = set(wanted.of([row.tp for row in between]))
-        rows = by_controller.chosen_rows(session, wanted)
+        rows = moves_of_others.chosen_rows(session, wanted)
         rows += [row for row in between if row.tp in meant_copies]
         missing = missing_of(wanted, {str(row.tp) for row in rows})
-        elsewhere = look_elsewhere(missing, None, session, by_controller.told_row)
+        elsewhere = look_elsewhere(missing, None, session, moves_of_others.told_row)
     throttles = asyncio.run(throttles_of_others(target))
     code = elsewhere.exit_code(shown=bool(rows))
     for line in copies.untold():
         click.echo(line, err=True)
     if as_json:
-        shown = [by_controller.row_to_json(row) for row in rows]
+        shown = [moves_of_others.row_to_json(row) for row in rows]
         say_json(
             {
-                "by": "executor",
                 "journal": None,
                 "others": shown,
                 "throttles_of_others": list(throttles),
@@ -118,7 +109,7 @@ def _others(target: Target, wanted: Wanted, *, as_json: bool) -> int:
             }
         )
         return int(code)
-    for line in (*map(by_controller.told_row, rows), *elsewhere.lines, *throttles):
+    for line in (*map(moves_of_others.told_row, rows), *elsewhere.lines, *throttles):
         click.echo(line)
     told = counted(len(rows), "move of others is", "moves of others are") if rows else "no moves of others are"
     click.echo(f"nothing was executed from here; {told} under way")
@@ -146,7 +137,7 @@ def _show(target: Target, found: Status, wanted: Wanted, *, as_json: bool) -> in
         code = ExitCode.CLUSTER
     if as_json:
         shown = found.to_json(lambda view: narrowed(view, wanted))
-        say_json({"by": "executor", **shown, "known": elsewhere.known, "unknown": elsewhere.unknown})
+        say_json({**shown, "known": elsewhere.known, "unknown": elsewhere.unknown})
         return int(code)
     _show_driver(found)
     if not found.view.counts:
@@ -171,7 +162,7 @@ def _elsewhere(target: Target, found: Status, missing: Wanted) -> Elsewhere:
     """Sentences about named partitions and topics that this execution does not move."""
     if missing.everything:
         return NOWHERE
-    from shunter.cli.execution.by_controller import told_row  # noqa: PLC0415 - brings the client library with it
+    from shunter.cli.execution.rows import told_row  # noqa: PLC0415 - brings the client library with it
 
     if found.unasked or not target.bootstrap:
         return look_elsewhere(missing, found.place, None, told_row)
@@ -227,17 +218,8 @@ def _show_moves(found: Status, wanted: Wanted) -> None:
 @click.command()
 @wanted_options
 @cluster_options
-@by_option
-@click.option(
-    "--record",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Record the controller's moves in this file; `shunter pipeline account` reads it.",
-)
-@click.option("--plan-id", help="The plan's id in the record: the id that `shunter pipeline plan` gave.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def watch(
-    target: Target, wanted: Wanted, by: Doer | None, *, record: Path | None, plan_id: str | None, as_json: bool
-) -> None:
+def watch(target: Target, wanted: Wanted, *, as_json: bool) -> None:
     """Follow moves until all have ended; ctrl-C ends the watching, not the moves.
 
     \b
@@ -247,31 +229,24 @@ def watch(
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
 
     def follow(session: ReassignSession) -> int:
-        from shunter.cli.execution import by_controller  # noqa: PLC0415 - brings the client library with it
+        from shunter.cli.execution import rows  # noqa: PLC0415 - brings the client library with it
 
-        missing = missing_of(wanted, {str(row.tp) for row in by_controller.chosen_rows(session, wanted)})
-        elsewhere = look_elsewhere(missing, None, session, by_controller.told_row)
+        missing = missing_of(wanted, {str(row.tp) for row in rows.chosen_rows(session, wanted)})
+        elsewhere = look_elsewhere(missing, None, session, rows.told_row)
         for line in elsewhere.lines:
             click.echo(line, err=True)
         code = elsewhere.exit_code(shown=missing != wanted or wanted.everything)
-        if code is ExitCode.REFUSED:
-            return int(code)
-        watching = by_controller.Watching(session, record=record, plan_id=plan_id, as_json=as_json)
-        watching.follow(lambda row: bool(wanted.of([row.tp])))
+        if code is not ExitCode.REFUSED:
+            rows.watch(session, wanted, as_json=as_json)
         return int(code)
 
     def work() -> int:
-        with found_out(target, by, wanted=wanted, as_json=as_json) as doing:
-            if doing.session is not None and doing.choice.doer is Doer.CONTROLLER:
-                return follow(doing.session)
-        if doing.ground is not None and asyncio.run(nothing_journalled(doing.target)):
-            with _session(target) as session:
+        place, _holder = asyncio.run(holder_of(target))
+        at = replace(target, journal=place.path)
+        if not is_on_command_line("journal") and asyncio.run(nothing_journalled(at)):
+            with _session(at) as session:
                 return follow(session)
-        if record is not None:
-            raise SettingsError(
-                "--record is for the controller's moves; `shunter pipeline account` reads the executor's journal"
-            )
-        return _watch_executor(doing.target, wanted, as_json=as_json)
+        return _watch_executor(at, wanted, as_json=as_json)
 
     leave_with(work)
 
@@ -353,7 +328,7 @@ def list_command(target: Target, *, output: str) -> None:
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
 
     def work() -> int:
-        from shunter.cli.execution.by_controller import row_to_json, told_row  # noqa: PLC0415 - brings the client library with it
+        from shunter.cli.execution.rows import row_to_json, told_row  # noqa: PLC0415 - brings the client library with it
 
         with _session(target) as session:
             moves, copies = session.rows(), session.copies()

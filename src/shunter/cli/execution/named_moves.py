@@ -9,13 +9,31 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from shunter.app.executor.history import executions_in
 from shunter.app.exit_codes import ExitCode
-from shunter.core.doers import Wanted
 from shunter.model.partition import TopicPartition
 from shunter.views.execution import OPEN_STATES, ExecutionView
 
 if TYPE_CHECKING:
     from shunter.app.executor.journals import JournalPlace
     from shunter.app.reassign.session import MoveUnderWay, ReassignSession
+
+
+class Wanted(NamedTuple):
+    """The moves that a verb is about; all moves, if nothing is named."""
+
+    partitions: tuple[TopicPartition, ...] = ()
+    topics: tuple[str, ...] = ()
+    planned: tuple[TopicPartition, ...] = ()
+    """Partitions that a plan names; some of them may not move."""
+
+    @property
+    def everything(self) -> bool:
+        """Whether nothing is named."""
+        return not (self.partitions or self.topics or self.planned)
+
+    def of(self, moves: Collection[TopicPartition]) -> list[TopicPartition]:
+        """The given moves that the verb is about, sorted."""
+        named = {*self.partitions, *self.planned}
+        return sorted(tp for tp in moves if self.everything or tp in named or tp.topic in self.topics)
 
 
 class Elsewhere(NamedTuple):
@@ -146,4 +164,4 @@ def _topic_of(partition: str) -> str:
     return partition.rpartition("-")[0]
 
 
-__all__ = ["NOWHERE", "Elsewhere", "look_elsewhere", "meant", "missing_of", "narrowed"]
+__all__ = ["NOWHERE", "Elsewhere", "Wanted", "look_elsewhere", "meant", "missing_of", "narrowed"]

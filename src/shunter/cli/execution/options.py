@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +12,11 @@ from typing import Any
 
 import click
 
-from shunter.app.executor.session import Target
+from shunter.app.executor.session import Target, read_plan
+from shunter.cli.execution.named_moves import Wanted
+from shunter.cli.leaving import told_error
 from shunter.cli.profiles import settable, the_bootstrap
+from shunter.errors import FormatError
 from shunter.model.execution import BOUNDS, DISK_SHARE, ExecutionOptions, Order
 from shunter.model.limits import MOST_COPIES, floor_trouble, rate_trouble
 from shunter.model.partition import TopicPartition
@@ -95,6 +99,27 @@ PLAN = click.Path(path_type=Path)
 """A plan's file. Whoever reads it says what is wrong with it, by the exit status of files (5)."""
 PROPERTIES = click.Path(exists=True, dir_okay=False, path_type=Path)
 yes_option = click.option("--yes", is_flag=True, help="Don't ask first; needed where there is no terminal to ask on.")
+
+
+def wanted_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add arguments and options that name moves; hands the command `wanted`."""
+
+    @click.argument("partitions", nargs=-1, type=PARTITION)
+    @click.option("--topic", "topics", multiple=True, help="All moves of a topic; repeat for several.")
+    @click.option("--plan", type=PLAN, help="All moves under way of partitions in this plan.")
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any, partitions: tuple[TopicPartition, ...], topics: tuple[str, ...], plan: Path | None, **rest: Any
+    ) -> Any:
+        if sum(map(bool, (topics, plan, partitions))) > 1:
+            raise click.UsageError("name partitions, or --topic, or --plan: one of them")
+        try:
+            planned = () if plan is None else tuple(order.tp for order in read_plan(plan))
+        except FormatError as error:
+            sys.exit(told_error(error))
+        return command(*args, wanted=Wanted(partitions, topics, planned), **rest)
+
+    return wrapped
 
 
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:

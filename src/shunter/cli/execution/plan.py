@@ -20,16 +20,20 @@ SHOWN = 40
 
 
 async def show_dry_run(
-    target: Target, moves: Sequence[MoveOrder], options: ExecutionOptions, *, as_json: bool, goes_around: bool = False
+    target: Target,
+    moves: Sequence[MoveOrder],
+    options: ExecutionOptions,
+    *,
+    as_json: bool,
+    submitted: bool = False,
+    goes_around: bool = False,
 ) -> bool:
-    """Lay a plan out and show it: steps, bytes, the least time, and what a rollback costs at each point.
-
-    `goes_around`: the controller that will carry it out ends steps whose target has a dead broker.
+    """Lay a plan out (see `lay_out`) and show it: steps, bytes, the least time, and a rollback's cost at each point.
 
     Returns:
         Whether every move can be taken on.
     """
-    found = await lay_out(target, moves, options, goes_around=goes_around)
+    found = await lay_out(target, moves, options, submitted=submitted, goes_around=goes_around)
     possible = all(move.taken for move in found.moves)
     if as_json:
         say_json({"event": "dry-run", **found.to_json()})

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,17 +22,30 @@ from shunter.app.executor.orders import (
 )
 from shunter.app.executor.session import SessionStart, Target, claimed_by, no_journal, read_journal
 from shunter.app.exit_codes import ExitCode
-from shunter.cli.execution.choosing import NOTHING_OF_IT, Doing, by_option, found_out, journalled_moves, wanted_options
 from shunter.cli.execution.consent import agreed
 from shunter.cli.execution.execute import run_session, told_order
-from shunter.cli.execution.options import LIMIT, bound_options, cluster_options, driver_options, yes_option
+from shunter.cli.execution.named_moves import Wanted
+from shunter.cli.execution.options import (
+    LIMIT,
+    bound_options,
+    cluster_options,
+    driver_options,
+    wanted_options,
+    yes_option,
+)
+from shunter.cli.execution.submit import ALL_CAN, session_of, turn_others
 from shunter.cli.leaving import leave_with
-from shunter.cli.profiles import is_on_command_line
-from shunter.core.doers import Doer, Wanted
-from shunter.core.wording import told_bytes
+from shunter.cli.profiles import is_on_command_line, worst_of
+from shunter.core.wording import counted, named, told_bytes
 from shunter.errors import SettingsError, ShunterError
 from shunter.model.execution import Command, CommandKind
+from shunter.model.partition import TopicPartition
 
+if TYPE_CHECKING:
+    from shunter.app.reassign.session import ReassignSession
+
+NOTHING_OF_IT = "nothing that was named is being moved"
+"""The answer if moves were named and none of them is under way. A name may be wrong, so this answer is a refusal."""
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 force_option = click.option(
     "--force",
@@ -50,10 +66,9 @@ class NobodyDrives(ShunterError):
 @click.command()
 @wanted_options
 @driver_options
-@by_option
 @yes_option
 @json_option
-def resume(target: Target, wanted: Wanted, by: Doer | None, *, yes: bool, as_json: bool) -> None:
+def resume(target: Target, wanted: Wanted, *, yes: bool, as_json: bool) -> None:
     """Let paused moves go on; after a crash, go on from the executor's journal.
 
     With partitions, topics or a plan, only these moves go on; other paused moves stay paused.
@@ -63,17 +78,16 @@ def resume(target: Target, wanted: Wanted, by: Doer | None, *, yes: bool, as_jso
       shunter resume --bootstrap-server kafka1:9092
       shunter resume orders-3 --bootstrap-server kafka1:9092
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _turn("resume", CommandKind.RESUME, target, wanted, by, yes=yes, as_json=as_json)
+    _turn("resume", CommandKind.RESUME, target, wanted, yes=yes, as_json=as_json)
 
 
 @click.command()
 @wanted_options
 @driver_options
-@by_option
 @force_option
 @yes_option
 @json_option
-def rollback(target: Target, wanted: Wanted, by: Doer | None, *, force: bool, yes: bool, as_json: bool) -> None:
+def rollback(target: Target, wanted: Wanted, *, force: bool, yes: bool, as_json: bool) -> None:
     """Bring the original replicas back, in their order; asks first if any of them has to be copied again.
 
     Originals that were dropped are gone from disk, so they are fetched over the network. New replicas stay until enough
@@ -85,22 +99,19 @@ def rollback(target: Target, wanted: Wanted, by: Doer | None, *, force: bool, ye
       shunter rollback orders-3 orders-4 --bootstrap-server kafka1:9092 --yes
       shunter rollback --topic orders --bootstrap-server kafka1:9092
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _turn("rollback", CommandKind.ROLL_BACK, target, wanted, by, force=force, yes=yes, as_json=as_json)
+    _turn("rollback", CommandKind.ROLL_BACK, target, wanted, force=force, yes=yes, as_json=as_json)
 
 
 @click.command()
 @wanted_options
 @driver_options
-@by_option
 @click.option(
     "--leave", is_flag=True, help="Executor only: end the moves at once, and leave the step under way to the cluster."
 )
 @force_option
 @yes_option
 @json_option
-def stop(
-    target: Target, wanted: Wanted, by: Doer | None, *, leave: bool, force: bool, yes: bool, as_json: bool
-) -> None:
+def stop(target: Target, wanted: Wanted, *, leave: bool, force: bool, yes: bool, as_json: bool) -> None:
     """End moves where they stand: new replicas that are in sync stay, the others are removed; nothing is copied.
 
     Copies between log dirs are given up.
@@ -114,27 +125,26 @@ def stop(
     Examples:
       shunter stop --bootstrap-server kafka1:9092
       shunter stop orders-3 --bootstrap-server kafka1:9092 --leave
-      shunter stop --plan plan.json --bootstrap-server kafka1:9092 --by controller
+      shunter stop --plan plan.json --bootstrap-server kafka1:9092
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     if leave and force:
         raise click.UsageError(
             "--leave leaves the step under way to the cluster, and --force cancels it: name one of them"
         )
     kind = CommandKind.LEAVE if leave else CommandKind.STOP
-    _turn("stop", kind, target, wanted, by, force=force, yes=yes, as_json=as_json)
+    _turn("stop", kind, target, wanted, force=force, yes=yes, as_json=as_json)
 
 
 @click.command()
 @wanted_options
 @cluster_options
-@by_option
 @yes_option
 @json_option
-def pause(target: Target, wanted: Wanted, by: Doer | None, *, yes: bool, as_json: bool) -> None:
+def pause(target: Target, wanted: Wanted, *, yes: bool, as_json: bool) -> None:
     """Let moves stand still: no step begins, and what was copied so far is kept.
 
-    The controller stops running copies; the executor slows them down to almost nothing. With partitions, topics or a
-    plan, the other moves go on. The executor can't slow a copy down alone if other copies share its throttles: it
+    The executor slows running copies down to almost nothing. With partitions, topics or a plan, the other moves go on.
+    Moves that Shunter's controller carries out by itself stop copying; another controller has no pause. The executor can't slow a copy down alone if other copies share its throttles: it
     cancels such a copy, and begins it again at `shunter resume`. It says first how much is copied again, and asks.
 
     \b
@@ -142,16 +152,15 @@ def pause(target: Target, wanted: Wanted, by: Doer | None, *, yes: bool, as_json
       shunter pause --bootstrap-server kafka1:9092
       shunter pause orders-3 --bootstrap-server kafka1:9092
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _turn("pause", CommandKind.PAUSE, target, wanted, by, yes=yes, as_json=as_json)
+    _turn("pause", CommandKind.PAUSE, target, wanted, yes=yes, as_json=as_json)
 
 
 @click.command()
 @wanted_options
 @cluster_options
-@by_option
 @yes_option
 @json_option
-def relax(target: Target, wanted: Wanted, by: Doer | None, *, yes: bool, as_json: bool) -> None:
+def relax(target: Target, wanted: Wanted, *, yes: bool, as_json: bool) -> None:
     """Let moves go on now without replicas that are out of sync (relax the floor).
 
     A move waits as long as its next drop would leave fewer replicas in sync than its target has. Once relaxed, it goes on
@@ -162,23 +171,20 @@ def relax(target: Target, wanted: Wanted, by: Doer | None, *, yes: bool, as_json
     Example:
       shunter relax orders-3 --bootstrap-server kafka1:9092
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    _turn("relax", CommandKind.RELAX, target, wanted, by, yes=yes, as_json=as_json)
+    _turn("relax", CommandKind.RELAX, target, wanted, yes=yes, as_json=as_json)
 
 
 @click.command()
 @click.argument("rate", type=LIMIT, required=False)
 @cluster_options
 @bound_options
-@by_option
 @yes_option
 @json_option
-def limit(
-    rate: int | None, target: Target, bounds: dict[str, int | None], by: Doer | None, *, yes: bool, as_json: bool
-) -> None:
+def limit(rate: int | None, target: Target, bounds: dict[str, int | None], *, yes: bool, as_json: bool) -> None:
     """Change the throttle to RATE bytes per second and broker (50M, 1G; none lifts it), or the bounds on copies.
 
-    The throttle counts at once for all moves under way. Only the executor has the bounds (--max-…). Copies that run go
-    on; a bound counts when the next copies begin.
+    The throttle counts at once for all moves of the journal. Copies that run go on; a bound (--max-…) counts when the
+    next copies begin.
 
     \b
     Examples:
@@ -191,16 +197,11 @@ def limit(
         raise click.UsageError("say what to limit: a RATE, or a bound such as --max-in 4")
 
     def work() -> int:
-        with found_out(target, by, wanted=Wanted(), as_json=as_json) as doing:
-            if doing.session is not None and doing.choice.doer is Doer.CONTROLLER:
-                from shunter.cli.execution import by_controller  # noqa: PLC0415 - brings the client library with it
-
-                return by_controller.limit(doing.session, rate or 0, as_json=as_json)
         commands = (
             [] if rate is None else [Command(CommandKind.LIMIT, bytes_per_s=rate or None, given_by=giver("limit"))]
         )
         commands += [Command(CommandKind.BOUND, given_by=giver("limit"), bounds=asked)] if asked else []
-        codes = [asyncio.run(_order(doing.target, command, yes=yes, as_json=as_json)) for command in commands]
+        codes = [asyncio.run(_order(target, command, yes=yes, as_json=as_json)) for command in commands]
         return max(codes)
 
     leave_with(work)
@@ -211,44 +212,92 @@ def _turn(
     kind: CommandKind,
     target: Target,
     wanted: Wanted,
-    by: Doer | None,
     *,
     force: bool = False,
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Turn moves by the controller or the executor, and leave with the exit status."""
+    """Turn moves, and leave with the exit status.
+
+    Moves that the journal has open are turned by an order to their executor, other moves of the cluster by the
+    controller. Partitions that are named are turned each by its way. Whatever stands for many (nothing named, a topic,
+    a plan) means the journal's moves if it has any of them, else the cluster's.
+    """
 
     def work() -> int:
-        with found_out(target, by, wanted=wanted, as_json=as_json) as doing:
-            if doing.session is not None and doing.ground is not None and doing.choice.doer is Doer.CONTROLLER:
-                from shunter.cli.execution import by_controller  # noqa: PLC0415 - brings the client library with it
-
-                if force:
-                    raise SettingsError(
-                        "--force cancels steps of the executor; Shunter's controller needs none: leave it out"
-                    )
-                return by_controller.turn(doing.session, doing.ground, verb, wanted, yes=yes, as_json=as_json)
+        place, opened = asyncio.run(_journalled(target))
+        mine = wanted.of(opened)
+        others: list[TopicPartition] = []
+        codes: list[int] = []
+        if (not mine or not opened.issuperset(wanted.partitions)) and not asyncio.run(claimed_by(target, place)):
+            # An executor that drives the cluster under another journal may have asked for the others' steps.
+            with session_of(target) as session:
+                others = _others(session, verb, wanted, opened, alone=not mine)
+                if others and (force or kind is CommandKind.LEAVE):
+                    option = "--force" if force else "--leave"
+                    told = f"{option} is an order to the executor, and its journal does not have {named(others)}"
+                    raise SettingsError(f"{told}: leave it out")
+                if others:
+                    codes.append(turn_others(session, verb, others, yes=yes, as_json=as_json))
+        if mine or not others:
             if force and not agreed(_FORCED, "Do it?", yes=yes, as_json=as_json):
                 return int(ExitCode.REFUSED)
-        return asyncio.run(_by_executor(verb, kind, doing, wanted, force=force, yes=yes, as_json=as_json))
+            rest = wanted._replace(partitions=tuple(tp for tp in wanted.partitions if tp not in others))
+            here = replace(target, journal=place.path)
+            by_executor = _by_executor(verb, kind, here, rest, mine, force=force, yes=yes, as_json=as_json)
+            codes.append(asyncio.run(by_executor))
+        return int(worst_of(codes))
 
     leave_with(work)
 
 
+async def _journalled(target: Target) -> tuple[JournalPlace, frozenset[TopicPartition]]:
+    """The journal, and the moves that are open in it.
+
+    Raises:
+        FormatError: the command line names a journal that does not exist.
+    """
+    place, _holder = await holder_of(target)
+    if place.exists():
+        state, _holder = await asyncio.to_thread(read_journal, place)
+        return place, frozenset(move.tp for move in state.open_moves())
+    if is_on_command_line("journal") or is_on_command_line("journal_topic"):
+        raise await no_journal(target, place)
+    return place, frozenset()
+
+
+def _others(
+    session: ReassignSession, verb: str, wanted: Wanted, opened: Collection[TopicPartition], *, alone: bool
+) -> list[TopicPartition]:
+    """The partitions that the controller is asked to turn; `alone`: the journal has none of what is meant."""
+    found = wanted.of([row.tp for row in session.rows() if row.tp not in opened])
+    if found and wanted.everything and verb not in ALL_CAN and not session.is_shunters():
+        told = f"{counted(len(found), 'move is', 'moves are')} under way that the journal does not have"
+        click.echo(f"{told}: only `shunter stop` and `rollback` turn such a move under this controller", err=True)
+        return []
+    if found and alone and wanted.partitions:
+        return list(wanted.partitions)  # The controller says of the rest that it does not move.
+    return found
+
+
 async def _by_executor(
-    verb: str, kind: CommandKind, doing: Doing, wanted: Wanted, *, force: bool = False, yes: bool, as_json: bool
+    verb: str,
+    kind: CommandKind,
+    target: Target,
+    wanted: Wanted,
+    mine: Sequence[TopicPartition],
+    *,
+    force: bool,
+    yes: bool,
+    as_json: bool,
 ) -> int:
-    partitions = wanted.partitions
-    if not (wanted.everything or partitions):
-        place, _holder = await holder_of(doing.target)
-        partitions = await asyncio.to_thread(journalled_moves, place, wanted)
-        if not partitions:
-            return told_order({"accepted": False, "text": NOTHING_OF_IT}, as_json=as_json)
+    if not (mine or wanted.everything or wanted.partitions):
+        return told_order({"accepted": False, "text": NOTHING_OF_IT}, as_json=as_json)
+    partitions = () if wanted.everything else wanted.partitions or tuple(mine)
     command = Command(kind, partitions, given_by=giver(verb), force=force)
     if kind in (CommandKind.PAUSE, CommandKind.RELAX):
-        return await _order(doing.target, command, yes=yes, as_json=as_json)
-    return await _go_on(doing.target, command, yes=yes, as_json=as_json)
+        return await _order(target, command, yes=yes, as_json=as_json)
+    return await _go_on(target, command, yes=yes, as_json=as_json)
 
 
 async def _go_on(target: Target, command: Command, *, yes: bool = False, as_json: bool) -> int:
@@ -295,7 +344,7 @@ async def _order(target: Target, command: Command, *, yes: bool = False, as_json
             raise NobodyDrives(f"{place}: nothing is under way: there is nothing to {command.kind.value}")
         raise NobodyDrives(f"{place}: no executor drives this journal; `shunter resume` starts one")
     if not holder.takes_orders:
-        raise NobodyDrives(f"{place}: {holder} holds it for the throttles of the controller's moves: --by controller")
+        raise NobodyDrives(f"{place}: {holder} restores throttles under it at this moment: repeat this")
     if not await _cost_agreed(target, place, command, yes=yes, as_json=as_json):
         return int(ExitCode.REFUSED)
     try:

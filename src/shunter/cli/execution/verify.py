@@ -60,7 +60,7 @@ def _verify(plan: Path, target: Target, *, as_json: bool) -> int:
 def _differences(target: Target, orders: Sequence[MoveOrder]) -> tuple[PlanDifference, ...]:
     # Both bring the client library with them.
     from shunter.app.reassign.session import ReassignSession  # noqa: PLC0415
-    from shunter.cli.execution.by_controller import told_row  # noqa: PLC0415
+    from shunter.cli.execution.rows import told_row  # noqa: PLC0415
 
     with ReassignSession(target.bootstrap, target.properties) as session:
         return session.differences(orders, told_row)

@@ -15,8 +15,7 @@ from shunter.core.executor.state import ElectionStatus, ExecutorState, Move
 from shunter.core.executor.waits import Wait, WaitKind
 from shunter.errors import ErrorCode
 from shunter.model.execution import Direction, ObservedPartition
-from shunter.model.partition import NO_LEADER, BrokerId, Replicas, TopicPartition
-from shunter.model.reassignment import Strategy
+from shunter.model.partition import NO_LEADER, BrokerId, TopicPartition
 
 ELECTION_MS = 60_000
 """A move whose election has not come about for this long ends without it."""
@@ -44,13 +43,6 @@ class ElectionVerdict(NamedTuple):
 
     standing: ElectionStanding
     told: str = ""
-
-
-def elected_alone(tp: TopicPartition, replicas: Replicas) -> Move:
-    """A move to the replicas that a partition has, for an election without an execution."""
-    move = Move(tp, None, replicas, replicas, Strategy.INCREMENTAL, 0, (), False, 0, current=replicas, led_by=NO_LEADER)
-    move.election = ElectionStatus(begun=True)
-    return move
 
 
 def judge_election(

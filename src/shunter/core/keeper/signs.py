@@ -15,6 +15,7 @@ from shunter.core.keeper.sign import ABOVE, BELOW, Sign
 from shunter.core.keeper.words import held_by_word
 from shunter.core.planning.aims import Targets, targets
 from shunter.core.planning.cluster import ROUNDING, Floats, Resource, broker_loads
+from shunter.core.planning.facts import CORDONED
 from shunter.core.planning.request import Scope
 from shunter.core.wording import counted, named
 from shunter.model.inventory import InventoryPartition, OfflineReplica, TopicWish
@@ -245,7 +246,8 @@ def _filling_disks(sighting: Sighting, policy: KeeperPolicy, holding: Collection
 
 def _racks(sighting: Sighting, goals: Goals) -> Iterator[Sign]:
     goal = goals(DEFAULTS[Condition.REPLICAS_BAND].end)  # Racks have no band, so any band will do.
-    uneven = np.flatnonzero(goal.rules.uneven(sighting.load.replicas) & goal.movable).tolist()
+    able = goal.movable | goal.beside[CORDONED]  # A plan for racks may take the replica off a cordoned broker.
+    uneven = np.flatnonzero(goal.rules.uneven(sighting.load.replicas) & able).tolist()
     if uneven:
         names = named([sighting.load.partition_name(at) for at in uneven])
         text = f"{counted(len(uneven), 'partition')} with replicas that share racks without need ({names})"

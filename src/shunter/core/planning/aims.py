@@ -18,17 +18,20 @@ from shunter.core.planning.cluster import (
     weights,
 )
 from shunter.core.planning.facts import (
+    OBSTACLES,
+    Obstacle,
     barred,
+    closed,
     fitness_of,
     ill_ones,
+    in_the_way,
     led_by_the_able,
     rooms,
     spare,
-    with_offline,
     without_data,
 )
 from shunter.core.planning.racks import RackRules
-from shunter.core.planning.request import EMPTYING, KEEPING, ORDER_ALONE, PlanRefused, PlanRequest, Scope
+from shunter.core.planning.request import EMPTYING, ORDER_ALONE, PlanRefused, PlanRequest, Scope
 from shunter.core.wording import counted
 
 _PRIORITY = 4.0
@@ -70,11 +73,13 @@ class Targets:
     largest: Floats
     """(B,) the largest replica that may come to a broker, as `hard` for disks; the log dir that it chooses limits it."""
     movable: Flags
-    """(P,) partitions whose topic is not excluded, of which a live replica in sync has the data, and that don't wait."""
+    """(P,) partitions whose topic is not excluded, of which a live replica in sync has the data, and no obstacle."""
     lost: Flags
     """(P,) partitions of which no live replica in sync has the data."""
-    waiting: Flags
-    """(P,) partitions that have an offline replica which the scope would keep: a copy beside it may not end."""
+    closed: Flags
+    """(B,) brokers whose log dirs are all cordoned."""
+    beside: dict[Obstacle, Flags]
+    """(P,) partitions of the other topics, with data, that the scope leaves alone, by the `Obstacle` that they hold."""
     ill: dict[tuple[int, int], int]
     """The `Fitness` of each replica that can't lead now, by partition and broker."""
     group: Ints
@@ -128,7 +133,14 @@ def targets(cluster: ClusterLoad, request: PlanRequest) -> Targets:
     low[:, weight == 0], high[:, weight == 0] = 0.0, hard[:, weight == 0]
     excluded_topics = np.array([topic in set(request.excluded_topics) for topic in cluster.topics], dtype=np.bool_)
     lost = without_data(cluster.replicas, fitness)
-    waiting = with_offline(cluster.replicas, fitness) & ~lost & (request.scope in KEEPING)
+    excluded_rows = excluded_topics[cluster.topic_of]
+    cordoned = closed(cluster)
+    beside = {
+        kind: in_the_way(kind, cluster.replicas, fitness, cordoned).any(axis=1)
+        & (~lost & ~excluded_rows & (request.scope in kind.left_by))
+        for kind in OBSTACLES
+    }
+    left = [found for kind, found in beside.items() if request.scope not in kind.taken_by]
     return Targets(
         resources=resources,
         scale=scale,
@@ -144,9 +156,10 @@ def targets(cluster: ClusterLoad, request: PlanRequest) -> Targets:
         excluded=excluded,
         barred=shut,
         largest=largest,
-        movable=~excluded_topics[cluster.topic_of] & ~lost & ~waiting,
+        movable=~excluded_rows & ~lost & ~np.any(left, axis=0),
         lost=lost,
-        waiting=waiting,
+        closed=cordoned,
+        beside=beside,
         ill=ill_ones(cluster.replicas, fitness),
         group=cluster.rack_of.astype(np.int64) if pinned else np.zeros(len(cluster.brokers), dtype=np.int64),
         rack_level=rack_level,

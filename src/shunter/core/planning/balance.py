@@ -9,12 +9,12 @@ import numpy as np
 from shunter.core.planning.aims import Targets, targets
 from shunter.core.planning.board import Board, Budget
 from shunter.core.planning.cluster import ABSENT, UNKNOWN, ClusterLoad, Flags, Indexes, Ints, Resource, broker_loads
-from shunter.core.planning.facts import Fitness, fitness_of, led_by_the_able
+from shunter.core.planning.facts import OBSTACLES, Fitness, fitness_of, led_by_the_able
 from shunter.core.planning.leaders import balance_leaders
 from shunter.core.planning.moves import BalancedPlan, Undone, difference, widened
-from shunter.core.planning.reached import OFFLINE_FIRST, what_is_left, what_is_unknown
+from shunter.core.planning.reached import way_out, what_is_left, what_is_unknown
 from shunter.core.planning.repair import crowded_topics, repair, spread_topics, take_back
-from shunter.core.planning.request import EMPTYING, KEEPING, ORDER_ALONE, PlanRequest, Scope
+from shunter.core.planning.request import EMPTYING, ORDER_ALONE, PlanRequest, Scope
 from shunter.core.planning.scopes import apply_scope, check, check_brokers
 from shunter.core.planning.transport import balance_bulk, balance_counts
 from shunter.core.wording import counted, named
@@ -107,7 +107,7 @@ def _next_board(board: Board) -> Board:
 def _one_pass(board: Board, request: PlanRequest) -> list[Undone]:
     resources = board.targets.resources
     replica_aims = tuple(r for r in resources if r in {Resource.DISK, Resource.BYTES_IN, Resource.REPLICAS})
-    undone = apply_scope(board, request) + _leave_beside_offline(board, request)
+    undone = apply_scope(board, request) + _leave_beside(board, request)
     if request.scope is Scope.LEADERS:
         balance_leaders(board)
     elif request.scope in EMPTYING:
@@ -126,20 +126,18 @@ def _one_pass(board: Board, request: PlanRequest) -> list[Undone]:
     return undone
 
 
-def _leave_beside_offline(board: Board, request: PlanRequest) -> list[Undone]:
-    """Take back what a scope would change beside an offline replica that stays.
-
-    Controllers before Kafka 4.3 end a step only when its whole target is in sync, so such a copy would not end. Newer
-    ones end it, but take away a good replica instead of the offline one.
-    """
-    waiting = board.beside_offline()
-    if request.scope in {*KEEPING, *ORDER_ALONE} or not len(waiting):
-        return []
-    board.put_back(waiting)
-    counts = counted(len(waiting), "partition stays as it is", "partitions stay as they are")
-    what = f"{counts} ({named(map(board.cluster.partition_name, waiting.tolist()))})"
-    first = "" if request.scope is Scope.OFFLINE else f"; {OFFLINE_FIRST}"
-    return [Undone(what, f"an offline replica would stay, and no plan copies beside one{first}")]
+def _leave_beside(board: Board, request: PlanRequest) -> list[Undone]:
+    """Take back what a scope would change beside an `Obstacle` that stays."""
+    undone: list[Undone] = []
+    for kind in OBSTACLES:
+        left = board.beside(kind)
+        if len(left):
+            board.put_back(left)
+            counts = counted(len(left), "partition stays as it is", "partitions stay as they are")
+            what = f"{counts} ({named(map(board.cluster.partition_name, left.tolist()))})"
+            out = way_out(board.cluster, left, request.scope)
+            undone.append(Undone(what, f"{kind.replica} would stay, and {kind.why}{out}"))
+    return undone
 
 
 def _finished(request: PlanRequest, start: Indexes, began: Indexes, board: Board, undone: list[Undone]) -> BalancedPlan:
@@ -171,7 +169,8 @@ def _finished(request: PlanRequest, start: Indexes, began: Indexes, board: Board
 def _elected(cluster: ClusterLoad, request: PlanRequest, goal: Targets, changes: Flags, first: Ints) -> Ints:
     """The partitions of which the first replica is to be elected, because another one leads now or has to stop.
 
-    Only scopes that are about leaders elect. A partition whose first replica can't lead needs another order first.
+    Only scopes that are about leaders elect. A partition whose first replica can't lead needs another order first. An
+    election needs no assignment, so it is there also for partitions that the scope leaves alone beside an obstacle.
 
     Args:
         cluster: The cluster.
@@ -186,8 +185,10 @@ def _elected(cluster: ClusterLoad, request: PlanRequest, goal: Targets, changes:
     wrong = np.where(leader == UNKNOWN, changes, leader != first)
     ids = np.array(cluster.brokers)
     if request.scope is Scope.DEMOTE:
-        wrong &= np.where(leader >= 0, np.isin(ids, request.brokers)[leader], changes)
+        demoted = np.isin(ids, request.brokers)
+        wrong &= ~demoted[first] & np.where(leader >= 0, demoted[leader], changes)
     else:
         excluded = np.isin(ids, request.excluded_brokers)
         wrong &= ~excluded[first] & ~(excluded[leader] & (leader >= 0))
-    return np.flatnonzero(wrong & goal.movable & (first != ABSENT))
+    able = np.any([goal.movable, *goal.beside.values()], axis=0)
+    return np.flatnonzero(wrong & able & (first != ABSENT))

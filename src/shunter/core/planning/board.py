@@ -21,7 +21,7 @@ from shunter.core.planning.cluster import (
     Resource,
     broker_loads,
 )
-from shunter.core.planning.facts import LEADS_FROM, Fitness
+from shunter.core.planning.facts import CORDONED, LEADS_FROM, Fitness, Obstacle, in_the_way
 
 _LEAN = 1e-3
 """The weight of a broker's distance from its share, beside the weight of being outside the band."""
@@ -127,9 +127,12 @@ class Board:
         return float(self.violation.sum())
 
     def held_by(self, broker: int) -> tuple[Ints, Ints]:
-        """Partitions and slots of the movable replicas on a broker."""
+        """Partitions and slots of the replicas on a broker that may move while all others of their partitions stay."""
         partitions, slots = np.nonzero(self.replicas == broker)
         kept = self.targets.movable[partitions]
+        if self.targets.closed.any():
+            others = self.in_the_way(CORDONED, partitions).sum(axis=1) - self.targets.closed[broker]
+            kept &= others == 0
         return partitions[kept], slots[kept]
 
     def weight_of(self, partition: int, slot: int) -> Floats:
@@ -290,11 +293,16 @@ class Board:
         if self.topic_held is not None:
             self.topic_held[int(self.cluster.topic_of[partition]), here] -= 1
 
-    def beside_offline(self) -> Ints:
-        """Partitions whose set of replicas changes and keeps an offline one: a step to that set may not end."""
-        keeps = ((self.fitness == Fitness.OFFLINE) & (self.replicas != ABSENT)).any(axis=1)
-        changes = (np.sort(self.replicas, axis=1) != np.sort(self.start, axis=1)).any(axis=1)
-        return np.flatnonzero(keeps & changes)
+    def beside(self, kind: Obstacle) -> Ints:
+        """Partitions that change and keep a replica which is such an obstacle."""
+        was, now = self.start, self.replicas
+        if not kind.order:
+            was, now = np.sort(was, axis=1), np.sort(now, axis=1)
+        return np.flatnonzero(self.in_the_way(kind, slice(None)).any(axis=1) & (was != now).any(axis=1))
+
+    def in_the_way(self, kind: Obstacle, partitions: Ints | slice) -> Flags:
+        """(n, W) which replicas of these partitions are such an obstacle."""
+        return in_the_way(kind, self.replicas[partitions], self.fitness[partitions], self.targets.closed)
 
     def put_back(self, partitions: Ints) -> None:
         """Put partitions back where they began, and refund their copies."""

@@ -5,11 +5,13 @@ Every scope reads these and nothing else. A fact that is not known speaks neithe
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 
 from shunter.core.planning.cluster import ABSENT, UNKNOWN, ClusterLoad, Codes, Flags, Floats, Indexes
+from shunter.core.planning.request import EMPTYING, KEEPING, ORDER_ALONE, Scope
 from shunter.model.room import Room, free_bytes, room_of
 
 
@@ -25,6 +27,39 @@ class Fitness(IntEnum):
 
 
 LEADS_FROM = int(Fitness.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """A kind of replica beside which nothing of its partition changes, unless all replicas of that kind leave it."""
+
+    replica: str
+    """What such a replica is, to be read after "a partition has" ..."""
+    replicas: str
+    """... and after "partitions have"."""
+    why: str
+    order: bool
+    """Whether the order alone can't change either."""
+    left_by: tuple[Scope, ...]
+    """Scopes that leave the partition alone from the start, as they take no such replica away ..."""
+    taken_by: tuple[Scope, ...] = ()
+    """... but these, which may take away the only one."""
+
+
+OFFLINE = Obstacle("an offline replica", "offline replicas", "no plan copies beside one", order=False, left_by=KEEPING)
+"""Controllers before Kafka 4.3 end a step only when its whole target is in sync, so such a copy would not end. Newer
+ones end it, but take away a good replica instead of the offline one."""
+CORDONED = Obstacle(
+    "a replica on a cordoned broker",
+    "replicas on cordoned brokers",
+    "Kafka takes no assignment that names one",
+    order=True,
+    left_by=(*KEEPING, *ORDER_ALONE),
+    taken_by=EMPTYING,
+)
+"""All log dirs of the broker are cordoned. Kafka refuses its replicas even where they are already (KAFKA-20832: in 4.4.0
+and on the branch of 4.3 after 4.3.1, which brokers can't tell from it)."""
+OBSTACLES = (OFFLINE, CORDONED)
 
 
 def fitness_of(cluster: ClusterLoad) -> Codes:
@@ -59,6 +94,11 @@ def barred(cluster: ClusterLoad) -> dict[int, str]:
         for at in np.flatnonzero(np.bincount(lost.ravel() + 1, minlength=len(cluster.brokers) + 1)[1:]).tolist():
             found.setdefault(at, "has offline replicas: a log dir of it failed")
     return found
+
+
+def closed(cluster: ClusterLoad) -> Flags:
+    """(B,) whether all log dirs of a broker are cordoned."""
+    return np.array([each.closed for each in cluster.facts] or [False] * len(cluster.brokers), np.bool_)
 
 
 def rooms(cluster: ClusterLoad, headroom: float) -> list[Room | None]:
@@ -108,20 +148,26 @@ def without_data(replicas: Indexes, fitness: Codes) -> Flags:
     return np.asarray(~((fitness >= LEADS_FROM) & (replicas != ABSENT)).any(axis=1))
 
 
-def with_offline(replicas: Indexes, fitness: Codes) -> Flags:
-    """(P,) whether a replica of a partition is offline."""
-    return np.asarray(((fitness == Fitness.OFFLINE) & (replicas != ABSENT)).any(axis=1))
+def in_the_way(kind: Obstacle, replicas: Indexes, fitness: Codes, shut: Flags) -> Flags:
+    """(P, W) the replicas that are an obstacle of one kind; `shut` is (B,) the brokers that are `closed`."""
+    found = fitness == Fitness.OFFLINE if kind is OFFLINE else shut[replicas]
+    return np.asarray(found & (replicas != ABSENT))
 
 
 __all__ = [
+    "CORDONED",
     "LEADS_FROM",
+    "OBSTACLES",
+    "OFFLINE",
     "Fitness",
+    "Obstacle",
     "barred",
+    "closed",
     "fitness_of",
     "ill_ones",
+    "in_the_way",
     "led_by_the_able",
     "rooms",
     "spare",
-    "with_offline",
     "without_data",
 ]

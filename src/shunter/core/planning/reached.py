@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from shunter.core.planning.board import Board, Budget
-from shunter.core.planning.cluster import ABSENT, Resource, distinct
-from shunter.core.planning.facts import rooms
+from shunter.core.planning.cluster import ABSENT, ClusterLoad, Ints, Resource, distinct
+from shunter.core.planning.facts import CORDONED, OFFLINE, closed, fitness_of, in_the_way, rooms
 from shunter.core.planning.moves import BalancedPlan, Undone
 from shunter.core.planning.request import EMPTYING, ORDER_ALONE, Scope
 from shunter.core.wording import counted, named
@@ -50,6 +50,22 @@ def what_is_left(plan: BalancedPlan, board: Board) -> tuple[Undone, ...]:
     return tuple(found) + _forced_racks(plan)
 
 
+def way_out(cluster: ClusterLoad, left: Ints, scope: Scope) -> str:
+    """What frees partitions that stay as they are beside an `Obstacle`, to be put behind the reason; "": nothing else."""
+    replicas, fitness = cluster.replicas[left], fitness_of(cluster)[left]
+    cordoned, offline = (
+        {
+            cluster.brokers[at]
+            for at in distinct(replicas[in_the_way(kind, replicas, fitness, closed(cluster))]).tolist()
+        }
+        for kind in (CORDONED, OFFLINE)
+    )
+    if not cordoned:
+        return "" if scope is Scope.OFFLINE else f"; {OFFLINE_FIRST}"
+    shut, every = (",".join(map(str, sorted(found))) for found in (cordoned, cordoned | offline))
+    return f"; take broker {shut} out of its cordon (`cordoned.log.dirs`), or `shunter drain {every}`"
+
+
 def what_is_unknown(plan: BalancedPlan) -> Iterator[str]:
     """Say which brokers the plan had to leave out, and which of them it filled without knowing their room."""
     goal, cluster = plan.targets, plan.cluster
@@ -65,12 +81,15 @@ def what_is_unknown(plan: BalancedPlan) -> Iterator[str]:
     if len(lost):
         names = named(map(cluster.partition_name, lost.tolist()))
         yield f"{counted(len(lost), 'partition has', 'partitions have')} no live replica in sync, and none of them changes: {names}"
-    waiting = np.flatnonzero(goal.waiting)
-    if len(waiting):
-        counts = counted(len(waiting), "partition has an offline replica", "partitions have offline replicas")
-        names = named(map(cluster.partition_name, waiting.tolist()))
-        left = "it stays as it is" if len(waiting) == 1 else "they stay as they are"
-        yield f"{counts} ({names}): {left}, because no plan copies beside one; {OFFLINE_FIRST}"
+    for kind, beside in goal.beside.items():
+        left = np.flatnonzero(beside)
+        if len(left):
+            counts = counted(len(left), f"partition has {kind.replica}", f"partitions have {kind.replicas}")
+            names = named(map(cluster.partition_name, left.tolist()))
+            stays = "it stays as it is" if len(left) == 1 else "they stay as they are"
+            if plan.request.scope in kind.taken_by:
+                stays = "nothing else of these partitions moves"
+            yield f"{counts} ({names}): {stays}, because {kind.why}{way_out(cluster, left, plan.request.scope)}"
     yield from _what_gets_thin(plan)
     if cluster.facts:
         found = rooms(cluster, plan.request.headroom)
@@ -128,11 +147,11 @@ def _why(plan: BalancedPlan, board: Board, broker: int, column: int, *, over: bo
     held = (plan.replicas == broker) & (plan.replicas != ABSENT)
     weight = goal.every[:, column] + np.where(plan.replicas[:, 0] == broker, goal.leading[:, column], 0)
     for fixed, told in (
-        (~goal.movable & ~goal.lost & ~goal.waiting, "excluded topics"),
+        (~np.any([goal.movable, goal.lost, *goal.beside.values()], axis=0), "excluded topics"),
         (goal.lost, "partitions that no broker has"),
-        (goal.waiting, "partitions with an offline replica that stays"),
+        *((beside, f"partitions with {kind.replica} that stays") for kind, beside in goal.beside.items()),
     ):
-        alone = float(weight[held.any(axis=1) & fixed].sum())
+        alone = float(weight[held.any(axis=1) & fixed & ~goal.movable].sum())
         if over and alone > goal.high[broker, column]:
             return f"replicas of {told} alone make {alone:.3f} of the mean"
     if orders or resource in _LED:
@@ -162,9 +181,11 @@ def _told_barred(plan: BalancedPlan) -> str:
 def _what_holds(plan: BalancedPlan, board: Board, broker: int, *, over: bool) -> str:
     """Whether rules and facts alone forbid what would help, of which a sample is tried; "": they do not."""
     goal = plan.targets
-    here = board.replicas == broker
-    helps = here if over else ~here & goal.members[board.replicas] & ~here.any(axis=1, keepdims=True)
-    partitions, slots = np.nonzero(helps & (board.replicas != ABSENT) & goal.movable[:, None])
+    partitions, slots = board.held_by(broker)
+    if not over:
+        here = board.replicas == broker
+        helps = ~here & goal.members[board.replicas] & ~here.any(axis=1, keepdims=True)
+        partitions, slots = np.nonzero(helps & (board.replicas != ABSENT) & goal.movable[:, None])
     if not len(partitions):
         return "no replica on it may move" if over else "no replica of another broker may move to it"
     fits = False

@@ -7,7 +7,7 @@ import numpy as np
 from shunter.core.planning.aims import Targets
 from shunter.core.planning.board import Board, Why
 from shunter.core.planning.cluster import ABSENT, ClusterLoad, Flags, Floats, Ints, Resource
-from shunter.core.planning.facts import Fitness, spare
+from shunter.core.planning.facts import OBSTACLES, Fitness, spare
 from shunter.core.planning.moves import Undone
 from shunter.core.planning.request import EMPTYING, PlanRefused, PlanRequest, Scope
 from shunter.core.planning.transport import place
@@ -238,7 +238,7 @@ def _replace(board: Board, request: PlanRequest) -> list[Undone]:
     index = {broker: at for at, broker in enumerate(board.cluster.brokers)}
     elsewhere: dict[str, list[int]] = {}
     for old, new in zip(request.brokers, request.replacements, strict=True):
-        partitions, slots = board.held_by(index[old])
+        partitions, slots = np.nonzero((board.replicas == index[old]) & board.targets.movable[:, None])
         for partition, slot in zip(partitions.tolist(), slots.tolist(), strict=True):
             if why := _not_there(board, partition, slot, index[new]):
                 elsewhere.setdefault(why, []).append(partition)
@@ -284,14 +284,17 @@ def _fix_racks(board: Board) -> list[Undone]:
 
 
 def _fix_one(board: Board, partition: int) -> bool:
-    """Move the replica that helps most: one in the rack with most replicas, a follower before the leader."""
+    """Move the replica that helps most: one in the rack with most replicas, an obstacle first, the leader last."""
     rules, replicas = board.targets.rules, board.replicas
     row: list[int] = replicas[partition].tolist()
     slots = [slot for slot, broker in enumerate(row) if broker != ABSENT]
     held = np.bincount([int(rules.rack_of[row[slot]]) for slot in slots], minlength=len(rules.sizes))
     slots = [slot for slot in slots if not board.targets.excluded[row[slot]]]
     disk = board.targets.column(Resource.DISK) or 0
-    slots.sort(key=lambda s: (-int(held[rules.rack_of[row[s]]]), s == 0, -float(board.loads[row[s], disk]), s))
+    stuck = np.any([board.in_the_way(kind, np.array([partition]))[0] for kind in OBSTACLES], axis=0)
+    slots.sort(
+        key=lambda s: (-int(held[rules.rack_of[row[s]]]), not stuck[s], s == 0, -float(board.loads[row[s], disk]), s)
+    )
     for slot in slots:
         opened = board.openings(partition, slot).copy()
         opened[rules.rack_of == rules.rack_of[row[slot]]] = -np.inf

@@ -30,6 +30,9 @@ def demote(board: Board, brokers: tuple[int, ...]) -> list[Undone]:
         row: list[int] = [broker for broker in cluster.replicas[partition].tolist() if broker != ABSENT]
         others = [broker for broker in row if not demoted[broker]]
         able = [each for each in others if board.may_lead(partition, board.replicas[partition].tolist().index(each))]
+        first = int(cluster.replicas[partition, 0])
+        if _left_beside(board, partition) and not demoted[first] and first == board.replicas[partition, 0]:
+            continue  # To elect the first one is enough.
         if not board.movable[partition] or not able:
             undone.append(_still_led(board, partition, demoted, others))
             continue
@@ -49,7 +52,7 @@ def _still_led(board: Board, partition: int, demoted: Flags, others: list[int]) 
     cluster = board.cluster
     leader = UNKNOWN if cluster.leader is None else int(cluster.leader[partition])
     here = int(board.replicas[partition, 0])
-    if board.targets.lost[partition]:
+    if board.targets.lost[partition] or (leader >= 0 and not demoted[leader]):
         here = int(cluster.replicas[partition, 0])
         return Undone(
             f"{cluster.partition_name(partition)} keeps broker {cluster.brokers[here]} first"
@@ -71,9 +74,12 @@ def why_fixed(board: Board, partition: int) -> str:
     """Why nothing of a partition may change. Pre: it is not movable."""
     if board.targets.lost[partition]:
         return "no live replica in sync has its data"
-    if board.targets.waiting[partition]:
-        return "it has an offline replica, and no plan copies beside one"
-    return "its topic is excluded"
+    found = [kind for kind, rows in board.targets.beside.items() if rows[partition]]
+    return f"it has {found[0].replica}, and {found[0].why}" if found else "its topic is excluded"
+
+
+def _left_beside(board: Board, partition: int) -> bool:
+    return any(rows[partition] for rows in board.targets.beside.values())
 
 
 def grant_wishes(board: Board, wishes: tuple[TopicWish, ...]) -> list[Undone]:
@@ -176,10 +182,10 @@ def _settle(board: Board, partition: int, slot: int, allowed: Flags) -> bool:
 def drop_worst(board: Board, partition: int, places: Flags | None = None) -> bool:
     """Drop a replica; returns whether one may be dropped.
 
-    The first choice is one that is offline, then one that is out of sync, then one on a broker that may receive nothing,
-    as it is cordoned or a log dir of it failed. So as many stay in sync as can. Among the rest it is a follower: one in a
-    wrong place, else one in the rack with most of this partition's replicas, else on the fullest broker. If the first
-    replica is dropped, another one that can lead takes its place. Replicas on excluded brokers stay.
+    The first choice is one that is offline, then one that is out of sync, then one on a cordoned broker, then one on a
+    broker with a failed log dir. So as many stay in sync as can. Among the rest it is a follower: one in a wrong place,
+    else one in the rack with most of this partition's replicas, else on the fullest broker. If the first replica is
+    dropped, another one that can lead takes its place. Replicas on excluded brokers stay.
     """
     goal, row = board.targets, board.replicas[partition].tolist()
     slots = [slot for slot in range(len(row)) if row[slot] != ABSENT]
@@ -195,6 +201,7 @@ def drop_worst(board: Board, partition: int, places: Flags | None = None) -> boo
         droppable,
         key=lambda s: (
             -fitness[s],
+            bool(goal.closed[row[s]]),
             row[s] in goal.barred,
             s > 0,
             places is not None and not places[row[s]],

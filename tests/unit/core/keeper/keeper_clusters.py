@@ -50,6 +50,7 @@ def cluster(
     size: int = MIB,
     min_isr: int = 1,
     failed: tuple[tuple[str, int, int], ...] = (),
+    cordoned: tuple[int, ...] = (),
     used: dict[int, float] | None = None,
     ongoing: dict[TopicPartition, OngoingReassignment] | None = None,
     throttles: tuple[tuple[ThrottleKey, str], ...] = (),
@@ -60,7 +61,7 @@ def cluster(
 ) -> Sighting:
     """Live brokers, and topics by their partitions' replicas. Other brokers that hold replicas are dead.
 
-    `failed`: (topic, partition, broker) on failed log dirs; `used`: the share of each broker's disk of 100 MiB.
+    `failed`: (topic, partition, broker) on failed log dirs; `cordoned`: brokers with all their log dirs; `used`: the share of each broker's disk of 100 MiB.
     """
     partitions: list[InventoryPartition] = []
     for topic, assignment in rows.items():
@@ -84,6 +85,7 @@ def cluster(
             (racks or {}).get(broker),
             total if used and broker in used else None,
             round(total * (1 - used[broker])) if used and broker in used else None,
+            cordoned=broker in cordoned or None,
             log_dirs=(Disk("/broken", None, None, failed=True),) if any(broker == at for _, _, at in failed) else None,
         )
         for broker in brokers
@@ -153,7 +155,7 @@ def carried_out(sighting: Sighting, proposal: Proposal) -> Sighting:
 
 @st.composite
 def sightings(draw: st.DrawFn, *, healthy: bool = False) -> Sighting:
-    """Clusters of 3 to 7 brokers and up to 30 partitions, skewed at will; with dead brokers, failed log dirs, racks."""
+    """Clusters of 3 to 7 brokers and up to 30 partitions, skewed at will; some brokers are dead, cordoned or damaged."""
     drawn = random.Random(draw(st.integers(0, 2**32 - 1)))
     brokers = list(range(1, drawn.randint(3, 7) + 1))
     dead = [] if healthy or drawn.random() < 0.6 else drawn.sample(brokers, 1)
@@ -180,6 +182,7 @@ def sightings(draw: st.DrawFn, *, healthy: bool = False) -> Sighting:
         failed=failed,
         used=used,
         min_isr=drawn.choice([1, 1, 2]),
+        cordoned=() if healthy or drawn.random() < 0.7 else tuple(drawn.sample(brokers, 1)),
     )
     return _with_sizes(made, drawn)
 

@@ -175,6 +175,20 @@ class TestWhatMendsWhat:
         assert proposal is not None
         assert 3 in proposal.changes[0].replicas
 
+    def test_beside_a_cordoned_broker_nothing_is_proposed_but_what_takes_its_replica_away(self) -> None:
+        racks = {1: "a", 2: "a", 3: "b", 4: "c"}
+        seen = cluster({"t": [[3, 1, 2], [1, 2]]}, brokers=(1, 2, 3, 4), racks=racks, cordoned=(1,))
+        proposal = ready(look(seen, only(Condition.RACKS)))
+        assert proposal is not None
+        assert all(1 not in each.replicas for each in proposal.changes)
+        assert len(proposal.changes) == 2
+        (stuck,) = look(
+            cluster({"t": [[1, 2]] * 6}, cordoned=(1,)), only(Condition.DRAIN, intents=Intents(drain=(2,)))
+        ).proposals
+        assert stuck.changes == ()
+        assert "a replica on a cordoned broker would stay" in stuck.undone[0]
+        assert "`shunter drain 1`" in stuck.undone[0]
+
     def test_intents_are_kept_and_no_balance_undoes_them(self) -> None:
         intents = Intents(drain=(3,), demote=(2,), replication={"t": 2}, least_replication=2)
         seen = cluster({"t": [[3], [2], [1]], "u": [[2], [3]]}, brokers=(1, 2, 3, 4))

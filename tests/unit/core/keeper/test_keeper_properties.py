@@ -66,6 +66,9 @@ def test_every_proposal_keeps_to_the_guard_rails(sighting: Sighting, policy: Kee
     rails, proposals = policy.rails, look(sighting, policy).proposals
     frozen, shut = set(rails.frozen_brokers), {*policy.intents.drain, *policy.intents.replace, *sighting.dead}
     assert sum(each.ready for each in proposals) <= 1
+    cordoned = {each.id for each in sighting.inventory.brokers if each.cordoned}
+    changes = [each for proposal in proposals for each in proposal.changes if each.replicas != each.original]
+    assert not [each for each in changes if cordoned & set(each.replicas)], "Kafka takes no such assignment"
     for proposal in proposals:
         assert rails.moves is None or proposal.moves <= rails.moves
         assert rails.bytes is None or proposal.bytes <= rails.bytes

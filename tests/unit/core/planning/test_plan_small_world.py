@@ -51,9 +51,10 @@ class World(NamedTuple):
     def able(self, row: list[int], isr: tuple[int, ...]) -> list[int]:
         return [b for b in row if b in isr and self.states[b] != "dead"]
 
-    def waits(self, row: list[int], was: list[int]) -> bool:
-        """Whether a step to other replicas may wait for an offline one that stays."""
-        return set(row) != set(was) and any(self.states[broker] == "dead" for broker in row if broker in was)
+    def blocked(self, row: list[int], was: list[int]) -> bool:
+        """Whether a step may wait for an offline replica that stays, or names a cordoned broker, which Kafka refuses."""
+        held = {self.states[broker] for broker in row if broker in was}
+        return (set(row) != set(was) and "dead" in held) or (row != was and "cordoned" in held)
 
     @property
     def cluster(self) -> ClusterLoad:
@@ -109,7 +110,7 @@ def assert_allowed(world: World, made: BalancedPlan) -> None:
             continue
         fresh = [broker for broker in row if broker not in was]
         assert able, "nobody has its data"
-        assert not world.waits(row, was), "a step to it may not end"
+        assert not world.blocked(row, was), "a step to it may not end, or is refused"
         assert all(world.states[broker] in TAKES for broker in fresh)
         assert row[0] in {*able, *fresh}
         in_sync = sum(broker in able or broker in fresh for broker in row)
@@ -124,11 +125,12 @@ def possible(world: World, request: PlanRequest) -> bool:
         fresh = [broker for broker in row if broker not in was]
         if row != was and not (able and all(world.states[broker] in TAKES for broker in fresh)):
             continue
-        if world.waits(row, was):
+        if world.blocked(row, was):
             continue
         in_sync = sum(broker in able or broker in fresh for broker in row)
         if request.scope is Scope.CHANGE_REPLICATION:
             kept = in_sync >= min(len(row), len(able)) and len(row) >= world.min_isr
+            kept = kept and (not fresh or set(was) <= set(row))  # A change of the factor moves nothing else.
             if len(row) == request.replication and (row == was or (kept and row[0] in {*able, *fresh})):
                 return True
         elif len(row) == len(was) and in_sync >= len(able):

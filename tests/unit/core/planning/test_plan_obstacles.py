@@ -1,0 +1,221 @@
+"""No plan changes a partition beside an offline replica that stays, or one on a cordoned broker."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from planning_clusters import cluster_of
+
+from shunter.core.planning.balance import plan
+from shunter.core.planning.cluster import ABSENT, ClusterLoad
+from shunter.core.planning.moves import BalancedPlan
+from shunter.core.planning.request import PlanRequest, Scope
+from shunter.model.inventory import BrokerFacts, Disk, TopicWish
+
+NAMING = (Scope.DRAIN, Scope.REPLACE, Scope.DEMOTE, Scope.FILL)
+
+
+def with_dead(cluster: ClusterLoad, *dead: int) -> ClusterLoad:
+    return replace(cluster, facts=tuple(BrokerFacts(live=at not in dead) for at in range(len(cluster.brokers))))
+
+
+def with_cordoned(cluster: ClusterLoad, *cordoned: int, dead: tuple[int, ...] = (), leader: int = -2) -> ClusterLoad:
+    facts = [
+        BrokerFacts(
+            live=at not in dead, log_dirs=tuple(Disk(path, None, None, cordoned=at in cordoned) for path in "ab")
+        )
+        for at in range(len(cluster.brokers))
+    ]
+    return replace(cluster, facts=tuple(facts), leader=np.full(len(cluster.sizes), leader, np.int32))
+
+
+def changed(made: BalancedPlan) -> dict[str, list[int]]:
+    return {f"{each.topic}-{each.partition}": each.replicas for each in made.assignments()}
+
+
+def test_a_rebalance_takes_no_good_replica_from_a_partition_with_an_offline_one() -> None:
+    """An outsider's find: [1,2,3] was planned to [4,1,2] with broker 1 dead."""
+    cluster = cluster_of(["a"] * 6, [("t", [1, 2, 3], 100)] * 6 + [("u", [2, 3], 100)] * 6)
+    made = plan(with_dead(cluster, 1), PlanRequest(Scope.REBALANCE))
+    assert changed(made), "the others are balanced"
+    assert not [name for name in changed(made) if name.startswith("t-")]
+    (note,) = [each for each in made.notes if "offline" in each]
+    assert note.startswith("6 partitions have offline replicas (t-0, t-1, t-2 and 3 more): they stay as they are")
+    assert "`shunter plan --scope offline`" in note
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        PlanRequest(Scope.DRAIN, brokers=(2,)),
+        PlanRequest(Scope.REPLACE, brokers=(2,), replacements=(5,)),
+        PlanRequest(Scope.CHANGE_REPLICATION, replication=4),
+        PlanRequest(Scope.TOPICS, wishes=(TopicWish("t", brokers=(1, 3, 4, 5)),)),
+    ],
+    ids=lambda asked: asked.scope.value,
+)
+def test_what_a_scope_asks_beside_an_offline_replica_is_left_and_said(request_: PlanRequest) -> None:
+    cluster = cluster_of(["a"] * 6, [("t", [1, 2, 3], 100), ("t", [2, 3, 4], 100)])
+    made = plan(with_dead(cluster, 1), request_)
+    assert list(changed(made)) == ["t-1"], "it has no offline replica"
+    assert [each.what for each in made.undone] == ["1 partition stays as it is (t-0)"]
+    first = "; `shunter plan --scope offline` gives offline replicas other brokers first"
+    assert made.undone[0].why == f"an offline replica would stay, and no plan copies beside one{first}"
+
+
+def test_a_scope_that_takes_the_offline_replica_away_goes_on() -> None:
+    cluster = with_dead(cluster_of(["a"] * 6, [("t", [1, 2, 3], 100)], min_isr=[1]), 1)
+    asked = (
+        PlanRequest(Scope.OFFLINE),
+        PlanRequest(Scope.DRAIN, brokers=(1,)),
+        PlanRequest(Scope.DRAIN, brokers=(1, 2)),
+        PlanRequest(Scope.CHANGE_REPLICATION, replication=2),
+    )
+    for each in asked:
+        made = plan(cluster, each)
+        assert 1 not in changed(made)["t-0"], each
+        assert made.undone == ()
+
+
+def test_of_two_offline_replicas_both_go_or_none() -> None:
+    cluster = cluster_of(["a"] * 5, [("t", [0, 1, 2], 100)], min_isr=[1])
+    both = plan(with_dead(cluster, 0, 1), PlanRequest(Scope.OFFLINE))
+    assert set(changed(both)["t-0"]) == {2, 3, 4}
+    capped = plan(with_dead(cluster, 0, 1), PlanRequest(Scope.OFFLINE, max_moves=1))
+    assert changed(capped) == {}
+    assert any(each.why.endswith("no plan copies beside one") for each in capped.undone), "it is no way out of itself"
+    assert len(capped.moves) == 0
+
+
+def test_the_order_alone_changes_beside_an_offline_replica() -> None:
+    cluster = with_dead(cluster_of(["a"] * 4, [("t", [2, 1, 3], 100)] * 4), 1)
+    made = plan(cluster, PlanRequest(Scope.DEMOTE, brokers=(2,)))
+    assert {tuple(sorted(row)) for row in changed(made).values()} == {(1, 2, 3)}
+    assert len(changed(made)) == 4
+
+
+@pytest.mark.parametrize("scope", [each for each in Scope if each is not Scope.DISKS])
+def test_in_drawn_clusters_no_scope_ever_keeps_an_offline_replica_in_another_set(scope: Scope) -> None:
+    drawn = np.random.default_rng(7)
+    changes = 0
+    for _ in range(25):
+        brokers = int(drawn.integers(4, 8))
+        rows = [
+            ("t", drawn.permutation(brokers)[: int(drawn.integers(1, 4))].tolist(), float(drawn.integers(1, 9)))
+            for _ in range(12)
+        ]
+        cluster = with_dead(cluster_of(["a", "b"] * brokers, rows, min_isr=[1] * 12), 0, 1)
+        asked = PlanRequest(
+            scope,
+            brokers=(2 * brokers - 1 if scope is Scope.FILL else 3,) if scope in NAMING else (),
+            replacements=(2,) if scope is Scope.REPLACE else (),
+            replication=int(drawn.integers(1, 4)) if scope is Scope.CHANGE_REPLICATION else 0,
+            wishes=(TopicWish("t", replication=2),) if scope is Scope.TOPICS else (),
+            disk_limit=0.5 if scope in {Scope.EMPTY_DISKS, Scope.FILLING_DISKS} else None,
+        )
+        made = plan(cluster, asked)
+        for each in made.assignments():
+            if set(each.replicas) != set(each.original):
+                changes += 1
+                assert not {0, 1}.intersection(each.replicas), each
+        moved = made.moves.partition.tolist()
+        assert all((made.replicas[at] != ABSENT).any() for at in moved)
+    assert changes or scope in {Scope.LEADERS, Scope.DEMOTE, Scope.FIX_RACKS}
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        PlanRequest(Scope.DRAIN, brokers=(2,)),
+        PlanRequest(Scope.REPLACE, brokers=(2,), replacements=(5,)),
+        PlanRequest(Scope.CHANGE_REPLICATION, replication=4),
+        PlanRequest(Scope.TOPICS, wishes=(TopicWish("t", brokers=(1, 3, 4, 5)),)),
+    ],
+    ids=lambda asked: asked.scope.value,
+)
+def test_what_a_scope_asks_beside_a_cordoned_broker_is_left_and_said(request_: PlanRequest) -> None:
+    cluster = cluster_of(["a"] * 6, [("t", [1, 2, 3], 100), ("t", [2, 3, 4], 100)])
+    made = plan(with_cordoned(cluster, 1), request_)
+    assert list(changed(made)) == ["t-1"], "it has no replica on broker 1"
+    why = "a replica on a cordoned broker would stay, and Kafka takes no assignment that names one"
+    out = "take broker 1 out of its cordon (`cordoned.log.dirs`), or `shunter drain 1`"
+    assert made.undone == (("1 partition stays as it is (t-0)", f"{why}; {out}"),)
+
+
+def test_the_offline_replica_beside_a_cordoned_broker_goes_only_with_that_one() -> None:
+    """Each of two plans would need the other one first, so the way out is one plan for both."""
+    cluster = with_cordoned(cluster_of(["a"] * 6, [("t", [1, 2, 3], 100)]), 1, dead=(2,))
+    for asked in (PlanRequest(Scope.OFFLINE), PlanRequest(Scope.DRAIN, brokers=(1,))):
+        made = plan(cluster, asked)
+        assert changed(made) == {}
+        assert made.undone[0].why.endswith("or `shunter drain 1,2`")
+    assert set(changed(plan(cluster, PlanRequest(Scope.DRAIN, brokers=(1, 2))))["t-0"]).isdisjoint({1, 2})
+
+
+def test_a_balance_leaves_partitions_beside_a_cordoned_broker_and_goes_on_with_the_others() -> None:
+    cluster = cluster_of(["a"] * 4, [("t", [1, 2], 100)] * 6 + [("u", [2, 3], 100)] * 6)
+    made = plan(with_cordoned(cluster, 1), PlanRequest(Scope.REBALANCE))
+    assert changed(made), "the others are balanced"
+    assert {name[0] for name in changed(made)} == {"u"}
+    (note,) = [each for each in made.notes if "6 partitions" in each]
+    assert note.startswith(
+        "6 partitions have replicas on cordoned brokers (t-0, t-1, t-2 and 3 more): they stay as they are, because"
+    )
+    assert note.endswith("`shunter drain 1`")
+
+
+def test_a_broker_with_a_log_dir_that_is_not_cordoned_is_no_obstacle() -> None:
+    cluster = with_cordoned(cluster_of(["a"] * 4, [("t", [1, 2], 100)]), 1)
+    some = (Disk("a", None, None, cordoned=True), Disk("b", None, None, cordoned=False))
+    partly = replace(cluster, facts=(cluster.facts[0], BrokerFacts(True, log_dirs=some), *cluster.facts[2:]))
+    assert changed(plan(partly, PlanRequest(Scope.DRAIN, brokers=(2,))))["t-0"][0] == 1
+    failed = (Disk("a", None, None, cordoned=True), Disk("b", None, None, failed=True))
+    left = replace(cluster, facts=(cluster.facts[0], BrokerFacts(True, log_dirs=failed), *cluster.facts[2:]))
+    assert changed(plan(left, PlanRequest(Scope.DRAIN, brokers=(2,)))) == {}, "all that work are cordoned"
+
+
+def test_what_takes_the_cordoned_brokers_replica_away_goes_on() -> None:
+    shared = cluster_of(["a", "a", "b", "c"], [("t", [0, 1, 2], 100)], min_isr=[1])
+    for asked, cordoned in (
+        (PlanRequest(Scope.DRAIN, brokers=(1,)), 1),
+        (PlanRequest(Scope.REPLACE, brokers=(1,), replacements=(3,)), 1),
+        (PlanRequest(Scope.CHANGE_REPLICATION, replication=2), 1),
+        (PlanRequest(Scope.FIX_RACKS), 0),
+    ):
+        made = plan(with_cordoned(shared, cordoned), asked)
+        assert cordoned not in changed(made)["t-0"], asked
+        assert made.undone == ()
+
+
+def test_only_the_replicas_of_a_full_cordoned_broker_leave_their_partitions() -> None:
+    rows = [("t", [1, 0], 100)] * 4 + [("u", [2, 0], 100)] * 4 + [("v", [1, 2], 100)] * 4
+    cluster = replace(cluster_of(["a"] * 5, rows), disk_capacity=np.array([9e3, 1e3, 1e3, 9e3, 9e3]))
+    made = plan(with_cordoned(cluster, 1), PlanRequest(Scope.EMPTY_DISKS, disk_limit=0.5, headroom=0.5))
+    after = changed(made)
+    assert after
+    assert not [row for row in after.values() if 1 in row]
+    assert any(each.startswith("8 partitions have replicas on cordoned brokers") for each in made.notes)
+
+
+def test_leaders_change_beside_a_cordoned_broker_by_an_election_alone() -> None:
+    """Partition 0 needs no other order to be led by broker 0, partition 1 does."""
+    cluster = with_cordoned(cluster_of(["a"] * 3, [("t", [0, 2, 1], 1), ("t", [2, 0, 1], 1)]), 1, leader=2)
+    made = plan(cluster, PlanRequest(Scope.DEMOTE, brokers=(2,)))
+    assert made.elections() == {("t", 0)}
+    assert [each.replicas == each.original for each in made.assignments()] == [True]
+    assert made.undone == (
+        (
+            "t-1 is still led by broker 2",
+            "it has a replica on a cordoned broker, and Kafka takes no assignment that names one",
+        ),
+    )
+    balanced = plan(cluster, PlanRequest(Scope.LEADERS))
+    assert balanced.elections() == {("t", 0)}
+    assert [each.replicas == each.original for each in balanced.assignments()] == [True]
+
+
+def test_no_demoted_broker_is_elected_in_the_place_of_another_one() -> None:
+    cluster = with_cordoned(cluster_of(["a"] * 2, [("t", [0, 1], 1)]), leader=1)
+    assert plan(cluster, PlanRequest(Scope.DEMOTE, brokers=(0, 1))).elections() == set()
