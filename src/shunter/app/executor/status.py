@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shunter.app.executor.journals import JournalPlace
 from shunter.app.executor.session import (
@@ -17,6 +17,7 @@ from shunter.app.executor.session import (
     journal_without_cluster,
     load_journal,
     no_journal,
+    read_journal,
     read_view,
 )
 from shunter.app.executor.throttles import rates_of_others
@@ -28,13 +29,37 @@ from shunter.drivers.admin.protocol import AdminClient
 from shunter.drivers.host.clock import SystemClock
 from shunter.drivers.journal.host_lock import StillDriver
 from shunter.errors import DriverError
-from shunter.model.check_up import Finding, Level
+from shunter.model.check_up import Level
 from shunter.model.execution import LeaseHolder
 from shunter.model.partition import BrokerId, TopicPartition
 from shunter.views.execution import ExecutionView, as_its_driver_sees_it, undriven, view_execution, view_to_json
 
 if TYPE_CHECKING:
     from shunter.drivers.admin.cluster import KafkaPythonAdmin
+
+
+class Surroundings(NamedTuple):
+    """What of a cluster bears on its moves, whoever drives them.
+
+    `throttles`: those of others at brokers, a sentence for each. `quorum`: what is wrong with the metadata quorum; "":
+    nothing, or there is none.
+    """
+
+    throttles: tuple[str, ...] = ()
+    quorum: str = ""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """A sentence for each thing that was found."""
+        return (*self.throttles, *filter(None, (self.quorum,)))
+
+    def to_json(self) -> dict[str, Any]:
+        """As members of a JSON object."""
+        return {"throttles_of_others": list(self.throttles), "quorum": self.quorum or None}
+
+
+ALONE = Surroundings()
+"""Nothing bears on the moves, or the cluster was not asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +78,7 @@ class Status:
     """The executor that drives the cluster under another journal, if none drives this one."""
     debts: str = ""
     """How throttles that are owed can be given back or forgotten; "": none are owed."""
-    others: tuple[str, ...] = ()
-    """Throttles of others at brokers, a sentence for each."""
-    quorum: Finding | None = None
-    """How the metadata quorum stands; None: there is none, or it was not asked, or all its voters are caught up."""
+    surroundings: Surroundings = ALONE
     unasked: str = ""
     """Why the cluster could not be asked, so that all of this is from the journal; "": it was asked, or need not be."""
 
@@ -72,8 +94,7 @@ class Status:
             "standing": None if self.standing is None else self.standing._asdict(),
             "claimant": self.claimant or None,
             "differences": list(self.differences),
-            "throttles_of_others": list(self.others),
-            "quorum": None if self.quorum is None else self.quorum.text,
+            **self.surroundings.to_json(),
             "unasked": self.unasked or None,
             **view_to_json(view),
             "live": None if self.live is None else view_to_json(narrowed(self.live)),
@@ -90,8 +111,7 @@ async def read_status(target: Target, *, check: bool) -> Status:
         _entries, state, holder, standing = await asyncio.to_thread(load_journal, place)
         claimant = await claimed_by(target, place) if check and holder is None else ""
         differences = await _differences(state, admin) if admin is not None and state.running else ()
-        others = await rates_of_others(admin, state) if check and admin is not None else ()
-        quorum = await quorum_trouble(admin) if check and admin is not None else None
+        around = await _surroundings(admin, state) if check and admin is not None else ALONE
         live = read_view(place) if holder is not None else None
         meter = Meter()
         if check and admin is not None and live is None:
@@ -104,7 +124,7 @@ async def read_status(target: Target, *, check: bool) -> Status:
         view = undriven(view)
     owed = state.owed()
     debts = told_way_out(owed, driven=holder is not None) if owed else ""
-    return Status(place, view, holder, standing, differences, live, claimant, debts, others, quorum)
+    return Status(place, view, holder, standing, differences, live, claimant, debts, around)
 
 
 async def read_without_cluster(target: Target, error: DriverError) -> Status:
@@ -119,14 +139,28 @@ async def read_without_cluster(target: Target, error: DriverError) -> Status:
     return replace(known, unasked=str(error))
 
 
-async def quorum_trouble(admin: KafkaPythonAdmin) -> Finding | None:
-    """What is wrong with the metadata quorum; None: nothing, or there is none."""
+async def surroundings_of(target: Target) -> Surroundings:
+    """What of a cluster bears on moves, for moves that no journal of this host has."""
+    admin = await connect(target)
+    try:
+        place = await journal_place(target, admin)
+        return await _surroundings(admin, read_journal(place)[0] if place.exists() else ExecutorState())
+    finally:
+        await admin.close()
+
+
+async def _surroundings(admin: KafkaPythonAdmin, state: ExecutorState) -> Surroundings:
+    throttles, quorum = await asyncio.gather(rates_of_others(admin, state), _quorum_trouble(admin))
+    return Surroundings(throttles, quorum)
+
+
+async def _quorum_trouble(admin: KafkaPythonAdmin) -> str:
     try:
         quorum = await admin.quorum()
     except DriverError as error:
-        return Finding(Level.WARNING, "quorum", f"how the metadata quorum stands is not known: {error}")
+        return f"how the metadata quorum stands is not known: {error}"
     found = None if quorum is None else judge_quorum(quorum)
-    return None if found is None or found.level is Level.FINE else found
+    return "" if found is None or found.level is Level.FINE else found.text
 
 
 async def replica_bytes(stepping: Iterable[Move], admin: AdminClient) -> dict[tuple[BrokerId, TopicPartition], int]:
@@ -161,4 +195,4 @@ async def _differences(state: ExecutorState, admin: AdminClient) -> tuple[str, .
     return tuple(told)
 
 
-__all__ = ["Status", "read_status", "read_without_cluster", "replica_bytes"]
+__all__ = ["Status", "Surroundings", "read_status", "read_without_cluster", "replica_bytes", "surroundings_of"]

@@ -16,8 +16,7 @@ from shunter.app.executor.session import (
     read_journal,
     read_view,
 )
-from shunter.app.executor.status import read_status, read_without_cluster
-from shunter.app.executor.throttles import throttles_of_others
+from shunter.app.executor.status import read_status, read_without_cluster, surroundings_of
 from shunter.app.exit_codes import ExitCode
 from shunter.cli.execution.display import say_json, told_view
 from shunter.cli.execution.named_moves import NOWHERE, Elsewhere, Wanted, look_elsewhere, meant, missing_of, narrowed
@@ -94,22 +93,15 @@ def _others(target: Target, wanted: Wanted, *, as_json: bool) -> int:
         rows += [row for row in between if row.tp in meant_copies]
         missing = missing_of(wanted, {str(row.tp) for row in rows})
         elsewhere = look_elsewhere(missing, None, session, moves_of_others.told_row)
-    throttles = asyncio.run(throttles_of_others(target))
+    around = asyncio.run(surroundings_of(target))
     code = elsewhere.exit_code(shown=bool(rows))
     for line in copies.untold():
         click.echo(line, err=True)
     if as_json:
         shown = [moves_of_others.row_to_json(row) for row in rows]
-        say_json(
-            {
-                "journal": None,
-                "others": shown,
-                "throttles_of_others": list(throttles),
-                "unknown": elsewhere.unknown,
-            }
-        )
+        say_json({"journal": None, "others": shown, **around.to_json(), "unknown": elsewhere.unknown})
         return int(code)
-    for line in (*map(moves_of_others.told_row, rows), *elsewhere.lines, *throttles):
+    for line in (*map(moves_of_others.told_row, rows), *elsewhere.lines, *around.lines):
         click.echo(line)
     told = counted(len(rows), "move of others is", "moves of others are") if rows else "no moves of others are"
     click.echo(f"nothing was executed from here; {told} under way")
@@ -149,7 +141,7 @@ def _show(target: Target, found: Status, wanted: Wanted, *, as_json: bool) -> in
     for difference in found.differences:
         if is_meant(difference.split(" ")[0]):
             click.echo(f"  the cluster differs: {difference}")
-    for told in (*found.others, *([] if found.quorum is None else [f"quorum: {found.quorum.text}"])):
+    for told in found.surroundings.lines:
         click.echo(told)
     if found.debts:
         click.echo(f"throttles are owed to {found.view.owed}: {found.debts}")
