@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -192,6 +193,8 @@ class CheckedJournal:
     """Partitions whose moves ended while the cluster was being read: it may have shown them as under way."""
     moves: tuple[OpenMove, ...] = ()
     """The open moves."""
+    cordons: Mapping[BrokerId, str] = field(default_factory=dict[BrokerId, str])
+    """By broker that an execution cordoned: the id of its plan."""
 
     @property
     def open_moves(self) -> frozenset[TopicPartition]:

@@ -186,7 +186,7 @@ class HandBack:
                     f" the cluster of --zookeeper {self._zookeeper}. Name brokers of that cluster; if they are, they have"
                     " not heard of their controller yet: repeat this"
                 )
-            if not session.rows():
+            if not session.moves():
                 return
             refused = {tp: why for tp, why in session.turn(mode, None).items() if why is not None}
         for tp, why in sorted(refused.items()):

@@ -30,6 +30,7 @@ from shunter.cli.execution.options import (
     bound_options,
     cluster_options,
     driver_options,
+    require_named_journal,
     wanted_options,
     yes_option,
 )
@@ -239,6 +240,8 @@ def _turn(
                     raise SettingsError(f"{told}: leave it out")
                 if others:
                     codes.append(turn_others(session, verb, others, yes=yes, as_json=as_json))
+            if not (mine or others or wanted.everything or place.exists()):
+                return told_order({"accepted": False, "text": NOTHING_OF_IT}, as_json=as_json)
         if mine or not others:
             if force and not agreed(_FORCED, "Do it?", yes=yes, as_json=as_json):
                 return int(ExitCode.REFUSED)
@@ -258,19 +261,18 @@ async def _journalled(target: Target) -> tuple[JournalPlace, frozenset[TopicPart
         FormatError: the command line names a journal that does not exist.
     """
     place, _holder = await holder_of(target)
-    if place.exists():
-        state, _holder = await asyncio.to_thread(read_journal, place)
-        return place, frozenset(move.tp for move in state.open_moves())
-    if is_on_command_line("journal") or is_on_command_line("journal_topic"):
-        raise await no_journal(target, place)
-    return place, frozenset()
+    await require_named_journal(target, place)
+    if not place.exists():
+        return place, frozenset()
+    state, _holder = await asyncio.to_thread(read_journal, place)
+    return place, frozenset(move.tp for move in state.open_moves())
 
 
 def _others(
     session: ReassignSession, verb: str, wanted: Wanted, opened: Collection[TopicPartition], *, alone: bool
 ) -> list[TopicPartition]:
     """The partitions that the controller is asked to turn; `alone`: the journal has none of what is meant."""
-    found = wanted.of([row.tp for row in session.rows() if row.tp not in opened])
+    found = wanted.of([tp for tp in session.moves() if tp not in opened])
     if found and wanted.everything and verb not in ALL_CAN and not session.is_shunters():
         told = f"{counted(len(found), 'move is', 'moves are')} under way that the journal does not have"
         click.echo(f"{told}: only `shunter stop` and `rollback` turn such a move under this controller", err=True)

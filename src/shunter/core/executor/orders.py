@@ -8,6 +8,7 @@ from shunter.core.executor.copies import within
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.stuck import endless_step, stuck, told_held_up, told_stuck, told_unsure, turned_to
 from shunter.core.executor.throttling.pausing import paused_within, unheld
+from shunter.core.throttles import CORDONED_LOG_DIRS
 from shunter.core.wording import counted, named, told_bytes, told_rate
 from shunter.model.execution import (
     BOUNDS,
@@ -48,6 +49,8 @@ def decide_command(state: ExecutorState, command: Command) -> DecidedOrder:
         return _bound(state, command)
     if command.kind is CommandKind.FORGET:
         return _forget(state, command)
+    if command.kind is CommandKind.UNCORDON:
+        return _uncordon(state, command)
     moves = [state.moves[tp] for tp in state.moves if not command.partitions or tp in command.partitions]
     unknown = sorted(set(command.partitions) - state.moves.keys())
     if unknown:
@@ -106,6 +109,17 @@ def _forget(state: ExecutorState, command: Command) -> DecidedOrder:
     told += "should it come back, it has what was set"
     forgotten: list[JournalRecord] = [ThrottleRestored(key, left=True) for key in keys]
     return DecidedOrder(True, f"{told}: `shunter throttles list` finds them", [CommandTaken(command), *forgotten])
+
+
+def _uncordon(state: ExecutorState, command: Command) -> DecidedOrder:
+    """Make cordons settings to be restored, those of drains that are done and of one under way."""
+    known = state.cordoned()
+    strange = [broker for broker in command.brokers if broker not in known]
+    if strange:
+        told = f"no drain of this journal cordoned broker {', '.join(map(str, strange))}"
+        return DecidedOrder(False, f"{told}: whoever set its `{CORDONED_LOG_DIRS}` takes it back")
+    whose = ", ".join(map(str, command.brokers))
+    return DecidedOrder(True, f"broker {whose}: the former {CORDONED_LOG_DIRS} is given back", [CommandTaken(command)])
 
 
 def _turn(state: ExecutorState, command: Command, moves: list[Move]) -> DecidedOrder:

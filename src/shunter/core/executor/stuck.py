@@ -170,7 +170,7 @@ def _what_it_waits_for(state: ExecutorState, move: Move, seen: ObservedPartition
     if step is None:
         chosen = choose(move, seen, live, min_isr)
     else:
-        chosen = None if move.turned_at_ms is None else undo(move, seen, live, min_isr)
+        chosen = None if move.turned_at_ms is None else undo(move, seen, live, min_isr, closed=state.closed())
     if isinstance(chosen, Waits):
         return chosen
     late: Replicas = ()
