@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from shunter.app.executor import orders
+from shunter.app.executor import reassign_session as session
 from shunter.app.exit_codes import ExitCode
-from shunter.app.reassign import session
 from shunter.cli import main
 from shunter.cli.execution import submit, turn
 from shunter.drivers.admin.blocking import LiveNode, PartitionInfo

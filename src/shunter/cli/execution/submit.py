@@ -26,7 +26,7 @@ from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Intervention, Strategy
 
 if TYPE_CHECKING:
-    from shunter.app.reassign.session import ReassignSession
+    from shunter.app.executor.reassign_session import ReassignSession
 
 ALL_CAN = ("stop", "rollback")
 """Orders that any controller carries out; all others are for Shunter's alone."""
@@ -88,7 +88,7 @@ def submit(
 
 def session_of(target: Target) -> ReassignSession:
     """A session with the cluster; it brings the client library with it."""
-    from shunter.app.reassign.session import ReassignSession  # noqa: PLC0415 - imported by those who ask the cluster
+    from shunter.app.executor.reassign_session import ReassignSession  # noqa: PLC0415 - imported by those who ask the cluster
 
     return ReassignSession(target.bootstrap, target.properties)
 

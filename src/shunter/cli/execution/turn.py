@@ -43,7 +43,7 @@ from shunter.model.execution import Command, CommandKind
 from shunter.model.partition import TopicPartition
 
 if TYPE_CHECKING:
-    from shunter.app.reassign.session import ReassignSession
+    from shunter.app.executor.reassign_session import ReassignSession
 
 NOTHING_OF_IT = "nothing that was named is being moved"
 """The answer if moves were named and none of them is under way. A name may be wrong, so this answer is a refusal."""
