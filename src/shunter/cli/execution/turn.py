@@ -239,7 +239,10 @@ def _turn(
                     told = f"{option} is an order to the executor, and its journal does not have {named(others)}"
                     raise SettingsError(f"{told}: leave it out")
                 if others:
-                    codes.append(turn_others(session, verb, others, yes=yes, as_json=as_json))
+                    code = turn_others(session, verb, others, yes=yes, as_json=as_json)
+                    if code is None:
+                        return int(ExitCode.REFUSED)
+                    codes.append(code)
             if not (mine or others or wanted.everything or place.exists()):
                 return told_order({"accepted": False, "text": NOTHING_OF_IT}, as_json=as_json)
         if mine or not others:
