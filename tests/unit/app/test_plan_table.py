@@ -74,6 +74,17 @@ def test_what_leaves_the_broker(fact: str) -> None:
     assert leaving(fact, "leaders") == leaving(fact, "demote", brokers=(1,)) == NONE
 
 
+@pytest.mark.parametrize("asked", [
+    {"scope": "rebalance"}, {"scope": "fill", "brokers": (3,)}, {"scope": "drain", "brokers": (1,)},
+    {"scope": "replace", "brokers": (1,), "replacements": (3,)}, {"scope": "fix-racks"}, {"scope": "offline"},
+    {"scope": "change-replication", "replication": 3}, {"scope": "leaders"}, {"scope": "demote", "brokers": (1,)},
+], ids=lambda asked: asked["scope"])  # fmt: skip
+def test_what_keeps_the_cordoned_broker_stays_as_it_is(asked: dict[str, Any]) -> None:
+    assert planned("cordoned", **asked) == {
+        each.partition: list(each.replicas) for each in world("cordoned").partitions
+    }
+
+
 @pytest.mark.parametrize("fact", FACTS)
 def test_what_a_cut_drops(fact: str) -> None:
     cut = planned(fact, "change-replication", replication=1)
@@ -90,17 +101,19 @@ def test_what_comes_to_the_broker_is_refused_by_name(fact: str) -> None:
         with pytest.raises(PlanRefused, match=f"broker {ILL} .*: it may receive nothing"):
             planned(fact, **asked)
     filled = planned(fact, "fill", brokers=(3,))
-    # Each partition has a replica on the broker: beside an offline one that stays, nothing changes.
-    assert any(3 in row for row in filled.values()) is (fact not in {"dead", "fenced"})
+    # Each partition has a replica on the broker: beside one that is offline or cordoned and stays, nothing changes.
+    assert any(3 in row for row in filled.values()) is (fact not in {"dead", "fenced", "cordoned"})
     assert fact in {"well", "behind"} or all(ILL in row for row in filled.values()), "it gives nothing"
 
 
 @pytest.mark.parametrize("fact", FACTS)
 def test_what_leads(fact: str) -> None:
-    able = ALL if fact in {"well", "cordoned"} else ALL - lost(fact) if fact == "damaged" else NONE
+    # Beside a cordoned broker the order stays as it is.
+    able = ALL if fact == "well" else ALL - lost(fact) if fact == "damaged" else NONE
     demoted = planned(fact, "demote", brokers=(1,))
     assert {at for at, row in demoted.items() if row[0] == ILL} == able | {1, 3, 5, 7}
-    assert all(row[0] == 1 for row in planned(fact, "demote", brokers=(ILL,)).values())
+    if fact != "cordoned":
+        assert all(row[0] == 1 for row in planned(fact, "demote", brokers=(ILL,)).values())
     led = planned(fact, "leaders")
     assert {at for at, row in led.items() if row[0] == ILL} <= able | {1, 3, 5, 7}
 

@@ -36,6 +36,8 @@ class Cluster:
     async def cluster_id(self) -> str:
         return "c"
 
+    async def quorum(self) -> None: ...
+
     async def brokers(self) -> dict[int, str | None]:
         return {}
 

@@ -23,10 +23,12 @@ from shunter.app.executor.under_way import list_under_way
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.throttling.debts import told_way_out
+from shunter.core.quorum import judge_quorum
 from shunter.drivers.admin.protocol import AdminClient
 from shunter.drivers.host.clock import SystemClock
 from shunter.drivers.journal.host_lock import StillDriver
 from shunter.errors import DriverError
+from shunter.model.check_up import Finding, Level
 from shunter.model.execution import LeaseHolder
 from shunter.model.partition import BrokerId, TopicPartition
 from shunter.views.execution import (
@@ -59,6 +61,8 @@ class Status:
     """The executor that drives the cluster under another journal, if none drives this one."""
     debts: str = ""
     """How throttles that are owed can be given back or forgotten; "": none are owed."""
+    quorum: Finding | None = None
+    """How the metadata quorum stands; None: there is none, or it was not asked, or all its voters are caught up."""
     unasked: str = ""
     """Why the cluster could not be asked, so that all of this is from the journal; "": it was asked, or need not be."""
     exists: bool = True
@@ -81,6 +85,7 @@ class Status:
             "claimant": self.claimant or None,
             "differences": list(self.differences),
             "throttles_of_others": list(self.throttles),
+            "quorum": None if self.quorum is None else self.quorum.text,
             "unasked": self.unasked or None,
             **view_to_json(self.view),
             "others": [row_to_json(row) for row in self.others],
@@ -113,7 +118,8 @@ async def read_status(target: Target, *, check: bool, topics: Collection[str] = 
         others = tuple(row for row in listed.rows() if row.partition not in opened)
         seen = (await admin.observe_topics(sorted(topics))).topics if topics else {}
         partitions = {name: topic.partitions.keys() for name, topic in seen.items() if topic is not None}
-        return replace(found, claimant=claimant, others=others, untold=tuple(listed.untold()), partitions=partitions)
+        found = replace(found, claimant=claimant, others=others, untold=tuple(listed.untold()), partitions=partitions)
+        return replace(found, quorum=await quorum_trouble(admin))
     finally:
         if admin is not None:
             await admin.close()
@@ -154,6 +160,16 @@ async def read_without_cluster(target: Target, error: DriverError) -> Status:
     """
     place = journal_without_cluster(target, error)
     return replace(await _of_journal(place), unasked=str(error))
+
+
+async def quorum_trouble(admin: KafkaPythonAdmin) -> Finding | None:
+    """What is wrong with the metadata quorum; None: nothing, or there is none."""
+    try:
+        quorum = await admin.quorum()
+    except DriverError as error:
+        return Finding(Level.WARNING, "quorum", f"how the metadata quorum stands is not known: {error}")
+    found = None if quorum is None else judge_quorum(quorum)
+    return None if found is None or found.level is Level.FINE else found
 
 
 async def replica_bytes(stepping: Iterable[Move], admin: AdminClient) -> dict[tuple[BrokerId, TopicPartition], int]:

@@ -123,10 +123,12 @@ async def _show(found: Status, wanted: Wanted, *, as_json: bool) -> int:
     for difference in found.differences:
         if is_meant(difference.split(" ")[0]):
             click.echo(f"  the cluster differs: {difference}")
-    for told in found.throttles:
+    for told in (*found.throttles, *([] if found.quorum is None else [f"quorum: {found.quorum.text}"])):
         click.echo(told)
     if found.debts:
         click.echo(f"throttles are owed to {found.view.owed}: {found.debts}")
+    for broker, plan_id in found.view.cordons.items():
+        click.echo(f"broker {broker} is cordoned by plan {plan_id}: `shunter undrain {broker}` ends that")
     if found.view.running and found.holder is None and found.standing is None:
         click.echo("`shunter resume` goes on, `shunter rollback` restores, `shunter stop` ends it here")
     return int(code)
@@ -148,13 +150,16 @@ def _show_driver(found: Status) -> None:
 
 def _show_moves(view: ExecutionView, wanted: Wanted) -> None:
     """Show the execution in a line, then open moves. A named move is shown even if it has ended."""
-    click.echo(told_view(view))
     is_meant = meant(wanted)
-    for row in view.moves:
-        if is_meant(row.partition) and (row.state in OPEN_STATES or not wanted.everything):
-            click.echo(f"  {told_move(row)}")
-            if row.stuck:
-                click.echo(f"    {row.stuck}")
+    rows = [row for row in view.moves if is_meant(row.partition)]
+    rows = [row for row in rows if row.state in OPEN_STATES or not wanted.everything]
+    for why in {row.stuck for row in rows} - {""}:
+        view = replace(view, held=view.held.replace(f": {why}", ""))  # It stands below, with its move.
+    click.echo(told_view(view))
+    for row in rows:
+        click.echo(f"  {told_move(row)}")
+        if row.stuck:
+            click.echo(f"    {row.stuck}")
 
 
 @click.command()

@@ -131,7 +131,7 @@ class Board:
         partitions, slots = np.nonzero(self.replicas == broker)
         kept = self.targets.movable[partitions]
         if self.targets.closed.any():
-            others = self.in_the_way(CORDONED)[partitions].sum(axis=1) - self.targets.closed[broker]
+            others = self.in_the_way(CORDONED, partitions).sum(axis=1) - self.targets.closed[broker]
             kept &= others == 0
         return partitions[kept], slots[kept]
 
@@ -298,11 +298,11 @@ class Board:
         was, now = self.start, self.replicas
         if not kind.order:
             was, now = np.sort(was, axis=1), np.sort(now, axis=1)
-        return np.flatnonzero(self.in_the_way(kind).any(axis=1) & (was != now).any(axis=1))
+        return np.flatnonzero(self.in_the_way(kind, slice(None)).any(axis=1) & (was != now).any(axis=1))
 
-    def in_the_way(self, kind: Obstacle) -> Flags:
-        """(P, W) the replicas that are such an obstacle."""
-        return in_the_way(kind, self.replicas, self.fitness, self.targets.closed)
+    def in_the_way(self, kind: Obstacle, partitions: Ints | slice) -> Flags:
+        """(n, W) which replicas of these partitions are such an obstacle."""
+        return in_the_way(kind, self.replicas[partitions], self.fitness[partitions], self.targets.closed)
 
     def put_back(self, partitions: Ints) -> None:
         """Put partitions back where they began, and refund their copies."""

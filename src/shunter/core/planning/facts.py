@@ -34,7 +34,9 @@ class Obstacle:
     """A kind of replica beside which nothing of its partition changes, unless all replicas of that kind leave it."""
 
     replica: str
-    """What such a replica is, to be read after "a partition has"."""
+    """What such a replica is, to be read after "a partition has" ..."""
+    replicas: str
+    """... and after "partitions have"."""
     why: str
     order: bool
     """Whether the order alone can't change either."""
@@ -44,12 +46,13 @@ class Obstacle:
     """... but these, which may take away the only one."""
 
 
-OFFLINE = Obstacle("an offline replica", "no plan copies beside one", order=False, left_by=KEEPING)
+OFFLINE = Obstacle("an offline replica", "offline replicas", "no plan copies beside one", order=False, left_by=KEEPING)
 """Controllers before Kafka 4.3 end a step only when its whole target is in sync, so such a copy would not end. Newer
 ones end it, but take away a good replica instead of the offline one."""
 CORDONED = Obstacle(
     "a replica on a cordoned broker",
-    "Kafka takes no assignment that names the broker",
+    "replicas on cordoned brokers",
+    "Kafka takes no assignment that names one",
     order=True,
     left_by=(*KEEPING, *ORDER_ALONE),
     taken_by=EMPTYING,

@@ -51,16 +51,19 @@ def what_is_left(plan: BalancedPlan, board: Board) -> tuple[Undone, ...]:
 
 
 def way_out(cluster: ClusterLoad, left: Ints, scope: Scope) -> str:
-    """What frees partitions that stay as they are beside an `Obstacle`, to be read after the reason; "": not this scope."""
-    replicas, fitness, shut = cluster.replicas[left], fitness_of(cluster)[left], closed(cluster)
+    """What frees partitions that stay as they are beside an `Obstacle`, to be put behind the reason; "": nothing else."""
+    replicas, fitness = cluster.replicas[left], fitness_of(cluster)[left]
     cordoned, offline = (
-        {cluster.brokers[at] for at in distinct(replicas[in_the_way(kind, replicas, fitness, shut)]).tolist()}
+        {
+            cluster.brokers[at]
+            for at in distinct(replicas[in_the_way(kind, replicas, fitness, closed(cluster))]).tolist()
+        }
         for kind in (CORDONED, OFFLINE)
     )
     if not cordoned:
         return "" if scope is Scope.OFFLINE else f"; {OFFLINE_FIRST}"
-    named_ones, every = (",".join(map(str, sorted(found))) for found in (cordoned, cordoned | offline))
-    return f"; take broker {named_ones} out of the cordon (`cordoned.log.dirs`), or `shunter drain {every}`"
+    shut, every = (",".join(map(str, sorted(found))) for found in (cordoned, cordoned | offline))
+    return f"; take broker {shut} out of its cordon (`cordoned.log.dirs`), or `shunter drain {every}`"
 
 
 def what_is_unknown(plan: BalancedPlan) -> Iterator[str]:
@@ -81,10 +84,12 @@ def what_is_unknown(plan: BalancedPlan) -> Iterator[str]:
     for kind, beside in goal.beside.items():
         left = np.flatnonzero(beside)
         if len(left):
-            counts = counted(len(left), "partition has", "partitions have")
-            stays = "nothing else of them moves" if plan.request.scope in kind.taken_by else "none of them changes"
-            names, out = named(map(cluster.partition_name, left.tolist())), way_out(cluster, left, plan.request.scope)
-            yield f"{counts} {kind.replica} ({names}): {stays}, because {kind.why}{out}"
+            counts = counted(len(left), f"partition has {kind.replica}", f"partitions have {kind.replicas}")
+            names = named(map(cluster.partition_name, left.tolist()))
+            stays = "it stays as it is" if len(left) == 1 else "they stay as they are"
+            if plan.request.scope in kind.taken_by:
+                stays = "nothing else of these partitions moves"
+            yield f"{counts} ({names}): {stays}, because {kind.why}{way_out(cluster, left, plan.request.scope)}"
     yield from _what_gets_thin(plan)
     if cluster.facts:
         found = rooms(cluster, plan.request.headroom)

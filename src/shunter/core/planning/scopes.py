@@ -291,7 +291,7 @@ def _fix_one(board: Board, partition: int) -> bool:
     held = np.bincount([int(rules.rack_of[row[slot]]) for slot in slots], minlength=len(rules.sizes))
     slots = [slot for slot in slots if not board.targets.excluded[row[slot]]]
     disk = board.targets.column(Resource.DISK) or 0
-    stuck = np.any([board.in_the_way(kind)[partition] for kind in OBSTACLES], axis=0)
+    stuck = np.any([board.in_the_way(kind, np.array([partition]))[0] for kind in OBSTACLES], axis=0)
     slots.sort(
         key=lambda s: (-int(held[rules.rack_of[row[s]]]), not stuck[s], s == 0, -float(board.loads[row[s], disk]), s)
     )

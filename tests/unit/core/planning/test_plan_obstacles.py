@@ -42,7 +42,7 @@ def test_a_rebalance_takes_no_good_replica_from_a_partition_with_an_offline_one(
     assert changed(made), "the others are balanced"
     assert not [name for name in changed(made) if name.startswith("t-")]
     (note,) = [each for each in made.notes if "offline" in each]
-    assert note.startswith("6 partitions have an offline replica (t-0, t-1, t-2 and 3 more): none of them changes")
+    assert note.startswith("6 partitions have offline replicas (t-0, t-1, t-2 and 3 more): they stay as they are")
     assert "`shunter plan --scope offline`" in note
 
 
@@ -139,8 +139,8 @@ def test_what_a_scope_asks_beside_a_cordoned_broker_is_left_and_said(request_: P
     cluster = cluster_of(["a"] * 6, [("t", [1, 2, 3], 100), ("t", [2, 3, 4], 100)])
     made = plan(with_cordoned(cluster, 1), request_)
     assert list(changed(made)) == ["t-1"], "it has no replica on broker 1"
-    why = "a replica on a cordoned broker would stay, and Kafka takes no assignment that names the broker"
-    out = "take broker 1 out of the cordon (`cordoned.log.dirs`), or `shunter drain 1`"
+    why = "a replica on a cordoned broker would stay, and Kafka takes no assignment that names one"
+    out = "take broker 1 out of its cordon (`cordoned.log.dirs`), or `shunter drain 1`"
     assert made.undone == (("1 partition stays as it is (t-0)", f"{why}; {out}"),)
 
 
@@ -161,7 +161,7 @@ def test_a_balance_leaves_partitions_beside_a_cordoned_broker_and_goes_on_with_t
     assert {name[0] for name in changed(made)} == {"u"}
     (note,) = [each for each in made.notes if "6 partitions" in each]
     assert note.startswith(
-        "6 partitions have a replica on a cordoned broker (t-0, t-1, t-2 and 3 more): none of them changes, because"
+        "6 partitions have replicas on cordoned brokers (t-0, t-1, t-2 and 3 more): they stay as they are, because"
     )
     assert note.endswith("`shunter drain 1`")
 
@@ -196,7 +196,7 @@ def test_only_the_replicas_of_a_full_cordoned_broker_leave_their_partitions() ->
     after = changed(made)
     assert after
     assert not [row for row in after.values() if 1 in row]
-    assert any(each.startswith("8 partitions have a replica on a cordoned broker") for each in made.notes)
+    assert any(each.startswith("8 partitions have replicas on cordoned brokers") for each in made.notes)
 
 
 def test_leaders_change_beside_a_cordoned_broker_by_an_election_alone() -> None:
@@ -208,7 +208,7 @@ def test_leaders_change_beside_a_cordoned_broker_by_an_election_alone() -> None:
     assert made.undone == (
         (
             "t-1 is still led by broker 2",
-            "it has a replica on a cordoned broker, and Kafka takes no assignment that names the broker",
+            "it has a replica on a cordoned broker, and Kafka takes no assignment that names one",
         ),
     )
     balanced = plan(cluster, PlanRequest(Scope.LEADERS))
