@@ -80,7 +80,7 @@ def test_nothing_is_taken_over_unless_that_is_asked_for_twice(yard: Yard, tmp_pa
     assert yard.shunter.run("pause", f"{yard.topic}-0", "--yes").returncode == ExitCode.REFUSED
     unasked = yard.shunter.run("rollback")
     assert unasked.returncode == ExitCode.USAGE
-    assert "not in the journal, so another tool or `shunter submit` began it" in unasked.stderr
+    assert "not in the journal, so another tool or `shunter submit` began this" in unasked.stderr
     assert yard.cluster.ongoing() == len(THEIRS)
     one = yard.shunter.run("stop", f"{yard.topic}-0", "--yes")
     assert (one.returncode, yard.cluster.ongoing()) == (ExitCode.DONE, len(THEIRS) - 1), one.stdout + one.stderr

@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from shunter.app.executor import orders
+from shunter.app.executor import reassign_session as session
 from shunter.app.exit_codes import ExitCode
-from shunter.app.reassign import session
 from shunter.cli import main
 from shunter.cli.execution import submit, turn
 from shunter.drivers.admin.blocking import LiveNode, PartitionInfo
@@ -155,7 +155,7 @@ def test_what_a_request_can_not_do_is_refused_before_it_is_sent(
 def test_a_move_that_no_journal_has_is_turned_by_the_controller_after_a_question(cluster: Cluster, verb: str) -> None:
     unasked = said(verb, "t-0")
     assert (unasked.exit_code, cluster.sent) == (ExitCode.USAGE, [])
-    assert "t-0: not in the journal, so another tool or `shunter submit` began it" in unasked.stderr
+    assert "t-0: not in the journal, so another tool or `shunter submit` began this" in unasked.stderr
     for named in (("t-0",), ("--topic", "t"), ()):
         done = said(verb, *named, "--yes")
         assert (done.exit_code, done.stdout) == (0, f"1 of 1 partition: {verb} taken on by the controller\n")
@@ -177,7 +177,7 @@ def test_another_controller_cancels_and_knows_no_pause(cluster: Cluster) -> None
     cluster.moves[T0] = cluster.moves[T0]._replace(detail=None)
     done = said("stop", "t-0", "--yes")
     assert (done.exit_code, cluster.sent) == (ExitCode.DONE, [({T0: None}, AlterOptions())])
-    assert "its controller cancels it: all its new replicas go, also those in sync" in done.stderr
+    assert "the controller cancels: all new replicas go, also those in sync" in done.stderr
     paused = said("pause", "t-0", "--yes")
     assert (paused.exit_code, len(cluster.sent)) == (ExitCode.REFUSED, 1)
     assert "the controller is not Shunter's: it knows no pause. `shunter rollback` cancels such a move" in paused.stderr

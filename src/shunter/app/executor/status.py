@@ -95,6 +95,8 @@ class Status:
 async def read_status(target: Target, *, check: bool, topics: Collection[str] = ()) -> Status:
     """The status from the journal, if there is one.
 
+    Copies between log dirs are asked for only where nothing is executed: every broker then lists all its replicas.
+
     Args:
         target: The cluster and the journal.
         check: Ask the cluster, too: for differences from the journal, for other moves, and for `topics`.
@@ -112,7 +114,7 @@ async def read_status(target: Target, *, check: bool, topics: Collection[str] = 
         found = await _of_journal(place, admin) if place.exists() else await _of_nothing(place, admin)
         claimant = await claimed_by(target, place) if found.holder is None else ""
         opened = {row.partition for row in found.view.moves if row.state in OPEN_STATES}
-        listed = await list_under_way(admin)
+        listed = await list_under_way(admin, copies=not found.view.running)
         others = tuple(row for row in listed.rows() if row.partition not in opened)
         seen = (await admin.observe_topics(sorted(topics))).topics if topics else {}
         partitions = {name: topic.partitions.keys() for name, topic in seen.items() if topic is not None}

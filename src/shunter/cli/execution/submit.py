@@ -26,7 +26,7 @@ from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Intervention, Strategy
 
 if TYPE_CHECKING:
-    from shunter.app.reassign.session import ReassignSession
+    from shunter.app.executor.reassign_session import ReassignSession
 
 ALL_CAN = ("stop", "rollback")
 """Orders that any controller carries out; all others are for Shunter's alone."""
@@ -88,7 +88,7 @@ def submit(
 
 def session_of(target: Target) -> ReassignSession:
     """A session with the cluster; it brings the client library with it."""
-    from shunter.app.reassign.session import ReassignSession  # noqa: PLC0415 - imported by those who ask the cluster
+    from shunter.app.executor.reassign_session import ReassignSession  # noqa: PLC0415 - imported by those who ask the cluster
 
     return ReassignSession(target.bootstrap, target.properties)
 
@@ -159,8 +159,8 @@ def _driven(session: ReassignSession, target: Target, orders: Sequence[MoveOrder
 
 def turn_others(
     session: ReassignSession, verb: str, partitions: Sequence[TopicPartition], *, yes: bool, as_json: bool
-) -> int:
-    """Turn moves of the cluster that the journal does not have; asks first. Returns the exit status.
+) -> int | None:
+    """Turn moves of the cluster that the journal does not have; asks first. Returns the exit status; None: not agreed.
 
     Raises:
         SubmitRefused: only Shunter's controller could do it, and another one leads.
@@ -173,9 +173,9 @@ def turn_others(
             " rollback` cancels such a move; `shunter execute --take-over` with a plan of it adopts it"
         )
     meant = session.moves(partitions)
-    told = f"{named(partitions)}: not in the journal, so another tool or `shunter submit` began it"
+    told = f"{named(partitions)}: not in the journal, so another tool or `shunter submit` began this"
     if not agreed(f"{told}; {_effect(session, verb, meant)}", "Do it?", yes=yes, as_json=as_json):
-        return int(ExitCode.REFUSED)
+        return None
     if verb == "relax":
         results = dict.fromkeys(partitions, "it is not under way") | session.relax(meant)
     else:
@@ -195,7 +195,7 @@ _MODES = {
 
 def _effect(session: ReassignSession, verb: str, moves: Moves) -> str:
     if not session.is_shunters():
-        return "its controller cancels it: all its new replicas go, also those in sync"
+        return "the controller cancels: all new replicas go, also those in sync"
     if verb != "rollback":
         return f"{verb} is for Shunter's controller"
     cost = session.rollback_bytes(moves)

@@ -43,7 +43,7 @@ from shunter.model.execution import Command, CommandKind
 from shunter.model.partition import TopicPartition
 
 if TYPE_CHECKING:
-    from shunter.app.reassign.session import ReassignSession
+    from shunter.app.executor.reassign_session import ReassignSession
 
 NOTHING_OF_IT = "nothing that was named is being moved"
 """The answer if moves were named and none of them is under way. A name may be wrong, so this answer is a refusal."""
@@ -239,7 +239,10 @@ def _turn(
                     told = f"{option} is an order to the executor, and its journal does not have {named(others)}"
                     raise SettingsError(f"{told}: leave it out")
                 if others:
-                    codes.append(turn_others(session, verb, others, yes=yes, as_json=as_json))
+                    code = turn_others(session, verb, others, yes=yes, as_json=as_json)
+                    if code is None:
+                        return int(ExitCode.REFUSED)
+                    codes.append(code)
             if not (mine or others or wanted.everything or place.exists()):
                 return told_order({"accepted": False, "text": NOTHING_OF_IT}, as_json=as_json)
         if mine or not others:

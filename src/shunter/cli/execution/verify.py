@@ -58,7 +58,7 @@ def _verify(plan: Path, target: Target, *, as_json: bool) -> int:
 
 
 def _differences(target: Target, orders: Sequence[MoveOrder]) -> tuple[PlanDifference, ...]:
-    from shunter.app.reassign.session import ReassignSession  # noqa: PLC0415 - brings the client library with it
+    from shunter.app.executor.reassign_session import ReassignSession  # noqa: PLC0415 - brings the client library with it
 
     with ReassignSession(target.bootstrap, target.properties) as session:
         return session.differences(orders, told_move)
