@@ -1,4 +1,4 @@
-"""`./test --matrix`: real tests against each pinned version of Kafka, and what came of them as tables in docs/versions.md.
+"""`./test --matrix`: tests against each version of Kafka, Python and PySpark, and the outcome as tables in docs/versions.md.
 
 The tables are the only store: a cell that is filled is not run again unless its version is named. So a run that was
 ended goes on where it stood.
@@ -21,6 +21,10 @@ PAGE = ROOT / "docs" / "versions.md"
 NOT_RUN, PASSED, FAILED, LACKS = "not run", "passed", "FAILED", "n/a"
 RUN_AT = "run at"
 CELL_WITHIN_S = 1_200.0
+NO_PYTHON = 3
+"""The exit status of `scripts/version-venv` if a version of Python is not there."""
+_QUICK = "not long and not spark and not browser and not real"
+_REST = ("admin", "app", "cli", "formats", "model", "pipeline", "simulation", "views", "web", "wire")
 
 
 class Feature(NamedTuple):
@@ -28,15 +32,19 @@ class Feature(NamedTuple):
 
     name: str
     tests: tuple[str, ...]
+    """Files and folders under `tests`, as patterns."""
     only: str = ""
     """An expression for pytest's `-k`; "": all of them."""
+    marks: str = ""
+    """An expression for pytest's `-m`; "": no long tests, but for those that `only` names."""
 
 
 class VersionTable(NamedTuple):
-    """A table of the page: the environment's variable that names the version, its columns, and its rows."""
+    """A table of the page: how a version is chosen, its columns, and its rows."""
 
     title: str
     variable: str
+    """The environment's variable that names Kafka's version, or the kind of `scripts/version-venv`."""
     versions: tuple[str, ...]
     features: tuple[Feature, ...]
 
@@ -47,14 +55,16 @@ TABLES = (
         "SHUNTER_TEST_KRAFT_VERSION",
         ("3.9.2", "4.0.2", "4.1.2", "4.2.2", "4.3.1", "4.4.0"),
         (
-            Feature("executor", ("test_executor_kraft.py",), "runs_to_its_end or undone or controller_dies"),
-            Feature("rollback and stop in the middle", ("test_newest_kafka.py",)),
-            Feature("throttles", ("test_executor_kraft.py",), "pause_of_one_move or throttles_that_a_dead"),
-            Feature("claims", ("test_executor_kraft.py", "test_claim_kraft.py"), "one_executor or topic_of_groups"),
-            Feature("journal in a topic", ("test_journal_topic.py",)),
-            Feature("log dirs", ("test_log_dir_copies.py",), "bounds or another_tools"),
-            Feature("elections", ("test_elections_kraft.py",)),
-            Feature("cordoned and fenced brokers, releases", ("test_cordoned_and_fenced.py",)),
+            Feature("executor", ("real/test_executor_kraft.py",), "runs_to_its_end or undone or controller_dies"),
+            Feature("rollback and stop in the middle", ("real/test_newest_kafka.py",)),
+            Feature("throttles", ("real/test_executor_kraft.py",), "pause_of_one_move or throttles_that_a_dead"),
+            Feature(
+                "claims", ("real/test_executor_kraft.py", "real/test_claim_kraft.py"), "one_executor or topic_of_groups"
+            ),
+            Feature("journal in a topic", ("real/test_journal_topic.py",)),
+            Feature("log dirs", ("real/test_log_dir_copies.py",), "bounds or another_tools"),
+            Feature("elections", ("real/test_elections_kraft.py",)),
+            Feature("cordoned and fenced brokers, releases", ("real/test_cordoned_and_fenced.py",)),
         ),
     ),
     VersionTable(
@@ -62,12 +72,50 @@ TABLES = (
         "SHUNTER_TEST_ZOOKEEPER_MODE_VERSION",
         ("2.8.2", "3.0.2", "3.4.1", "3.6.2", "3.9.2"),
         (
-            Feature("controller", ("test_controller_tools.py",), "topic_command or reassign_partitions or log_dirs"),
-            Feature("drop-ins", ("test_reassign_tools.py",), "changes_nothing or whole_reassignment or kips_flags"),
-            Feature("executor", ("test_executor_zookeeper.py",), "runs_to_its_end or undone"),
+            Feature(
+                "controller", ("real/test_controller_tools.py",), "topic_command or reassign_partitions or log_dirs"
+            ),
+            Feature(
+                "drop-ins", ("real/test_reassign_tools.py",), "changes_nothing or whole_reassignment or kips_flags"
+            ),
+            Feature("executor", ("real/test_executor_zookeeper.py",), "runs_to_its_end or undone"),
+        ),
+    ),
+    VersionTable(
+        "Python",
+        "python",
+        ("3.11", "3.12", "3.13", "3.14"),
+        (
+            Feature("the executor's decisions", ("unit/core/executor",), marks=_QUICK),
+            Feature("the controller's decisions", ("unit/core/controller", "kip"), marks=_QUICK),
+            Feature(
+                "planning and keeping", ("unit/core/planning", "unit/core/keeper", "unit/core/test_*.py"), marks=_QUICK
+            ),
+            Feature("drivers and testbed", ("unit/drivers", "unit/testbed"), marks=_QUICK),
+            Feature("all other rooms", tuple(f"unit/{room}" for room in _REST), marks=_QUICK),
+            Feature("executor", ("real/test_executor_kraft.py", "real/test_elections_kraft.py"), "undone or election"),
+        ),
+    ),
+    VersionTable(
+        "PySpark",
+        "pyspark",
+        ("4.0.5", "4.2.0", "4.3.0"),
+        (
+            Feature("stages", ("spark/test_spark_stages.py", "spark/test_spark_load_model.py")),
+            Feature("properties, compared with plain Python", ("spark/test_spark_exactness.py",)),
+            Feature("plans, compared with plain Python", ("spark/test_spark_exact_plans.py",)),
+            Feature("reports' figures", ("spark/test_spark_figures.py",)),
         ),
     ),
 )
+
+
+def _python(kind: str, version: str) -> str | None:
+    """A Python with these packages, made if it is not there; None: there is none on this machine."""
+    made = subprocess.run(
+        [ROOT / "scripts" / "version-venv", kind, version], stdout=subprocess.PIPE, text=True, check=False
+    )
+    return None if made.returncode == NO_PYTHON else made.stdout.strip()
 
 
 def read(table: VersionTable, page: str) -> dict[tuple[str, str], str]:
@@ -99,10 +147,15 @@ def _part(table: VersionTable, page: str) -> str:
 
 def run_cell(table: VersionTable, feature: Feature, version: str) -> str:
     """Run a feature's tests against a version; what came of it."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=600"]
-    command += [f"tests/real/{each}" for each in feature.tests]
+    python = sys.executable if table.variable.isupper() else _python(table.variable, version)
+    if python is None:
+        return NOT_RUN
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=600", "-m"]
+    command += [feature.marks or ("long or not long" if feature.only else "not long")]
+    command += [str(path) for each in feature.tests for path in sorted((ROOT / "tests").glob(each))]
     command += ["-k", feature.only] if feature.only else []
-    environment = os.environ | {table.variable: version, "SHUNTER_TEST_PATIENCE": "5"}
+    path = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
+    environment = os.environ | {table.variable: version, "SHUNTER_TEST_PATIENCE": "5", "PYTHONPATH": path}
     try:
         done = subprocess.run(command, cwd=ROOT, env=environment, timeout=CELL_WITHIN_S, check=False)
     except subprocess.TimeoutExpired:
@@ -129,6 +182,8 @@ def main(arguments: Sequence[str]) -> int:
                 if (feature.name, version) in read(table, PAGE.read_text()) and not asked.versions:
                     continue
                 outcome = run_cell(table, feature, version)
+                if outcome == NOT_RUN:
+                    continue
                 outcomes.append(outcome)
                 page = PAGE.read_text()
                 cells = read(table, page) | {(feature.name, version): outcome, (RUN_AT, version): _now()}

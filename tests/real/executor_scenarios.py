@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
 from executor_process import Cluster, Shunter, write_plan
+from kafka.errors import UnknownBrokerIdError
 from live_producer import LiveProducer, fill
 
 from lab.testbed.failures import PartFailed
@@ -23,15 +24,35 @@ ORIGINAL = {0: (1, 2), 1: (2, 1), 2: (1, 2), 3: (2, 1)}
 TARGET = {0: (3, 1), 1: (3, 2), 2: (2, 3), 3: (1, 3)}
 
 
+def _connected(bootstrap: str) -> Cluster:
+    """A client that knows every broker: it keeps the list from when it connected, and one broker's list may be late."""
+    knowing: list[Cluster] = []
+
+    def knows_all() -> bool:
+        made = Cluster(bootstrap)
+        try:
+            made.throttles(BROKERS, ())
+        except UnknownBrokerIdError:
+            made.close()
+            return False
+        knowing.append(made)
+        return made.live() >= set(BROKERS)
+
+    try:
+        wait_until(knows_all, what="a client knows every broker", timeout_s=60)
+    finally:
+        for late in knowing[:-1]:
+            late.close()
+    return knowing[-1]
+
+
 class Yard:
     """A cluster with a filled topic, a plan for it, and commands against it."""
 
     def __init__(self, bootstrap: str, folder: Path) -> None:
         """Make the topic and the plan."""
         self.bootstrap = bootstrap
-        with closing(Cluster(bootstrap)) as seen:
-            wait_until(lambda: seen.live() >= set(BROKERS), what="every broker is registered", timeout_s=60)
-        self.cluster = Cluster(bootstrap)  # It keeps the list of brokers from when it connected.
+        self.cluster = _connected(bootstrap)
         self.topic = f"t{uuid4().hex[:8]}"
         self.cluster.make(self.topic, ORIGINAL)
         fill(bootstrap, self.topic, PARTITIONS, BYTES)

@@ -146,7 +146,7 @@ def test_a_second_reassignment_takes_over(yard, topic, create):
     with yard.traffic([first.tp, second.tp]):
         begin(yard, [first, second], (4, 3, 2))
         yard.move([first.tp, second.tp], (1, 2, 4))
-        first.wait("to [1, 2, 4] from [1, 2, 3]")
+        first.wait("[1, 2, 3] → [1, 2, 4]")
         yard.move([first.tp], (3, 2, 1))
         yard.throttle(topic, None)
         yard.wait_moved([first.tp], (3, 2, 1))

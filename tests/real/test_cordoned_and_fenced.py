@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 from executor_process import Cluster, Shunter, write_plan
+from executor_scenarios import nothing_is_lost
 from kafka.admin import ConfigResource, ConfigResourceType
+from live_producer import LiveProducer, fill
 from tidying import end_all
+from yard import HELD_BACK
 
 from lab.testbed.artifacts import KRAFT_VERSION
 from lab.testbed.kraft import KRaftCluster
@@ -28,7 +31,7 @@ HELD = {number: (1, 2) if number % 2 else (2, 1) for number in range(6)}
 
 @pytest.fixture(scope="module")
 def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KRaftCluster]:
-    with KRaftCluster(tmp_path_factory.mktemp("four"), node_ids=(1, 2, 3, 4)) as cluster:
+    with KRaftCluster(tmp_path_factory.mktemp("four"), node_ids=(1, 2, 3, 4), properties=HELD_BACK) as cluster:
         with closing(Cluster(cluster.bootstrap)) as seen:
             seen.make(TOPIC, HELD)
         yield cluster
@@ -165,11 +168,73 @@ def test_a_drain_cordons_first_and_its_undo_takes_that_back(four: KRaftCluster, 
         assert done.returncode == ExitCode.DONE, done.stdout + done.stderr
         assert cordoned(cluster, 1)
         assert not any(1 in replicas for replicas in cluster.replicas(TOPIC).values())
+        assert "broker 1 is cordoned by plan " in shunter.run("status").stdout
+        told = shunter.run("doctor").stdout
+        assert "is cordoned by plan " in told
+        assert "else `shunter undrain 1`" in told
         undone = shunter.run("undo", "--yes")
         assert undone.returncode == ExitCode.DONE, undone.stdout + undone.stderr
         assert "broker 1 gets its former cordoned.log.dirs back first: none" in undone.stderr
         assert cluster.replicas(TOPIC) == before
         wait_until(lambda: not cordoned(cluster, 1), what="broker 1 is not cordoned any more", timeout_s=30)
+
+
+@cordons
+@pytest.mark.parametrize("theirs", [False, True])
+def test_a_rollback_in_the_middle_of_a_drain_takes_its_cordon_back(
+    four: KRaftCluster, tmp_path: Path, theirs: bool
+) -> None:
+    """The original replicas name the cordoned broker, which Kafka refuses in a target: the step is cancelled."""
+    shunter = Shunter(four.bootstrap, tmp_path / "moves.journal")
+    topic = f"slow-{theirs}"
+    held = {0: (1, 2), 1: (1, 3), 2: (2, 1)}
+    with closing(Cluster(four.bootstrap)) as cluster:
+        cluster.make(topic, held)
+        wait_until(lambda: cluster.in_sync(topic), what="all are in sync", timeout_s=60)
+        if theirs:
+            cordon(cluster, 1, "*")
+        try:
+            fill(four.bootstrap, topic, len(held), 3_000_000)
+            with LiveProducer(four.bootstrap, topic, len(held)) as producer:
+                running = shunter.start("drain", "1", "--cordon", "--yes", "--throttle", "200K")
+                running.wait_for(lambda: bool(cluster.moving(topic)), about="moves under way")
+                assert cordoned(cluster, 1)
+                turned = shunter.run("rollback", "--yes")
+                assert turned.returncode == ExitCode.DONE, turned.stdout + turned.stderr
+                wait_until(lambda: not cluster.moving(topic), what="the copies are cancelled", timeout_s=30)
+                assert {number: {*row} for number, row in cluster.replicas(topic).items()} == {
+                    number: {*row} for number, row in held.items()
+                }
+                if theirs:  # A cancel does not keep the order, and Kafka takes no target that names the broker.
+                    cordon(cluster, 1, "")
+                assert running.end(120) in (ExitCode.DONE, ExitCode.TURNED, ExitCode.PARTLY), running.lines[-3:]
+            assert not cluster.ongoing()
+            assert cluster.replicas(topic) == held, running.lines
+            nothing_is_lost(producer)
+            wait_until(lambda: not cordoned(cluster, 1), what="the cordon is taken back", timeout_s=30)
+            assert "cordoned" not in shunter.run("status").stdout
+        finally:
+            cordon(cluster, 1, "")
+            cluster.admin.delete_topics([topic])
+
+
+@cordons
+def test_undrain_takes_the_cordon_back_and_moves_nothing(four: KRaftCluster, tmp_path: Path) -> None:
+    shunter = Shunter(four.bootstrap, tmp_path / "moves.journal")
+    with closing(Cluster(four.bootstrap)) as cluster:
+        cluster.make("fourth", {0: (4, 1)})
+        done = shunter.run("drain", "4", "--cordon", "--yes")
+        assert done.returncode == ExitCode.DONE, done.stdout + done.stderr
+        assert cordoned(cluster, 4)
+        held = cluster.replicas("fourth")
+        undrained = shunter.run("undrain", "4")
+        assert undrained.returncode == ExitCode.DONE, undrained.stdout + undrained.stderr
+        wait_until(lambda: not cordoned(cluster, 4), what="broker 4 is not cordoned any more", timeout_s=30)
+        assert cluster.replicas("fourth") == held
+        assert "cordoned" not in shunter.run("status").stdout
+        again = shunter.run("undrain", "4")
+        assert again.returncode == ExitCode.REFUSED, again.stdout + again.stderr
+        assert "no drain of this journal cordoned broker 4" in again.stdout
 
 
 @pytest.mark.skipif(RELEASE >= (4, 3), reason="these brokers can be cordoned")

@@ -154,6 +154,9 @@ def test_beside_a_dead_broker_only_a_smaller_set_is_stuck_and_force_cancels_it(
         assert running.end(60) in (ExitCode.DONE, ExitCode.TURNED), running.lines[-3:]
         with closing(Cluster(alive)) as cluster:
             assert cluster.replicas("cut") == {0: (1, 2, 3)}
+        told = "2 of 3 voters of the metadata quorum caught up"
+        wait_until(lambda: told in shunter.look("doctor").stdout, what="doctor tells it", timeout_s=60)
+        assert told in shunter.look("status").stdout
     finally:
         newest.nodes[1].start()
 

@@ -264,14 +264,19 @@ def test_the_verbs_turn_moves_of_our_controller(yard, topic, tmp_path):
         assert (status, out) == (0, "3 of 3 partitions taken on by the controller\n")
         status, out = cli("status", *at)
         assert status == 0, out
-        assert f"{topic}-0: moving, on [1, 2, 3, 4], to [4, 3, 2] from [1, 2, 3]; waits for broker 4 to catch up" in out
+        assert f"{topic}-0 [1, 2, 3] → [4, 3, 2] (forward, moving): waits for broker 4 to catch up" in out
+        assert "3 moves are under way that the journal does not have: " in out
+        assert "a rollback is instant" in out
+        told = json.loads(cli("status", *at, "--json", f"{topic}-1")[1])
+        (row,) = told["others"]
+        assert (row["original"], row["step"], told["moves"]) == ([1, 2, 3], [1, 2, 3, 4], [])
         unasked = cli("stop", *at)
         assert (unasked[0], "not in the journal, so another tool or `shunter submit` began" in unasked[1]) == (2, True)
         assert cli("pause", *at, "--yes")[1].endswith("3 of 3 partitions: pause taken on by the controller\n")
-        assert "paused, on [1, 2, 3, 4]" in cli("status", *at, f"{topic}-1")[1]
+        assert "(forward, paused)" in cli("status", *at, f"{topic}-1")[1]
         resumed = cli("resume", *at, f"{topic}-1", "--yes")
         assert (resumed[0], "1 of 1 partition: resume taken on by the controller" in resumed[1]) == (0, True)
-        assert "moving, on [1, 2, 3, 4]" in cli("status", *at, f"{topic}-1")[1]
+        assert "(forward, moving)" in cli("status", *at, f"{topic}-1")[1]
         status, out = cli("relax", *at, "--plan", plan, "--yes")
         assert (status, "1 of 3 partitions: relax taken on" in out) == (1, True), out
         assert "it is paused: only a move in the phase moving can be relaxed" in out

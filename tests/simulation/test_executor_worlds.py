@@ -56,6 +56,7 @@ def test_executor_worlds_keep_every_rule_for_hours(record_property):
 @pytest.mark.parametrize(
     "seed",
     [
+        3090,  # Another tool moved a replica to the log dir that a new plan named, and the move waited for ever.
         52001144,  # A replica that had been in its log dir was to come again, and nobody asked for that log dir.
         42000285,  # A size that nobody knew counted as 0, and the copy filled its log dir.
         48000136,  # A leader that was seen half copied counted as the partition's size.

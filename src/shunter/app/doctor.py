@@ -116,6 +116,7 @@ async def _look_into_journal(
             OpenMove(move.tp, move.original, move.target, told_state(move), move.direction.value)
             for move in loaded.state.open_moves()
         ),
+        loaded.state.cordoned(),
     )
     return journal, loaded, seen
 

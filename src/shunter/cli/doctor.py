@@ -28,9 +28,9 @@ _BAD = (Level.WARNING, Level.PROBLEM)
 def doctor(target: Target, *, fleet: bool, as_json: bool) -> None:
     """Examine a cluster before you move anything; nothing is changed.
 
-    It looks at brokers and each of their listeners, versions, partitions out of sync, min.insync.replicas against
-    replication, disks, moves under way and who asked for them, throttles left behind, clocks, whether your certificate
-    expires soon, and your permissions. Each finding says what to do about it.
+    It looks at brokers and each of their listeners, versions, the metadata quorum, partitions out of sync,
+    min.insync.replicas against replication, disks, moves under way and who asked for them, throttles left behind,
+    clocks, whether your certificate expires soon, and your permissions. Each finding says what to do about it.
 
     \b
     Exit status: 0 nothing is wrong; 1 there are warnings or problems; 3 the cluster does not answer.

@@ -34,7 +34,6 @@ from shunter.cli.profiles import is_from_file, is_on_command_line
 from shunter.core.wording import counted, named, told_bytes
 from shunter.errors import SettingsError, ShunterError
 from shunter.model.execution import ExecutionOptions
-from shunter.model.reassignment import Strategy
 
 _UNDONE_SHOWN = 12
 
@@ -323,15 +322,15 @@ def _verb(name: str, scope: str, about: str, *, brokers: bool, cordons: bool = F
             made, told, notes = _plan_live(target.bootstrap, target.properties, asked, None)
             _tell(made, told, notes, how)
             cordoned = _cordons(target, asked.brokers) if cordon else ()
-            # Kafka refuses a step whose replicas still name a cordoned broker, so there is one step alone.
-            strategy = Strategy.ALL_AT_ONCE if cordoned else options.strategy
-            return _carry_out(made, asked, target, replace(options, cordons=cordoned, strategy=strategy), how)
+            if cordoned and not made.plan.moves:
+                click.echo("nothing moves, so nothing is cordoned", err=True)
+            return _carry_out(made, asked, target, replace(options, cordons=cordoned), how)
 
         leave_with(work)
 
     command.__doc__ = about
     if cordons:
-        told = "Cordon BROKERS first (Kafka 4.3): they get no new replicas. It stays; `undo`, `stop` and `rollback` end it."
+        told = "Cordon BROKERS first (Kafka 4.3): they get no new replicas. It stays until `undrain` or `undo`; `stop` and `rollback` end it."
         command = click.option("--cordon", is_flag=True, help=told)(command)
     if brokers:
         command = click.argument("brokers", type=BrokerIds())(command)

@@ -42,6 +42,10 @@ VERBS = {
             "shunter.cli.plan:rebalance",
             "Bring every broker within the band of its share (--band-percent), with the fewest bytes.",
         ),
+        "undrain": LazyVerb(
+            "shunter.cli.execution.undrain:undrain",
+            "Let BROKERS (3, or 3,7) get replicas again: take back the cordon of `shunter drain --cordon`; nothing moves.",
+        ),
         "executor": LazyVerb(
             "shunter.cli.execution.execute:executor",
             "Run an executor that stays: it carries out the plans and orders that other shells give it.",

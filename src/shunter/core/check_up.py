@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from shunter.core.quorum import judge_quorum
 from shunter.core.under_way import told_copy
 from shunter.core.wording import NAMED, counted, named
 from shunter.model.check_up import LOG_DIRS, CheckedJournal, CheckedTopic, CheckUp, Finding, Level
@@ -26,9 +27,10 @@ def diagnose(seen: CheckUp, journal: CheckedJournal) -> tuple[Finding, ...]:
         ("brokers", _brokers(seen)),
         ("listeners", _listeners(seen)),
         ("versions", _versions(seen)),
+        ("quorum", [] if seen.quorum is None else [judge_quorum(seen.quorum)]),
         ("partitions", _partitions(seen)),
         ("min.insync.replicas", _min_isr(seen)),
-        ("disks", _disks(seen)),
+        ("disks", _disks(seen, journal)),
         ("moves", _moves(seen, journal)),
         ("throttles", _throttles(seen, journal)),
         ("clocks", _clocks(seen)),
@@ -256,7 +258,7 @@ def _settled(seen: CheckUp, topic: CheckedTopic, number: int) -> Sequence[int]:
     return topic.partitions[number].replicas if ongoing is None else ongoing.target
 
 
-def _disks(seen: CheckUp) -> list[Finding]:
+def _disks(seen: CheckUp, journal: CheckedJournal) -> list[Finding]:
     found: list[Finding] = []
     for broker in seen.brokers:
         for log_dir in broker.log_dirs:
@@ -269,8 +271,11 @@ def _disks(seen: CheckUp) -> list[Finding]:
                 found.append(Finding(Level.PROBLEM, "disks", f"{where} has failed: {log_dir.error}", advice))
                 continue
             if log_dir.cordoned:
-                advice = "nothing, if that is meant; else take it out of the broker's `cordoned.log.dirs`"
-                found.append(Finding(Level.NOTE, "disks", f"{where} is cordoned: it gets no new replicas", advice))
+                plan_id = journal.cordons.get(broker.broker)
+                by = f" by plan {plan_id}" if plan_id else ""
+                way_out = f"`shunter undrain {broker.broker}`" if plan_id else "take it out of `cordoned.log.dirs`"
+                told = f"{where} is cordoned{by}: it gets no new replicas"
+                found.append(Finding(Level.NOTE, "disks", told, f"nothing, if that is meant; else {way_out}"))
             used = 1 - log_dir.usable / log_dir.total if log_dir.total > 0 else 0.0
             if used >= FULL:
                 level = Level.PROBLEM if used >= VERY_FULL else Level.WARNING

@@ -29,6 +29,7 @@ LEADER_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 CORDONED_LOG_DIRS = "cordoned.log.dirs"
 """No throttle, but a broker's setting that an execution changes by the same rules: journalled, and given back."""
+ALL_LOG_DIRS = "*"
 RATES = (LEADER_RATE, FOLLOWER_RATE, LOG_DIR_RATE)
 LISTS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 
@@ -115,6 +116,17 @@ def respectful(key: ThrottleKey, wanted: str, before: str | None, effective: str
     if theirs is not None and theirs.strip().isdigit() and int(theirs) <= int(wanted):
         return None
     return wanted
+
+
+def cordons_for(knowing: Mapping[BrokerId, bool]) -> tuple[tuple[tuple[BrokerId, str], ...], str]:
+    """The settings that cordon brokers, and which of them can't be cordoned, in words; "": none of them.
+
+    Args:
+        knowing: By broker: whether it knows `cordoned.log.dirs` (KIP-1066).
+    """
+    ignorant = [str(broker) for broker, knows in knowing.items() if not knows]
+    told = f"broker {', '.join(ignorant)} can't be cordoned: {CORDONED_LOG_DIRS} came with Kafka 4.3"
+    return tuple((broker, ALL_LOG_DIRS) for broker, knows in knowing.items() if knows), told if ignorant else ""
 
 
 def is_theirs(found: str | None, before: str | None, ours: Collection[str]) -> bool:

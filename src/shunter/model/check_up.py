@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -79,6 +80,24 @@ class CheckedBroker:
     silent: bool = False
 
 
+class Voter(NamedTuple):
+    """A voter of the metadata quorum; times in milliseconds before its leader's last answer, None: never, or not told."""
+
+    node: int
+    fetched_ms: int | None
+    """Since it last asked the leader for more."""
+    caught_up_ms: int | None
+    """Since it last had everything."""
+
+
+class Quorum(NamedTuple):
+    """The metadata quorum of a KRaft cluster, as its leader tells it. `ahead_ms`: of the leader's clock; None: unknown."""
+
+    leader: int
+    voters: tuple[Voter, ...]
+    ahead_ms: int | None = None
+
+
 class FencedBroker(NamedTuple):
     """A broker that is registered, but whose heartbeats don't reach the controller (KIP-1073).
 
@@ -122,6 +141,8 @@ class CheckUp:
     """What this client may do to the group by which executors claim a cluster."""
     clock_ahead_ms: int | None = None
     """How far the controller's clock is ahead of this host's; None: not known."""
+    quorum: Quorum | None = None
+    """The metadata quorum; None: there is none, or it does not tell."""
     unread: tuple[tuple[str, str], ...] = ()
     certificate: CertificateFault | None = None
     """That the certificate which this client shows to brokers expires soon."""
@@ -172,6 +193,8 @@ class CheckedJournal:
     """Partitions whose moves ended while the cluster was being read: it may have shown them as under way."""
     moves: tuple[OpenMove, ...] = ()
     """The open moves."""
+    cordons: Mapping[BrokerId, str] = field(default_factory=dict[BrokerId, str])
+    """By broker that an execution cordoned: the id of its plan."""
 
     @property
     def open_moves(self) -> frozenset[TopicPartition]:

@@ -73,12 +73,14 @@ class CommandKind(Enum):
     """Change how many copies there may be at a time."""
     FORGET = "forget"
     """Strike off the throttles that are owed to brokers which don't come back."""
+    UNCORDON = "uncordon"
+    """Give brokers back the `cordoned.log.dirs` that they had before a drain cordoned them."""
 
 
 class Command(NamedTuple):
     """An operator's order. `partitions` empty: all. `bytes_per_s` is for LIMIT alone; None lifts the limit.
 
-    `brokers` is for FORGET alone: those that don't come back. `bounds` is for BOUND alone: names of `BOUNDS` with new
+    `brokers` is for FORGET (those that don't come back) and UNCORDON. `bounds` is for BOUND alone: names of `BOUNDS` with new
     values. `key` identifies this order: the process that gave it finds by the key whether the journal has it.
     `force` is for STOP and ROLL_BACK alone: see `DirectionChanged.forced`.
     """
@@ -130,7 +132,8 @@ class ExecutionOptions:
     cordons: tuple[tuple[BrokerId, str], ...] = ()
     """Values of `cordoned.log.dirs` (KIP-1066) that brokers get before the first step; `*` cordons all log dirs.
 
-    They stay when the execution is done. If it is stopped or rolled back, each broker gets its former value back.
+    They stay when the execution is done, until `UNCORDON`. If it is stopped or rolled back, each broker gets its former
+    value back.
     """
     pause_rate: int = 1_024
     """Bytes per second that a paused move may still copy: it keeps its copied bytes, and causes almost no load."""

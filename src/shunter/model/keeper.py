@@ -227,6 +227,8 @@ class Intents:
     """By broker: the broker that takes over all its replicas. No other replica comes there before that is done."""
     add: tuple[int, ...] = ()
     """Brokers that get their share, once they are up and until they have it."""
+    cordon: bool = False
+    """Whether drained brokers are cordoned, until the intent is taken back (KIP-1066)."""
 
 
 @dataclass(frozen=True, slots=True)

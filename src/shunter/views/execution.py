@@ -65,6 +65,8 @@ class ExecutionView:
     owed: str
     """Brokers and topics whose throttles are still to be given back, and which no open move needs; "": none."""
     moves: tuple[MoveRow, ...]
+    cordons: dict[str, str] = field(default_factory=dict[str, str])
+    """By broker that an execution cordoned: the id of its plan."""
     bounds: dict[str, int] = field(default_factory=dict[str, int])
     """The most copies at a time, by the names of `BOUNDS`; 0: no bound."""
     plan_bytes: int = 0
@@ -89,7 +91,14 @@ class ExecutionView:
 
 
 _VIEW = tuple(each.name for each in fields(ExecutionView))
-_VIEW_KINDS: Mapping[str, type] = {"at_ms": int, "counts": dict, "moves": list, "brokers_down": list, "bounds": dict}
+_VIEW_KINDS: Mapping[str, type] = {
+    "at_ms": int,
+    "counts": dict,
+    "moves": list,
+    "brokers_down": list,
+    "cordons": dict,
+    "bounds": dict,
+}
 _ROW = tuple(each.name for each in fields(MoveRow))
 _ROW_KINDS: Mapping[str, type | tuple[type, ...]] = {
     "original": list,
@@ -172,6 +181,7 @@ def view_execution(
         throttles_left=len(state.throttles),
         owed=told_debts(state.owed()),
         moves=tuple(rows),
+        cordons={str(broker): plan_id for broker, plan_id in sorted(state.cordoned().items())},
         bounds={name: getattr(state.options, name) for name in BOUNDS},
         plan_bytes=sum(map(_planned, state.moves.values())),
         added_bytes=sum(_planned(move) for move in state.moves.values() if move.accepted_at_ms > first_ms),
@@ -188,9 +198,14 @@ def view_to_json(view: ExecutionView, *, most_moves: int | None = None) -> dict[
     """The view as a JSON object, with the share done; at most so many moves, open ones first."""
     # `asdict` would copy deeply: with thousands of moves that would cost more than all decisions.
     document = {name: getattr(view, name) for name in _VIEW}
-    document["moves"] = [{name: getattr(row, name) for name in _ROW} for row in view.moves[:most_moves]]
+    document["moves"] = [row_to_json(row) for row in view.moves[:most_moves]]
     document["share"] = round(view.share, 6)
     return document
+
+
+def row_to_json(row: MoveRow) -> dict[str, Any]:
+    """A move as a JSON object."""
+    return {name: getattr(row, name) for name in _ROW}
 
 
 def view_from_json(document: object) -> ExecutionView | None:

@@ -100,6 +100,9 @@ class Yard:
     """Bytes on each broker beside replicas; None: half of its disks is free, whatever it holds."""
 
     cordoned: tuple[int, ...] = ()
+    knows_cordons: bool = True
+    cordons: dict[int, str] = field(default_factory=dict)
+    """By broker that a plan of the journal cordoned: the plan's id."""
     fenced: tuple[int, ...] = ()
 
     def _usable(self, broker: int) -> int:
@@ -112,7 +115,14 @@ class Yard:
         if not self.answers:
             raise DriverError("no broker answers", retriable=True)
         live = tuple(
-            InventoryBroker(b, f"host{b}", None, 100 * MIB, self._usable(b), cordoned=b in self.cordoned or None)
+            InventoryBroker(
+                b,
+                f"host{b}",
+                None,
+                100 * MIB,
+                self._usable(b),
+                cordoned=(b in self.cordoned) if self.knows_cordons else None,
+            )
             for b in self.brokers
         )
         fenced = tuple(InventoryBroker(b, f"host{b}", None, None, None, fenced=True) for b in self.fenced)
@@ -140,7 +150,7 @@ class Yard:
         seen = CheckUp("yard", 1, "Apache (KRaft)", (), (), ongoing, left)
         past = tuple(PastExecution(ms, ms, 1, MIB) for ms in self.ended_ms)
         taken = Inventory("yard", self.clock.ms, live, tuple(partitions), fenced=fenced)
-        return sighting_of(taken, seen, CheckedJournal("j", moves=opened), past)
+        return sighting_of(taken, seen, CheckedJournal("j", moves=opened, cordons=self.cordons), past)
 
     def copy(self) -> None:
         """All copies that are not paused end."""
@@ -210,6 +220,7 @@ class YardDriving:
             return PlanReply("nothing of the plan can be moved", tuple(results))
         yard.plans[plan_id], yard.planned_ms[plan_id] = taken, yard.clock.ms
         yard.submitted.append(plan_id)
+        yard.cordons |= {broker: plan_id for broker, _value in options.cordons}
         if yard.dies == "after":
             yard.dies = ""
             raise ExecutorEnded("the executor ended before it could answer", retriable=False)
@@ -218,6 +229,9 @@ class YardDriving:
     async def command(self, command: Command) -> CommandReply:
         yard = self.yard
         yard.orders.append(command)
+        if command.kind is CommandKind.UNCORDON:
+            yard.cordons = {at: plan for at, plan in yard.cordons.items() if at not in command.brokers}
+            return CommandReply(True, "given back")
         named = [tp.partition for tp in command.partitions] or yard.open
         if not yard.open:
             return CommandReply(False, "nothing is under way")

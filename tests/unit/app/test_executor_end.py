@@ -42,7 +42,14 @@ from shunter.model.execution import (
 )
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
-from shunter.views.execution import ExecutionView, undriven, view_execution, view_from_json, view_to_json
+from shunter.views.execution import (
+    ExecutionView,
+    as_its_driver_sees_it,
+    undriven,
+    view_execution,
+    view_from_json,
+    view_to_json,
+)
 
 T0 = TopicPartition("t", 0)
 ACCEPTED = MoveAccepted(T0, None, (1,), (2,), Strategy.INCREMENTAL, 1_000, ())
@@ -83,12 +90,12 @@ def test_status_as_json_has_the_figures_of_who_drives() -> None:
     live = view_from_json(orjson.loads(orjson.dumps(view_to_json(left))))  # It comes from the driver's file.
     assert live == left
     holder = LeaseHolder("o", "h", 7, 99)
-    told = Status(JournalPlace(Path("x.journal")), journal, holder, live=live).to_json(lambda view: view)
+    told = Status(JournalPlace(Path("x.journal")), as_its_driver_sees_it(journal, live), holder).to_json()
     assert (told["copied_bytes"], told["rollback_bytes"], told["left_ms"], told["share"]) == (400, 0, 9_000, 0.4)
     assert told["moves"][0]["waits"] == "broker 2 catches up"
     assert told["moves"][0]["copied_bytes"] == 400
     turned = replace(journal, moves=(replace(row, direction="back", rollback_bytes=0),))
-    told = Status(JournalPlace(Path("x.journal")), turned, holder, live=live).to_json(lambda view: view)
+    told = Status(JournalPlace(Path("x.journal")), as_its_driver_sees_it(turned, live), holder).to_json()
     assert told["moves"][0]["waits"] == "", "the driver has not looked since the move was turned"
 
 

@@ -66,7 +66,7 @@ def test_the_example_of_the_page_is_a_policy(tmp_path: Path) -> None:
         gap_minutes=15,
         people={"token anna-ci": "anna", "user anna": "anna", "user root": "anna"},
     )
-    assert found.policy.intents == Intents((3,), (4,), {"orders": 3}, 2, {5: 8}, (9,))
+    assert found.policy.intents == Intents((3,), (4,), {"orders": 3}, 2, {5: 8}, (9,), cordon=True)
 
 
 def test_a_lake_is_looked_for_beside_the_file(tmp_path: Path) -> None:

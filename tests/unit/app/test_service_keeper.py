@@ -455,6 +455,49 @@ def test_a_broker_takes_another_ones_place_and_is_given_its_share_across_restart
     asyncio.run(scenario())
 
 
+def cordoning() -> KeeperPolicy:
+    wanted = policy(Mode.ACT)
+    return replace(wanted, intents=replace(wanted.intents, cordon=True))
+
+
+def test_a_drained_broker_is_cordoned_until_the_intent_is_taken_back(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        yard = Yard(Clock(), rows=[(1, 2), (2, 3), (3, 1)])
+        path = tmp_path / "s"
+        async with Life(yard, MortalStore(path), cordoning()) as life:
+            await life.driven()
+            await life.desk.carry_out(order(OrderKind.DRAIN, "3"), ANNA)
+            await balanced(life)
+            assert [*yard.cordons] == [3]
+            yard.cordons[1] = (
+                "0a1b2c3d4e5f"  # A plan of `shunter drain 1 --cordon`, which no intent of the service is about.
+            )
+            await life.look()
+            assert [*yard.cordons] == [3, 1], "the intent stands"
+            await life.desk.carry_out(order(OrderKind.UNDRAIN, "3"), ANNA)
+        async with Life(yard, MortalStore(path), cordoning()) as life:
+            await life.driven()
+            await life.look()
+            assert [*yard.cordons] == [1], "the next service takes it back, if the last one died before"
+            assert [each.brokers for each in yard.orders] == [(3,)]
+            assert "uncordoned" in [event.kind for event in life.events]
+
+    asyncio.run(scenario())
+
+
+def test_a_drain_waits_where_its_broker_can_not_be_cordoned(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        yard = Yard(Clock(), rows=[(1, 2), (2, 3), (3, 1)], knows_cordons=False)
+        async with Life(yard, MortalStore(tmp_path / "s"), cordoning()) as life:
+            await life.driven()
+            await life.desk.carry_out(order(OrderKind.DRAIN, "3"), ANNA)
+            await life.look()
+            assert "it is not known whether it can be cordoned" in repr(life.published.page("yard"))
+            assert yard.submitted == []
+
+    asyncio.run(scenario())
+
+
 def test_an_intent_of_the_file_is_taken_back_in_the_file(tmp_path: Path) -> None:
     async def scenario() -> None:
         wanted = policy()

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from shunter.app.executor import orders, status
 from shunter.app.exit_codes import ExitCode
-from shunter.app.reassign import session
 from shunter.cli import main
-from shunter.drivers.admin.blocking import PartitionInfo
+from shunter.cli.execution import look
+from shunter.drivers.admin.answers import TopicsSeen
+from shunter.drivers.admin.log_dirs import LogDirsSeen
 from shunter.drivers.admin.reassignments import PartitionReassignment
+from shunter.model.execution import ObservedPartition, ObservedTopic
 from shunter.model.log_dirs import LogDirCopies, LogDirCopy
 from shunter.model.partition import TopicPartition
 
@@ -23,58 +26,83 @@ ON_1, ON_2 = LogDirCopy(U0, 1, "/a", "/b", 2, 9), LogDirCopy(U0, 2, "/a", "/c", 
 
 
 class Cluster:
-    """A fake of `BlockingAdmin`: u-0 is on brokers 1 and 2, t-0 on 1, 2 and 3."""
+    """A fake of an Admin client: u-0 is on brokers 1 and 2, t-0 on 1, 2 and 3."""
 
-    moves: dict[TopicPartition, PartitionReassignment]
-    found: LogDirCopies
+    def __init__(self, found: LogDirCopies, moves: dict[TopicPartition, PartitionReassignment]) -> None:
+        self.found, self.moves = found, moves
 
-    def __init__(self, _configuration: Any) -> None: ...
+    async def close(self) -> None: ...
 
-    def close(self) -> None: ...
+    async def cluster_id(self) -> str:
+        return "c"
 
-    def list_moves(self, _partitions: object) -> dict[TopicPartition, PartitionReassignment]:
+    async def quorum(self) -> None: ...
+
+    async def brokers(self) -> dict[int, str | None]:
+        return {}
+
+    async def list_moves(self, _partitions: object) -> dict[TopicPartition, PartitionReassignment]:
         return self.moves
 
-    def partitions(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, PartitionInfo]:
-        known = {T0: PartitionInfo((1, 2, 3), (1, 2), 1), U0: PartitionInfo((1, 2), (1, 2), 1)}
-        return {tp: known[tp] for tp in tps if tp in known}
+    async def list_reassignments(self) -> dict[TopicPartition, PartitionReassignment]:
+        return self.moves
 
-    def log_dir_copies(self) -> LogDirCopies:
+    async def observe_log_dirs(self, _asked: object) -> LogDirsSeen:
+        return LogDirsSeen({}, {}, {}, {}, ())
+
+    async def observe_topics(self, names: Sequence[str]) -> TopicsSeen:
+        replicas = {"t": (1, 2, 3), "u": (1, 2)}
+        topics = {
+            name: ObservedTopic(None, {0: ObservedPartition(replicas[name], (1, 2), 1)}) if name in replicas else None
+            for name in names
+        }
+        return TopicsSeen(topics, {}, 1)
+
+    async def log_dir_copies(self) -> LogDirCopies:
         return self.found
 
 
-@pytest.fixture(autouse=True)
-def _cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "BlockingAdmin", Cluster)
-    monkeypatch.setattr(Cluster, "moves", {}, raising=False)
-
-
-def listed(monkeypatch: pytest.MonkeyPatch, copies: tuple[LogDirCopy, ...], *options: str, **failed: str) -> Result:
+def listed(
+    monkeypatch: pytest.MonkeyPatch,
+    copies: tuple[LogDirCopy, ...],
+    *options: str,
+    verb: str = "list",
+    moves: dict[TopicPartition, PartitionReassignment] | None = None,
+    **failed: str,
+) -> Result:
     told = {int(name.removeprefix("broker_")): why for name, why in failed.items()}
-    monkeypatch.setattr(Cluster, "found", LogDirCopies(copies, told), raising=False)
-    return CliRunner().invoke(main, ["list", "--bootstrap-server", "k:9092", *options])
+
+    async def connect(_target: object, **_: object) -> Cluster:
+        return Cluster(LogDirCopies(copies, told), moves or {})
+
+    async def nobody(*_: object) -> str:
+        return ""
+
+    for module in (look, status, orders):
+        monkeypatch.setattr(module, "connect", connect)
+    monkeypatch.setattr(status, "claimed_by", nobody)
+    return CliRunner().invoke(main, [verb, "--bootstrap-server", "k:9092", *options])
 
 
 def test_copies_between_log_dirs_are_listed_with_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     done = listed(monkeypatch, (ON_1, ON_2))
     assert (done.exit_code, done.stderr) == (ExitCode.DONE, "")
     assert done.output.splitlines() == [
-        "u-0: it is copied on broker 1 from /a to /b, 2 B of 9 B",
-        "u-0: it is copied on broker 2 from /a to /c, 3 B of 9 B",
+        "u-0 [1, 2] → [1, 2] (forward, moving): it is copied on broker 1 from /a to /b, 2 B of 9 B",
+        "u-0 [1, 2] → [1, 2] (forward, moving): it is copied on broker 2 from /a to /c, 3 B of 9 B",
     ]
     first, second = listed(monkeypatch, (ON_1, ON_2), "--output", "plain").output.splitlines()
     assert first.split("\t")[0] == second.split("\t")[0] == "u-0"
-    assert "between_log_dirs" in first.split("\t")
+    assert "it is copied on broker 1 from /a to /b, 2 B of 9 B" in first.split("\t")
 
 
 def test_as_json_they_are_part_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Cluster, "moves", {T0: MOVE})
     both = (LogDirCopy(T0, 1, "/a", "/b", 2, 9), LogDirCopy(T0, 2, "/a", "/b", 2, 9), ON_2)
-    assert json.loads(listed(monkeypatch, both, "--json").output)["partitions"] == [
+    assert json.loads(listed(monkeypatch, both, "--json", moves={T0: MOVE}).output)["partitions"] == [
         {"topic": "t", "partition": 0, "replicas": [1, 3], "log_dirs": ["/b", "any"]},
         {"topic": "u", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "/c"]},
     ]
-    alone = json.loads(listed(monkeypatch, (), "--json").output)
+    alone = json.loads(listed(monkeypatch, (), "--json", moves={T0: MOVE}).output)
     assert alone == {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 3]}]}
 
 
@@ -91,3 +119,44 @@ def test_what_a_broker_does_not_tell_is_not_called_nothing(monkeypatch: pytest.M
     assert done.output == (
         "broker 2 does not tell its log dirs, so what it copies between its log dirs is not known: timed out\n"
     )
+
+
+def test_a_status_has_the_journals_moves_and_all_others_in_one_form(
+    monkeypatch: pytest.MonkeyPatch, undriven: Path
+) -> None:
+    """The journal has t-0: what the cluster says of it is a step of that move."""
+    at = ("--journal", str(undriven))
+    moves = {T0: MOVE, U0: PartitionReassignment((1, 2), (2,), (1,), None)}
+    done = listed(monkeypatch, (), *at, verb="status", moves=moves)
+    assert done.exit_code == ExitCode.DONE, done.output
+    assert "\n  t-0 [1, 2] → [3, 2] (forward, pending)\n" in done.stdout
+    assert (
+        "1 move is under way that the journal does not have: 0 B of 0 B; a rollback is instant\n"
+        "  u-0 [1] → [2] (forward, moving)\n"
+    ) in done.stdout
+    told = json.loads(listed(monkeypatch, (), *at, "--json", verb="status", moves=moves).stdout)
+    assert [row["partition"] for row in told["moves"]] == ["t-0"]
+    assert [row["partition"] for row in told["others"]] == ["u-0"]
+    assert told["moves"][0].keys() == told["others"][0].keys()
+    named = listed(monkeypatch, (), "u-0", "t-9", verb="status", moves=moves)
+    assert named.exit_code == ExitCode.PARTLY
+    assert "t-9: the cluster has no such partition" in named.stdout
+
+
+def test_without_a_journal_the_status_has_the_same_form(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SHUNTER_STATE", str(tmp_path))
+    done = listed(monkeypatch, (ON_1,), verb="status", moves={T0: MOVE}, broker_2="timed out")
+    assert (done.exit_code, done.stdout.splitlines()[0]) == (ExitCode.DONE, "nothing was executed from here")
+    assert "2 moves are under way that the journal does not have: 2 B of 9 B" in done.stdout
+    assert "broker 2 does not tell its log dirs" in done.stderr
+    told = json.loads(listed(monkeypatch, (ON_1,), "--json", verb="status", moves={T0: MOVE}).stdout)
+    assert (told["journal"], told["moves"], len(told["others"])) == (None, [], 2)
+
+
+def test_a_watch_ends_where_nothing_moves(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SHUNTER_STATE", str(tmp_path))
+    done = listed(monkeypatch, (), verb="watch")
+    assert (done.exit_code, done.stdout) == (ExitCode.DONE, "all moves have ended\n")
+    unknown = listed(monkeypatch, (), "nosuch-0", verb="watch")
+    assert unknown.exit_code == ExitCode.REFUSED
+    assert "nosuch-0: the cluster has no such partition" in unknown.stderr

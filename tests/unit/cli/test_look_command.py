@@ -12,6 +12,14 @@ from click.testing import CliRunner, Result
 
 from shunter.app.exit_codes import ExitCode
 from shunter.cli import main
+from shunter.cli.execution.look import _show_moves
+from shunter.cli.execution.named_moves import Wanted
+from shunter.core.executor.estimates.rates import Meter
+from shunter.core.executor.state import ExecutorState, Move
+from shunter.model.execution import ObservedPartition, ObservedTopic
+from shunter.model.partition import TopicPartition
+from shunter.model.reassignment import Strategy
+from shunter.views.execution import view_execution
 
 CLOSED = "127.0.0.1:1"
 """Nothing listens there."""
@@ -100,3 +108,17 @@ def test_history_tells_every_throttle(undriven: Path) -> None:
     assert "throttle 5.0 MB/s, then 2.0 MB/s" in said("history", *at).output
     assert "5000000,2000000" in said("history", *at, "--output", "plain").output
     assert json.loads(said("history", *at, "--json").stdout)["throttles"] == [5_000_000, 2_000_000]
+
+
+def test_why_a_move_is_stuck_stands_once_with_its_move(capsys: pytest.CaptureFixture[str]) -> None:
+    """An outsider's find: `status orders-3` said it twice."""
+    state, tp = ExecutorState(running=True), TopicPartition("t", 0)
+    state.moves[tp] = Move(tp, None, (1,), (5,), Strategy.INCREMENTAL, 1_000, (), False, 0, current=(1,))
+    state.cluster.brokers = {1: None}
+    state.cluster.topics["t"] = ObservedTopic(None, {0: ObservedPartition((1,), (1,), 1)})
+    view = view_execution(state, Meter(), None, 1_000)
+    for wanted in (Wanted((), (), ()), Wanted((tp,), (), ())):
+        _show_moves(view, wanted)
+        first, _row, why = capsys.readouterr().out.splitlines()
+        assert first.endswith("no end: 1 stuck")
+        assert why.startswith("    it can't end without broker 5, which is down and part of its target; `shunter")

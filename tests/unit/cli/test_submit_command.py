@@ -14,10 +14,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from shunter.app.executor import orders
+from shunter.app.executor import reassign_session as session
 from shunter.app.exit_codes import ExitCode
-from shunter.app.reassign import session
 from shunter.cli import main
-from shunter.cli.execution import turn
+from shunter.cli.execution import submit, turn
 from shunter.drivers.admin.blocking import LiveNode, PartitionInfo
 from shunter.drivers.admin.reassignments import AlterOptions, PartitionReassignment
 from shunter.errors import ErrorCode, RequestRejected
@@ -46,7 +46,10 @@ class Cluster:
         async def cluster_id() -> str:
             return "c"
 
-        return asyncio.run(work(SimpleNamespace(cluster_id=cluster_id)))
+        async def brokers() -> dict[int, str | None]:
+            return {}
+
+        return asyncio.run(work(SimpleNamespace(cluster_id=cluster_id, brokers=brokers)))
 
     def is_shunter(self) -> bool:
         return self.shunters
@@ -88,7 +91,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
         return ""
 
     monkeypatch.setattr(orders, "connect", connect)
-    monkeypatch.setattr(turn, "claimed_by", nobody)
+    for module in (turn, submit):
+        monkeypatch.setattr(module, "claimed_by", nobody)
     return made
 
 
@@ -151,7 +155,7 @@ def test_what_a_request_can_not_do_is_refused_before_it_is_sent(
 def test_a_move_that_no_journal_has_is_turned_by_the_controller_after_a_question(cluster: Cluster, verb: str) -> None:
     unasked = said(verb, "t-0")
     assert (unasked.exit_code, cluster.sent) == (ExitCode.USAGE, [])
-    assert "t-0: not in the journal, so another tool or `shunter submit` began it" in unasked.stderr
+    assert "t-0: not in the journal, so another tool or `shunter submit` began this" in unasked.stderr
     for named in (("t-0",), ("--topic", "t"), ()):
         done = said(verb, *named, "--yes")
         assert (done.exit_code, done.stdout) == (0, f"1 of 1 partition: {verb} taken on by the controller\n")
@@ -173,7 +177,7 @@ def test_another_controller_cancels_and_knows_no_pause(cluster: Cluster) -> None
     cluster.moves[T0] = cluster.moves[T0]._replace(detail=None)
     done = said("stop", "t-0", "--yes")
     assert (done.exit_code, cluster.sent) == (ExitCode.DONE, [({T0: None}, AlterOptions())])
-    assert "its controller cancels it: all its new replicas go, also those in sync" in done.stderr
+    assert "the controller cancels: all new replicas go, also those in sync" in done.stderr
     paused = said("pause", "t-0", "--yes")
     assert (paused.exit_code, len(cluster.sent)) == (ExitCode.REFUSED, 1)
     assert "the controller is not Shunter's: it knows no pause. `shunter rollback` cancels such a move" in paused.stderr
@@ -194,15 +198,35 @@ def test_an_option_of_the_executor_is_not_passed_over(cluster: Cluster, option: 
     assert f"{option} is an order to the executor, and its journal does not have t-0" in done.stderr
 
 
-def test_steps_of_an_executor_elsewhere_are_not_turned(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_nothing_moves_is_refused(cluster: Cluster) -> None:
+    for named in (("u-0",), ("--topic", "u")):
+        done = said("stop", *named, "--yes")
+        assert (done.exit_code, done.stdout) == (ExitCode.REFUSED, "nothing that was named is being moved\n")
+    assert cluster.sent == []
+
+
+def test_steps_of_an_executor_elsewhere_are_not_turned(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def somebody(*_: object) -> str:
         return "process 7 on other"
 
-    monkeypatch.setattr(turn, "claimed_by", somebody)
+    for module in (turn, submit):
+        monkeypatch.setattr(module, "claimed_by", somebody)
     monkeypatch.setattr("shunter.app.executor.session.claimed_by", somebody)
     done = said("stop", "t-0", "--yes")
     assert (done.exit_code, cluster.sent) == (ExitCode.JOURNAL, [])
-    assert "process 7 on other drives this cluster under another journal: ask there" in done.stderr
+    told = "process 7 on other drives this cluster under another journal: ask there"
+    assert told in done.stderr
+    done = said("submit", plan_of(tmp_path, (T0, [2, 1])), "--yes")
+    assert (done.exit_code, cluster.sent) == (ExitCode.REFUSED, [])
+    assert told in done.stderr
+
+
+def test_a_move_of_the_journal_is_not_submitted(cluster: Cluster, undriven: Path, tmp_path: Path) -> None:
+    done = said("submit", plan_of(tmp_path, (T0, [2, 1]), (T1, [2, 1])), "--yes", "--journal", str(undriven))
+    assert (done.exit_code, [[*changes] for changes, _options in cluster.sent]) == (ExitCode.PARTLY, [[T1]])
+    assert "t-0: the executor moves it, under its journal: `shunter execute` changes its target" in done.stderr
 
 
 def test_moves_of_both_kinds_are_turned_each_by_its_way(

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from shunter.app.executor import reassign_session as session
 from shunter.app.exit_codes import ExitCode
-from shunter.app.reassign import session
 from shunter.cli import main
 from shunter.drivers.admin.blocking import LiveNode, PartitionInfo
 from shunter.model.log_dirs import ReplicaDir, ReplicaDirs

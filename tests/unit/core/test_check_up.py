@@ -386,3 +386,12 @@ def test_a_topic_that_can_lose_no_replica_now_is_not_said_to_survive_one(
     worn = "1 topic can lose no replica now: no more are in sync than min.insync.replicas (t)"
     assert of_isr.text == (worn if told else "every topic can lose a replica and still be written with acks=all")
     assert (of_isr.level is Level.WARNING) == told
+
+
+def test_a_cordon_of_the_journal_is_told_with_its_plan_and_its_way_out() -> None:
+    seen = replace(WELL, brokers=(*WELL.brokers[:2], cordoned(3)))
+    (known,) = bad(seen, CheckedJournal("/j", cordons={3: "drain-0a1b2c"}))
+    assert known.text == "broker 3: log dir /d is cordoned by plan drain-0a1b2c: it gets no new replicas"
+    assert known.advice == "nothing, if that is meant; else `shunter undrain 3`"
+    (strange,) = bad(seen, CheckedJournal("/j", cordons={2: "drain-0a1b2c"}))
+    assert strange.advice == "nothing, if that is meant; else take it out of `cordoned.log.dirs`"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -14,10 +15,11 @@ from made_certificates import authority, issued
 from shunter.drivers.admin import check_up
 from shunter.drivers.admin.check_up import take_check_up
 from shunter.drivers.admin.cluster import READ_WITHIN_S, Answer, KafkaPythonAdmin
+from shunter.drivers.admin.quorum import quorum_of
 from shunter.drivers.security.tls import ClientTls
 from shunter.errors import DriverError
 from shunter.formats.client_properties import TLS
-from shunter.model.check_up import FencedBroker
+from shunter.model.check_up import FencedBroker, Quorum, Voter
 from shunter.model.execution import OngoingReassignment
 from shunter.model.log_dirs import LogDirCopy
 from shunter.model.partition import EligibleLeaders, TopicPartition
@@ -225,3 +227,25 @@ async def test_who_may_lead_is_asked_where_nobody_leads() -> None:
     seen = await take_check_up(Cluster(set(), LeaderlessClient()))
     assert seen.eligible == {TopicPartition("t", 0): EligibleLeaders((2,))}
     assert (await take_check_up(Cluster(set()))).eligible == {}
+
+
+class Told:
+    """A client that hears how far two voters are, by a leader whose clock is an hour ahead."""
+
+    def __init__(self, *told: dict[str, int]) -> None:
+        self.told = told
+
+    def describe_metadata_quorum(self) -> dict[str, Any]:
+        return {"topics": [{"partitions": [{"leader_id": 1, "current_voters": list(self.told)}]}]}
+
+
+def test_voters_are_timed_by_their_leaders_clock() -> None:
+    ahead_ms = int(time.time() * 1000) + 3_600_000
+    one = {"replica_id": 1, "last_fetch_timestamp": ahead_ms, "last_caught_up_timestamp": ahead_ms}
+    two = {"replica_id": 2, "last_fetch_timestamp": ahead_ms - 45_000, "last_caught_up_timestamp": -1}
+    seen = quorum_of(Told(one, two))
+    assert seen is not None
+    assert (seen.leader, seen.voters) == (1, (Voter(1, 0, 0), Voter(2, 45_000, None)))
+    assert seen.ahead_ms is not None
+    assert 3_590_000 < seen.ahead_ms < 3_610_000
+    assert quorum_of(Told({"replica_id": 1})) == Quorum(1, (Voter(1, None, None),)), "an older leader tells no times"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from shunter.app.access.private_files import replace_file
 from shunter.app.controller.zookeeper_security import zookeeper_access
-from shunter.app.reassign.session import ReassignSession
+from shunter.app.executor.reassign_session import ReassignSession
 from shunter.core.reassignment import LeftMove, told_moves
 from shunter.core.wording import named
 from shunter.drivers.zookeeper.leadership_view import ControllerHolder, LeadershipView, LeftBehind, end_here
@@ -186,7 +186,7 @@ class HandBack:
                     f" the cluster of --zookeeper {self._zookeeper}. Name brokers of that cluster; if they are, they have"
                     " not heard of their controller yet: repeat this"
                 )
-            if not session.rows():
+            if not session.moves():
                 return
             refused = {tp: why for tp, why in session.turn(mode, None).items() if why is not None}
         for tp, why in sorted(refused.items()):

@@ -210,6 +210,7 @@ class IntentsForm(Form):
     """Lasting wishes, which every plan keeps to."""
 
     drain: Brokers = Field(default=(), description="Brokers that hold nothing.")
+    cordon: bool = Field(default=False, description="Drained brokers are cordoned, also those of orders (Kafka 4.3).")
     demote: Brokers = Field(default=(), description="Brokers that lead nothing.")
     replace: Annotated[dict[str, Natural], BeforeValidator(numbered)] = Field(
         default={}, description="By broker: the broker that takes over all its replicas."

@@ -239,12 +239,6 @@ async def no_journal(target: Target, place: JournalPlace) -> FormatError:
     return FormatError(str(place), NO_JOURNAL + other)
 
 
-async def nothing_journalled(target: Target) -> bool:
-    """Whether this target has no journal, and no executor drives the cluster under another one either."""
-    place = await journal_place(target, None)
-    return not place.exists() and not await claimed_by(target, place)
-
-
 @contextlib.asynccontextmanager
 async def open_session(
     target: Target, listener: Callable[[Notice], None], *, forever: bool = False, urgent: bool = False
@@ -584,7 +578,6 @@ __all__ = [
     "lay_out",
     "load_journal",
     "no_journal",
-    "nothing_journalled",
     "only_journal",
     "open_session",
     "read_journal",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shunter.app.executor.journals import JournalPlace
 from shunter.app.executor.session import (
@@ -16,86 +16,139 @@ from shunter.app.executor.session import (
     journal_place,
     journal_without_cluster,
     load_journal,
-    no_journal,
     read_view,
 )
 from shunter.app.executor.throttles import rates_of_others
+from shunter.app.executor.under_way import list_under_way
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.throttling.debts import told_way_out
+from shunter.core.quorum import judge_quorum
 from shunter.drivers.admin.protocol import AdminClient
 from shunter.drivers.host.clock import SystemClock
 from shunter.drivers.journal.host_lock import StillDriver
 from shunter.errors import DriverError
+from shunter.model.check_up import Finding, Level
 from shunter.model.execution import LeaseHolder
 from shunter.model.partition import BrokerId, TopicPartition
-from shunter.views.execution import ExecutionView, as_its_driver_sees_it, undriven, view_execution, view_to_json
+from shunter.views.execution import (
+    OPEN_STATES,
+    ExecutionView,
+    MoveRow,
+    as_its_driver_sees_it,
+    row_to_json,
+    undriven,
+    view_execution,
+    view_to_json,
+)
+
+if TYPE_CHECKING:
+    from shunter.drivers.admin.cluster import KafkaPythonAdmin
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A journal's view, the executor that drives it, and its differences from the cluster if that was asked."""
+    """How a cluster's moves stand: its journal's, beside the executor that drives it, and those that no journal has."""
 
     place: JournalPlace
     view: ExecutionView
-    holder: LeaseHolder | None
+    """Of the journal. If its executor runs on this host, with the figures that only the executor measures."""
+    holder: LeaseHolder | None = None
     standing: StillDriver | None = None
     """The process of this host that would drive the journal, but stands still."""
     differences: tuple[str, ...] = ()
-    live: ExecutionView | None = None
-    """The view of the executor that drives the journal, if it runs on this host."""
     claimant: str = ""
     """The executor that drives the cluster under another journal, if none drives this one."""
     debts: str = ""
     """How throttles that are owed can be given back or forgotten; "": none are owed."""
-    others: tuple[str, ...] = ()
-    """Throttles of others at brokers, a sentence for each."""
+    quorum: Finding | None = None
+    """How the metadata quorum stands; None: there is none, or it was not asked, or all its voters are caught up."""
     unasked: str = ""
     """Why the cluster could not be asked, so that all of this is from the journal; "": it was asked, or need not be."""
+    exists: bool = True
+    """Whether there is a journal."""
+    others: tuple[MoveRow, ...] = ()
+    """What the cluster moves beside the journal's moves."""
+    untold: tuple[str, ...] = ()
+    """Sentences about brokers that do not tell what they copy between their log dirs."""
+    throttles: tuple[str, ...] = ()
+    """Throttles of others at brokers, a sentence for each."""
+    partitions: Mapping[str, Collection[int]] | None = None
+    """The partitions of topics that were asked for and exist; None: the cluster was not asked."""
 
-    def to_json(self, narrowed: Callable[[ExecutionView], ExecutionView]) -> dict[str, Any]:
-        """As a JSON object. If an executor on this host drives the journal, the figures are from its view.
-
-        `narrowed` reduces a view to the moves that are to be shown.
-        """
-        view = narrowed(self.view if self.live is None else as_its_driver_sees_it(self.view, self.live))
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
         return {
-            "journal": str(self.place),
+            "journal": str(self.place) if self.exists else None,
             "holder": None if self.holder is None else self.holder._asdict(),
             "standing": None if self.standing is None else self.standing._asdict(),
             "claimant": self.claimant or None,
             "differences": list(self.differences),
-            "throttles_of_others": list(self.others),
+            "throttles_of_others": list(self.throttles),
+            "quorum": None if self.quorum is None else self.quorum.text,
             "unasked": self.unasked or None,
-            **view_to_json(view),
-            "live": None if self.live is None else view_to_json(narrowed(self.live)),
+            **view_to_json(self.view),
+            "others": [row_to_json(row) for row in self.others],
         }
 
 
-async def read_status(target: Target, *, check: bool) -> Status:
-    """The status from the journal; `check`: also compared with the cluster."""
+async def read_status(target: Target, *, check: bool, topics: Collection[str] = ()) -> Status:
+    """The status from the journal, if there is one.
+
+    Copies between log dirs are asked for only where nothing is executed: every broker then lists all its replicas.
+
+    Args:
+        target: The cluster and the journal.
+        check: Ask the cluster, too: for differences from the journal, for other moves, and for `topics`.
+        topics: Whose partitions are to be known.
+
+    Raises:
+        FormatError: the journal is damaged, or does not exist and the cluster is not asked.
+        DriverError: the cluster does not answer.
+    """
     admin = await connect(target) if check or not is_named(target) else None
     try:
         place = await journal_place(target, admin)
-        if check and not place.exists():
-            raise await no_journal(target, place)
-        _entries, state, holder, standing = await asyncio.to_thread(load_journal, place)
-        claimant = await claimed_by(target, place) if check and holder is None else ""
-        differences = await _differences(state, admin) if admin is not None and state.running else ()
-        others = await rates_of_others(admin, state) if check and admin is not None else ()
-        live = read_view(place) if holder is not None else None
-        meter = Meter()
-        if check and admin is not None and live is None:
-            meter.present.update(await replica_bytes(state.stepping(), admin))
+        if not check or admin is None:
+            return await _of_journal(place)
+        found = await _of_journal(place, admin) if place.exists() else await _of_nothing(place, admin)
+        claimant = await claimed_by(target, place) if found.holder is None else ""
+        opened = {row.partition for row in found.view.moves if row.state in OPEN_STATES}
+        listed = await list_under_way(admin, copies=not found.view.running)
+        others = tuple(row for row in listed.rows() if row.partition not in opened)
+        seen = (await admin.observe_topics(sorted(topics))).topics if topics else {}
+        partitions = {name: topic.partitions.keys() for name, topic in seen.items() if topic is not None}
+        found = replace(found, claimant=claimant, others=others, untold=tuple(listed.untold()), partitions=partitions)
+        return replace(found, quorum=await quorum_trouble(admin))
     finally:
         if admin is not None:
             await admin.close()
+
+
+async def _of_nothing(place: JournalPlace, admin: KafkaPythonAdmin) -> Status:
+    """The status where there is no journal."""
+    state = ExecutorState()
+    view = view_execution(state, Meter(), None, SystemClock().now_ms())
+    return Status(place, view, exists=False, throttles=await rates_of_others(admin, state))
+
+
+async def _of_journal(place: JournalPlace, admin: KafkaPythonAdmin | None = None) -> Status:
+    """The status from a journal; `admin`: compared with the cluster."""
+    _entries, state, holder, standing = await asyncio.to_thread(load_journal, place)
+    differences = await _differences(state, admin) if admin is not None and state.running else ()
+    throttles = await rates_of_others(admin, state) if admin is not None else ()
+    live = read_view(place) if holder is not None else None
+    meter = Meter()
+    if admin is not None and live is None:
+        meter.present.update(await replica_bytes(state.stepping(), admin))
     view = view_execution(state, meter, state.limit, SystemClock().now_ms())
-    if holder is None and view.running:
+    if live is not None:
+        view = as_its_driver_sees_it(view, live)
+    elif holder is None and view.running:
         view = undriven(view)
     owed = state.owed()
     debts = told_way_out(owed, driven=holder is not None) if owed else ""
-    return Status(place, view, holder, standing, differences, live, claimant, debts, others)
+    return Status(place, view, holder, standing, differences, debts=debts, throttles=throttles)
 
 
 async def read_without_cluster(target: Target, error: DriverError) -> Status:
@@ -106,8 +159,17 @@ async def read_without_cluster(target: Target, error: DriverError) -> Status:
         FormatError: the journal is damaged.
     """
     place = journal_without_cluster(target, error)
-    known = await read_status(replace(target, journal=place.path), check=False)
-    return replace(known, unasked=str(error))
+    return replace(await _of_journal(place), unasked=str(error))
+
+
+async def quorum_trouble(admin: KafkaPythonAdmin) -> Finding | None:
+    """What is wrong with the metadata quorum; None: nothing, or there is none."""
+    try:
+        quorum = await admin.quorum()
+    except DriverError as error:
+        return Finding(Level.WARNING, "quorum", f"how the metadata quorum stands is not known: {error}")
+    found = None if quorum is None else judge_quorum(quorum)
+    return None if found is None or found.level is Level.FINE else found
 
 
 async def replica_bytes(stepping: Iterable[Move], admin: AdminClient) -> dict[tuple[BrokerId, TopicPartition], int]:

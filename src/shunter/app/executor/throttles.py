@@ -116,16 +116,6 @@ async def rates_of_others(admin: KafkaPythonAdmin, state: ExecutorState) -> tupl
     )
 
 
-async def throttles_of_others(target: Target) -> tuple[str, ...]:
-    """As `rates_of_others`, where the journal is not read otherwise."""
-    admin = await connect(target)
-    try:
-        place = await journal_place(target, admin)
-        return await rates_of_others(admin, read_journal(place)[0] if place.exists() else ExecutorState())
-    finally:
-        await admin.close()
-
-
 async def _own(admin: KafkaPythonAdmin, keys: Sequence[ThrottleKey]) -> dict[ThrottleKey, str | None]:
     """A broker's settings as they are set. One that has just died may still be listed; its silence is only logged."""
     try:

@@ -21,6 +21,7 @@ from shunter.drivers.journal.order_taker import OrderGate
 from shunter.errors import DriverError, ShunterError
 from shunter.model.execution import (
     Command,
+    CommandKind,
     CommandTaken,
     ExecutionOptions,
     JournalEntry,
@@ -124,6 +125,15 @@ class Driving:
         ended = await drive(self.session, SessionStart(), on_view=on_view, forever=True, gate=gate)
         fatal = None if ended.finish is None else ended.finish.fatal
         return fatal or "the executor ended"
+
+
+async def end_cordons(driving: Driving, brokers: tuple[int, ...]) -> str:
+    """Give brokers that no intent drains any more their former `cordoned.log.dirs` back; returns what came of it."""
+    try:
+        reply = await driving.command(Command(CommandKind.UNCORDON, given_by="the service", brokers=brokers))
+    except ShunterError as error:
+        return f"broker {', '.join(map(str, brokers))} stays cordoned until the next look: {error}"
+    return f"no intent drains it any more: {reply.text}"
 
 
 Seat = Callable[[Callable[[Notice], None]], AbstractAsyncContextManager[Driving]]

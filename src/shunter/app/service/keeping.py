@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shunter.app.evaluation.policy import KeptCluster
-from shunter.app.service.driving import Driving, Seat, fate_of, not_driven, partition_of, taken
+from shunter.app.service.driving import Driving, Seat, end_cordons, fate_of, not_driven, partition_of, taken
 from shunter.app.service.known import LOOK_S, STALE_LOOKS, Known, ShellGate
 from shunter.app.service.notifying import condition_events
 from shunter.app.service.published import Published
@@ -28,6 +28,7 @@ from shunter.app.service.records import Records
 from shunter.app.service.shared_words import SharedWords
 from shunter.app.service.thinking import LookQuestion, Thought, Wish
 from shunter.app.service.words import Clocked, ClusterWords, Turned, turned_in
+from shunter.core.keeper.cordons import outlived, with_cordons
 from shunter.core.keeper.docket import next_to_begin
 from shunter.core.keeper.growth import UNKNOWN, growth_of
 from shunter.core.keeper.proposals import order_of
@@ -333,6 +334,9 @@ class ClusterKeeper(ClusterWords):
         """Begin a proposal that this look reviewed, unless the policy or the proposal has changed since."""
         if self.policy != question.policy or not self._may_begin():
             return
+        if brokers := outlived(question.sighting.journal, self.policy):
+            assert self.driving is not None
+            await self.note(self.event("uncordoned", await end_cordons(self.driving, brokers)))
         reviewed = {each.id: each for each in (*question.kept, *thought.changed)}
         ready = [each for each in self.proposals.values() if reviewed.get(each.id) == each]
         if any(each.state in (ProposalState.STARTING, ProposalState.RUNNING) for each in self.proposals.values()):
@@ -379,7 +383,8 @@ class ClusterKeeper(ClusterWords):
         if self.switch is not None:
             return  # The switch was thrown just now. The `starting` proposal is settled when the switch is lifted.
         try:
-            reply = await driving.submit(proposal.id, moves, self.cluster.options)
+            options = with_cordons(self.cluster.options, proposal.scope, self._sighting, self.policy)
+            reply = await driving.submit(proposal.id, moves, options)
         except ShunterError as error:
             # `reconcile` asks the journal when the cluster is driven again.
             await self.note(self.event("begin-unknown", f"{proposal.id}: {error}", proposal.id))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from time import monotonic, strftime
@@ -15,7 +15,7 @@ import orjson
 
 from shunter.core.wording import counted, told_bytes
 from shunter.model.notice import Notice
-from shunter.views.execution import OPEN_STATES, ExecutionView, view_to_json
+from shunter.views.execution import OPEN_STATES, ExecutionView, MoveRow, view_to_json
 
 SHOWN_MOVES = 12
 PLAIN_EVERY_MS = 5_000
@@ -187,6 +187,24 @@ def told_view(view: ExecutionView) -> str:
     if view.brokers_down:
         parts.append(f"down: broker {', '.join(str(broker) for broker in view.brokers_down)}")
     return " · ".join(parts)
+
+
+def told_move(row: MoveRow) -> str:
+    """One line about a move."""
+    state = row.state.replace("_", " ")
+    told = f"{row.partition} {list(row.current)} → {list(row.target)} ({row.direction}, {state})"
+    return f"{told}: {row.waits}" if row.waits else told
+
+
+def told_others(rows: Sequence[MoveRow]) -> str:
+    """One line about moves that the journal does not have: how much is done, and what a rollback would copy."""
+    copied, total, back = (
+        sum(each)
+        for each in zip(*((row.copied_bytes, row.total_bytes, row.rollback_bytes) for row in rows), strict=True)
+    )
+    rollback = f"a rollback copies {told_bytes(back)}" if back else "a rollback is instant"
+    count = counted(len(rows), "move is", "moves are")
+    return f"{count} under way that the journal does not have: {told_bytes(copied)} of {told_bytes(total)}; {rollback}"
 
 
 def _told_waiting(count: int, told: str) -> str:

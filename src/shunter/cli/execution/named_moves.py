@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,7 +13,7 @@ from shunter.views.execution import OPEN_STATES, ExecutionView
 
 if TYPE_CHECKING:
     from shunter.app.executor.journals import JournalPlace
-    from shunter.app.reassign.session import MoveUnderWay, ReassignSession
+    from shunter.app.executor.status import Status
 
 
 class Wanted(NamedTuple):
@@ -99,35 +98,19 @@ def missing_of(wanted: Wanted, found: Collection[str]) -> Wanted:
     )
 
 
-def look_elsewhere(
-    missing: Wanted,
-    place: JournalPlace | None,
-    session: ReassignSession | None,
-    told_row: Callable[[MoveUnderWay], str],
-) -> Elsewhere:
-    """Sentences about missing names, from earlier executions and the cluster.
-
-    Args:
-        missing: The names that do not move here.
-        place: The cluster's journal; None: there is none.
-        session: None: the cluster can't be asked.
-        told_row: Makes a line of a move that another tool began.
-    """
+async def look_elsewhere(missing: Wanted, found: Status) -> Elsewhere:
+    """Sentences about names that nothing moves, from earlier executions and the cluster."""
     if missing.everything:
         return NOWHERE
-    known = {} if place is None else _past(place, missing)
-    if session is not None:
-        for row in session.rows():
-            if row.tp in missing.partitions or row.tp in missing.planned or row.tp.topic in missing.topics:
-                known[str(row.tp)] = f"another tool moves it: {told_row(row).removeprefix(f'{row.tp}: ')}"
+    known = await _past(found.place, missing) if found.exists else {}
     rest = missing_of(missing, set(known))
     rest = rest._replace(topics=tuple(name for name in rest.topics if f"topic {name}" not in known))
-    return Elsewhere(known, _unknown(rest, session, journal=place is not None))
+    return Elsewhere(known, _unknown(rest, found))
 
 
-def _past(place: JournalPlace, missing: Wanted) -> dict[str, str]:
+async def _past(place: JournalPlace, missing: Wanted) -> dict[str, str]:
     last: dict[TopicPartition, tuple[int, str]] = {}
-    for execution in asyncio.run(executions_in(place)):
+    for execution in await executions_in(place):
         for tp, move in execution.moves.items():
             last[tp] = (execution.number, "open" if move.outcome is None else move.outcome.told)
     told: dict[str, str] = {}
@@ -144,18 +127,21 @@ def _past(place: JournalPlace, missing: Wanted) -> dict[str, str]:
     return told
 
 
-def _unknown(missing: Wanted, session: ReassignSession | None, *, journal: bool) -> dict[str, str]:
-    by_cluster = (
-        "neither the journal nor the cluster knows a move of it" if journal else "the cluster knows no move of it"
-    )
-    nobody = "the journal knows no move of it" if session is None else by_cluster
+def _unknown(missing: Wanted, found: Status) -> dict[str, str]:
+    nobody = "the journal knows no move of it"
+    nor_journal = f", and {nobody}" if found.exists else ""
+    there = found.partitions
+    if there is not None:
+        nobody = (
+            "neither the journal nor the cluster knows a move of it"
+            if found.exists
+            else "the cluster knows no move of it"
+        )
     told = {str(tp): nobody for tp in missing.partitions} | {f"topic {name}": nobody for name in missing.topics}
-    if session is not None:
-        nor_journal = ", and the journal knows no move of it" if journal else ""
-        there = session.cluster.partitions(missing.partitions)
-        absent = [tp for tp in missing.partitions if tp not in there]
+    if there is not None:
+        absent = [tp for tp in missing.partitions if tp.partition not in there.get(tp.topic, ())]
         told |= {str(tp): f"the cluster has no such partition{nor_journal}" for tp in absent}
-        unknown = [name for name, known in session.cluster.topics(missing.topics).items() if known is None]
+        unknown = [name for name in missing.topics if name not in there]
         told |= {f"topic {name}": f"the cluster has no such topic{nor_journal}" for name in unknown}
     return told | ({"the plan": nobody.replace("of it", "of any of its partitions")} if missing.planned else {})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import re
 import sys
@@ -12,10 +13,11 @@ from typing import Any
 
 import click
 
-from shunter.app.executor.session import Target, read_plan
+from shunter.app.executor.journals import JournalPlace
+from shunter.app.executor.session import Target, no_journal, read_plan
 from shunter.cli.execution.named_moves import Wanted
 from shunter.cli.leaving import told_error
-from shunter.cli.profiles import settable, the_bootstrap
+from shunter.cli.profiles import is_on_command_line, settable, the_bootstrap
 from shunter.errors import FormatError
 from shunter.model.execution import BOUNDS, DISK_SHARE, ExecutionOptions, Order
 from shunter.model.limits import MOST_COPIES, floor_trouble, rate_trouble
@@ -120,6 +122,17 @@ def wanted_options(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(*args, wanted=Wanted(partitions, topics, planned), **rest)
 
     return wrapped
+
+
+async def require_named_journal(target: Target, place: JournalPlace) -> None:
+    """See that a journal exists if the command line names it: a misspelt name is no empty journal.
+
+    Raises:
+        FormatError: it does not exist.
+    """
+    named = is_on_command_line("journal") or is_on_command_line("journal_topic")
+    if named and not await asyncio.to_thread(place.exists):
+        raise await no_journal(target, place)
 
 
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:

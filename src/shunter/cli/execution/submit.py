@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shunter.app.executor.session import Target, journal_place, read_journal, read_plan
+from shunter.app.executor.session import Target, claimed_by, journal_place, read_journal, read_plan
+from shunter.app.executor.under_way import Moves
 from shunter.app.exit_codes import ExitCode
 from shunter.cli.execution.consent import agreed
 from shunter.cli.execution.display import say_json
@@ -25,7 +26,7 @@ from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Intervention, Strategy
 
 if TYPE_CHECKING:
-    from shunter.app.reassign.session import MoveUnderWay, ReassignSession
+    from shunter.app.executor.reassign_session import ReassignSession
 
 ALL_CAN = ("stop", "rollback")
 """Orders that any controller carries out; all others are for Shunter's alone."""
@@ -87,7 +88,7 @@ def submit(
 
 def session_of(target: Target) -> ReassignSession:
     """A session with the cluster; it brings the client library with it."""
-    from shunter.app.reassign.session import ReassignSession  # noqa: PLC0415 - imported by those who ask the cluster
+    from shunter.app.executor.reassign_session import ReassignSession  # noqa: PLC0415 - imported by those who ask the cluster
 
     return ReassignSession(target.bootstrap, target.properties)
 
@@ -105,12 +106,10 @@ def _submit(
     shunters = session.is_shunters()
     _require_possible(moves, strategy, shunters=shunters)
     orders, refused = session.fitting(moves)
-    for order in orders:
-        if order.tp in _journalled(session, target):
-            refused[order.tp] = "the executor moves it, under its journal: `shunter execute` changes its target"
+    refused |= _driven(session, target, orders)
     orders = [order for order in orders if order.tp not in refused]
-    for row in session.rows([order.tp for order in orders]):
-        click.echo(f"{row.tp} moves already, to {list(row.target)}: this replaces its target", err=True)
+    for tp, move in session.moves([order.tp for order in orders]).items():
+        click.echo(f"{tp} moves already, to {list(move.target)}: this replaces its target", err=True)
     if orders and (how.dry_run or asks):
         options = ExecutionOptions(
             strategy=(strategy or Strategy.INCREMENTAL) if shunters else Strategy.ALL_AT_ONCE,
@@ -143,9 +142,16 @@ def _require_possible(moves: Sequence[MoveOrder], strategy: Strategy | None, *, 
         )
 
 
-def _journalled(session: ReassignSession, target: Target) -> frozenset[TopicPartition]:
+def _driven(session: ReassignSession, target: Target, orders: Sequence[MoveOrder]) -> dict[TopicPartition, str]:
+    """The partitions that an executor moves, or may move, and why they are not submitted."""
     place = session.cluster.run(lambda admin: journal_place(target, admin))
-    return frozenset(move.tp for move in read_journal(place)[0].open_moves()) if place.exists() else frozenset()
+    opened = {move.tp for move in read_journal(place)[0].open_moves()} if place.exists() else set[TopicPartition]()
+    told = "the executor moves it, under its journal: `shunter execute` changes its target"
+    found = {order.tp: told for order in orders if order.tp in opened}
+    others = session.moves([order.tp for order in orders if order.tp not in opened])
+    if others and (claimant := asyncio.run(claimed_by(target, place))):
+        found |= dict.fromkeys(others, f"it moves, and {claimant} drives this cluster under another journal: ask there")
+    return found
 
 
 # ---- turning
@@ -153,8 +159,8 @@ def _journalled(session: ReassignSession, target: Target) -> frozenset[TopicPart
 
 def turn_others(
     session: ReassignSession, verb: str, partitions: Sequence[TopicPartition], *, yes: bool, as_json: bool
-) -> int:
-    """Turn moves of the cluster that the journal does not have; asks first. Returns the exit status.
+) -> int | None:
+    """Turn moves of the cluster that the journal does not have; asks first. Returns the exit status; None: not agreed.
 
     Raises:
         SubmitRefused: only Shunter's controller could do it, and another one leads.
@@ -166,11 +172,10 @@ def turn_others(
             f"{named(partitions)}: not in the journal, and the controller is not Shunter's: it knows no {verb}. `shunter"
             " rollback` cancels such a move; `shunter execute --take-over` with a plan of it adopts it"
         )
-    rows = {row.tp: row for row in session.rows(partitions)}
-    meant = [rows[tp] for tp in partitions if tp in rows]
-    told = f"{named(partitions)}: not in the journal, so another tool or `shunter submit` began it"
+    meant = session.moves(partitions)
+    told = f"{named(partitions)}: not in the journal, so another tool or `shunter submit` began this"
     if not agreed(f"{told}; {_effect(session, verb, meant)}", "Do it?", yes=yes, as_json=as_json):
-        return int(ExitCode.REFUSED)
+        return None
     if verb == "relax":
         results = dict.fromkeys(partitions, "it is not under way") | session.relax(meant)
     else:
@@ -188,12 +193,12 @@ _MODES = {
 }
 
 
-def _effect(session: ReassignSession, verb: str, rows: Sequence[MoveUnderWay]) -> str:
+def _effect(session: ReassignSession, verb: str, moves: Moves) -> str:
     if not session.is_shunters():
-        return "its controller cancels it: all its new replicas go, also those in sync"
+        return "the controller cancels: all new replicas go, also those in sync"
     if verb != "rollback":
         return f"{verb} is for Shunter's controller"
-    cost = session.rollback_bytes(rows)
+    cost = session.rollback_bytes(moves)
     if not cost:
         return "a rollback is instant"
     return (

@@ -30,6 +30,7 @@ from shunter.cli.execution.options import (
     bound_options,
     cluster_options,
     driver_options,
+    require_named_journal,
     wanted_options,
     yes_option,
 )
@@ -42,7 +43,7 @@ from shunter.model.execution import Command, CommandKind
 from shunter.model.partition import TopicPartition
 
 if TYPE_CHECKING:
-    from shunter.app.reassign.session import ReassignSession
+    from shunter.app.executor.reassign_session import ReassignSession
 
 NOTHING_OF_IT = "nothing that was named is being moved"
 """The answer if moves were named and none of them is under way. A name may be wrong, so this answer is a refusal."""
@@ -238,7 +239,12 @@ def _turn(
                     told = f"{option} is an order to the executor, and its journal does not have {named(others)}"
                     raise SettingsError(f"{told}: leave it out")
                 if others:
-                    codes.append(turn_others(session, verb, others, yes=yes, as_json=as_json))
+                    code = turn_others(session, verb, others, yes=yes, as_json=as_json)
+                    if code is None:
+                        return int(ExitCode.REFUSED)
+                    codes.append(code)
+            if not (mine or others or wanted.everything or place.exists()):
+                return told_order({"accepted": False, "text": NOTHING_OF_IT}, as_json=as_json)
         if mine or not others:
             if force and not agreed(_FORCED, "Do it?", yes=yes, as_json=as_json):
                 return int(ExitCode.REFUSED)
@@ -258,19 +264,18 @@ async def _journalled(target: Target) -> tuple[JournalPlace, frozenset[TopicPart
         FormatError: the command line names a journal that does not exist.
     """
     place, _holder = await holder_of(target)
-    if place.exists():
-        state, _holder = await asyncio.to_thread(read_journal, place)
-        return place, frozenset(move.tp for move in state.open_moves())
-    if is_on_command_line("journal") or is_on_command_line("journal_topic"):
-        raise await no_journal(target, place)
-    return place, frozenset()
+    await require_named_journal(target, place)
+    if not place.exists():
+        return place, frozenset()
+    state, _holder = await asyncio.to_thread(read_journal, place)
+    return place, frozenset(move.tp for move in state.open_moves())
 
 
 def _others(
     session: ReassignSession, verb: str, wanted: Wanted, opened: Collection[TopicPartition], *, alone: bool
 ) -> list[TopicPartition]:
     """The partitions that the controller is asked to turn; `alone`: the journal has none of what is meant."""
-    found = wanted.of([row.tp for row in session.rows() if row.tp not in opened])
+    found = wanted.of([tp for tp in session.moves() if tp not in opened])
     if found and wanted.everything and verb not in ALL_CAN and not session.is_shunters():
         told = f"{counted(len(found), 'move is', 'moves are')} under way that the journal does not have"
         click.echo(f"{told}: only `shunter stop` and `rollback` turn such a move under this controller", err=True)

@@ -9,7 +9,7 @@ import click
 
 from shunter.app.executor.session import Target, read_plan
 from shunter.app.exit_codes import ExitCode
-from shunter.cli.execution.display import say_json
+from shunter.cli.execution.display import say_json, told_move
 from shunter.cli.execution.options import PLAN, session_options
 from shunter.cli.leaving import leave_with
 from shunter.core.verification import PlanDifference
@@ -58,12 +58,10 @@ def _verify(plan: Path, target: Target, *, as_json: bool) -> int:
 
 
 def _differences(target: Target, orders: Sequence[MoveOrder]) -> tuple[PlanDifference, ...]:
-    # Both bring the client library with them.
-    from shunter.app.reassign.session import ReassignSession  # noqa: PLC0415
-    from shunter.cli.execution.rows import told_row  # noqa: PLC0415
+    from shunter.app.executor.reassign_session import ReassignSession  # noqa: PLC0415 - brings the client library with it
 
     with ReassignSession(target.bootstrap, target.properties) as session:
-        return session.differences(orders, told_row)
+        return session.differences(orders, told_move)
 
 
 def _say(difference: PlanDifference, *, as_json: bool) -> None:

@@ -20,14 +20,17 @@ from shunter.core.executor.state import (
     LogDirStatus,
     Move,
     MoveEnd,
+    StandingCordon,
     Throttle,
     yield_of,
 )
 from shunter.core.executor.step_status import StepTrigger
 from shunter.core.executor.waits import NO_WAIT
+from shunter.core.throttles import CORDONED_LOG_DIRS
 from shunter.errors import InvariantViolation
 from shunter.model.execution import (
     BoundsChanged,
+    CommandKind,
     CommandTaken,
     CopySeen,
     CopySight,
@@ -286,11 +289,36 @@ def _throttle_restored(state: ExecutorState, entry: JournalEntry) -> None:
     throttle = state.throttles.pop(record.key, None)
     if throttle is None:
         return
+    if record.key.setting == CORDONED_LOG_DIRS:
+        _cordon_left(state, record, throttle)
     former = state.given_back.get(record.key)
     ours = throttle.ours
     if former is not None and abs(entry.at_ms - former.at_ms) <= LATE_MS:
         ours |= former.ours
     state.given_back[record.key] = GivenBack(ours, entry.at_ms)
+
+
+def _cordon_left(state: ExecutorState, record: ThrottleRestored, throttle: Throttle) -> None:
+    """Keep in mind a cordon that stays, unless it was the former value that an undo brought back."""
+    standing = state.cordons.pop(record.key, None)
+    former = "" if standing is None else standing.before or ""
+    value = dict(state.options.cordons).get(int(record.key.name), "")
+    if record.left and value not in ("", former):
+        state.cordons[record.key] = StandingCordon(throttle.before, value, state.plan_id)
+
+
+def _command_taken(state: ExecutorState, entry: JournalEntry) -> None:
+    """Make cordons settings to be restored. The effects of all other commands have entries of their own."""
+    record = entry.record
+    assert isinstance(record, CommandTaken)
+    if record.command.kind is not CommandKind.UNCORDON:
+        return
+    brokers = record.command.brokers
+    kept = tuple(each for each in state.options.cordons if each[0] not in brokers)
+    state.options = replace(state.options, cordons=kept)
+    for key in [key for key in state.cordons if int(key.name) in brokers]:
+        standing = state.cordons.pop(key)
+        state.throttles.setdefault(key, Throttle(standing.before, standing.value, {standing.value}))
 
 
 def _limit_changed(state: ExecutorState, entry: JournalEntry) -> None:
@@ -304,10 +332,6 @@ def _bounds_changed(state: ExecutorState, entry: JournalEntry) -> None:
     assert isinstance(record, BoundsChanged)
     changes: dict[str, Any] = dict(record.bounds)
     state.options = replace(state.options, **changes)
-
-
-def _nothing(state: ExecutorState, entry: JournalEntry) -> None:
-    """Change nothing: commands are journaled for people, and their effects have entries of their own."""
 
 
 def _rate_observed(state: ExecutorState, entry: JournalEntry) -> None:
@@ -348,7 +372,7 @@ _APPLIERS: dict[type, Callable[[ExecutorState, JournalEntry], None]] = {
     ThrottleRestored: _throttle_restored,
     LimitChanged: _limit_changed,
     BoundsChanged: _bounds_changed,
-    CommandTaken: _nothing,
+    CommandTaken: _command_taken,
     RateObserved: _rate_observed,
     ExecutionClosed: _execution_closed,
 }

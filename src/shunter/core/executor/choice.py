@@ -131,6 +131,7 @@ def undo(
     *,
     running: bool = True,
     put_off: bool = False,
+    closed: frozenset[BrokerId] = frozenset(),
 ) -> Begin | Waits | None:
     """Decide about a step that was under way when its move was turned; None: let it finish.
 
@@ -139,7 +140,7 @@ def undo(
     additions in sync too, if the step that brought them can't end now.
 
     `running`: the cluster has the step. `put_off`: the move is paused and goes on later, so its step is undone as by a
-    stop.
+    stop. `closed`: brokers that Kafka takes in no target (`ExecutorState.closed`); a cancel names none.
     """
     step = move.step
     assert step is not None
@@ -162,7 +163,7 @@ def undo(
     can_end = _in_sync(staying, seen, live) == staying
     # If the step has just ended and nothing shows that yet, a cancel has no effect, but another target would copy
     # replicas back, only for a pause.
-    cancel_is_enough = put_off and not kept
+    cancel_is_enough = (put_off and not kept) or ((put_off or not kept) and not closed.isdisjoint(after))
     redirects = not cancel_is_enough and not _drops_go_on(step, after, running=running)
     # A cancel would delete additions that the goal contains.
     if redirects and (can_end or (regretted and bool(kept))):

@@ -291,7 +291,7 @@ def _decide_turned(
     if cluster.topics_at_ms.get(move.tp.topic, -1) <= move.turned_at_ms:
         work.stale_topics.add(move.tp.topic)  # Before a step is undone, read again which replicas are live and in sync.
         return True
-    turned = undo(move, seen, live, work.state.least_in_sync(move), running=running)
+    turned = undo(move, seen, live, work.state.least_in_sync(move), running=running, closed=work.state.closed())
     if isinstance(turned, Begin):
         _begin(work, move, turned)
     elif isinstance(turned, Waits):
@@ -350,7 +350,7 @@ def _decide_running(work: Pass, move: Move, seen: ObservedPartition, live: froze
 
 def _put_off(work: Pass, move: Move, seen: ObservedPartition, live: frozenset[BrokerId]) -> bool:
     """Cancel a paused copy; returns whether nothing else is due now. If it can't be cancelled, it slows its broker."""
-    undone = undo(move, seen, live, work.state.least_in_sync(move), put_off=True)
+    undone = undo(move, seen, live, work.state.least_in_sync(move), put_off=True, closed=work.state.closed())
     if isinstance(undone, Begin):
         shares = "because it shares a broker or a bound with copies that go on"
         told = f"paused: its copy is cancelled, {shares}; {_lost(work, move)}"

@@ -114,7 +114,8 @@ class Past:
         if isinstance(record, ThrottleRemembered):
             self.found[-1].cordons[broker] = record.value or ""
         elif not record.left:
-            self.found[-1].cordons.pop(broker, None)
+            for execution in self.found:
+                execution.cordons.pop(broker, None)
 
     def _throttled(self, rate: int | None) -> None:
         throttles = self.found[-1].throttles

@@ -44,10 +44,20 @@ def decide_log_dirs(state: ExecutorState, out: Collected) -> list[tuple[Move, Co
                 records.append((move, record))
         if move.step is None:
             done = _placed(state, move) if not move.log_dir_status.done else not _moved_on(state, move)
-            # A replica that was there, and has still to come again, is not in its log dir.
-            come = all(broker in move.current for broker, _path in move.places if broker in move.goal)
-            move.log_dir_status = replace(move.log_dir_status, done=come and done and is_settled(state, move))
+            move.log_dir_status = replace(
+                move.log_dir_status, done=_all_came(state, move) and done and is_settled(state, move)
+            )
     return records
+
+
+def _all_came(state: ExecutorState, move: Move) -> bool:
+    """Whether the replicas that have log dirs are there. One that was there, and has still to come again, is not.
+
+    Another tool may have brought them.
+    """
+    seen = state.cluster.partition(move.tp)
+    wanted = {broker for broker, _path in move.places if broker in move.goal}
+    return wanted <= set(move.current) or (seen is not None and seen.replicas == move.goal)
 
 
 def _seen(state: ExecutorState, move: Move, broker: BrokerId, path: str, out: Collected) -> CopySeen | None:

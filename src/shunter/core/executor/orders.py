@@ -8,6 +8,7 @@ from shunter.core.executor.copies import within
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.stuck import endless_step, stuck, told_held_up, told_stuck, told_unsure, turned_to
 from shunter.core.executor.throttling.pausing import paused_within, unheld
+from shunter.core.throttles import CORDONED_LOG_DIRS
 from shunter.core.wording import counted, named, told_bytes, told_rate
 from shunter.model.execution import (
     BOUNDS,
@@ -48,6 +49,8 @@ def decide_command(state: ExecutorState, command: Command) -> DecidedOrder:
         return _bound(state, command)
     if command.kind is CommandKind.FORGET:
         return _forget(state, command)
+    if command.kind is CommandKind.UNCORDON:
+        return _uncordon(state, command)
     moves = [state.moves[tp] for tp in state.moves if not command.partitions or tp in command.partitions]
     unknown = sorted(set(command.partitions) - state.moves.keys())
     if unknown:
@@ -108,6 +111,17 @@ def _forget(state: ExecutorState, command: Command) -> DecidedOrder:
     return DecidedOrder(True, f"{told}: `shunter throttles list` finds them", [CommandTaken(command), *forgotten])
 
 
+def _uncordon(state: ExecutorState, command: Command) -> DecidedOrder:
+    """Make cordons settings to be restored, those of drains that are done and of one under way."""
+    known = state.cordoned()
+    strange = [broker for broker in command.brokers if broker not in known]
+    if strange:
+        told = f"no drain of this journal cordoned broker {', '.join(map(str, strange))}"
+        return DecidedOrder(False, f"{told}: whoever set its `{CORDONED_LOG_DIRS}` takes it back")
+    whose = ", ".join(map(str, command.brokers))
+    return DecidedOrder(True, f"broker {whose}: the former {CORDONED_LOG_DIRS} is given back", [CommandTaken(command)])
+
+
 def _turn(state: ExecutorState, command: Command, moves: list[Move]) -> DecidedOrder:
     """Stop moves, or roll them back."""
     direction = Direction.STOP if command.kind is CommandKind.STOP else Direction.BACK
@@ -147,7 +161,7 @@ def _told_below(state: ExecutorState, moves: list[Move]) -> str:
 
 def _leave(state: ExecutorState, _command: Command, moves: list[Move]) -> DecidedOrder:
     closed: list[JournalRecord] = []
-    endless: list[TopicPartition] = []
+    endless: dict[str, list[TopicPartition]] = {}
     running = 0
     for move in moves:
         seen = state.cluster.partition(move.tp)
@@ -156,15 +170,16 @@ def _leave(state: ExecutorState, _command: Command, moves: list[Move]) -> Decide
         reason = "left as it is at an operator's word"
         if move.step is not None:
             reason += f"; its step to {list(move.step.after)} is the cluster's own business now"
-        if endless_step(state, move):
-            endless.append(move.tp)
-            reason += ", and may not end before an offline replica of it is back"
+        if ends := endless_step(state, move):
+            endless.setdefault(ends, []).append(move.tp)
+            reason += f", and {ends} before an offline replica of it is back"
         closed.append(MoveClosed(move.tp, Outcome.LEFT, reason, replicas, move.copied_bytes))
     told = f"; the cluster goes on with {counted(running, 'step')} by itself, without our throttle" if running else ""
+    for ends, tps in endless.items():
+        told += f"; {counted(len(tps), 'of them')} {ends} before offline replicas are back: {named(tps)}"
     if endless:
         told += (
-            f"; {counted(len(endless), 'of them')} may not end before offline replicas are back: "
-            f"{named(endless)}; `kafka-reassign-partitions --cancel` ends such a reassignment, "
+            "; `kafka-reassign-partitions --cancel` ends such a reassignment, "
             "`shunter execute --take-over` takes it up again"
         )
     copies = sum(1 for move in moves for _copy in within(state, move))

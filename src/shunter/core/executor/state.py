@@ -13,7 +13,7 @@ from uuid import UUID
 
 from shunter.core.executor.step_status import StepStatus, StepTrigger, status_after
 from shunter.core.executor.waits import NO_WAIT, Wait
-from shunter.core.throttles import is_theirs
+from shunter.core.throttles import ALL_LOG_DIRS, CORDONED_LOG_DIRS, is_theirs
 from shunter.model.execution import (
     Direction,
     ExecutionOptions,
@@ -366,6 +366,15 @@ class Throttle:
         return lately and is_theirs(value, self.before, self.ours)
 
 
+@dataclass(frozen=True, slots=True)
+class StandingCordon:
+    """A broker's `cordoned.log.dirs` that an execution changed, and left so when it was done."""
+
+    before: str | None
+    value: str
+    plan_id: str
+
+
 @dataclass(slots=True)
 class GivenBack:
     """A setting that the executor held until lately: brokers that are late may still show one of `ours`."""
@@ -474,6 +483,8 @@ class ExecutorState:
     """Moves of the execution before this one, and of earlier ones if they ended lately: late metadata may show them."""
     throttles: dict[ThrottleKey, Throttle] = field(default_factory=dict[ThrottleKey, Throttle])
     """Settings that are not restored yet. Those that no open move needs are owed to their brokers and topics."""
+    cordons: dict[ThrottleKey, StandingCordon] = field(default_factory=dict[ThrottleKey, StandingCordon])
+    """Cordons that executions left behind: `UNCORDON` makes each of them a setting to be restored."""
     given_back: dict[ThrottleKey, GivenBack] = field(default_factory=dict[ThrottleKey, GivenBack])
     """The last time that each setting was restored, or left to another tool."""
     limit: int | None = None
@@ -502,6 +513,19 @@ class ExecutorState:
         needed = {("broker", str(broker)) for move in moves for broker in (*move.current, *move.goal, *move.copying)}
         needed |= {("topic", move.tp.topic) for move in moves}
         return [key for key in self.throttles if (key.kind, key.name) not in needed]
+
+    def cordoned(self) -> dict[BrokerId, str]:
+        """The brokers that an execution cordoned, as far as the journal knows, and the id of its plan."""
+        set_now = {int(key.name) for key in self.throttles if key.setting == CORDONED_LOG_DIRS}
+        under_way = {broker: self.plan_id for broker, _value in self.options.cordons if broker in set_now}
+        return {int(key.name): cordon.plan_id for key, cordon in self.cordons.items()} | under_way
+
+    def closed(self) -> frozenset[BrokerId]:
+        """Brokers that Kafka takes in no target, as far as is known: all their log dirs are cordoned (KIP-1066)."""
+        open_ones = {broker for (broker, _path), space in self.cluster.spaces.items() if not space.cordoned}
+        cordons = self.options.cordons if self.at_work else ()
+        ours = {broker for broker, value in cordons if value == ALL_LOG_DIRS}
+        return frozenset(ours | {broker for broker, _path in self.cluster.spaces} - open_ones)
 
     def open_moves(self) -> list[Move]:
         """Moves that have not ended, in order of acceptance."""

@@ -104,13 +104,18 @@ def told_held_up(whys: Iterable[tuple[TopicPartition | str, str]]) -> str:
     return f"dead brokers or log dirs hold up {counted(len(found), 'move')}, {which}: {found[0][1]}"
 
 
-def endless_step(state: ExecutorState, move: Move) -> bool:
-    """Whether the cluster may not end the step under way of a move, because a replica of its target is offline."""
+def endless_step(state: ExecutorState, move: Move) -> str:
+    """That the cluster can't end the step under way, because a replica of its target is offline; "": it can.
+
+    It "may not end" if that depends on the controller's version, which is not known.
+    """
     step = move.step
     if step is None or step.cancels or (set(step.after) == set(step.before) and not step.redirected_from):
-        return False
-    whole = state.cluster.needs_all is not False or len(step.after) < len(step.before)
-    return bool(_named(state, move, step.after if whole else step.adding))
+        return ""
+    whole = state.cluster.needs_all or len(step.after) < len(step.before)
+    if _named(state, move, step.after if whole else step.adding):
+        return "can't end"
+    return "may not end" if state.cluster.needs_all is None and _named(state, move, step.after) else ""
 
 
 def _unplaced(move: Move) -> Replicas:
@@ -165,7 +170,7 @@ def _what_it_waits_for(state: ExecutorState, move: Move, seen: ObservedPartition
     if step is None:
         chosen = choose(move, seen, live, min_isr)
     else:
-        chosen = None if move.turned_at_ms is None else undo(move, seen, live, min_isr)
+        chosen = None if move.turned_at_ms is None else undo(move, seen, live, min_isr, closed=state.closed())
     if isinstance(chosen, Waits):
         return chosen
     late: Replicas = ()
@@ -240,8 +245,8 @@ def _shape(state: ExecutorState, move: Move) -> Hashable | None:
 
 def _way_out(state: ExecutorState, move: Move) -> str:
     leaving = "`shunter stop --leave` ends it as it is"
-    if endless_step(state, move):
-        leaving = "`shunter stop --leave` gives it up, and leaves a reassignment in the cluster that may not end"
+    if endless := endless_step(state, move):
+        leaving = f"`shunter stop --leave` gives it up, and leaves a reassignment in the cluster that {endless}"
     if ways := _ways(state, move, forced=False):
         return f"{ways} ends it"
     if ways := _ways(state, move, forced=True):

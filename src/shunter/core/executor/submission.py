@@ -11,6 +11,7 @@ from shunter.core.executor.ready import MoveResult, PlanReply
 from shunter.core.executor.state import LATE_MS, ExecutorState, Move
 from shunter.core.executor.stuck import held_up
 from shunter.core.reassignment import no_longer_fits, validate_target
+from shunter.core.throttles import ALL_LOG_DIRS
 from shunter.core.topic_names import illegal_name
 from shunter.core.wording import counted, named
 from shunter.model.execution import (
@@ -30,6 +31,7 @@ from shunter.model.execution import (
     StepBegun,
 )
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
+from shunter.model.reassignment import Strategy
 
 NEW_TOPIC_MS = 3_000
 """How long brokers are asked again for a topic that they do not know, because they may learn late of a new topic."""
@@ -190,7 +192,6 @@ _SHARED = (
     "disk_share",
     "bandwidth",
     "window",
-    "cordons",
 )
 """Options that hold for an execution as a whole. A plan that has one at its default does not ask for a change of it."""
 
@@ -204,7 +205,9 @@ def options_beside(state: ExecutorState, wanted: ExecutionOptions) -> ExecutionO
         return wanted
     silent = ExecutionOptions()
     kept = {name: getattr(state.options, name) for name in _SHARED if getattr(wanted, name) == getattr(silent, name)}
-    return replace(wanted, throttle=state.limit if wanted.throttle is None else wanted.throttle, **kept)
+    cordons = tuple({**dict(state.options.cordons), **dict(wanted.cordons)}.items())
+    limit = state.limit if wanted.throttle is None else wanted.throttle
+    return replace(wanted, throttle=limit, cordons=cordons, **kept)
 
 
 def _known_brokers(state: ExecutorState) -> set[BrokerId]:
@@ -277,11 +280,9 @@ def _cordoned(state: ExecutorState, event: PlanSubmitted, order: MoveOrder, orig
     4.4.0). It would do so in the middle of the execution. A broker whose cordon the plan changes is judged by that.
     """
     out = "take that out of the broker's `cordoned.log.dirs`, or give the plan without it"
-    wanted = dict(event.options.cordons)
+    wanted, closed = dict(event.options.cordons), _closed(state, event)
     for broker in order.target if order.target != original else ():
-        spaces = [space for (owner, _path), space in state.cluster.spaces.items() if owner == broker]
-        closed = bool(spaces) and all(space.cordoned for space in spaces)
-        if wanted[broker] == "*" if broker in wanted else closed:
+        if broker in closed:
             return f"broker {broker} is cordoned, and Kafka takes no target for {order.tp} that names it: {out}"
     for broker, path in order.log_dirs:
         space, there = state.cluster.spaces.get((broker, path)), state.cluster.sizes.get((broker, order.tp))
@@ -293,6 +294,12 @@ def _cordoned(state: ExecutorState, event: PlanSubmitted, order: MoveOrder, orig
     return None
 
 
+def _closed(state: ExecutorState, event: PlanSubmitted) -> frozenset[BrokerId]:
+    """Brokers that Kafka takes in no target once the cordons of a plan are as it wants them."""
+    wanted = dict(event.options.cordons)
+    return (state.closed() - wanted.keys()) | {broker for broker, value in wanted.items() if value == ALL_LOG_DIRS}
+
+
 def _accept(
     state: ExecutorState,
     event: PlanSubmitted,
@@ -302,12 +309,14 @@ def _accept(
     foreign: OngoingReassignment | None,
 ) -> list[JournalRecord]:
     original = seen.replicas if foreign is None else foreign.original
+    # A step that kept a cordoned broker would be refused, so there is one step alone.
+    one_step = not _closed(state, event).isdisjoint(original)
     accepted = MoveAccepted(
         order.tp,
         topic.topic_id,
         original,
         order.target,
-        order.strategy or event.options.strategy,
+        Strategy.ALL_AT_ONCE if one_step else order.strategy or event.options.strategy,
         _size(state, order.tp, seen),
         order.log_dirs,
         adopted=foreign is not None,

@@ -8,6 +8,7 @@ from itertools import chain
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
+from shunter.core.keeper.cordons import why_not_cordoned
 from shunter.core.keeper.memory import MINUTE_MS
 from shunter.core.keeper.sighting import PastExecution, Sighting
 from shunter.core.keeper.signs import under_min_isr
@@ -61,7 +62,7 @@ def held_back(sighting: Sighting, scope: Scope, policy: KeeperPolicy) -> tuple[s
     rails = policy.rails
     spent = () if scope in ORDER_ALONE else _spent_up(sighting, rails)
     cluster = (_under_way(sighting, scope), _unseen(sighting, scope), _unwell(sighting, scope, policy))
-    return tuple(chain(*cluster, not_now(sighting, rails), spent))
+    return tuple(chain(*cluster, why_not_cordoned(sighting, scope, policy), not_now(sighting, rails), spent))
 
 
 def held_back_whatever(sighting: Sighting, rails: GuardRails) -> frozenset[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from shunter.drivers.admin.cluster import KafkaPythonAdmin
 from shunter.errors import DriverError, ErrorCode
 from shunter.model.execution import ReplicaSize, ThrottleKey
-from shunter.model.log_dirs import LogDirCopies, ReplicaDir, ReplicaDirs
+from shunter.model.log_dirs import ReplicaDir, ReplicaDirs
 from shunter.model.partition import BrokerId, EligibleLeaders, Replicas, TopicPartition
 
 if TYPE_CHECKING:
@@ -75,10 +75,6 @@ class BlockingAdmin:
     def nodes(self) -> tuple[LiveNode, ...]:
         """Live nodes, by id."""
         return tuple(LiveNode(broker, rack) for broker, rack in self._runner.run(self._admin.brokers()).items())
-
-    def cluster_id(self) -> str:
-        """The cluster's id."""
-        return self._runner.run(self._admin.cluster_id())
 
     def is_shunter(self) -> bool:
         """Whether the controller is Shunter's."""
@@ -186,10 +182,6 @@ class BlockingAdmin:
             },
             dict(seen.failed),
         )
-
-    def log_dir_copies(self) -> LogDirCopies:
-        """Replicas that brokers copy between their log dirs; each live broker is asked."""
-        return self.run(lambda admin: admin.log_dir_copies())
 
     def alter_log_dirs(
         self, moves: Mapping[tuple[BrokerId, TopicPartition], str]

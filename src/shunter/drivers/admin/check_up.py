@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -30,6 +29,7 @@ from shunter.model.check_up import (
     CheckedTopic,
     CheckUp,
     FencedBroker,
+    Quorum,
 )
 from shunter.model.execution import ObservedPartition, OngoingReassignment
 from shunter.model.log_dirs import LogDirCopy
@@ -48,7 +48,7 @@ _NOBODY: frozenset[BrokerId] = frozenset()
 _NO_ELIGIBLE: dict[TopicPartition, EligibleLeaders] = {}
 _Moves: TypeAlias = dict[TopicPartition, OngoingReassignment]
 _NO_MOVES: _Moves = {}
-_UNTOLD: tuple[BrokerId, int | None] = (-1, None)
+_UNTOLD = Quorum(-1, ())
 """In the place of the quorum: not known whether there is one."""
 HURRIED_S = 2.5
 """How long the controller is waited for while a broker hangs."""
@@ -121,7 +121,7 @@ async def take_check_up(admin: KafkaPythonAdmin) -> CheckUp:
     hurried = HURRIED_S if silent else None
     (before, topics, ongoing), quorum, shunter = await asyncio.gather(
         _topics_and_moves(visit, hurried),
-        visit.noted("the quorum", admin.ask("the quorum", "Describe on Cluster", _quorum), _UNTOLD, at_most_s=hurried),
+        visit.noted("the quorum", admin.quorum(), _UNTOLD, at_most_s=hurried),
         visit.noted("features", admin.ask("features", "", is_shunters), False, at_most_s=hurried),
     )
     leaderless = [each.name for each in topics if any(part.leader < 0 for part in each.partitions.values())]
@@ -129,10 +129,10 @@ async def take_check_up(admin: KafkaPythonAdmin) -> CheckUp:
         "eligible leaders", "Describe on Topic", lambda client: client.eligible_leaders(leaderless), _NO_ELIGIBLE
     )
     told = "Apache" if quorum is _UNTOLD else "Apache (ZooKeeper)" if quorum is None else "Apache (KRaft)"
-    own = described.get("authorized_operations")
+    own, known = described.get("authorized_operations"), None if quorum is _UNTOLD else quorum
     return CheckUp(
         cluster_id=str(described["cluster_id"]),
-        controller=int(described["controller_id"]) if quorum is None or quorum is _UNTOLD else quorum[0],
+        controller=int(described["controller_id"]) if known is None else known.leader,
         controlled_by="Shunter" if shunter else told,
         brokers=tuple(brokers),
         topics=topics,
@@ -140,7 +140,8 @@ async def take_check_up(admin: KafkaPythonAdmin) -> CheckUp:
         ended={tp: move for tp, move in before.items() if tp not in ongoing},
         eligible=eligible,
         operations=None if own is None else frozenset(str(name) for name in own),
-        clock_ahead_ms=None if quorum is None or quorum is _UNTOLD else quorum[1],
+        clock_ahead_ms=None if known is None else known.ahead_ms,
+        quorum=known,
         unread=tuple(dict.fromkeys(visit.unread)),
         fenced=await _fenced([broker for broker in registered if broker.get("is_fenced", False)]),
         certificate=admin.expiring_certificate,
@@ -300,19 +301,3 @@ def _partitions(topic: Any) -> dict[int, ObservedPartition]:
 def named_operations(codes: Iterable[int] | None) -> frozenset[str] | None:
     """Return the names of the allowed operations that Shunter's commands need; None if the broker did not list them."""
     return None if codes is None else frozenset(_OPERATIONS[code] for code in codes if code in _OPERATIONS)
-
-
-def _quorum(client: Any) -> tuple[BrokerId, int | None] | None:
-    """Return the leader of the metadata quorum, and by how much its clock is ahead of this one; None without a quorum.
-
-    The leader reports, by its own clock, when each voter fetched last. Each voter fetches about every half second.
-    """
-    try:
-        before = time.time()
-        partition = client.describe_metadata_quorum()["topics"][0]["partitions"][0]
-        now_ms = int((before + time.time()) / 2 * 1000)
-    except _ABSENT:
-        return None
-    fetched = [int(voter.get("last_fetch_timestamp", -1)) for voter in partition["current_voters"]]
-    latest = max(fetched, default=-1)
-    return int(partition["leader_id"]), latest - now_ms if latest > 0 else None

@@ -30,6 +30,7 @@ from shunter.drivers.admin.log_dirs import (
 )
 from shunter.drivers.admin.metadata import MetadataObserver, live_brokers
 from shunter.drivers.admin.protocol import StillOurs, always
+from shunter.drivers.admin.quorum import quorum_of
 from shunter.drivers.admin.settings import (
     Change,
     ToldByBrokers,
@@ -44,6 +45,7 @@ from shunter.drivers.admin.settings import (
 )
 from shunter.errors import DriverError, ErrorCode, RequestRejected
 from shunter.formats.client_properties import TLS
+from shunter.model.check_up import Quorum
 from shunter.model.execution import OngoingReassignment, ThrottleKey
 from shunter.model.log_dirs import LogDirCopies
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
@@ -367,6 +369,10 @@ class KafkaPythonAdmin:
     async def not_in_force(self, settings: Mapping[ThrottleKey, str | None]) -> dict[ThrottleKey, str]:
         """Wait until brokers report settings that were written; return those that were not reported in time."""
         return await not_seen_in_force(settings, await self.brokers(), self._settings_at) if settings else {}
+
+    async def quorum(self) -> Quorum | None:
+        """Return the metadata quorum as its leader tells it; None: the cluster has none."""
+        return await self.ask("the quorum", "Describe on Cluster", quorum_of)
 
     async def brokers(self) -> dict[BrokerId, str | None]:
         """Return live brokers and their racks, by id."""

@@ -334,10 +334,16 @@ class Rig:
         return self.last_token
 
     def command(
-        self, kind: CommandKind, *partitions: TopicPartition, rate: int | None = None, force: bool = False
+        self,
+        kind: CommandKind,
+        *partitions: TopicPartition,
+        rate: int | None = None,
+        force: bool = False,
+        brokers: Replicas = (),
     ) -> int:
         self.last_token += 1
-        self.tell(ev.CommandReceived(Command(kind, partitions, rate, "test", force=force), self.last_token))
+        command = Command(kind, partitions, rate, "test", brokers, force=force)
+        self.tell(ev.CommandReceived(command, self.last_token))
         return self.last_token
 
     def settle(self, *, catching_up: bool = True, rounds: int = 400, until_ms: int = 250) -> None:

@@ -7,10 +7,12 @@ from apache_yard import Rig, Yard, until
 
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.events import Envelope, LogDirsObserved
+from shunter.core.executor.orders import decide_command
 from shunter.core.executor.ready import CommandReply, PlanReply
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.stuck import stuck, told_held_up
 from shunter.model.execution import (
+    Command,
     CommandKind,
     Direction,
     ExecutionOptions,
@@ -346,6 +348,15 @@ def test_leaving_a_step_that_does_not_end_says_so() -> None:
     reply = rig.replies[rig.command(CommandKind.LEAVE)]
     assert isinstance(reply, CommandReply)
     assert not reply.partly
+
+
+def test_leaving_a_step_of_a_known_version_says_only_what_is_true_there() -> None:
+    rig = beside_a_dead_one()
+    for needs_all, said in ((True, "1 of them can't end before offline replicas are back: t-0"), (False, "")):
+        rig.core.state.cluster.needs_all = needs_all
+        decided = decide_command(rig.core.state, Command(CommandKind.LEAVE))
+        assert said in decided.text
+        assert decided.partly == bool(said)
 
 
 def test_a_rollback_whose_later_steps_need_a_dead_broker_promises_nothing() -> None:

@@ -449,6 +449,24 @@ def test_a_cordon_is_taken_back_when_a_move_is_turned() -> None:
     assert executions(rig.journal)[-1].cordons == {}
 
 
+def test_a_rollback_cancels_by_null_where_a_target_would_name_a_cordoned_broker() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (4, 2, 3)), options=cordoning())
+    until_asked(rig)
+    rig.command(CommandKind.ROLL_BACK)
+    rig.settle(catching_up=False)
+    assert rig.asked == [(T0, (4, 2, 3)), (T0, None), (T0, (1, 2, 3))], "a cancel does not keep the order"
+    assert rig.outcomes() == {T0: Outcome.ROLLED_BACK}
+    assert (rig.yard.partitions[T0].replicas, rig.yard.settings) == ((1, 2, 3), {})
+
+
+def test_moves_away_from_two_cordoned_brokers_have_one_step() -> None:
+    rig = Rig(Yard({"t": [(1, 2), (3, 4)]}))
+    rig.submit(("t", 0, (3, 4)), ("t", 1, (4, 3)), options=ExecutionOptions(cordons=((1, "*"), (2, "*"))))
+    rig.settle()
+    assert sorted(rig.asked) == [(T0, (3, 4)), (TopicPartition("t", 1), (4, 3))]
+
+
 def test_a_cordon_of_others_is_theirs_and_a_dead_broker_gets_none() -> None:
     rig = Rig(Yard({"t": [(1, 2, 3)]}))
     rig.yard.settings = {CORDON: "*"}
@@ -460,6 +478,58 @@ def test_a_cordon_of_others_is_theirs_and_a_dead_broker_gets_none() -> None:
     rig.submit(("t", 0, (4, 2, 3)), options=cordoning())
     rig.settle()
     assert rig.yard.settings == {}
+
+
+@pytest.mark.parametrize("before", [None, "/d"])
+def test_a_cordon_that_stays_is_known_until_an_order_or_an_undo_ends_it(before: str | None) -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.yard.settings = {CORDON: before} if before else {}
+    rig.submit(("t", 0, (4, 2, 3)), options=cordoning())
+    rig.settle()
+    (execution,) = executions(rig.journal)
+    rig.start()
+    assert rig.core.state.cordoned() == {1: execution.plans[0]}, "a restart knows it"
+    assert rig.yard.settings == {CORDON: "*"}
+    undoing = len(rig.journal)
+    rig.command(CommandKind.UNCORDON, brokers=(1,))
+    rig.crash()  # The order is durable, so the next process restores the setting.
+    assert [key.setting for key in rig.core.state.owed()] == [CORDONED_LOG_DIRS]
+    rig.settle()
+    assert rig.yard.settings == ({CORDON: before} if before else {})
+    assert (rig.core.state.cordoned(), executions(rig.journal)[0].cordons) == ({}, {})
+    del rig.journal[undoing:]
+    rig.yard.settings = {CORDON: "*"}
+    rig.start()
+    rig.submit(("t", 0, (1, 2, 3)), options=cordoning(before or ""))
+    rig.settle()
+    assert rig.core.state.cordoned() == {}
+
+
+def test_a_cordon_that_others_changed_is_theirs_when_an_order_ends_it() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (4, 2, 3)), options=cordoning())
+    rig.settle()
+    rig.yard.settings = {CORDON: "/e"}
+    rig.start()
+    rig.command(CommandKind.UNCORDON, brokers=(1,))
+    rig.settle()
+    assert rig.yard.settings == {CORDON: "/e"}
+    reply = rig.replies[rig.command(CommandKind.UNCORDON, brokers=(1,))]
+    assert str(reply).count("no drain of this journal cordoned broker 1")
+
+
+def test_a_cordon_of_a_drain_under_way_is_ended_by_an_order_and_kept_when_another_plan_joins() -> None:
+    rig = Rig(Yard({"t": [(1, 2, 3), (2, 3)]}))
+    rig.submit(("t", 0, (4, 2, 3)), options=cordoning())
+    until_asked(rig)
+    rig.submit(("t", 1, (3, 2)))
+    for _ in range(3):
+        rig.settle(rounds=1)
+        assert rig.yard.settings == {CORDON: "*"}
+    rig.command(CommandKind.UNCORDON, brokers=(1,))
+    rig.settle()
+    assert rig.yard.settings == {}
+    assert rig.outcomes() == {T0: Outcome.DONE, TopicPartition("t", 1): Outcome.DONE}
 
 
 def test_a_plan_that_ends_a_cordon_is_not_judged_by_it() -> None:

@@ -421,7 +421,7 @@ def _give_back(
         return _release(key, throttle)
     if throttle.request_id:
         return []  # A request is under way, and would take effect after this look.
-    if key.setting == CORDONED_LOG_DIRS and not _turned(state):
+    if key.setting == CORDONED_LOG_DIRS and int(key.name) in dict(state.options.cordons) and not _turned(state):
         return _release(key, throttle, left=True)  # The execution is done, and the cordon is meant to stay.
     if key.kind == "broker" and int(key.name) not in state.cluster.brokers:
         return []  # Only the broker itself can change its settings; it is asked when it is back.

@@ -6,85 +6,23 @@ would take a stop or a pause for a plain cancel and revert silently, so it never
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
 from shunter.app.client_configuration import configuration_of
+from shunter.app.executor.under_way import Moves, move_row, sizes_of
 from shunter.core.reassignment import no_longer_fits
-from shunter.core.under_way import told_copy
 from shunter.core.verification import NOT_LIVE, PlanDifference, differences, replicas_to_place
 from shunter.drivers.admin.blocking import BlockingAdmin
 from shunter.drivers.admin.reassignments import AlterOptions, PartitionReassignment
 from shunter.errors import RequestRejected
-from shunter.formats.reassignment_json import encode_plan
 from shunter.model.execution import MoveOrder
-from shunter.model.log_dirs import LogDirCopy, ReplicaDirs
+from shunter.model.log_dirs import ReplicaDirs
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.model.reassignment import Intervention, Strategy
-
-BETWEEN_LOG_DIRS = "between_log_dirs"
-"""The phase in the row of a copy from one log dir of a broker to another."""
-
-
-class MoveUnderWay(NamedTuple):
-    """A move under way. `original` and `phase` are empty if the controller is not Shunter's.
-
-    A copy between log dirs has a row too: its phase is `BETWEEN_LOG_DIRS`, its target is where the partition is.
-    """
-
-    tp: TopicPartition
-    replicas: Replicas
-    adding: Replicas
-    removing: Replicas
-    target: Replicas
-    original: Replicas
-    phase: str
-    waiting: str
-
-
-class CopiesUnderWay(NamedTuple):
-    """Copies between log dirs, the replicas of their partitions, and brokers that do not tell theirs, and why."""
-
-    copies: tuple[LogDirCopy, ...]
-    replicas: Mapping[TopicPartition, Replicas]
-    failed: Mapping[BrokerId, str]
-
-    def rows(self) -> tuple[MoveUnderWay, ...]:
-        """Each copy as a row beside those of moves between brokers."""
-        places = ((copy, self.replicas[copy.tp]) for copy in self.copies)
-        return tuple(
-            MoveUnderWay(copy.tp, replicas, (), (), replicas, (), BETWEEN_LOG_DIRS, f"it is copied {told_copy(copy)}")
-            for copy, replicas in places
-        )
-
-    def as_plan(self, moves: Sequence[MoveUnderWay]) -> str:
-        """These copies and moves between brokers as the JSON of a plan; `{}` if there are none."""
-        targets = {copy.tp: self.replicas[copy.tp] for copy in self.copies} | {row.tp: row.target for row in moves}
-        log_dirs: dict[TopicPartition, list[tuple[BrokerId, str]]] = {}
-        for copy in self.copies:
-            if copy.broker in targets[copy.tp]:
-                log_dirs.setdefault(copy.tp, []).append((copy.broker, copy.destination))
-        orders = [MoveOrder(tp, target, log_dirs=tuple(log_dirs.get(tp, ()))) for tp, target in sorted(targets.items())]
-        return encode_plan(orders) if orders else "{}"
-
-    def untold(self) -> list[str]:
-        """A sentence about each broker that does not tell its copies."""
-        known = "what it copies between its log dirs is not known"
-        return [
-            f"broker {broker} does not tell its log dirs, so {known}: {why}"
-            for broker, why in sorted(self.failed.items())
-        ]
-
-
-class Progress(NamedTuple):
-    """The progress of moves, in bytes of the replicas that are being fetched, and the bytes of a rollback."""
-
-    moves: int
-    fetched_bytes: int
-    wanted_bytes: int
-    rollback_bytes: int
+from shunter.views.execution import MoveRow
 
 
 class ReassignSession:
@@ -116,44 +54,20 @@ class ReassignSession:
 
     # ---- reading
 
-    def rows(self, partitions: Collection[TopicPartition] | None = None) -> tuple[MoveUnderWay, ...]:
+    def moves(
+        self, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, PartitionReassignment]:
         """Moves under way, by partition; None: all."""
-        return tuple(_row(tp, move) for tp, move in sorted(self.cluster.list_moves(partitions).items()))
+        return dict(sorted(self.cluster.list_moves(partitions).items()))
 
-    def copies(self) -> CopiesUnderWay:
-        """Copies between log dirs that are under way, whoever began them. Cost: one request per live broker."""
-        seen = self.cluster.log_dir_copies()
-        replicas = self._replicas({copy.tp for copy in seen.copies})
-        # A replica that its broker has no more is being deleted there.
-        there = tuple(copy for copy in seen.copies if copy.broker in replicas.get(copy.tp, ()))
-        return CopiesUnderWay(there, replicas, seen.failed)
-
-    def rollback_bytes(self, rows: Sequence[MoveUnderWay]) -> int:
+    def rollback_bytes(self, moves: Moves) -> int:
         """The bytes of original replicas that were dropped: a rollback copies them. One request per broker concerned."""
-        return self.progress(rows).rollback_bytes
+        sizes = self.cluster.run(lambda admin: sizes_of(admin, moves))
+        return sum(move_row(tp, move, sizes).rollback_bytes for tp, move in moves.items())
 
-    def progress(self, rows: Sequence[MoveUnderWay]) -> Progress:
-        """Ask live brokers how much of new replicas they have. Cost: one request per broker concerned."""
-        sizes = self._replica_sizes(rows)
-        whole = _whole(rows, sizes)
-        fetched = sum(min(sizes.get((broker, row.tp), 0), whole[row.tp]) for row in rows for broker in row.adding)
-        total = sum(whole[row.tp] * len(row.adding) for row in rows)
-        back = sum(whole[row.tp] * sum(broker not in row.replicas for broker in row.original) for row in rows)
-        return Progress(len(rows), fetched, total, back)
-
-    def _replica_sizes(self, rows: Sequence[MoveUnderWay]) -> dict[tuple[BrokerId, TopicPartition], int]:
-        """Sizes in bytes, by (broker, partition); brokers that don't answer are left out."""
-        if not rows:
-            return {}
-        live = {node.id for node in self.cluster.nodes()}
-        wanted = {(broker, row.tp) for row in rows for broker in (*row.replicas, *row.adding) if broker in live}
-        return {key: place.size for key, place in self.cluster.log_dirs(wanted).found.items()}
-
-    def differences(
-        self, orders: Sequence[MoveOrder], told: Callable[[MoveUnderWay], str]
-    ) -> tuple[PlanDifference, ...]:
+    def differences(self, orders: Sequence[MoveOrder], told: Callable[[MoveRow], str]) -> tuple[PlanDifference, ...]:
         """The partitions of a plan that are not where it says; `told` makes a sentence of a move under way."""
-        moving = {row.tp: told(row) for row in self.rows()}
+        moving = {tp: told(move_row(tp, move, {})) for tp, move in self.moves().items()}
         replicas = self._replicas([order.tp for order in orders])
         return tuple(differences(orders, moving, replicas, self._places(replicas_to_place(orders, moving, replicas))))
 
@@ -175,7 +89,7 @@ class ReassignSession:
         """
         told = [order for order in orders if order.planned_from]
         known = self.cluster.partitions([order.tp for order in told])
-        moving = {row.tp for row in self.rows()} if told else set[TopicPartition]()
+        moving = self.moves() if told else {}
         refused: dict[TopicPartition, str] = {}
         for order in told:
             now = known.get(order.tp)
@@ -220,29 +134,16 @@ class ReassignSession:
             found = self.cluster.alter_moves(dict.fromkeys(partitions), options)
         return {tp: _maybe_told(error) for tp, error in found.items()}
 
-    def relax(self, rows: Iterable[MoveUnderWay]) -> dict[TopicPartition, str | None]:
+    def relax(self, moves: Moves) -> dict[TopicPartition, str | None]:
         """Ask again for the target of moves, with force: that relaxes their floor. Shunter's controller alone."""
-        rows = list(rows)
-        moving = {row.tp: row for row in rows if row.phase == "moving"}
-        refused = self.submit([MoveOrder(tp, row.target) for tp, row in moving.items()], None, forced=True)
-        return {row.tp: refused.get(row.tp) if row.tp in moving else _unrelaxed(row) for row in rows}
+        phases = {tp: "" if move.detail is None else move.detail.phase for tp, move in moves.items()}
+        orders = [MoveOrder(tp, move.target) for tp, move in moves.items() if phases[tp] == "moving"]
+        refused = self.submit(orders, None, forced=True)
+        return {tp: refused.get(tp) if phase == "moving" else _unrelaxed(phase) for tp, phase in phases.items()}
 
 
-def _unrelaxed(row: MoveUnderWay) -> str:
-    return f"it is {row.phase.replace('_', ' ')}: only a move in the phase moving can be relaxed"
-
-
-def _row(tp: TopicPartition, move: PartitionReassignment) -> MoveUnderWay:
-    detail = move.detail
-    told = (detail.original, detail.phase, detail.waiting) if detail is not None else ((), "", "")
-    return MoveUnderWay(tp, move.assigned, move.adding, move.removing, move.target, *told)
-
-
-def _whole(
-    rows: Sequence[MoveUnderWay], sizes: Mapping[tuple[BrokerId, TopicPartition], int]
-) -> dict[TopicPartition, int]:
-    """Bytes of one replica of each partition: the greatest of its brokers' sizes."""
-    return {row.tp: max((sizes.get((broker, row.tp), 0) for broker in row.replicas), default=0) for row in rows}
+def _unrelaxed(phase: str) -> str:
+    return f"it is {phase.replace('_', ' ')}: only a move in the phase moving can be relaxed"
 
 
 def _told(error: BaseException) -> str:
