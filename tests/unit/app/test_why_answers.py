@@ -47,7 +47,7 @@ def test_files_are_read_from_the_oldest_on_and_broken_lines_are_counted(tmp_path
     assert "leader 10 → 11" not in since
     assert "leader 11 → 12" in since
     status, told = answer(tmp_path, "other-0")
-    assert status == ExitCode.JOURNAL
+    assert status == ExitCode.PARTLY
     assert "Nothing is logged about other-0" in told
 
 
