@@ -37,9 +37,19 @@ def named(names: Iterable[object], at_most: int = NAMED) -> str:
     return ", ".join(listed[:at_most]) + more
 
 
+def told_ms(milliseconds: int) -> str:
+    """A duration for people."""
+    seconds = milliseconds // 1000
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60:02d} s"
+    return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"
+
+
 def told_time(at_ms: int) -> str:
     """A moment: `2026-11-27 09:25 UTC`."""
     return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
 
 
-__all__ = ["counted", "named", "told_bytes", "told_rate", "told_time"]
+__all__ = ["counted", "named", "told_bytes", "told_ms", "told_rate", "told_time"]

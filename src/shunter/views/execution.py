@@ -13,6 +13,7 @@ from shunter.core.executor.orders import rollback_cost
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.stuck import stuck, way_out
 from shunter.core.executor.throttling.debts import told_debts
+from shunter.core.wording import told_bytes, told_ms
 from shunter.model.execution import BOUNDS, Direction, Outcome, ThrottleKey
 
 MOST_WHILE_OPEN = 0.999
@@ -186,6 +187,16 @@ def view_execution(
         plan_bytes=sum(map(_planned, state.moves.values())),
         added_bytes=sum(_planned(move) for move in state.moves.values() if move.accepted_at_ms > first_ms),
     )
+
+
+def told_eta(view: ExecutionView) -> str:
+    """When the execution ends, with its interval; or why it does not end, or that the end is not known yet."""
+    if view.left_ms is None or view.low_ms is None or view.high_ms is None or view.bytes_per_s is None:
+        return view.held or "end unknown yet"
+    rate = f"{told_bytes(int(view.bytes_per_s))}/s, " if view.bytes_per_s else ""
+    what = "the moves that go on end" if view.held else "ends"
+    told = f"{rate}{what} in {told_ms(view.left_ms)} ({told_ms(view.low_ms)} to {told_ms(view.high_ms)})"
+    return f"{told}; {view.held}" if view.held else told
 
 
 def undriven(view: ExecutionView) -> ExecutionView:

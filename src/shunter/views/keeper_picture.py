@@ -29,6 +29,7 @@ from shunter.core.keeper.situation import (
     unseen,
     worst,
 )
+from shunter.core.keeper.words import held_by_word
 from shunter.core.wording import counted, named
 from shunter.model.check_up import MOVES
 from shunter.model.inventory import BrokerFacts, InventoryPartition
@@ -36,7 +37,7 @@ from shunter.model.keeper import MENDED, Condition, KeeperPolicy, Mode
 from shunter.model.partition import Replicas, TopicPartition
 from shunter.model.service import KeptIntent, KillSwitch, OrderKind, ProposalState
 from shunter.views.contents import topics_of
-from shunter.views.execution import OPEN_STATES, ExecutionView
+from shunter.views.execution import OPEN_STATES, ExecutionView, told_eta
 from shunter.views.keeper import view_condition, view_proposal
 from shunter.views.service import (
     EXTERNAL,
@@ -86,7 +87,7 @@ def dressed(page: KeptClusterView, around: Surrounding) -> KeptClusterView:
         situation=stands,
         moves_open=None if stands.moves is Age.UNKNOWN else facts.open_moves,
         share=None if execution is None else execution.share,
-        left_ms=None if execution is None else execution.left_ms,
+        left_ms=None if execution is None or execution.held else execution.left_ms,
         proposals_waiting=sum(each.state is ProposalState.WAITING for each in facts.proposals),
         paused=facts.paused,
     )
@@ -157,7 +158,7 @@ def observation_of(seen: SeenCluster) -> ClusterObservation:
         under_replicated=sum(each.under_replicated for each in partitions),
         brokers_down=sighting.dead,
         conditions=tuple(
-            Held(each.sign.subject.condition, each.sign.text, _why_not(each.sign.subject.condition, seen))
+            Held(each.sign.subject.condition, each.sign.text, *_planned_by(each.sign.subject.condition, seen))
             for each in seen.judgement.holding
         ),
         journal_open=len(sighting.journal.open_moves),
@@ -342,21 +343,24 @@ def _condition(holding: Holding, seen: SeenCluster) -> KeptConditionView:
     return KeptConditionView(view_condition(holding), seen.policy.mode(condition).value, severity_of(condition))
 
 
-def _why_not(condition: Condition, seen: SeenCluster) -> tuple[str, ...]:
-    """Why the observation proposed no plan that mends a condition; (): it did, or there is never one."""
+def _planned_by(condition: Condition, seen: SeenCluster) -> tuple[tuple[str, ...], str]:
+    """Why the observation proposed no plan that mends a condition, and the scope of such a plan.
+
+    No reason: it proposed one, there is never one, or only a person's hold keeps it back, which may be lifted meanwhile.
+    """
     if condition not in MENDED:
-        return ()
+        return (), ""
     if seen.policy.mode(condition) is Mode.NOTIFY:
-        return ("the policy only lets it be reported",)
-    scopes = scopes_of([condition])
+        return ("the policy only lets it be reported",), ""
+    (scope,) = scopes_of([condition])
+    words = held_by_word(scope, seen.policy.rails, seen.sighting.at_ms)
     for proposal in seen.judgement.proposals:
-        if proposal.scope in scopes and condition in proposal.conditions:
-            return (
-                proposal.held_back
-                if proposal.changes or proposal.behind
-                else proposal.undone or ("the planner finds nothing",)
-            )
-    return ("it has not held for long enough",)
+        if proposal.scope is scope and condition in proposal.conditions:
+            why = proposal.held_back
+            if not proposal.changes and not proposal.behind:
+                why = proposal.undone or ("the planner finds nothing",)
+            return tuple(each for each in why if each not in words), scope.value
+    return ("it has not held for long enough",), scope.value
 
 
 def view_moves(
@@ -387,7 +391,9 @@ def view_moves(
         return MovesView(
             0, execution.at_ms, "", stands, (*foreign, *ended), why_no_eta=why, silent_ms=execution.silent_ms
         )
-    why = "" if execution.left_ms is not None else execution.held or "nothing was copied for long enough yet"
+    # While any move is stuck or paused the whole has no end: an end of the others is told in words alone.
+    ends = execution.left_ms is not None and not execution.held
+    why = "" if ends else told_eta(execution)
     carried_out = facts.carried_out
     return MovesView(
         version=0,
@@ -401,9 +407,9 @@ def view_moves(
         bytes_per_s=execution.bytes_per_s,
         limit=execution.limit,
         bounds=execution.bounds,
-        left_ms=execution.left_ms,
-        low_ms=execution.low_ms,
-        high_ms=execution.high_ms,
+        left_ms=execution.left_ms if ends else None,
+        low_ms=execution.low_ms if ends else None,
+        high_ms=execution.high_ms if ends else None,
         why_no_eta=why,
         rollback_bytes=execution.rollback_bytes,
         silent_ms=execution.silent_ms,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from shunter.core.keeper.situation import ClusterFacts, unseen
 from shunter.views.execution import ExecutionView, MoveRow
-from shunter.views.keeper_picture import Surrounding, dressed
+from shunter.views.keeper_picture import Surrounding, dressed, view_moves
 from shunter.views.service import FleetRow, FlowView, KeptClusterView
 
 
@@ -32,3 +34,16 @@ def test_replicas_flow_from_where_they_go_to_where_they_come() -> None:
 def test_a_rollback_flows_back() -> None:
     back = row("moving", "back", (3, 4, 2, 1), (3, 4, 2, 1))
     assert [(each.source, each.target) for each in flows(back)] == [(3, 0), (4, 1)]
+
+
+def test_the_whole_has_no_end_while_a_move_is_stuck() -> None:
+    going = ExecutionView(1, "c", "p", True, None, {}, 100, 50, 0.0, 18_000, 13_000, 22_000, "", 0, (), 0, 0, "", ())
+    page, facts = KeptClusterView(0, FleetRow("lab", "", unseen("lab"))), ClusterFacts("lab", 0)
+    ends = view_moves(going, {}, (), facts)
+    assert (ends.left_ms, ends.low_ms, ends.high_ms, ends.why_no_eta) == (18_000, 13_000, 22_000, "")
+    assert dressed(page, Surrounding(facts, (), going)).row.left_ms == 18_000
+    held = replace(going, held="18 stuck: it can't end without broker 3, which is down")
+    none = view_moves(held, {}, (), facts)
+    assert (none.left_ms, none.low_ms, none.high_ms) == (None, None, None)
+    assert none.why_no_eta == f"the moves that go on end in 18 s (13 s to 22 s); {held.held}"
+    assert dressed(page, Surrounding(facts, (), held)).row.left_ms is None

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from shunter.app.service.driving import Driving
 from shunter.app.service.words import ClusterWords
 from shunter.core.keeper.situation import LIFTS_IT, ClusterFacts, ClusterObservation, Reach, ServiceRole, why_refused
+from shunter.core.keeper.words import hold_of
 from shunter.model.execution import Command, CommandKind
-from shunter.model.service import OPEN, OrderKind
+from shunter.model.service import OPEN, IntentKind, OrderKind
 from shunter.views.execution import OPEN_STATES, ExecutionView
 from shunter.views.keeper_picture import facts_of_execution
 from shunter.views.service import ClusterCounts, MoveView
@@ -104,6 +105,7 @@ class Known:
             switch=words.switch,
             fleet_paused=self.fleet_paused(),
             proposals=tuple(each for each in words.proposals.values() if each.state in OPEN),
+            holds=tuple(hold_of(each) for each in words.intents if each.kind is IntentKind.HOLD),
             store_trouble=records.trouble,
             store_lost=records.lost,
             words=words.words_place,

@@ -13,9 +13,9 @@ from typing import Any, Protocol, Self
 import click
 import orjson
 
-from shunter.core.wording import counted, told_bytes
+from shunter.core.wording import counted, told_bytes, told_ms
 from shunter.model.notice import Notice
-from shunter.views.execution import OPEN_STATES, ExecutionView, MoveRow, view_to_json
+from shunter.views.execution import OPEN_STATES, ExecutionView, MoveRow, told_eta, view_to_json
 
 SHOWN_MOVES = 12
 PLAIN_EVERY_MS = 5_000
@@ -212,26 +212,6 @@ def _told_waiting(count: int, told: str) -> str:
     if count != 1:
         told = told.replace("waits", "wait", 1).replace(" its ", " their ", 1)
     return f"{counted(count, 'move')} {told}"
-
-
-def told_eta(view: ExecutionView) -> str:
-    """When the execution ends, with its interval; or why it does not end, or that the end is not known yet."""
-    if view.left_ms is None or view.low_ms is None or view.high_ms is None or view.bytes_per_s is None:
-        return view.held or "end unknown yet"
-    rate = f"{told_bytes(int(view.bytes_per_s))}/s, " if view.bytes_per_s else ""
-    what = "the moves that go on end" if view.held else "ends"
-    told = f"{rate}{what} in {told_ms(view.left_ms)} ({told_ms(view.low_ms)} to {told_ms(view.high_ms)})"
-    return f"{told}; {view.held}" if view.held else told
-
-
-def told_ms(milliseconds: int) -> str:
-    """A duration for people."""
-    seconds = milliseconds // 1000
-    if seconds < 60:
-        return f"{seconds} s"
-    if seconds < 3600:
-        return f"{seconds // 60} min {seconds % 60:02d} s"
-    return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"
 
 
 def say_json(document: dict[str, Any]) -> None:

@@ -18,13 +18,13 @@ from shunter.app.executor.history import (
 )
 from shunter.app.executor.session import Target
 from shunter.app.exit_codes import ExitCode
-from shunter.cli.execution.display import say_json, told_ms
+from shunter.cli.execution.display import say_json
 from shunter.cli.execution.execute import Carrying, carry_out
 from shunter.cli.execution.options import carrying_options, cluster_options, driver_options, execution_options
 from shunter.cli.leaving import leave_with, run
 from shunter.cli.tables import output_options, show_rows
 from shunter.core.executor.history import Execution
-from shunter.core.wording import told_bytes
+from shunter.core.wording import told_bytes, told_ms
 from shunter.errors import DriverError
 from shunter.model.execution import ExecutionOptions
 

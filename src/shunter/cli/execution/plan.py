@@ -9,11 +9,11 @@ import click
 
 from shunter.app.executor.dry_run import DryRun, PlannedMove
 from shunter.app.executor.session import Target, lay_out
-from shunter.cli.execution.display import say_json, told_ms
+from shunter.cli.execution.display import say_json
 from shunter.core.executor.capacity import told_unknown
 from shunter.core.executor.stuck import told_held_up
 from shunter.core.executor.submission import told_thin
-from shunter.core.wording import counted, told_bytes
+from shunter.core.wording import counted, told_bytes, told_ms
 from shunter.model.execution import ExecutionOptions, MoveOrder
 
 SHOWN = 40

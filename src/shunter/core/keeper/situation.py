@@ -12,7 +12,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from shunter.core.wording import counted, told_time
-from shunter.model.keeper import MENDED, Condition
+from shunter.model.keeper import MENDED, Condition, Hold
 from shunter.model.service import UNBEGUN, KeptProposal, KillSwitch, OrderKind, ProposalState, Refusal
 
 
@@ -88,11 +88,15 @@ class OpenExecution(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A condition that holds: its kind, the sentence about it, and why the observation proposed no plan for it."""
+    """A condition that holds: its kind, the sentence about it, and why the observation proposed no plan for it.
+
+    `scope`: of the plan that mends it; "": the policy lets none be proposed.
+    """
 
     condition: Condition
     text: str
     why_no_plan: tuple[str, ...] = ()
+    scope: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +142,8 @@ class ClusterFacts:
     fleet_paused: bool = False
     proposals: tuple[KeptProposal, ...] = ()
     """Open proposals."""
+    holds: tuple[Hold, ...] = ()
+    """Scopes of which nothing begins by itself, by people's words."""
     store_trouble: str = ""
     store_lost: bool = False
     """The store can't be used at all, so no order is taken."""
@@ -154,6 +160,14 @@ class ClusterFacts:
             return None
         theirs = self.words is WordsPlace.READ and not self.switch.unsent
         return self.switch if theirs or self.role is not ServiceRole.STANDBY else None
+
+    @property
+    def held(self) -> tuple[Hold, ...]:
+        """The holds that are in force: those of this service, or of the process that drives."""
+        theirs = self.words is WordsPlace.READ
+        if self.role is ServiceRole.OBSERVES or (self.role is ServiceRole.STANDBY and not theirs):
+            return ()
+        return tuple(each for each in self.holds if each.until_ms is None or self.now_ms < each.until_ms)
 
     @property
     def age(self) -> Age:
@@ -318,6 +332,8 @@ def _findings(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
     if waiting:
         told = f"{counted(waiting, 'proposal waits', 'proposals wait')} for approval"
         yield ClusterSeverity.NOTE, told
+    for hold in facts.held:
+        yield ClusterSeverity.NOTE, _told_hold(hold)
     yield from _of_moves(facts)
     if facts.role is ServiceRole.STANDBY:
         yield ClusterSeverity.NOTE, _stands_by(facts)
@@ -445,7 +461,13 @@ def _driving(facts: ClusterFacts) -> str:
     if coming is not None:
         held = f": {'; '.join(coming.held_back)}" if coming.held_back else ""
         return f"this service moves nothing; {coming.id} begins once nothing holds it back{held}"
-    return "this service moves nothing"
+    scopes = {each.scope for each in (() if facts.observation is None else facts.observation.conditions)}
+    holds = [_told_hold(hold) for hold in facts.held if hold.scope in scopes]
+    return "; ".join(["this service moves nothing", *holds])
+
+
+def _told_hold(hold: Hold) -> str:
+    return f"scope {hold.scope} is {hold.told}"
 
 
 def _purpose(facts: ClusterFacts) -> str:
@@ -473,6 +495,9 @@ def doing_about(held: Held, facts: ClusterFacts) -> str:
             }.get(each.state, "is being begun")
             held_back = f": {'; '.join(each.held_back)}" if each.held_back and each.state in UNBEGUN else ""
             return f"{each.id} {told}{held_back}"
+    for hold in facts.held:
+        if hold.scope == held.scope:
+            return hold.told
     if execution is not None and execution.open:
         return f"a plan for this has to wait for the end of {counted(execution.open, 'open move')}"
     return "; ".join(held.why_no_plan) or "a plan is proposed after the next observation"
@@ -549,5 +574,6 @@ def _changes(kind: OrderKind, facts: ClusterFacts) -> bool:
         OrderKind.LIMIT: opened > 0,
         OrderKind.BOUND: opened > 0,
         OrderKind.CLEAR_THROTTLES: facts.observation is not None and facts.observation.throttles_left > 0,
+        OrderKind.UNHOLD: bool(facts.holds),
     }
     return changes.get(kind, True)

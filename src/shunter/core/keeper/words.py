@@ -88,11 +88,11 @@ def hold_of(intent: KeptIntent) -> Hold:
     """A hold as the guards see it."""
     word, _, comment = intent.comment.partition(": ")
     if word not in _WORDS:
-        word, comment = "held", intent.comment
+        word, comment = "", intent.comment
     why = f" ({comment})" if comment else ""
     until_ms = intent.at_ms + intent.value * _MINUTE_MS if intent.value else None
     lasts = "" if until_ms is None else f", until {told_time(until_ms)}"
-    said = f"held: {word} by {intent.who} at {told_time(intent.at_ms)}{why}{lasts}"
+    said = f"held{word and f': {word}'} by {intent.who} at {told_time(intent.at_ms)}{why}{lasts}"
     return Hold(intent.about, f"{said}; {lifted_by(intent.about)}", until_ms)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from apache_yard import Rig, Yard
 
-from shunter.cli.execution.display import told_eta
 from shunter.core.executor.ending import Ending, estimate_by_count, when_it_ends
 from shunter.core.executor.estimates.eta import estimate
 from shunter.core.executor.estimates.rates import Meter
@@ -23,7 +22,7 @@ from shunter.model.execution import (
 )
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
-from shunter.views.execution import view_execution
+from shunter.views.execution import told_eta, view_execution
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)

@@ -15,7 +15,7 @@ from shunter.core.keeper.situation import (
     ServiceRole,
     WordsPlace,
 )
-from shunter.model.keeper import Condition
+from shunter.model.keeper import Condition, Hold
 from shunter.model.service import KeptProposal, KillSwitch, ProposalState
 
 NOW_MS = 1_795_400_000_000
@@ -23,9 +23,13 @@ THEM = "ben on kafka2, process 4711"
 WHY_SILENT = "no broker answers"
 WHY_IDLE = "the journal is damaged"
 
-DEAD = Held(Condition.BROKER_DEAD, "broker 3 is dead and holds 151 replicas", ("it has not held for long enough",))
-BAND = Held(Condition.DISK_BAND, "broker 1 carries 1.31 of the mean in disk", ("another plan comes first",))
-DRAIN = Held(Condition.DRAIN, "broker 2 is to be drained and holds 7 replicas")
+DEAD = Held(
+    Condition.BROKER_DEAD, "broker 3 is dead and holds 151 replicas", ("it has not held for long enough",), "offline"
+)
+BAND = Held(
+    Condition.DISK_BAND, "broker 1 carries 1.31 of the mean in disk", ("another plan comes first",), "rebalance"
+)
+DRAIN = Held(Condition.DRAIN, "broker 2 is to be drained and holds 7 replicas", scope="drain")
 LATE = Held(Condition.UNDER_REPLICATED, "3 partitions with replicas out of sync")
 
 OBSERVED = ClusterObservation(NOW_MS - 20_000)
@@ -50,6 +54,8 @@ DRIVERS = (
 )
 THROWN = KillSwitch("lab", "anna", NOW_MS - 60_000, "incident 12")
 SWITCHES = ((None, False), (THROWN, False), (THROWN, True), (THROWN._replace(lifted=True), False))
+HELD = Hold("offline", "held: rolled back by anna at 2026-11-23 02:12 UTC; `shunter serve unhold offline` lifts that")
+HOLDS = ((), (HELD,))
 STORES = (("", False), ("the disk is full", False), ("the store is damaged", True))
 
 WORDS = (
@@ -82,8 +88,8 @@ PROPOSALS = (
 def every() -> Iterator[ClusterFacts]:
     """All combinations that can be: only what was observed answers, and only what is reached is current."""
     reached = ((Reach.UNSEEN, ""), (Reach.ANSWERS, ""), (Reach.SILENT, WHY_SILENT))
-    parts = itertools.product(reached, OBSERVATIONS, DRIVERS, SWITCHES, PROPOSALS, STORES, WORDS)
-    for at, ((reach, why), seen, driver, (switch, fleet), proposals, (trouble, lost), words) in enumerate(parts):
+    parts = itertools.product(reached, OBSERVATIONS, DRIVERS, SWITCHES, PROPOSALS, STORES, WORDS, HOLDS)
+    for at, ((reach, why), seen, driver, (switch, fleet), proposals, (trouble, lost), words, holds) in enumerate(parts):
         if (seen is None) == (reach is Reach.ANSWERS) or (reach is Reach.UNSEEN and seen is not None):
             continue
         role, them, idle_why, execution = driver
@@ -95,6 +101,8 @@ def every() -> Iterator[ClusterFacts]:
             continue
         if role is ServiceRole.DRIVES and words in ((WordsPlace.READ, ""), (WordsPlace.UNREAD, "")):
             continue  # Whoever drives has taken the words, or knows why they have to be read again.
+        if holds and (trouble or fleet):
+            continue  # A hold does not depend on these.
         yield ClusterFacts(
             name=f"lab{at}",
             now_ms=NOW_MS,
@@ -108,6 +116,7 @@ def every() -> Iterator[ClusterFacts]:
             switch=switch,
             fleet_paused=fleet,
             proposals=proposals,
+            holds=holds,
             store_trouble=trouble,
             store_lost=lost,
             words=words[0],

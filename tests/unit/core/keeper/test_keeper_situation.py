@@ -9,6 +9,7 @@ from every_situation import (
     BAND,
     DEAD,
     DRAIN,
+    HELD,
     LATE,
     NOW_MS,
     OBSERVED,
@@ -112,6 +113,19 @@ class TestEveryCombination:
                 lifted and facts.role not in (ServiceRole.STANDBY, ServiceRole.OBSERVES)
             ), facts
 
+    def test_a_hold_is_told_exactly_while_it_is_in_force(self) -> None:
+        for facts, stands in ALL:
+            assert (f"scope offline is {HELD.told}" in told(stands)) == bool(facts.held), facts
+            assert (facts.role is ServiceRole.DRIVES) <= (facts.held == facts.holds)
+            if facts.held:
+                assert stands.severity is not ClusterSeverity.OK
+            if facts.observation is None or DEAD not in facts.observation.conditions or not facts.held:
+                continue
+            if facts.role is ServiceRole.DRIVES and not any("broker-dead" in e.conditions for e in facts.proposals):
+                assert doing_about(DEAD, facts) == HELD.told, facts
+                if facts.execution == OpenExecution(0) and facts.paused is None:
+                    assert HELD.told in stands.doing
+
     def test_no_order_is_offered_that_would_be_refused(self) -> None:
         for facts, stands in ALL:
             assert all(why_refused(kind, facts) is None for kind in stands.orders)
@@ -175,6 +189,16 @@ class TestWhatIsTold:
         assert doing_about(DRAIN, LAB) == "a plan is proposed after the next observation"
         standby = replace(LAB, role=ServiceRole.STANDBY, driver=THEM, execution=None)
         assert doing_about(BAND, standby) == f"decided by who drives the cluster: {THEM}"
+
+    def test_a_hold_that_was_lifted_or_has_ended_is_not_told(self) -> None:
+        seen = replace(OBSERVED, brokers_down=(3,), conditions=(DEAD._replace(why_no_plan=()),))
+        held = replace(LAB, observation=seen, holds=(HELD,))
+        assert situation(held).doing == f"this service moves nothing; scope offline is {HELD.told}"
+        assert OrderKind.UNHOLD in situation(held).orders
+        for free in (replace(held, holds=()), replace(held, holds=(HELD._replace(until_ms=NOW_MS),))):
+            assert "held" not in told(situation(free))
+            assert doing_about(free.observation.conditions[0], free) == "a plan is proposed after the next observation"  # type: ignore[union-attr]
+        assert OrderKind.UNHOLD not in situation(replace(held, holds=())).orders
 
     def test_what_holds_an_approved_proposal_back(self) -> None:
         night = proposal(ProposalState.APPROVED, "broker-dead", held_back=("it is night",))

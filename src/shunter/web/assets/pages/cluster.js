@@ -2,7 +2,7 @@
 import { html, useLayoutEffect, useMemo, useRef, useState } from "../vendor/htm-preact.js";
 import { order, place, show, useView, useWatched } from "../store.js";
 import { Controllers } from "./controllers.js";
-import { BrokerIntents, Intents } from "./intents.js";
+import { BrokerIntents, Intents, Unhold } from "./intents.js";
 import { Turns } from "./moves.js";
 import { Decide } from "./proposals.js";
 import { Chip, Drawer, Empty, Figure, Link, Meter, Moment, Name, Order, Said, Shown, Side, SortedTable, memo } from "../parts.js";
@@ -146,6 +146,7 @@ function Now({ name, page, who }) {
   const head = notes.slice(0, 3);
   const clear = page.throttles_left.length > 0;
   return html`<section class="panel standing ${KIND[severity]}" aria-label="How it stands"><p><strong>Now:</strong> <${Said} text=${doing} />.${open && html` <${Link} to="/clusters/${encodeURIComponent(name)}/moves">See the moves →</${Link}>`}</p>
+    ${page.intents.filter((each) => each.kind === "hold").map((each) => html`<div class="next" key=${each.about}><p><strong>To do:</strong> plans of scope <code>${each.about}</code> are held: ${each.comment || "held"}, by ${each.who} since <${Moment} at=${each.at_ms} />. Nothing of this scope begins by itself.</p><div class="actions"><${Unhold} name=${name} hold=${each} situation=${situation} who=${who} label="Lift the hold" kind="primary" /></div></div>`)}
     ${row.proposals_waiting > 0 && html`<${NextProposal} name=${name} situation=${situation} who=${who} />`}
     ${clear && html`<div class="next"><p><strong>To do:</strong> ${count(page.throttles_left.length, "throttle")} left behind that no execution restores: they slow down replication.</p><div class="actions"><${Order} label="Remove them" kind="primary" title="Remove throttles that no execution restores" ...${taken("clear-throttles", situation, who)}
       give=${(comment) => order(name, "clear-throttles", { comment })}><p>They are removed only while nothing is being moved.</p><ul>${page.throttles_left.map((each) => html`<li><code>${each}</code></li>`)}</ul></${Order}></div></div>`}
@@ -156,7 +157,8 @@ function Now({ name, page, who }) {
 
 // ---- conditions: one line for each kind, one reason for all that share it, details folded
 
-const MODES = { act: "carried out automatically", propose: "proposed for approval", notify: "reported only", off: "off" };
+// By the policy alone: what is being done is told below.
+const MODES = { act: "policy: acts by itself", propose: "policy: proposes", notify: "policy: only reports", off: "policy: off" };
 const DETAILS = 200;
 
 // "1, 2 above; 3, 4 below", or the things that the conditions are about.

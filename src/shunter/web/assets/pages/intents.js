@@ -89,7 +89,7 @@ function Replication({ name, topics, situation, who }) {
     <label class="field">Replicas <input type="number" min="1" max="99" step="1" required value=${replicas} onInput=${(event) => setReplicas(event.target.value)} /></label></${Order}>`;
 }
 
-const BACK = { drain: "undrain", demote: "promote", replace: "unreplace", add: "unadd", "freeze-topic": "unfreeze-topic", "freeze-broker": "unfreeze-broker", hold: "unhold", replication: "set-replication" };
+const BACK = { drain: "undrain", demote: "promote", replace: "unreplace", add: "unadd", "freeze-topic": "unfreeze-topic", "freeze-broker": "unfreeze-broker", replication: "set-replication" };
 const TOLD = {
   drain: (about) => `Broker ${about} is to hold nothing`,
   demote: (about) => `Broker ${about} is to lead nothing`,
@@ -111,10 +111,13 @@ function inFile(policy) {
     ...pairs("replication", intents.replication), ...plain("freeze-topic", limits["frozen-topics"]), ...plain("freeze-broker", limits["frozen-brokers"])];
 }
 
+export const Unhold = ({ name, hold, situation, who, label, kind }) => html`<${Order} label=${label} kind=${kind} title="Lift the hold of scope ${hold.about}" ...${taken("unhold", situation, who)} comment=${true} confirm="Lift it"
+  give=${(comment) => order(name, "unhold", { about: [hold.about], comment })}>From the next observation on, plans of scope ${hold.about} begin again as the policy says.</${Order}>`;
+
 export function Intents({ view, name, who }) {
   const file = inFile(view.policy);
   const { situation } = view.row;
-  const undo = (each) => html`<${Order} label="Take back" title="Take back: ${told(each)}" ...${taken(BACK[each.kind], situation, who, each.kind === "hold" ? "operate" : "administer")} comment=${true} confirm="Take it back"
+  const undo = (each) => each.kind === "hold" ? html`<${Unhold} name=${name} hold=${each} situation=${situation} who=${who} label="Lift" />` : html`<${Order} label="Take back" title="Take back: ${told(each)}" ...${taken(BACK[each.kind], situation, who, "administer")} comment=${true} confirm="Take it back"
     give=${(comment) => order(name, BACK[each.kind], { about: [each.about], comment })}>Plans no longer follow this. Replicas that were moved for it stay where they are.</${Order}>`;
   return html`<section class="panel intents" aria-label="Desired state"><div class="head"><h2>Desired state <small>every plan follows it until it is taken back</small></h2><span class="spring"></span>
       <${AddBroker} name=${name} situation=${situation} who=${who} /><${FreezeTopic} name=${name} situation=${situation} who=${who} /><${Replication} name=${name} topics=${view.topics} situation=${situation} who=${who} /></div>
