@@ -156,7 +156,8 @@ def observation_of(seen: SeenCluster) -> ClusterObservation:
         offline=sum(each.leader < 0 for each in partitions),
         under_min_isr=sum(each.under_min_isr for each in partitions),
         under_replicated=sum(each.under_replicated for each in partitions),
-        brokers_down=sighting.dead,
+        brokers_down=sighting.down,
+        down_empty=tuple(broker for broker in sighting.down if broker not in sighting.dead),
         conditions=tuple(
             Held(each.sign.subject.condition, each.sign.text, *_planned_by(each.sign.subject.condition, seen))
             for each in seen.judgement.holding
@@ -216,7 +217,7 @@ def _row(seen: SeenCluster, name: str, counts: tuple[int, int, int]) -> FleetRow
         cluster_id=sighting.inventory.cluster_id,
         situation=unseen(name),
         brokers=len(sighting.inventory.brokers),
-        brokers_down=sighting.dead,
+        brokers_down=sighting.down,
         partitions=len(sighting.inventory.partitions),
         under_replicated=counts[0],
         under_min_isr=counts[1],

@@ -11,7 +11,7 @@ import pytest
 from service_world import MIB, Clock, Life, MortalStore, Yard, policy
 
 from shunter.app.service.driving import not_driven
-from shunter.core.keeper.situation import Age, ClusterSituation, why_refused
+from shunter.core.keeper.situation import Age, ClusterSeverity, ClusterSituation, why_refused
 from shunter.drivers.journal.claimants import ClusterClaimed
 from shunter.drivers.journal.host_lock import SeatTaken, Sitter, StandsStill, StillDriver
 from shunter.drivers.journal.journals import JournalHeld
@@ -326,5 +326,19 @@ def test_without_the_journal_nobody_is_said_to_move(tmp_path: Path) -> None:
         assert row.whose == "unknown"
         assert any("it is not known whose" in note for note in (stands(life).headline, *stands(life).notes))
         assert why_refused(OrderKind.CLEAR_THROTTLES, life.keeper.facts()) is not None
+
+    lived(tmp_path, yard, Mode.PROPOSE, story)
+
+
+def test_a_broker_that_is_registered_and_down_counts_as_down_even_without_replicas(tmp_path: Path) -> None:
+    yard = Yard(Clock(), fenced=(9,))
+
+    async def story(life: Life) -> None:
+        await life.driven()
+        await life.look()
+        row = life.published.page("yard").row
+        assert row.brokers_down == (9,)
+        assert row.situation.severity is ClusterSeverity.WARNING
+        assert row.situation.headline.startswith("broker 9 down: registered, fenced, without replicas")
 
     lived(tmp_path, yard, Mode.PROPOSE, story)

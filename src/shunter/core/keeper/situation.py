@@ -109,6 +109,9 @@ class ClusterObservation:
     under_min_isr: int = 0
     under_replicated: int = 0
     brokers_down: tuple[int, ...] = ()
+    """Brokers that hold replicas or are registered, and are not live."""
+    down_empty: tuple[int, ...] = ()
+    """Those of them that hold no replica."""
     conditions: tuple[Held, ...] = ()
     journal_open: int = 0
     """Open moves in the journal."""
@@ -346,9 +349,16 @@ def _seen(seen: ClusterObservation, when: str) -> Iterator[tuple[ClusterSeverity
         yield ClusterSeverity.CRITICAL, f"{when}{counted(seen.offline, 'partition')} offline"
     if seen.under_min_isr:
         yield ClusterSeverity.CRITICAL, f"{when}{counted(seen.under_min_isr, 'partition')} under min ISR"
-    if seen.brokers_down:
-        named = ", ".join(map(str, seen.brokers_down))
-        yield ClusterSeverity.CRITICAL, f"{when}broker {named} down"
+    empty = frozenset(seen.down_empty)
+    holding = [broker for broker in seen.brokers_down if broker not in empty]
+    if holding:
+        yield ClusterSeverity.CRITICAL, f"{when}broker {', '.join(map(str, holding))} down"
+    if empty:
+        told = f"{when}broker {', '.join(map(str, seen.down_empty))} down: registered, fenced, without replicas"
+        yield (
+            ClusterSeverity.WARNING,
+            f"{told}; if it is gone for good, end its registration (kafka-cluster unregister)",
+        )
     if seen.under_replicated:
         yield ClusterSeverity.WARNING, f"{when}{counted(seen.under_replicated, 'partition')} under-replicated"
     above = {

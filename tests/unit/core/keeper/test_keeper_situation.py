@@ -63,7 +63,11 @@ class TestEveryCombination:
             seen = facts.observation
             for held in () if seen is None else seen.conditions:
                 assert RANK.index(stands.severity) <= RANK.index(severity_of(held.condition)), facts
-            if seen is not None and (seen.offline or seen.under_min_isr or seen.brokers_down):
+            if seen is not None and seen.brokers_down:
+                assert RANK.index(stands.severity) <= RANK.index(ClusterSeverity.WARNING), (
+                    "a broker down is never healthy"
+                )
+            if seen is not None and (seen.offline or seen.under_min_isr or seen.brokers_down != seen.down_empty):
                 assert stands.severity is ClusterSeverity.CRITICAL, facts
             if facts.reach is Reach.SILENT:
                 assert (stands.severity, stands.headline) == (
