@@ -304,6 +304,9 @@ def _moves(seen: CheckUp, journal: CheckedJournal) -> list[Finding]:
     if others:
         told = f"somebody else moves {counted(len(others), 'partition')} ({named(others)})"
         advice = "wait for their end, or adopt them by `shunter execute --take-over`"
+        if journal.claimant:
+            told = f"{counted(len(others), 'partition')} being moved ({named(others)}), not by this journal"
+            advice = f"ask there: {journal.claimant} drives the cluster"
         found.append(Finding(Level.NOTE, "moves", told, advice))
     copies = [f"{copy.tp} {told_copy(copy)}" for copy in seen.copies if copy.tp not in ours]
     if copies:

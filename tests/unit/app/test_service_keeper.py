@@ -621,6 +621,10 @@ def test_a_plan_that_a_person_asks_for_waits_for_approval_as_any_other(tmp_path:
             ):
                 with pytest.raises(OrderRefused, match=told):
                     await life.desk.carry_out(order(OrderKind.PROPOSE, *about), ANNA)
+            with pytest.raises(OrderRefused, match="intent is for a dry run"):
+                await life.desk.carry_out(order(OrderKind.PROPOSE, "intent", "drain", "3"), ANNA)
+            with pytest.raises(OrderRefused, match="the policy only lets it be reported"):
+                await life.keeper.sketch(("intent", "drain", "3"), None, "anna")
             sketched = await life.keeper.sketch(("replace", "3=4"), None, "anna")
             assert life.keeper.proposals == {}, "a sketch is not kept"
             done = await life.desk.carry_out(order(OrderKind.PROPOSE, "replace", "3=4"), ANNA)

@@ -87,6 +87,7 @@ def test_a_file_that_is_refused_leaves_the_one_before_in_force(tmp_path: Path, t
             await at.change(text)
             assert at.service.keepers["away"].policy.rails.frozen_brokers == (3,)
             trouble = at.service.fleet().policy_trouble
+            assert all(each.facts().policy_trouble == trouble for each in at.service.keepers.values())
             assert why in trouble
             assert str(at.path) in trouble
             assert trouble.endswith("The policy that was read before stays in force")

@@ -213,6 +213,9 @@ def test_a_move_under_way_is_no_partition_out_of_sync() -> None:
     assert left.level is Level.WARNING
     assert "nobody drives 1 open move of journal /j (t-0)" in left.text
     assert "shunter resume" in left.advice
+    note, theirs = bad(seen, CheckedJournal("/j", claimant="a service on h"))
+    assert (note.advice, theirs.advice) == ("ask there", "ask there: a service on h drives the cluster")
+    assert theirs.text == "1 partition being moved (t-0), not by this journal"
     (still,) = bad(seen, replace(ours, holder="", standing=("process 7 stands still", "end it")))
     assert (still.text, still.advice) == ("process 7 stands still, 1 move open", "end it")
 

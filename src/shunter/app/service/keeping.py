@@ -326,7 +326,7 @@ class ClusterKeeper(ClusterWords):
         if refused is not None:
             raise OrderRefused(*refused)
         assert self._sighting is not None
-        return await self.parts.sketch(Wish(self.name, self._sighting, self.policy, about, replicas, who))
+        return await self.parts.sketch(Wish(self.name, self._sighting, self.policy, about, replicas, who, self._memory))
 
     # ---- carrying out
 

@@ -57,6 +57,8 @@ class Known:
     """The latest view of the execution that this service drives."""
     fleet_paused: Callable[[], bool] = lambda: False
     """Whether the kill switch of the whole fleet is on."""
+    policy_trouble: Callable[[], str] = lambda: ""
+    """Why the present policy file is not in force."""
 
     def view(self, view: ExecutionView | None, counts: ClusterCounts) -> None:
         """Note a view of the execution; what ended and was copied since the last view is counted."""
@@ -104,6 +106,7 @@ class Known:
             execution=None if view is None else facts_of_execution(view),
             switch=words.switch,
             fleet_paused=self.fleet_paused(),
+            policy_trouble=self.policy_trouble(),
             proposals=tuple(each for each in words.proposals.values() if each.state in OPEN),
             holds=tuple(hold_of(each) for each in words.intents if each.kind is IntentKind.HOLD),
             store_trouble=records.trouble,

@@ -29,6 +29,7 @@ from shunter.app.service.previews import (
     told_theirs,
 )
 from shunter.app.service.records import Records
+from shunter.app.service.thinking import INTENT
 from shunter.app.service.words import AGAINST
 from shunter.core.executor.ready import CommandReply
 from shunter.core.keeper.docket import voted
@@ -242,6 +243,8 @@ class OrderDesk:
 
     async def _propose(self, keeper: ClusterKeeper, order: ServiceOrder, signature: Signature) -> OrderDone:
         """Keep a plan that a person asks for; it waits for approval like any other proposal."""
+        if order.about[:1] == (INTENT,):
+            raise OrderRefused(Refusal.INVALID, f"{INTENT} is for a dry run: give that order itself")
         made = await keeper.sketch(order.about, order.value, signature.who)
         async with keeper.lock:
             same = next((e.id for e in keeper.proposals.values() if e.scope == made.scope and e.state in UNBEGUN), None)

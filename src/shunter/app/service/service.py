@@ -100,6 +100,8 @@ class ClusterService:
         self._controllers = {name: Controllers(self._place_of(each), clock.now_ms) for name, each in keepers.items()}
         self.policy_trouble = ""
         """Why the current policy file is not in force; "": it is in force."""
+        for keeper in keepers.values():
+            keeper.known.policy_trouble = lambda: self.policy_trouble
         self._clock = clock
         self._instance = f"{socket.gethostname()}, process {os.getpid()}"
 

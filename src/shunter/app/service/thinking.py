@@ -12,13 +12,14 @@ from shunter.core.keeper.judgement import judge
 from shunter.core.keeper.runway import disk_runway, gist_of
 from shunter.core.keeper.sighting import Sighting
 from shunter.core.keeper.situation import ClusterObservation
-from shunter.core.keeper.wishes import wished
+from shunter.core.keeper.wishes import intended, wished
 from shunter.errors import ShunterError
 from shunter.model.keeper import KeeperPolicy, Memory
 from shunter.model.service import KeptProposal, LookGist, OrderRefused, Refusal
 from shunter.views.keeper_picture import SeenCluster, observation_of, observed_moves, page_of, safe_to_remove
 from shunter.views.service import KeptClusterView, MoveView
 
+INTENT = "intent"
 PIECE = 2_000
 """How many partitions are packed at a time, which takes about 10 ms."""
 Asked = TypeVar("Asked")
@@ -58,7 +59,7 @@ class Thought:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A plan that a person asks for, over the last look."""
+    """A plan that a person asks for, over the last look; `intent` and a kind ask what that intent would lead to."""
 
     name: str
     sighting: Sighting
@@ -66,6 +67,8 @@ class Wish:
     about: tuple[str, ...]
     replicas: int | None
     who: str
+    memory: Memory | None = None
+    """What the last look left."""
 
 
 def sketch(wish: Wish) -> KeptProposal:
@@ -74,6 +77,8 @@ def sketch(wish: Wish) -> KeptProposal:
     Raises:
         OrderRefused: there is no such plan, or nothing would change.
     """
+    if wish.about[:1] == (INTENT,):
+        return intended(wish.about[1:], wish.replicas, wish.sighting, wish.policy, wish.name, wish.memory)
     return wished(wish.about, wish.replicas, wish.sighting, wish.policy, wish.name, wish.who)
 
 

@@ -83,7 +83,8 @@ def after_look(
             changed.append(replace(each, state=ProposalState.STALE, changed_at_ms=now_ms, outcome=stand.stale))
             continue
         standing.add(each.scope)
-        renewed = _as_allowed(replace(each, held_back=stand.held_back), policy, now_ms)
+        renewed = replace(each, held_back=stand.held_back, reasons=_reasons_now(each, judgement))
+        renewed = _as_allowed(renewed, policy, now_ms)
         if renewed != each:
             changed.append(renewed)
     if not any(each.state in _BEGUN for each in kept):
@@ -95,6 +96,13 @@ def after_look(
             if not stand.stale:
                 changed.append(_as_allowed(replace(made, held_back=stand.held_back), policy, now_ms))
     return tuple(changed)
+
+
+def _reasons_now(proposal: KeptProposal, judgement: Judgement) -> tuple[str, ...]:
+    """What asks for a proposal, by this look. A plan that a person asked for has a reason that stays."""
+    holding = [each for each in judgement.holding if each.sign.subject.condition.value in proposal.conditions]
+    chosen = [each for each in holding if each.lasted] or holding
+    return tuple(each.sign.text for each in chosen) or proposal.reasons
 
 
 def after_its_plan(proposal: KeptProposal, now_ms: int, judgement: Judgement) -> KeptProposal | None:

@@ -75,6 +75,8 @@ def _under_way(sighting: Sighting, scope: Scope) -> Iterator[str]:
     ongoing, ours = sighting.check_up.ongoing, sighting.journal.open_moves
     if ongoing:
         yield f"{counted(len(ongoing), 'partition')} being moved ({named(sorted(ongoing))}): a plan has to wait for the end"
+    elif ours and sighting.journal.holder:
+        yield f"{counted(len(ours), 'move')} under way ({named(sorted(ours))}): a plan has to wait for the end"
     elif ours:
         yield f"the journal has {counted(len(ours), 'open move')} ({named(sorted(ours))}): resume it, or roll it back"
     coming = [each for each in sighting.inventory.disks if each.coming]

@@ -31,7 +31,7 @@ def with_intents(policy: KeeperPolicy, kept: Iterable[KeptIntent]) -> KeeperPoli
             rails,
             frozen_topics=tuple(sorted(topics)),
             frozen_brokers=brokers(IntentKind.FREEZE_BROKER, rails.frozen_brokers),
-            holds=tuple(map(hold_of, by_kind[IntentKind.HOLD])),
+            holds=(*rails.holds, *map(hold_of, by_kind[IntentKind.HOLD])),
         ),
         intents=replace(
             intents,

@@ -6,6 +6,7 @@ service refuses orders by the same facts (`why_refused`), so no front end offers
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -143,6 +144,8 @@ class ClusterFacts:
     """None: this service does not drive the cluster."""
     switch: KillSwitch | None = None
     fleet_paused: bool = False
+    policy_trouble: str = ""
+    """Why the present policy file is not in force; "": it is."""
     proposals: tuple[KeptProposal, ...] = ()
     """Open proposals."""
     holds: tuple[Hold, ...] = ()
@@ -278,8 +281,13 @@ def _unserved(facts: ClusterFacts) -> str:
     if facts.role is ServiceRole.IDLE:
         return f"not driven: {facts.idle_why or STARTS}"
     if facts.role is ServiceRole.DRIVES and not facts.words.known:
-        return f"people's words are not known: {facts.words_why or AGAIN}"
+        return f"people's words are not known: {_why_unread(facts)}"
     return ""
+
+
+def _why_unread(facts: ClusterFacts) -> str:
+    silent = f"the cluster does not answer: {facts.reach_why}" if facts.reach is Reach.SILENT else AGAIN
+    return facts.words_why or silent
 
 
 # ---- what is known
@@ -290,12 +298,15 @@ _ROLES = {
     ServiceRole.IDLE: "not-driven",
     ServiceRole.OBSERVES: "observing",
 }
-OBSERVED = 'this service only observes: the policy file says mode = "observe"'
+OBSERVED = 'this service only observes: the policy in force says mode = "observe"'
 _RANK = {severity: at for at, severity in enumerate(ClusterSeverity)}
 LIFTS_IT = "`shunter serve resume --all` lifts the pause"
 STARTS = "its executor is being started"
 AGAIN = "ask again in a moment"
 _CRITICAL = (Condition.BROKER_DEAD, Condition.LOG_DIR_FAILED, Condition.UNDER_MIN_ISR)
+_DEATHS = (Condition.BROKER_DEAD, Condition.LOG_DIR_FAILED)
+_CAUSES = {Condition.UNDER_MIN_ISR: _DEATHS, Condition.UNDER_REPLICATED: _DEATHS}
+"""Conditions that end with another one, whose plan mends both."""
 _WISHES = (
     Condition.DRAIN,
     Condition.REPLACE,
@@ -376,8 +387,10 @@ def _seen(seen: ClusterObservation, when: str) -> Iterator[tuple[ClusterSeverity
         if len(held) == 1:
             yield severity, f"{when}{held[0].text}"
         elif held:
-            kinds = ", ".join(dict.fromkeys(each.condition.label for each in held))
-            yield severity, f"{when}{counted(len(held), 'condition holds', 'conditions hold')}: {kinds}"
+            # No total: figures beside this count all conditions, also those that are told above.
+            kinds = Counter(each.condition.label for each in held)
+            told = ", ".join(f"{label} ({many})" if many > 1 else label for label, many in kinds.items())
+            yield severity, f"{when}conditions hold: {told}"
 
 
 def _of_the_service(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
@@ -489,7 +502,11 @@ def doing_about(held: Held, facts: ClusterFacts) -> str:
     """What is being done about a condition that holds."""
     condition = held.condition
     if condition not in MENDED:
-        return "no plan mends this"
+        seen = () if facts.observation is None else facts.observation.conditions
+        cause = next((each for each in seen if each.condition in _CAUSES.get(condition, ())), None)
+        if cause is None:
+            return "no plan mends this"
+        return f"where the cause is {cause.condition.label}: {doing_about(cause, facts)}"
     if facts.role is ServiceRole.STANDBY:
         return f"decided by who drives the cluster: {facts.driver}"
     if facts.role is ServiceRole.OBSERVES:
@@ -525,11 +542,12 @@ def why_refused(kind: OrderKind, facts: ClusterFacts) -> tuple[Refusal, str] | N
         told = f"{name} is driven by {facts.driver}, and this service stands by: give the order there"
         return Refusal.STANDBY, told
     if facts.role is ServiceRole.OBSERVES:
-        return Refusal.NOT_ALLOWED, f'{name} is only observed: write mode = "keep" into the policy file first'
+        way_out = 'write mode = "keep" into the policy file first'
+        return Refusal.NOT_ALLOWED, f"{name} is only observed: {facts.policy_trouble or way_out}"
     if facts.store_lost and kind is not OrderKind.PAUSE_ALL:
         return Refusal.STORE, facts.store_trouble
     if not facts.words.known and kind not in (*_TURNS, OrderKind.PAUSE_ALL, OrderKind.CLEAR_THROTTLES):
-        return Refusal.STORE, f"people's words about {name} are not read yet: {facts.words_why or AGAIN}"
+        return Refusal.STORE, f"people's words about {name} are not read yet: {_why_unread(facts)}"
     if kind is OrderKind.RESUME_ALL:
         return _not_resumed(facts)
     if kind in _TURNS and facts.role is ServiceRole.IDLE:

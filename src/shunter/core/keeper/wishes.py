@@ -6,19 +6,25 @@ from dataclasses import replace
 
 from shunter.core.keeper.docket import keep, review
 from shunter.core.keeper.guards import held_back
+from shunter.core.keeper.intents import contradiction, with_intents
 from shunter.core.keeper.judgement import judge
 from shunter.core.keeper.proposals import Proposal, copied, planned_for
-from shunter.core.keeper.requests import BANDS, balance_request, for_brokers, log_dirs_request
+from shunter.core.keeper.requests import BANDS, MENDS, balance_request, for_brokers, log_dirs_request
 from shunter.core.keeper.rules import split_rules
 from shunter.core.keeper.sighting import Sighting, in_order
 from shunter.core.planning.request import PlanRequest, Scope
 from shunter.model.inventory import TopicWish
-from shunter.model.keeper import KeeperPolicy, Memory, Mode
-from shunter.model.service import KeptProposal, OrderRefused, Refusal
+from shunter.model.keeper import Condition, KeeperPolicy, Memory, Mode
+from shunter.model.service import IntentKind, KeptIntent, KeptProposal, OrderRefused, Refusal
 
 WISHES = ("rebalance", "leaders", "fix-racks", "fill", "drain", "demote", "replace", "topics", "move", "disks")
 """Scopes that a person may ask for. `move` moves partitions and topics that were picked by hand: a plan of `topics`."""
 _WITH_BROKERS = ("fill", "drain", "demote")
+_PLANNED = {
+    each.value: each
+    for each in (IntentKind.DRAIN, IntentKind.REPLACE, IntentKind.DEMOTE, IntentKind.ADD, IntentKind.REPLICATION)
+}
+"""Intents that ask for a plan; each has the name of the condition that holds because of it."""
 
 
 def wished(
@@ -69,6 +75,56 @@ def wished(
     if stand.stale:
         raise OrderRefused(Refusal.NOT_ALLOWED, f"{' '.join(about)}: {stand.stale}")
     return replace(made, held_back=stand.held_back)
+
+
+def intended(
+    about: tuple[str, ...],
+    value: int | None,
+    sighting: Sighting,
+    policy: KeeperPolicy,
+    cluster: str,
+    memory: Memory | None,
+) -> KeptProposal:
+    """The proposal that the next observation makes if an intent is given now and nothing else changes.
+
+    Args:
+        about: The intent's kind and what it is about, as `drain 3`.
+        value: The broker that takes over (replace), or how many replicas (replication).
+        sighting: The last look.
+        policy: The policy with all intents that are in force.
+        cluster: The cluster's name in the policy file.
+        memory: What the last look left.
+
+    Raises:
+        OrderRefused: there is no such intent, others contradict it, or nothing would be proposed for it; it says why.
+    """
+    seen, told = in_order(sighting), " ".join(about)
+    kind, name = _PLANNED.get(about[0]) if about else None, about[1] if len(about) == 2 else ""
+    by_name = kind is IntentKind.REPLICATION
+    if kind is None or not name or not (by_name or name.isdecimal()):
+        raise OrderRefused(
+            Refusal.INVALID, f"{told!r} is no intent with a plan: one of {', '.join(_PLANNED)}, and a name"
+        )
+    wanted = KeptIntent(kind, name, value or 0, "", seen.at_ms)
+    against = contradiction(policy, wanted)
+    if against:
+        raise OrderRefused(Refusal.NOT_ALLOWED, against)
+    policy = with_intents(policy, (wanted,))
+    judgement = judge(seen, policy, memory)
+    condition = Condition(kind.value)
+    made = next((each for each in judgement.proposals if condition in MENDS[each.scope]), None)
+    if made is None:
+        holds = next((each for each in judgement.holding if each.sign.subject.condition is condition), None)
+        why = "everything is as it is asked for" if holds is None else "the policy only lets it be reported"
+        raise OrderRefused(Refusal.NOT_ALLOWED, f"{told}: there is nothing to move: {why}")
+    if not made.changes:
+        why = "; ".join(made.undone or made.held_back) or "the planner finds nothing"
+        raise OrderRefused(Refusal.NOT_ALLOWED, f"{told}: {why}")
+    kept = keep(made, seen, cluster)
+    stand = review(kept, seen, judgement, policy)
+    if stand.stale:
+        raise OrderRefused(Refusal.NOT_ALLOWED, f"{told}: {stand.stale}")
+    return replace(kept, held_back=tuple(dict.fromkeys((*made.held_back, *stand.held_back))))
 
 
 def _request(

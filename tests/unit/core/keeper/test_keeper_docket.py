@@ -161,6 +161,16 @@ def test_what_was_frozen_or_demoted_since_makes_it_stale() -> None:
     assert kept(cluster(LOPSIDED), drained, made)[0].state is ProposalState.STALE
 
 
+def test_the_reasons_of_a_proposal_that_waits_are_of_the_last_look() -> None:
+    (made,) = kept(cluster(LOPSIDED))
+    assert kept(cluster(LOPSIDED), BALANCE, made) == (), "nothing changed"
+    older = replace(made, reasons=("broker 1 carries 9.99 of the mean in disk",))
+    (renewed,) = kept(cluster(LOPSIDED), BALANCE, older)
+    assert renewed == made
+    by_hand = replace(older, conditions=())
+    assert kept(cluster(LOPSIDED), BALANCE, by_hand) == (), "what a person asked for keeps its reason"
+
+
 def test_moves_under_way_hold_back_and_make_nothing_stale() -> None:
     (made,) = kept(cluster(LOPSIDED))
     moving = cluster(LOPSIDED, open_moves=frozenset({TopicPartition("t", 5)}))

@@ -308,6 +308,9 @@ class TestGuardRails:
     def test_nothing_begins_while_the_journal_has_open_moves(self) -> None:
         told = self.held_back(cluster(LOPSIDED, open_moves=frozenset({TopicPartition("t", 0)})))
         assert "the journal has 1 open move (t-0)" in told
+        seen = cluster(LOPSIDED, open_moves=frozenset({TopicPartition("t", 0)}))
+        driven = replace(seen, journal=replace(seen.journal, holder="this process"))
+        assert "1 move under way (t-0): a plan has to wait for the end" in self.held_back(driven)
 
     def test_nothing_begins_under_min_isr_but_what_mends_it(self) -> None:
         rows = {"t": [[1, 2], *[[1, 3]] * 6], "u": [[1, 9]]}

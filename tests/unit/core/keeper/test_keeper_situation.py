@@ -172,8 +172,9 @@ class TestWhatIsTold:
         assert about == [
             "being mended: this service carries out offline-running: 151 moves open",
             "a plan for this has to wait for the end of 151 open moves",
-            "no plan mends this",
+            "where the cause is broker down: being mended: this service carries out offline-running: 151 moves open",
         ]
+        assert doing_about(LATE, replace(facts, observation=OBSERVED)) == "no plan mends this"
         handed_in = replace(facts, proposals=())
         assert situation(handed_in).doing == "this service carries out a plan that was handed in: 151 moves open"
 
@@ -235,7 +236,7 @@ class TestWhatIsTold:
 
     def test_conditions_of_one_kind_are_one_sentence(self) -> None:
         seen = replace(OBSERVED, conditions=(BAND, BAND, LATE))
-        assert situation(replace(LAB, observation=seen)).headline == "3 conditions hold: disk skew, under-replicated"
+        assert situation(replace(LAB, observation=seen)).headline == "conditions hold: disk skew (2), under-replicated"
         one = situation(replace(LAB, observation=replace(OBSERVED, conditions=(BAND,))))
         assert (one.severity, one.headline) == (ClusterSeverity.WARNING, BAND.text)
 
@@ -278,6 +279,20 @@ class TestRefusals:
         lost = replace(LAB, role=ServiceRole.IDLE, execution=None, store_trouble="damaged", store_lost=True)
         assert {kind for kind in OrderKind if self.refused(kind, lost) is None} == {OrderKind.PAUSE_ALL}
         assert self.refused(OrderKind.STOP, replace(lost, store_lost=False)) is Refusal.UNREACHABLE
+
+    def test_a_refusal_names_the_cause_that_is_known(self) -> None:
+        seen = replace(LAB, role=ServiceRole.OBSERVES, execution=None)
+        assert why_refused(OrderKind.DRAIN, seen) == (
+            Refusal.NOT_ALLOWED, 'lab is only observed: write mode = "keep" into the policy file first',
+        )  # fmt: skip
+        waits = "keeper.toml: [[notify]] changed, which needs a restart of the service"
+        refused = why_refused(OrderKind.DRAIN, replace(seen, policy_trouble=waits))
+        assert refused == (Refusal.NOT_ALLOWED, f"lab is only observed: {waits}")
+        unread = replace(LAB, words=WordsPlace.UNREAD, reach=Reach.SILENT, reach_why=WHY_SILENT)
+        assert why_refused(OrderKind.DRAIN, unread) == (
+            Refusal.STORE, f"people's words about lab are not read yet: the cluster does not answer: {WHY_SILENT}",
+        )  # fmt: skip
+        assert why_refused(OrderKind.DRAIN, replace(unread, reach=Reach.ANSWERS))[1].endswith("again in a moment")  # type: ignore[index]
 
     def test_every_condition_has_a_severity(self) -> None:
         assert {severity_of(each) for each in Condition} == {

@@ -97,7 +97,7 @@ def test_a_hold_says_who_said_what_when_and_how_it_is_lifted() -> None:
         hold_of(held("rebalance", Said("declined", "anna", NOON_MS, "no"), 5)).told
     )
     by_hand = KeptIntent(IntentKind.HOLD, "fill", 0, "ben", NOON_MS, "incident 12: wait")
-    assert hold_of(by_hand).told.startswith("held: held by ben at 1970-01-01 12:00 UTC (incident 12: wait);")
+    assert hold_of(by_hand).told.startswith("held by ben at 1970-01-01 12:00 UTC (incident 12: wait);")
 
 
 def test_a_held_scope_is_shown_with_its_plan_and_not_begun_until_it_is_lifted() -> None:

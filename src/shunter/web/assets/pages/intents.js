@@ -7,11 +7,11 @@ import { bytes, count, duration, number, words } from "../words.js";
 
 const NUMBER = /^\d+$/;
 
-// The cost of a plan for an intent, by a dry run over the last look. If no plan is possible now, the text says why.
-const costOf = (name, about) => async () => {
+// What the next observation would propose for an intent. If no plan is possible now, the text says why.
+const costOf = (name, kind, about, value = null) => async () => {
   let view;
   try {
-    view = await sketch(name, { about, value: null });
+    view = await sketch(name, { about: ["intent", kind, about], value });
   } catch (problem) {
     if (["not-allowed", "not-found", "invalid"].includes(problem.kind)) return `No plan by the last observation: ${problem.message}`;
     throw problem;
@@ -23,17 +23,17 @@ const costOf = (name, about) => async () => {
 };
 
 const GIVEN = {
-  drain: { label: "Drain", back: "undrain", undo: "Undrain", scope: "drain", told: "From now on this broker holds nothing: the service plans to move its replicas away, and no plan brings any back. This page says when the broker is safe to remove.", undone: "The broker may hold replicas again. Replicas that have left it stay where they are." },
-  demote: { label: "Demote", back: "promote", undo: "Promote", scope: "demote", told: "From now on this broker leads nothing; its replicas stay.", undone: "The broker may lead again." },
+  drain: { label: "Drain", back: "undrain", undo: "Undrain", plans: true, told: "From now on this broker holds nothing: the service plans to move its replicas away, and no plan brings any back. This page says when the broker is safe to remove.", undone: "The broker may hold replicas again. Replicas that have left it stay where they are." },
+  demote: { label: "Demote", back: "promote", undo: "Promote", plans: true, told: "From now on this broker leads nothing; its replicas stay.", undone: "The broker may lead again." },
   "freeze-broker": { label: "Freeze", back: "unfreeze-broker", undo: "Unfreeze", told: "From now on no replica comes to this broker and none leaves it.", undone: "Plans may use the broker again." },
-  add: { label: "Add", back: "unadd", undo: "Take back: add", scope: "fill", told: "The service plans moves until the broker has its share of bytes and replicas.", undone: "The service no longer plans moves to give the broker its share. Replicas that it has stay there." },
+  add: { label: "Add", back: "unadd", undo: "Take back: add", plans: true, told: "The service plans moves until the broker has its share of bytes and replicas.", undone: "The service no longer plans moves to give the broker its share. Replicas that it has stay there." },
 };
 
 function Intent({ name, broker, verb, set, situation, who }) {
-  const { label, back, undo, scope, told, undone } = GIVEN[verb];
+  const { label, back, undo, plans, told, undone } = GIVEN[verb];
   const about = [String(broker.id)];
   return html`<${Order} label=${set ? undo : label} ...${taken(set ? back : verb, situation, who, "administer")} comment=${true} title="${set ? undo : label} broker ${broker.id}"
-    cost=${!set && scope ? costOf(name, [scope, ...about]) : undefined} give=${(comment) => order(name, set ? back : verb, { about, comment })}>${set ? undone : told}</${Order}>`;
+    cost=${!set && plans ? costOf(name, verb, about[0]) : undefined} give=${(comment) => order(name, set ? back : verb, { about, comment })}>${set ? undone : told}</${Order}>`;
 }
 
 function Replace({ name, broker, brokers, situation, who }) {
@@ -43,7 +43,7 @@ function Replace({ name, broker, brokers, situation, who }) {
   if (broker.replaced_by !== null) return html`<${Order} label="Take back: replace" title="Take back: replace broker ${broker.id}" ...${common}
     give=${(comment) => order(name, "unreplace", { about, comment })}>Broker ${broker.replaced_by} takes over no more replicas. Replicas that it has taken over stay there.</${Order}>`;
   const known = NUMBER.test(other);
-  return html`<${Order} label="Replace…" confirm="Replace" title="Replace broker ${broker.id}" ...${common} cost=${known ? costOf(name, ["replace", `${broker.id}=${other}`]) : undefined} costKey=${other}
+  return html`<${Order} label="Replace…" confirm="Replace" title="Replace broker ${broker.id}" ...${common} cost=${known ? costOf(name, "replace", String(broker.id), Number(other)) : undefined} costKey=${other}
     give=${(comment) => order(name, "replace", { about, value: Number(other), comment })}>
     <p>Another broker takes over all replicas of this broker, and gets no others until that is done. The other broker need not have joined yet, and this broker may be dead.</p>
     <label class="field">By broker <input type="number" min="0" step="1" required list="others" value=${other} onInput=${(event) => setOther(event.target.value)} /></label>
@@ -61,7 +61,7 @@ export const BrokerIntents = ({ name, broker, brokers, situation, who }) => html
 function AddBroker({ name, situation, who }) {
   const [id, setId] = useState("");
   const known = NUMBER.test(id);
-  return html`<${Order} label="Add a broker…" confirm="Add" title="Add a broker" ...${taken("add", situation, who, "administer")} comment=${true} cost=${known ? costOf(name, ["fill", id]) : undefined} costKey=${id}
+  return html`<${Order} label="Add a broker…" confirm="Add" title="Add a broker" ...${taken("add", situation, who, "administer")} comment=${true} cost=${known ? costOf(name, "add", id) : undefined} costKey=${id}
     give=${(comment) => order(name, "add", { about: [id], comment })}>
     <p>Once the broker is up, the service plans moves until it has its share of bytes and replicas. The broker need not have joined yet.</p>
     <label class="field">Broker <input type="number" min="0" step="1" required value=${id} onInput=${(event) => setId(event.target.value)} /></label></${Order}>`;
@@ -78,12 +78,8 @@ function Replication({ name, topics, situation, who }) {
   const [topic, setTopic] = useState("");
   const [replicas, setReplicas] = useState("3");
   const named = topic.trim();
-  const cost = async () => {
-    const view = await sketch(name, { about: ["topics", named], value: Number(replicas) });
-    return `By the last observation: ${count(view.proposal.moves, "replica")} to copy, ${bytes(view.proposal.bytes)}. A rollback copies at most ${bytes(view.proposal.rollback_bytes)}.`;
-  };
   return html`<${Order} label="Set a replication factor…" confirm="Set it" title="Set a topic's replication factor" ...${taken("set-replication", situation, who, "administer")} comment=${true}
-    cost=${named && NUMBER.test(replicas) ? cost : undefined} costKey="${named} ${replicas}" give=${(comment) => order(name, "set-replication", { about: [named], value: Number(replicas), comment })}>
+    cost=${named && NUMBER.test(replicas) ? costOf(name, "replication", named, Number(replicas)) : undefined} costKey="${named} ${replicas}" give=${(comment) => order(name, "set-replication", { about: [named], value: Number(replicas), comment })}>
     <p>From now on each partition of the topic is to have exactly this number of replicas. The service plans the moves.</p>
     <label class="field">Topic <input type="text" required pattern=".*\\S.*" list="topics" value=${topic} onInput=${(event) => setTopic(event.target.value)} /></label><datalist id="topics">${topics.map((each) => html`<option value=${each.name} />`)}</datalist>
     <label class="field">Replicas <input type="number" min="1" max="99" step="1" required value=${replicas} onInput=${(event) => setReplicas(event.target.value)} /></label></${Order}>`;
