@@ -45,6 +45,7 @@ from shunter.views.service import (
     MOST_NAMED,
     MOST_TOPICS,
     OURS,
+    UNKNOWN,
     FleetRow,
     FleetView,
     FlowView,
@@ -447,7 +448,7 @@ def observed_moves(sighting: Sighting) -> tuple[MoveView, ...]:
         found.append(_observed(str(move.tp), OURS, move.state, move.direction, move.original, move.target, at))
     # Without the journal it is not known whose a move is.
     others = sorted(sighting.check_up.ongoing.items()) if sighting.past is None else external(sighting)
-    whose = "unknown" if sighting.past is None else EXTERNAL
+    whose = UNKNOWN if sighting.past is None else EXTERNAL
     for tp, ongoing in others:
         row = _observed(str(tp), whose, "moving", "forward", ongoing.original, ongoing.target, partitions.get(tp))
         found.append(replace(row, replicas=ongoing.replicas))
