@@ -12,6 +12,7 @@ import pytest
 from service_world import LOPSIDED, MIB, Clock, Killed, Life, MortalStore, Yard, policy
 
 from shunter.core.keeper.situation import Age
+from shunter.core.wording import told_time
 from shunter.model.execution import CommandKind, OngoingReassignment
 from shunter.model.keeper import DEFAULTS, Condition, KeeperPolicy, Mode
 from shunter.model.service import (
@@ -538,6 +539,8 @@ def test_a_cluster_that_does_not_answer_for_an_hour(tmp_path: Path) -> None:
             assert yard.submitted == [waiting.id], "it still stands, and is begun by what was seen now"
             kinds = [event.kind for event in life.events]
             assert (kinds.count("cluster-unreachable"), kinds.count("cluster-back")) == (1, 1)
+            (back,) = [event.text for event in life.events if event.kind == "cluster-back"]
+            assert back == "yard answers again after 1 h 00 min"
 
     asyncio.run(scenario())
 
@@ -824,7 +827,10 @@ def test_a_condition_is_told_once_it_has_held_for_its_minutes(tmp_path: Path) ->
             for _ in range(3):
                 assert await minutes(2, [*LOPSIDED]) == [], "it holds for a minute, again and again"
                 assert await minutes(1, even) == []
+            began_ms = yard.clock.ms + 60_000
             assert await minutes(5, [*LOPSIDED]) == ["condition"] * 3
+            told = [event.text for event in life.events if event.kind == "condition"]
+            assert all(text.endswith(f"; it holds since {told_time(began_ms)}") for text in told)
             assert await minutes(2, even) == ["condition-over"] * 3
 
     asyncio.run(scenario())

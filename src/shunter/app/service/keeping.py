@@ -34,7 +34,7 @@ from shunter.core.keeper.growth import UNKNOWN, growth_of
 from shunter.core.keeper.proposals import order_of
 from shunter.core.keeper.sighting import Sighting, with_capacities
 from shunter.core.keeper.situation import ClusterFacts, situation, why_unobserved
-from shunter.core.wording import counted, told_bytes
+from shunter.core.wording import counted, told_bytes, told_ms
 from shunter.drivers.service.store import StoreFailed
 from shunter.errors import ShunterError
 from shunter.model.execution import Command, CommandKind
@@ -280,8 +280,8 @@ class ClusterKeeper(ClusterWords):
         self.show_moves()
         if not silent:
             return []
-        minutes = (self.parts.clock.now_ms() - self.known.silent_since_ms) // 60_000
-        return [self.event("cluster-back", f"{self.name} answers again after {counted(minutes, 'minute')}")]
+        silent_ms = self.parts.clock.now_ms() - self.known.silent_since_ms
+        return [self.event("cluster-back", f"{self.name} answers again after {told_ms(silent_ms)}")]
 
     async def _remember(self, question: LookQuestion, thought: Thought, events: list[HistoryEvent]) -> None:
         # A person's decision during the thinking is newer, so that proposal is left to the next look.

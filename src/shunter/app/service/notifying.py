@@ -16,10 +16,12 @@ from dataclasses import dataclass, field, replace
 
 from shunter.app.service.thinking import Thought
 from shunter.core.keeper.memory import turns
+from shunter.core.wording import told_time
 from shunter.drivers.service.notifier import notify, place_of
 from shunter.errors import DriverError
 from shunter.model.keeper import Condition, KeeperPolicy, Memory, Subject
 from shunter.model.service import HistoryEvent, Notifier
+from shunter.views.keeper import ConditionView
 from shunter.views.service import NotifierFigures
 
 LOG = logging.getLogger(__name__)
@@ -146,13 +148,15 @@ def condition_events(
 ) -> list[HistoryEvent]:
     """Conditions that have held for their minutes since the former observation, and those of them that are over.
 
+    Figures are of this observation; the text says since when the condition holds.
+
     Args:
         event: makes an event: kind, text, subject.
         before: what the former observation remembered.
     """
     turned = turns(before, thought.memory, policy)
     told = [
-        event("condition", each.text, f"{each.condition} {each.about}".strip())
+        event("condition", _told_since(each), f"{each.condition} {each.about}".strip())
         for each in (shown.condition for shown in thought.page.conditions)
         if Subject(Condition(each.condition), each.about) in turned.began
     ]
@@ -162,3 +166,7 @@ def condition_events(
         ended = event("condition-over", f"{label} no longer holds", name)
         told.append(replace(ended, at_ms=since.since_ms, until_ms=ended.at_ms))
     return told
+
+
+def _told_since(each: ConditionView) -> str:
+    return each.text if each.since_ms is None else f"{each.text}; it holds since {told_time(each.since_ms)}"

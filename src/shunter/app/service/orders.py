@@ -525,7 +525,9 @@ class OrderDesk:
 
     def _one(self, order: ServiceOrder, what: str) -> str:
         if len(order.about) != 1 or not order.about[0]:
-            raise OrderRefused(Refusal.INVALID, f"{order.kind.value} {' '.join(order.about)}: {what} is wanted")
+            raise OrderRefused(
+                Refusal.INVALID, f"{' '.join((order.kind.value, *order.about)).strip()}: {what} is wanted"
+            )
         return order.about[0]
 
 

@@ -18,10 +18,10 @@ from shunter.views.execution import OPEN_STATES
 from shunter.views.service import OrderPreview
 
 _PREVIEWS = {
-    OrderKind.STOP: "{} would end as they are: replicas in sync stay, and unfinished copies are deleted",
+    OrderKind.STOP: "{} would end here: replicas in sync stay, and unfinished copies are deleted",
     OrderKind.PAUSE: "{} would be paused: no further step begins, and copies stand still",
-    OrderKind.RESUME: "{} would go on, as far as they are paused",
-    OrderKind.ROLL_BACK: "{} would be rolled back to their original replicas",
+    OrderKind.RESUME: "{} would go on, if paused",
+    OrderKind.ROLL_BACK: "{} would be rolled back to the original replicas",
 }
 
 

@@ -392,7 +392,7 @@ def _held(work: Pass, brokers: Replicas, live: frozenset[BrokerId]) -> Wait:
         state = f"broker {broker} is {'out of sync' if broker in live else 'down'}"
         steady.append(state)
         if broker not in live and since is not None:
-            state = f"broker {broker} has been down for {(work.now_ms - since) // 1000} s"
+            state = f"broker {broker} has been down for at least {(work.now_ms - since) // 1000} s"
         told.append(state)
     return Wait(WaitKind.BROKERS, f"waits: {', '.join(told)}", f"waits: {', '.join(steady)}")
 

@@ -262,15 +262,17 @@ class Executor:
             cluster.down_since_ms[broker] = self._now_ms
             out.notices.append(Notice("broker-down", f"broker {broker}", f"broker {broker} is gone"))
         for broker in sorted(event.brokers.keys() & cluster.down_since_ms.keys()):
-            down = (self._now_ms - cluster.down_since_ms.pop(broker)) // 1000
-            out.notices.append(Notice("broker-up", f"broker {broker}", f"broker {broker} is back after {down} s"))
+            # It was missing at every look between these two, and may have come back right after the last of them.
+            down = (cluster.brokers_at_ms - cluster.down_since_ms.pop(broker)) // 1000
+            told = f"broker {broker} is back after at least {down} s"
+            out.notices.append(Notice("broker-up", f"broker {broker}", told))
         if event.controller >= 0:
             if cluster.controller not in (-1, event.controller):
                 told = f"the controller moved from {cluster.controller} to {event.controller}"
                 out.notices.append(Notice("controller-moved", "the controller", told))
             cluster.controller = event.controller
         cluster.needs_all = event.needs_all
-        cluster.brokers = dict(event.brokers)
+        cluster.brokers, cluster.brokers_at_ms = dict(event.brokers), self._now_ms
         cluster.racks.update(event.brokers)
 
     def _on_log_dirs(self, event: ev.LogDirsObserved) -> None:

@@ -61,8 +61,11 @@ def decide_command(state: ExecutorState, command: Command) -> DecidedOrder:
             False, "nothing is under way: all moves named have ended; `shunter undo` takes back what was done"
         )
     decided = _PER_MOVE[command.kind](state, command, opened)
-    if decided.accepted:
-        decided.records.insert(0, CommandTaken(command))
+    if not decided.accepted:
+        return decided
+    decided.records.insert(0, CommandTaken(command))
+    ended = [move.tp for move in moves if not move.open] if command.partitions else []
+    decided.text += f"; ended before, and left alone: {named(sorted(ended))}" if ended else ""
     return decided
 
 

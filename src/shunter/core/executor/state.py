@@ -397,7 +397,10 @@ class ObservedCluster:
     brokers: dict[BrokerId, str | None] = field(default_factory=dict[BrokerId, str | None])
     racks: dict[BrokerId, str | None] = field(default_factory=dict[BrokerId, str | None])
     """Racks of all brokers that were ever seen: one that is down is still copied to when it comes back."""
+    brokers_at_ms: int = -1
+    """When brokers were last seen."""
     down_since_ms: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
+    """When a broker was first missing. It may have died before, so a time from here is at least so long."""
     ongoing: dict[TopicPartition, OngoingReassignment] = field(
         default_factory=dict[TopicPartition, OngoingReassignment]
     )

@@ -11,7 +11,7 @@ export function KillSwitch({ cluster = "", situation, who }) {
   const common = { ...taken(verb, situation, who), comment: true, give: (comment) => order(cluster, verb, { comment }),
     cost: async () => `${(await read(`${path}/preview?verb=${verb}`)).text}.` };
   if (verb === "resume-all") return html`<${Order} label="Resume ${cluster ? "cluster" : "all"}" title="Resume ${where}" kind="primary" ...${common}>
-    Moves that the kill switch paused go on. Moves that were paused by name stay paused.</${Order}>`;
+    Moves that the kill switch paused go on.</${Order}>`;
   return html`<${Order} label="Pause ${cluster ? "cluster" : "all"}" title="Pause ${where}" kind="danger" confirm="Pause now" ...${common}>
     The kill switch: moves are paused, and no move begins until somebody lifts it.</${Order}>`;
 }

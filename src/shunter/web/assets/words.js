@@ -59,7 +59,7 @@ export const utc = (ms) => (ms ? new Date(ms).toISOString().replace("T", " ").re
 
 // Names of the service's kinds, states and scopes, in the words of the trade.
 const LABELS = {
-  look: "observation", condition: "condition began", "condition-over": "condition ended", proposed: "proposed", approve: "approved", decline: "declined", begun: "execution began",
+  look: "observation", condition: "condition holds", "condition-over": "condition ended", proposed: "proposed", approve: "approved", decline: "declined", begun: "execution began",
   "begin-unknown": "execution unknown", execution: "execution", "proposal-waiting": "waits for approval", "proposal-approved": "approved", "proposal-starting": "starting", "proposal-running": "running",
   "proposal-carried-out": "executed", "proposal-done": "done", "proposal-partly": "done in part", "proposal-turned": "stopped or rolled back", "proposal-declined": "declined", "proposal-stale": "outdated", "proposal-refused": "refused",
   "cluster-unreachable": "cluster unreachable", "cluster-back": "cluster answers again", "broker-empty": "broker safe to remove", "not-driven": "not driven", limit: "throttle changed", bound: "bounds changed",

@@ -62,6 +62,16 @@ def test_a_pause_tells_what_it_pauses_and_what_was_paused_already() -> None:
     assert answer(rig, rig.command(CommandKind.PAUSE)).startswith("3 moves were paused already. No step begins; ")
 
 
+def test_an_order_tells_which_of_the_moves_it_names_had_ended_before() -> None:
+    rig = copying((3, 1), (4, 1), options=THROTTLED)
+    rig.command(CommandKind.PAUSE, T1)
+    rig.settle()
+    assert not rig.core.state.moves[T0].open
+    told = answer(rig, rig.command(CommandKind.STOP, T0, T1))
+    assert told.endswith("; ended before, and left alone: t-0")
+    assert "t-1" not in told
+
+
 def test_relaxing_tells_what_it_relaxes_and_what_was_relaxed_already() -> None:
     rig = copying((3, 1), (4, 1), (5, 1), options=THROTTLED)
     assert answer(rig, rig.command(CommandKind.RELAX, T0)) == "the floor of 1 move is relaxed"

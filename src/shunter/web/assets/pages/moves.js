@@ -157,7 +157,7 @@ const COLUMNS = [{ label: "", kind: "check" }, { label: "Partition" }, { label: 
 const Row = memo(({ name, who, situation, move, chosen, toggle, opened }) => {
   const share = move.total_bytes ? move.copied_bytes / move.total_bytes : move.state === "done" ? 1 : 0;
   return html`<td class="check"><input type="checkbox" checked=${chosen} disabled=${move.whose !== "ours" || !(move.state in OPEN) || taken("stop", situation, who).disabled} aria-label="Choose ${move.partition}" onChange=${() => toggle(move.partition)} /></td>
-    <td class="name" title=${move.partition}>${move.whose === "ours" ? html`<button type="button" class="link" aria-expanded=${opened} onClick=${() => show({ move: opened ? "" : move.partition, execution: "" })}><${Name} name=${move.partition} /></button>` : html`<${Name} name=${move.partition} />`}</td>
+    <td class="name" title=${move.partition}>${move.whose === "ours" ? html`<button type="button" class="link" aria-expanded=${opened} onClick=${() => show({ move: opened ? "" : move.partition, execution: "" })}><${Name} name=${move.partition} /></button>` : html`<${Name} name=${move.partition} />`}<small class="thin ${move.stuck ? "bad" : "dim"}">${[move.total_bytes ? percent(share) : "", plain(move.stuck || move.waits)].filter(Boolean).join(" · ")}</small></td>
     <td><${Chip} kind=${move.whose === "ours" ? KINDS[move.state] || "still" : "still"}>${move.whose === "ours" ? words(move.state) : move.whose}</${Chip}></td>
     <td class="wide"><${Replicas} move=${move} /></td>
     <td class="copied">${move.total_bytes === null ? html`<span class="dim">unknown</span>` : html`<${Meter} share=${share} kind="busy" label="Copied of ${move.partition}" /><small>${bytes(move.copied_bytes)} of ${bytes(move.total_bytes)}</small>`}</td>
