@@ -135,8 +135,12 @@ class ClusterFacts:
     """The other process that drives the cluster."""
     idle_why: str = ""
     """Why this service does not drive the cluster; "": its executor is being started."""
+    unanswered: bool = False
+    """No broker answered this service's last attempt to drive: as far as is known, nobody can."""
     execution: OpenExecution | None = None
     """None: this service does not drive the cluster."""
+    lost_pause: str = ""
+    """That a kill switch that was given here never reached the cluster, until somebody has seen it."""
     switch: KillSwitch | None = None
     fleet_paused: bool = False
     proposals: tuple[KeptProposal, ...] = ()
@@ -157,6 +161,11 @@ class ClusterFacts:
             return None
         theirs = self.words is WordsPlace.READ and not self.switch.unsent
         return self.switch if theirs or self.role is not ServiceRole.STANDBY else None
+
+    @property
+    def unsure(self) -> bool:
+        """Whether another process may drive the cluster, and is to get the kill switch: this service could not bring it."""
+        return self.role is ServiceRole.IDLE and not self.words.known and not self.unanswered
 
     @property
     def age(self) -> Age:
@@ -315,6 +324,8 @@ def _findings(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
         yield ClusterSeverity.UNKNOWN, "not observed yet"
     elif facts.age is Age.OLD:
         yield ClusterSeverity.WARNING, "the last observation is old"
+    if facts.lost_pause:
+        yield ClusterSeverity.CRITICAL, f"{facts.lost_pause}; `shunter serve resume --all` here takes this message away"
     yield from _of_the_service(facts)
     if facts.observation is not None:
         yield from _seen(facts.observation, "" if facts.age is Age.CURRENT else "when last observed, ")
@@ -496,6 +507,7 @@ def doing_about(held: Held, facts: ClusterFacts) -> str:
 # ---- orders
 
 _TURNS = (OrderKind.STOP, OrderKind.PAUSE, OrderKind.RESUME, OrderKind.ROLL_BACK, OrderKind.LIMIT, OrderKind.BOUND)
+_WITHOUT_WORDS = (*_TURNS, OrderKind.PAUSE_ALL, OrderKind.CLEAR_THROTTLES)
 
 
 def why_refused(kind: OrderKind, facts: ClusterFacts) -> tuple[Refusal, str] | None:
@@ -508,7 +520,11 @@ def why_refused(kind: OrderKind, facts: ClusterFacts) -> tuple[Refusal, str] | N
         return Refusal.NOT_ALLOWED, f'{name} is only observed: write mode = "keep" into the policy file first'
     if facts.store_lost and kind is not OrderKind.PAUSE_ALL:
         return Refusal.STORE, facts.store_trouble
-    if not facts.words.known and kind not in (*_TURNS, OrderKind.PAUSE_ALL, OrderKind.CLEAR_THROTTLES):
+    if kind is OrderKind.PAUSE_ALL and facts.unsure:
+        told = f"not taken yet: it is not known who drives {name}: {facts.idle_why or STARTS}; {AGAIN}"
+        return Refusal.UNREACHABLE, told
+    unsent = kind is OrderKind.RESUME_ALL and facts.switch is not None and facts.switch.unsent
+    if not facts.words.known and not unsent and kind not in _WITHOUT_WORDS:
         return Refusal.STORE, f"people's words about {name} are not read yet: {facts.words_why or AGAIN}"
     if kind is OrderKind.RESUME_ALL:
         return _not_resumed(facts)
