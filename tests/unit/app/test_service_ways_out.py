@@ -36,6 +36,7 @@ VIEW = ExecutionView(
     [
         (STUCK, TYPED),
         ("`shunter serve resume --all` lifts the pause", "`shunter serve resume --all` lifts the pause"),
+        ("it stays (`shunter throttles clear`)", "it stays (`shunter serve clear-throttles`)"),
         ("`kafka-reassign-partitions --cancel` ends it", "`kafka-reassign-partitions --cancel` ends it"),
         (
             str(ClusterClaimed("ben", lost=True)),
@@ -62,7 +63,7 @@ def test_the_journal_is_named_as_the_service_has_it() -> None:
 
 
 def test_the_service_has_the_verbs() -> None:
-    assert {"rollback", "stop", "resume", "pause", "limit"} <= serve.commands.keys()  # type: ignore[attr-defined]
+    assert {"rollback", "stop", "resume", "pause", "limit", "clear-throttles"} <= serve.commands.keys()  # type: ignore[attr-defined]
     assert not any("take_over" in (each.name or "") for each in serve.params)
 
 

@@ -14,12 +14,13 @@ from shunter.views.execution import ExecutionView
 _VERB = re.compile(r"`shunter (rollback|stop|resume|pause|limit)`")
 """Verbs that the service has too, as an order to all moves."""
 _OTHER = re.compile(r"`(shunter (?!serve )[^`]+)`")
-_TAKES_OVER = (
+_PHRASES = (
+    ("`shunter throttles clear`", "`shunter serve clear-throttles`"),
     (", or if it is dead say --take-over-cluster", "; if it is dead, this service takes over by itself"),
     (", or say --take-over-cluster to go on without a claim", "; this service tries again by itself"),
     ("; or `--take-over-cluster` takes the journal from it", ""),
 )
-"""`serve` has no such flag: it tries again, and a claim ends with its process."""
+"""`serve` has no flag `--take-over-cluster`: it tries again, and a claim ends with its process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class WaysOut:
 
     def told(self, text: str) -> str:
         """A sentence of the executor whose ways out can be typed as they are."""
-        for theirs, ours in _TAKES_OVER:
+        for theirs, ours in _PHRASES:
             text = text.replace(theirs, ours)
         return _OTHER.sub(rf"`\1 {self.place}`", _VERB.sub(r"`shunter serve \1`", text))
 
