@@ -140,8 +140,12 @@ class ClusterFacts:
     """The other process that drives the cluster."""
     idle_why: str = ""
     """Why this service does not drive the cluster; "": its executor is being started."""
+    unanswered: bool = False
+    """No broker answered this service's last attempt to drive: as far as is known, nobody can."""
     execution: OpenExecution | None = None
     """None: this service does not drive the cluster."""
+    lost_pause: str = ""
+    """That a kill switch that was given here never reached the cluster, until somebody has seen it."""
     switch: KillSwitch | None = None
     fleet_paused: bool = False
     policy_trouble: str = ""
@@ -174,6 +178,11 @@ class ClusterFacts:
         if self.role is ServiceRole.OBSERVES or (self.role is ServiceRole.STANDBY and not theirs):
             return ()
         return tuple(each for each in self.holds if each.until_ms is None or self.now_ms < each.until_ms)
+
+    @property
+    def unsure(self) -> bool:
+        """Whether another process may drive the cluster, and is to get the kill switch: this service could not bring it."""
+        return self.role is ServiceRole.IDLE and not self.words.known and not self.unanswered
 
     @property
     def age(self) -> Age:
@@ -340,6 +349,8 @@ def _findings(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
         yield ClusterSeverity.UNKNOWN, "not observed yet"
     elif facts.age is Age.OLD:
         yield ClusterSeverity.WARNING, "the last observation is old"
+    if facts.lost_pause:
+        yield ClusterSeverity.CRITICAL, f"{facts.lost_pause}; `shunter serve resume --all` here takes this message away"
     yield from _of_the_service(facts)
     if facts.observation is not None:
         yield from _seen(facts.observation, "" if facts.age is Age.CURRENT else "when last observed, ")
@@ -538,6 +549,7 @@ def doing_about(held: Held, facts: ClusterFacts) -> str:
 # ---- orders
 
 _TURNS = (OrderKind.STOP, OrderKind.PAUSE, OrderKind.RESUME, OrderKind.ROLL_BACK, OrderKind.LIMIT, OrderKind.BOUND)
+_WITHOUT_WORDS = (*_TURNS, OrderKind.PAUSE_ALL, OrderKind.CLEAR_THROTTLES)
 
 
 def why_refused(kind: OrderKind, facts: ClusterFacts) -> tuple[Refusal, str] | None:
@@ -551,7 +563,11 @@ def why_refused(kind: OrderKind, facts: ClusterFacts) -> tuple[Refusal, str] | N
         return Refusal.NOT_ALLOWED, f"{name} is only observed: {facts.policy_trouble or way_out}"
     if facts.store_lost and kind is not OrderKind.PAUSE_ALL:
         return Refusal.STORE, facts.store_trouble
-    if not facts.words.known and kind not in (*_TURNS, OrderKind.PAUSE_ALL, OrderKind.CLEAR_THROTTLES):
+    if kind is OrderKind.PAUSE_ALL and facts.unsure:
+        told = f"not taken yet: it is not known who drives {name}: {facts.idle_why or STARTS}; {AGAIN}"
+        return Refusal.UNREACHABLE, told
+    unsent = kind is OrderKind.RESUME_ALL and facts.switch is not None and facts.switch.unsent
+    if not facts.words.known and not unsent and kind not in _WITHOUT_WORDS:
         return Refusal.STORE, f"people's words about {name} are not read yet: {_why_unread(facts)}"
     if kind is OrderKind.RESUME_ALL:
         return _not_resumed(facts)
