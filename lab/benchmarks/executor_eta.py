@@ -6,10 +6,10 @@ duration. A run passes if no line from the given share of bytes on has a larger 
 estimate it counts those whose 80 % interval has the true end. Of the lines from a fifth of the bytes on, and before the
 last second, it has the least predicted rest as a share of the true rest, and counts those without an estimate.
 
-    python lab/benchmarks/executor_eta.py [--runs 5] [--kinds throttled,free,limit,paused,steps,small,bounded]
+    python lab/benchmarks/executor_eta.py [--runs 5] [--kinds throttled,free,limit,paused,steps,small,bounded,tiny]
         [--keep FOLDER]
 
-With `--runs 5` that is thirty-five runs in about fifty minutes; `--runs 20` has twenty of each kind.
+With `--runs 5` that is forty runs in about an hour; `--runs 20` has twenty of each kind.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MEGABYTES = 200
 PAIR_MEGABYTES = 21
 PAIRS = ((1, 2), (3, 4))
 # Many partitions, most of them small: sizes from 0.5 to 40 MB, evenly over the logarithm.
-SMALL = 75
+SMALL, TINY = 75, 120
 SMALL_MEGABYTES = tuple(round(0.5 * 80 ** (n * 29 % SMALL / (SMALL - 1)), 1) for n in range(SMALL))
 # Without a throttle everything is copied within five seconds here, too fast to measure a rate. With fetches of one
 # batch, as over a connection with a long delay, a run takes long enough. With a throttle brokers fetch with their
@@ -72,9 +72,14 @@ def pair_placement(shift: int) -> dict[int, list[int]]:
     return {number: list(PAIRS[shift % 2]) for number in range(2)}
 
 
-def small_placement(shift: int) -> dict[int, list[int]]:
+def small_placement(shift: int, count: int = SMALL) -> dict[int, list[int]]:
     """Two replicas of each small partition. The next shift moves one replica of each."""
-    return {number: [ALL_BROKERS[(number + shift + more) % 4] for more in (0, 1)] for number in range(SMALL)}
+    return {number: [ALL_BROKERS[(number + shift + more) % 4] for more in (0, 1)] for number in range(count)}
+
+
+def tiny_placement(shift: int) -> dict[int, list[int]]:
+    """The same of partitions that have 1 MB each: their requests take longer than their bytes."""
+    return small_placement(shift, TINY)
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,7 @@ SCENARIOS = {
     "bounded": Scenario(
         "3M", 0.2, 0.20, "from a fifth on", stage="small", place=small_placement, options=("--max-in", "2")
     ),
+    "tiny": Scenario("2M", 0.2, 0.20, "from a fifth on", stage="tiny", place=tiny_placement, options=("--max-in", "4")),
 }
 # Share of bytes at which the limit is doubled or the broker is paused.
 DISTURBED_AT = 0.4
@@ -239,6 +245,7 @@ STAGES = {
     "batches": Stage(BROKERS, ONE_BATCH, (MEGABYTES,) * PARTITIONS),
     "pairs": Stage(ALL_BROKERS, {}, (PAIR_MEGABYTES,) * 2),
     "small": Stage(ALL_BROKERS, {}, SMALL_MEGABYTES),
+    "tiny": Stage(ALL_BROKERS, {}, (1,) * TINY),
 }
 
 

@@ -45,6 +45,7 @@ from shunter.views.service import (
     MOST_NAMED,
     MOST_TOPICS,
     OURS,
+    UNKNOWN,
     FleetRow,
     FleetView,
     FlowView,
@@ -156,7 +157,8 @@ def observation_of(seen: SeenCluster) -> ClusterObservation:
         offline=sum(each.leader < 0 for each in partitions),
         under_min_isr=sum(each.under_min_isr for each in partitions),
         under_replicated=sum(each.under_replicated for each in partitions),
-        brokers_down=sighting.dead,
+        brokers_down=sighting.down,
+        down_empty=tuple(broker for broker in sighting.down if broker not in sighting.dead),
         conditions=tuple(
             Held(each.sign.subject.condition, each.sign.text, *_planned_by(each.sign.subject.condition, seen))
             for each in seen.judgement.holding
@@ -216,7 +218,7 @@ def _row(seen: SeenCluster, name: str, counts: tuple[int, int, int]) -> FleetRow
         cluster_id=sighting.inventory.cluster_id,
         situation=unseen(name),
         brokers=len(sighting.inventory.brokers),
-        brokers_down=sighting.dead,
+        brokers_down=sighting.down,
         partitions=len(sighting.inventory.partitions),
         under_replicated=counts[0],
         under_min_isr=counts[1],
@@ -446,7 +448,7 @@ def observed_moves(sighting: Sighting) -> tuple[MoveView, ...]:
         found.append(_observed(str(move.tp), OURS, move.state, move.direction, move.original, move.target, at))
     # Without the journal it is not known whose a move is.
     others = sorted(sighting.check_up.ongoing.items()) if sighting.past is None else external(sighting)
-    whose = "unknown" if sighting.past is None else EXTERNAL
+    whose = UNKNOWN if sighting.past is None else EXTERNAL
     for tp, ongoing in others:
         row = _observed(str(tp), whose, "moving", "forward", ongoing.original, ongoing.target, partitions.get(tp))
         found.append(replace(row, replicas=ongoing.replicas))

@@ -252,7 +252,7 @@ class KeptClusterView:
 
 CURRENT = Age.CURRENT
 SEVERITIES = tuple(each.value for each in ClusterSeverity)
-OURS, EXTERNAL = "ours", "external"
+OURS, EXTERNAL, UNKNOWN = "ours", "external", "unknown"
 """`MoveView.whose`: of a move of the service's journal, and of a move that this journal does not have."""
 MOST_TOPICS = 200
 MOST_NAMED = 100
@@ -413,6 +413,7 @@ __all__ = [
     "OURS",
     "SEVERITIES",
     "STATES",
+    "UNKNOWN",
     "ClusterSeverity",
     "ClusterSituation",
     "ControllerView",

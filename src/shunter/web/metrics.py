@@ -29,7 +29,11 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 ROWS: tuple[tuple[str, str, Callable[[FleetRow], float | None]], ...] = (
     ("brokers", "Live brokers.", lambda row: row.brokers),
-    ("brokers_down", "Brokers that hold replicas and are not live.", lambda row: len(row.brokers_down)),
+    (
+        "brokers_down",
+        "Brokers that hold replicas or are registered, and are not live.",
+        lambda row: len(row.brokers_down),
+    ),
     ("partitions", "Partitions.", lambda row: row.partitions),
     ("under_replicated_partitions", "Partitions with replicas out of sync.", lambda row: row.under_replicated),
     (

@@ -104,6 +104,8 @@ class Yard:
     cordons: dict[int, str] = field(default_factory=dict)
     """By broker that a plan of the journal cordoned: the plan's id."""
     fenced: tuple[int, ...] = ()
+    journal_read: bool = True
+    """Whether looks can read the journal."""
 
     def _usable(self, broker: int) -> int:
         if self.beside is None:
@@ -150,6 +152,8 @@ class Yard:
         seen = CheckUp("yard", 1, "Apache (KRaft)", (), (), ongoing, left)
         past = tuple(PastExecution(ms, ms, 1, MIB) for ms in self.ended_ms)
         taken = Inventory("yard", self.clock.ms, live, tuple(partitions), fenced=fenced)
+        if not self.journal_read:
+            return sighting_of(taken, seen, CheckedJournal("j"), None)
         return sighting_of(taken, seen, CheckedJournal("j", moves=opened, cordons=self.cordons), past)
 
     def copy(self) -> None:

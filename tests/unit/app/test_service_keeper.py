@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -185,7 +186,8 @@ def test_the_kill_switch_pauses_at_once_and_survives_restarts(tmp_path: Path) ->
             )
             with pytest.raises(OrderRefused, match="is not paused"):
                 await life.desk.carry_out(ServiceOrder(OrderKind.RESUME_ALL), ANNA)
-        assert MortalStore(path).switches() == {}
+        with closing(MortalStore(path)) as kept:
+            assert kept.switches() == {}
 
     asyncio.run(scenario())
 

@@ -11,7 +11,7 @@ import pytest
 from service_world import MIB, Clock, Life, MortalStore, Yard, policy
 
 from shunter.app.service.driving import not_driven
-from shunter.core.keeper.situation import Age, ClusterSituation, why_refused
+from shunter.core.keeper.situation import Age, ClusterSeverity, ClusterSituation, why_refused
 from shunter.drivers.journal.claimants import ClusterClaimed
 from shunter.drivers.journal.host_lock import SeatTaken, Sitter, StandsStill, StillDriver
 from shunter.drivers.journal.journals import JournalHeld
@@ -311,16 +311,11 @@ def test_every_order_that_is_offered_is_taken(tmp_path: Path) -> None:
 
 
 def test_without_the_journal_nobody_is_said_to_move(tmp_path: Path) -> None:
-    yard = Yard(Clock(), others={0: OngoingReassignment((1, 2, 3), (3,), (2,))})
+    others = {0: OngoingReassignment((1, 2, 3), (3,), (2,))}
+    yard = Yard(Clock(), others=others, held_by=THEM, journal_read=False)
 
     async def story(life: Life) -> None:
-        unread = life.keeper.parts.look
-
-        async def look() -> object:
-            return replace(await unread(), past=None)
-
-        life.keeper.parts = replace(life.keeper.parts, look=look)  # type: ignore[arg-type]
-        await life.driven()
+        await life.until(lambda: life.keeper.known.held_by != "")
         await life.look()
         (row,) = life.published.moves("yard").moves
         assert row.whose == "unknown"
@@ -328,3 +323,61 @@ def test_without_the_journal_nobody_is_said_to_move(tmp_path: Path) -> None:
         assert why_refused(OrderKind.CLEAR_THROTTLES, life.keeper.facts()) is not None
 
     lived(tmp_path, yard, Mode.PROPOSE, story)
+
+
+def test_a_broker_that_is_registered_and_down_counts_as_down_even_without_replicas(tmp_path: Path) -> None:
+    yard = Yard(Clock(), fenced=(9,))
+
+    async def story(life: Life) -> None:
+        await life.driven()
+        await life.look()
+        row = life.published.page("yard").row
+        assert row.brokers_down == (9,)
+        assert row.situation.severity is ClusterSeverity.WARNING
+        assert row.situation.headline.startswith("broker 9 down: registered, fenced, without replicas")
+
+    lived(tmp_path, yard, Mode.PROPOSE, story)
+
+
+def test_the_service_that_drives_knows_its_moves_though_a_look_can_not_read_the_journal(tmp_path: Path) -> None:
+    yard = Yard(Clock(), brokers=(1, 2, 3))
+
+    async def begun(life: Life) -> None:
+        await life.driven()
+        await life.look()
+        assert yard.open
+        theirs = len(yard.rows)
+        yard.rows.append((1, 3))
+        moving = {at: OngoingReassignment(yard.rows[at], (9,), ()) for at in (*yard.open, theirs)}
+        yard.others, yard.journal_read = moving, False
+        await life.look()
+        notes = " | ".join((stands(life).headline, *stands(life).notes))
+        assert "not known whose" not in notes
+        assert f"{len(yard.open)} moves open" in f"{notes} | {stands(life).doing}"
+        assert "1 move of other tools under way when last observed" in notes
+        shown = [(row.partition, row.whose) for row in life.published.moves("yard").moves if row.whose != "ours"]
+        assert shown == [(f"t-{theirs}", "external")]
+
+    lived(tmp_path, yard, Mode.ACT, begun)
+
+
+def test_while_the_cluster_can_not_be_observed_no_rate_and_no_end_are_shown(tmp_path: Path) -> None:
+    yard = Yard(Clock(), brokers=(1, 2, 3))
+
+    async def story(life: Life) -> None:
+        await life.driven()
+        await life.look()
+        known = life.keeper.known
+        assert known.execution is not None
+        known.execution = replace(known.execution, bytes_per_s=5.0, left_ms=7, low_ms=6, high_ms=8)
+        life.keeper.show_moves()
+        moves = life.published.moves("yard")
+        assert (moves.bytes_per_s, moves.left_ms, life.published.page("yard").row.left_ms) == (5.0, 7, 7)
+        yard.answers = False
+        await life.keeper.look_once()
+        moves = life.published.moves("yard")
+        assert (moves.bytes_per_s, moves.left_ms, moves.low_ms, moves.high_ms) == (None, None, None, None)
+        assert moves.why_no_eta == "the cluster does not answer"
+        assert life.published.page("yard").row.left_ms is None
+
+    lived(tmp_path, yard, Mode.ACT, story)

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from shunter.app.controller.why import read_partition, read_since
+from shunter.app.exit_codes import ExitCode
 from shunter.cli import main
 from shunter.errors import SettingsError
 from shunter.formats.log_lines import encode_line, read_time, time_text
@@ -46,7 +47,7 @@ def test_files_are_read_from_the_oldest_on_and_broken_lines_are_counted(tmp_path
     assert "leader 10 → 11" not in since
     assert "leader 11 → 12" in since
     status, told = answer(tmp_path, "other-0")
-    assert status == 1
+    assert status == ExitCode.PARTLY
     assert "Nothing is logged about other-0" in told
 
 
@@ -71,10 +72,10 @@ def test_requests_that_tell_a_broker_everything_name_nobody(tmp_path: Path) -> N
 
 
 def test_a_log_that_is_not_there_or_can_not_be_read(tmp_path: Path) -> None:
-    assert answer(tmp_path, "orders-7")[0] == 1
+    assert answer(tmp_path, "orders-7")[0] == ExitCode.JOURNAL
     (tmp_path / "state-changes.log").mkdir()
     status, told = answer(tmp_path, "orders-7")
-    assert status == 1
+    assert status == ExitCode.JOURNAL
     assert "can't be read" in told
 
 

@@ -8,14 +8,14 @@ import pytest
 from shunter.drivers.admin.client import REFUSALS_AT_MOST, connected
 from shunter.errors import DriverError
 
-API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE = 18, 17, 36
+METADATA, API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE = 3, 18, 17, 36
 WHY = b"Authentication failed: Invalid username or password"
 
 
 def version_zero(api):
-    """An answer in Kafka's protocol: versions of three APIs; the mechanism; the refusal (58)."""
+    """An answer in Kafka's protocol: versions of four APIs; the mechanism; the refusal (58)."""
     if api == API_VERSIONS:
-        known = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
+        known = (METADATA, API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
         each = b"".join(key.to_bytes(2) + bytes(2) + (key == SASL_HANDSHAKE).to_bytes(2) for key in known)
         return bytes(2) + len(known).to_bytes(4) + each
     if api == SASL_HANDSHAKE:

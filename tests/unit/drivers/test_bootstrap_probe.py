@@ -11,7 +11,9 @@ from contextlib import closing
 
 import pytest
 
-from shunter.drivers.admin.bootstrap_probe import WITHIN_S, probe
+from shunter.drivers.admin import bootstrap_probe
+from shunter.drivers.admin.bootstrap_probe import WITHIN_S, answering, is_silent, probe
+from shunter.drivers.admin.client import connected
 from shunter.errors import DriverError
 
 VERSIONS = {"broker": (0, 1, 3, 18), "controller": (18, 45, 52)}
@@ -128,3 +130,48 @@ def test_a_server_that_says_nothing_is_not_waited_for_if_another_one_answers(lis
         began = time.monotonic()
         assert probe(servers, "PLAINTEXT") == servers[1:]
         assert time.monotonic() - began < WITHIN_S
+
+
+@pytest.fixture
+def mute() -> Iterator[str]:
+    """A server that takes connections and never answers, as a process that is stopped."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as stopped:
+        yield f"127.0.0.1:{stopped.getsockname()[1]}"
+
+
+def test_a_first_server_that_hangs_is_passed_over_and_remembered(
+    listening: Listen, mute: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bootstrap_probe, "WITHIN_S", 0.2)
+    alive = listening(kafka("broker"))
+    named = {"bootstrap_servers": [mute, alive], "client_id": "x"}
+    assert answering(named) == {"bootstrap_servers": [alive], "client_id": "x"}
+    assert (is_silent(mute), is_silent(alive)) == (True, False)
+    monkeypatch.setattr(bootstrap_probe, "_GRACE_S", 60.0)
+    began = time.monotonic()
+    assert probe([mute, alive], "PLAINTEXT") == [alive]
+    assert time.monotonic() - began < 30, "a server that is known to be silent is not waited for"
+
+
+def test_a_server_that_hangs_behind_tls_is_silent_too(mute: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap_probe, "WITHIN_S", 0.2)
+    with pytest.raises(DriverError, match=f"no broker answers: {mute} does not answer"):
+        probe([mute], "SASL_SSL")
+
+
+def test_a_client_that_finds_no_broker_says_what_each_server_did(mute: str, free_port: int) -> None:
+    with pytest.raises(DriverError) as refused:
+        connected({"bootstrap_servers": [mute, f"127.0.0.1:{free_port}"]})
+    told = f"no broker answers: {mute} does not answer within 3 s; 127.0.0.1:{free_port} refuses connections"
+    assert str(refused.value).startswith(told)
+    assert refused.value.retriable
+
+
+def test_a_broker_that_answers_no_metadata_is_named_without_the_name_of_an_exception(
+    listening: Listen,
+) -> None:
+    server = listening(kafka("broker"))
+    with pytest.raises(DriverError) as refused:
+        connected({"bootstrap_servers": [server], "bootstrap_timeout_ms": 300, "request_timeout_ms": 300})
+    assert f"no broker told its cluster in time (security.protocol PLAINTEXT): {server} takes" in str(refused.value)
+    assert "KafkaTimeoutError" not in str(refused.value)

@@ -134,7 +134,7 @@ class ClusterKeeper(ClusterWords):
         return self.known.facts(self.parts.clock.now_ms(), self.driving, self)
 
     def _around(self) -> Surrounding:
-        return Surrounding(self.facts(), self.intents, self.known.execution)
+        return Surrounding(self.facts(), self.intents, self.known.shown)
 
     async def load(self) -> None:
         """Read the cluster's state from the store.
@@ -159,7 +159,7 @@ class ClusterKeeper(ClusterWords):
     def show_moves(self) -> None:
         """Publish the moves, too. Cost: O(moves)."""
         isr = {} if self.driving is None else self.driving.in_sync()
-        moves = view_moves(self.known.execution, isr, self.known.moves, self.facts())
+        moves = view_moves(self.known.shown, isr, self.known.attributed, self.facts())
         self.parts.published.show(self.name, moves=moves)
         self.show()
 
@@ -268,7 +268,7 @@ class ClusterKeeper(ClusterWords):
         self.counts.failed_observations += 1
         if self.known.not_observed(why, self.parts.clock.now_ms()):
             await self.note(self.event("cluster-unreachable", f"{self.name} can't be observed: {why}"))
-        self.show()
+        self.show_moves()
 
     def _seen(self, question: LookQuestion, thought: Thought) -> list[HistoryEvent]:
         """Publish an observation; returns its events other than conditions."""

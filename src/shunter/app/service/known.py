@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shunter.app.service.driving import Driving
 from shunter.app.service.words import ClusterWords
@@ -13,7 +13,7 @@ from shunter.model.execution import Command, CommandKind
 from shunter.model.service import OPEN, IntentKind, OrderKind
 from shunter.views.execution import OPEN_STATES, ExecutionView
 from shunter.views.keeper_picture import facts_of_execution
-from shunter.views.service import ClusterCounts, MoveView
+from shunter.views.service import EXTERNAL, UNKNOWN, ClusterCounts, MoveView
 
 RESUME = OrderKind.RESUME
 STALE_LOOKS, LOOK_S = 3, 60.0
@@ -84,10 +84,40 @@ class Known:
         self.observation, self.moves = observation, moves
         return silent
 
+    @property
+    def shown(self) -> ExecutionView | None:
+        """The latest view, without rate and end while the cluster can't be observed: they are of an earlier time."""
+        view = self.execution
+        if view is None or self.reach is not Reach.SILENT:
+            return view
+        return replace(
+            view, bytes_per_s=None, left_ms=None, low_ms=None, high_ms=None, held="the cluster does not answer"
+        )
+
+    @property
+    def attributed(self) -> tuple[MoveView, ...]:
+        """The moves that the last observation saw, each with whose it is, as far as that is known now."""
+        return self._attributed(self.execution)[1]
+
+    def _attributed(self, view: ExecutionView | None) -> tuple[ClusterObservation | None, tuple[MoveView, ...]]:
+        """Say whose the observed moves are, if the observation could not read the journal: its driver has it in memory."""
+        seen = self.observation
+        if view is None or seen is None or not seen.unattributed:
+            return seen, self.moves
+        ours = {row.partition for row in view.moves}
+        moves = tuple(
+            replace(each, whose=EXTERNAL) if each.whose == UNKNOWN else each
+            for each in self.moves
+            if each.whose != UNKNOWN or each.partition not in ours
+        )
+        external = sum(each.whose == EXTERNAL for each in moves)
+        return replace(seen, unattributed=0, external=external), moves
+
     def facts(self, now_ms: int, driving: Driving | None, words: ClusterWords) -> ClusterFacts:
         """Everything that a situation is worked out from."""
         records = words.records
         view = None if driving is None else self.execution or driving.view()
+        observation, _moves = self._attributed(view)
         role = ServiceRole.STANDBY if self.held_by else ServiceRole.IDLE
         if driving is not None:
             role = ServiceRole.DRIVES
@@ -98,7 +128,7 @@ class Known:
             now_ms=now_ms,
             reach=self.reach,
             reach_why=self.reach_why,
-            observation=self.observation,
+            observation=observation,
             stale_ms=self.stale_ms,
             role=role,
             driver=self.held_by,

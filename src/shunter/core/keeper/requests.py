@@ -127,7 +127,9 @@ def request_for(scope: Scope, signs: Sequence[Sign], sighting: Sighting, policy:
         replacements = tuple(policy.intents.replace[broker] for broker in brokers)
         return replace(for_brokers(request, (*brokers, *replacements)), brokers=brokers, replacements=replacements)
     if scope is Scope.FILL:
-        return replace(request, brokers=brokers)
+        # A broker that is to get its share is filled too, so that no plan fills another one from it.
+        able = {*sighting.load.brokers}.difference(kept_out(sighting, policy))
+        return replace(request, brokers=tuple(sorted({*brokers, *able.intersection(policy.intents.add)})))
     if scope is Scope.TOPICS:
         return replace(request, wishes=tuple(sorted(wish for sign in signs for wish in sign.wishes)))
     if scope is Scope.EMPTY_DISKS:

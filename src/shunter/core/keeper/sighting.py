@@ -79,6 +79,11 @@ class Sighting:
         live = {broker.id for broker in self.inventory.brokers}
         return tuple(broker for broker in self.load.brokers if broker not in live)
 
+    @property
+    def down(self) -> tuple[BrokerId, ...]:
+        """Brokers that are not live, ascending: the dead ones, and those that are registered and fenced."""
+        return tuple(sorted({*self.dead, *(broker.id for broker in self.inventory.fenced)}))
+
 
 def in_order(sighting: Sighting) -> Sighting:
     """The sighting with everything sorted, so that decisions do not depend on the order in which brokers answered."""

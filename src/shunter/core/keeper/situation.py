@@ -110,6 +110,9 @@ class ClusterObservation:
     under_min_isr: int = 0
     under_replicated: int = 0
     brokers_down: tuple[int, ...] = ()
+    """Brokers that hold replicas or are registered, and are not live."""
+    down_empty: tuple[int, ...] = ()
+    """Those of them that hold no replica."""
     conditions: tuple[Held, ...] = ()
     journal_open: int = 0
     """Open moves in the journal."""
@@ -300,6 +303,7 @@ _RANK = {severity: at for at, severity in enumerate(ClusterSeverity)}
 LIFTS_IT = "`shunter serve resume --all` lifts the pause"
 STARTS = "its executor is being started"
 AGAIN = "ask again in a moment"
+NOT_KNOWN = "what steps under way do since then is not known, and no other step begins"
 _CRITICAL = (Condition.BROKER_DEAD, Condition.LOG_DIR_FAILED, Condition.UNDER_MIN_ISR)
 _DEATHS = (Condition.BROKER_DEAD, Condition.LOG_DIR_FAILED)
 _CAUSES = {Condition.UNDER_MIN_ISR: _DEATHS, Condition.UNDER_REPLICATED: _DEATHS}
@@ -357,9 +361,16 @@ def _seen(seen: ClusterObservation, when: str) -> Iterator[tuple[ClusterSeverity
         yield ClusterSeverity.CRITICAL, f"{when}{counted(seen.offline, 'partition')} offline"
     if seen.under_min_isr:
         yield ClusterSeverity.CRITICAL, f"{when}{counted(seen.under_min_isr, 'partition')} under min ISR"
-    if seen.brokers_down:
-        named = ", ".join(map(str, seen.brokers_down))
-        yield ClusterSeverity.CRITICAL, f"{when}broker {named} down"
+    empty = frozenset(seen.down_empty)
+    holding = [broker for broker in seen.brokers_down if broker not in empty]
+    if holding:
+        yield ClusterSeverity.CRITICAL, f"{when}broker {', '.join(map(str, holding))} down"
+    if empty:
+        told = f"{when}broker {', '.join(map(str, seen.down_empty))} down: registered, fenced, without replicas"
+        yield (
+            ClusterSeverity.WARNING,
+            f"{told}; if it is gone for good, end its registration (kafka-cluster unregister)",
+        )
     if seen.under_replicated:
         yield ClusterSeverity.WARNING, f"{when}{counted(seen.under_replicated, 'partition')} under-replicated"
     above = {
@@ -446,7 +457,12 @@ def _doing(facts: ClusterFacts) -> str:
     if facts.role is ServiceRole.OBSERVES:
         return f"{OBSERVED}; {opened} of the journal open when last observed" if opened else OBSERVED
     told = f"this service does not drive the cluster: {facts.idle_why or STARTS}"
-    return f"{told}; {opened} of the journal open: steps under way go on, no other step begins" if opened else told
+    if not opened:
+        return told
+    if facts.reach is Reach.ANSWERS:
+        return f"{told}; {opened} of the journal open: steps under way go on, no other step begins"
+    when = "" if facts.observation is None else f" ({told_time(facts.observation.at_ms)})"
+    return f"{told}; {opened} of the journal open when last observed{when}: {NOT_KNOWN}"
 
 
 def _stands_by(facts: ClusterFacts) -> str:
@@ -463,9 +479,8 @@ def _driving(facts: ClusterFacts) -> str:
         if paused is not None:
             return f"{opened} being paused by {paused.who}"
         if execution.silent_since_ms is not None:
-            return (
-                f"{opened} open; the cluster does not answer the executor: steps under way go on, no other step begins"
-            )
+            when = told_time(execution.silent_since_ms)
+            return f"{opened} open; the cluster has not answered the executor since {when}: {NOT_KNOWN}"
         some = f", {execution.paused:,} of them paused" if execution.paused else ""
         return f"this service carries out {_purpose(facts)}: {counted(execution.open, 'move')} open{some}"
     if paused is not None:

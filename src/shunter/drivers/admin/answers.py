@@ -125,10 +125,23 @@ def translated(what: str, permission: str, error: Exception) -> DriverError:
     if isinstance(error, kafka_errors.KafkaConfigurationError):
         return DriverError(f"{what}: {error}", retriable=False)
     # All other errors come from the network, a controller that moves, or a broker that starts: they are temporary.
-    return DriverError(f"{what} failed: {_named(error)}", retriable=True)
+    return DriverError(f"{what} failed: {in_words(error)}", retriable=True)
 
 
-def _named(error: Exception) -> str:
-    """Return an error's text, with the name of its class once: the library's errors already begin with it."""
+_IN_WORDS = {
+    kafka_errors.KafkaTimeoutError: "no answer came in time",
+    kafka_errors.RequestTimedOutError: "no answer came in time",
+    kafka_errors.NodeNotReadyError: "there is no connection to that broker now",
+    kafka_errors.KafkaConnectionError: "the connection failed",
+}
+"""What errors of the library's own connections mean; errors that a broker answered keep Kafka's names."""
+
+
+def in_words(error: Exception) -> str:
+    """Return an error of the library as words, with what it says itself."""
     name, told = type(error).__name__, str(error)
-    return told if told.startswith(name) else f"{name}: {told}" if told else name
+    words = next((words for kind, words in _IN_WORDS.items() if isinstance(error, kind)), "")
+    if not words:
+        return told if told.startswith(name) else f"{name}: {told}" if told else name
+    told = told.rpartition(name)[2].removeprefix(": ")
+    return f"{words}: {told}" if told else words

@@ -6,7 +6,9 @@ The client library would try for a quarter of a minute, and report only that it 
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from typing import Any
@@ -16,9 +18,14 @@ from shunter.errors import DriverError
 WITHIN_S = 3.0
 _GRACE_S = 0.3
 """How long the others are waited for when one broker has answered."""
+SILENT_FOR_S = 15.0
+"""How long a server that did not answer counts as silent."""
+_silent: dict[str, float] = {}
+"""Until when each of them does, by the monotonic clock."""
 _API_VERSIONS = struct.pack(">ihhih", 12, 18, 0, 1, 2) + b"sh"
 """ApiVersions, version 0, correlation 1, client `sh`, with its length. Brokers since 0.10 answer it without a login."""
 _METADATA = 3
+_SILENT = f"does not answer within {WITHIN_S:.0f} s"
 _HTTP = "speaks HTTP, not Kafka's protocol"
 
 
@@ -33,12 +40,28 @@ def protocol_of(configuration: Mapping[str, Any]) -> str:
     return str(configuration.get("security_protocol", "PLAINTEXT"))
 
 
+def is_silent(server: str) -> bool:
+    """Whether a server (`HOST:PORT`) did not answer when it was asked last, and that was a moment ago."""
+    return time.monotonic() < _silent.get(server, 0.0)
+
+
+def answering(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """Return kafka-python's configuration with those of its bootstrap servers that answer now.
+
+    The library tries them in a random order, and gives a server that hangs all the time that there is.
+
+    Raises:
+        DriverError: none of them answers; the message says what each of them does.
+    """
+    return {**configuration, "bootstrap_servers": probe(servers_of(configuration), protocol_of(configuration))}
+
+
 def probe(servers: Sequence[str], protocol: str) -> list[str]:
     """Return those of these servers that are brokers; of several, those that answer about as soon as the first one.
 
     Args:
         servers: `HOST:PORT` each.
-        protocol: Kafka's name. If it is TLS, this function only connects: the library makes the handshake.
+        protocol: Kafka's name. If it is TLS, any answer to the first message of a handshake is enough.
 
     Raises:
         DriverError: none of them is a broker; the message says of each server what answers there.
@@ -47,7 +70,10 @@ def probe(servers: Sequence[str], protocol: str) -> list[str]:
     asked = {server: pool.submit(look, server, knock="SSL" in protocol) for server in servers}
     pool.shutdown(wait=False)  # A host that hangs is not waited for, if another one answers.
     if any(found.result() is None for found in as_completed(asked.values())):
-        wait(asked.values(), timeout=_GRACE_S)
+        wait([found for server, found in asked.items() if not is_silent(server)], timeout=_GRACE_S)
+        # Suspected until its own look ends: nothing is asked of it that another broker can answer.
+        suspects = (server for server, found in asked.items() if not found.done())
+        _silent.update(dict.fromkeys(suspects, time.monotonic() + SILENT_FOR_S))
         return [server for server, found in asked.items() if found.done() and found.result() is None]
     told = "; ".join(f"{server} {found.result()}" for server, found in asked.items())
     raise DriverError(f"no broker answers: {told}", retriable=True)
@@ -61,13 +87,24 @@ def look_at(servers: Sequence[str], protocol: str) -> dict[str, str | None]:
 
 
 def look(server: str, *, knock: bool) -> str | None:
-    """Return what is wrong with a server; None: nothing. `knock`: only connect, and send nothing."""
+    """Return what is wrong with a server; None: nothing. `knock`: begin to shake hands by TLS, and ask nothing."""
+    found = _looked_at(server, knock=knock)
+    if found == _SILENT:
+        _silent[server] = time.monotonic() + SILENT_FOR_S
+    else:
+        _silent.pop(server, None)
+    return found
+
+
+def _looked_at(server: str, *, knock: bool) -> str | None:
     host, _colon, port = server.rpartition(":")
     if not host or not port.isdigit():
         return "is no HOST:PORT"
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=WITHIN_S) as connection:
             if knock:
+                connection.sendall(_client_hello())
+                connection.recv(1)  # Whatever it says, the library can tell better what it means.
                 return None
             connection.sendall(_API_VERSIONS)
             answer = _read(connection)
@@ -76,13 +113,27 @@ def look(server: str, *, knock: bool) -> str | None:
     except ConnectionRefusedError:
         return "refuses connections: nothing listens there"
     except TimeoutError:
-        speaks_http = b"HTTP" in _told(host, int(port), b"GET / HTTP/1.0\r\n\r\n")
-        return _HTTP if speaks_http else f"does not answer within {WITHIN_S:.0f} s"
+        speaks_http = not knock and b"HTTP" in _told(host, int(port), b"GET / HTTP/1.0\r\n\r\n")
+        return _HTTP if speaks_http else _SILENT
     except ConnectionResetError:
+        if knock:
+            return None
         answer = b""
     except OSError as error:
         return f"is not reached: {error.strerror or error}"
     return _judge(answer, host, int(port))
+
+
+def _client_hello() -> bytes:
+    """The first message of a TLS handshake that nobody goes on with."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    outgoing = ssl.MemoryBIO()
+    try:
+        context.wrap_bio(ssl.MemoryBIO(), outgoing).do_handshake()
+    except ssl.SSLWantReadError:
+        return outgoing.read()
+    raise AssertionError("a handshake can't end without an answer")
 
 
 def _read(connection: socket.socket) -> bytes:

@@ -17,6 +17,7 @@ from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
 from shunter.drivers.admin.answers import check_described, translated
+from shunter.drivers.admin.bootstrap_probe import answering, is_silent, look_at, servers_of
 from shunter.drivers.security.bearer_tokens import BearerTokens
 from shunter.errors import DriverError
 from shunter.formats.client_properties import TLS
@@ -194,6 +195,15 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc]
         """See the library's method."""
         return max(float(super().connection_delay(node_id)), self._shunned.get(node_id, 0.0) - time.monotonic())
 
+    def least_loaded_node(self) -> Any:
+        """See the library's method; a broker that was found silent a moment ago is chosen only if there is no other."""
+        chosen = super().least_loaded_node()
+        node = None if chosen is None else self.cluster.broker_metadata(chosen)
+        if node is None or not is_silent(f"{node.host}:{node.port}"):
+            return chosen
+        others = (each for each in self.cluster.brokers() if not is_silent(f"{each.host}:{each.port}"))
+        return next((each.node_id for each in others if self.connection_delay(each.node_id) <= 0), chosen)
+
     def get_connection(self, *arguments: Any, **options: Any) -> Any:
         """See the library's method."""
         connection = super().get_connection(*arguments, **options)
@@ -245,6 +255,7 @@ def connected(configuration: Mapping[str, Any]) -> Any:
     Raises:
         DriverError: no broker answers in time, the login is refused, or no token can be fetched.
     """
+    configuration = answering(configuration)
     if isinstance(tokens := configuration.get(PROVIDER), BearerTokens):
         tokens.token()  # Without a token the library would try again and again, and report only that no broker answers.
     overheard = _Overheard()
@@ -290,6 +301,13 @@ def _why_not(configuration: Mapping[str, Any], error: Exception, overheard: Sequ
     else:
         last = f"; last heard: {overheard[-1]}" if overheard else ""
         failed = translated("connecting", "", error)
+        if isinstance(error, kafka_errors.KafkaTimeoutError):
+            found = look_at(servers_of(configuration), protocol)
+            each = "; ".join(f"{server} {reason or 'takes connections'}" for server, reason in found.items())
+            return DriverError(
+                f"connecting: no broker told its cluster in time (security.protocol {protocol}): {each}{last}",
+                retriable=True,
+            )
         return DriverError(f"{failed} (security.protocol {protocol}){last}", retriable=failed.retriable)
     return DriverError(f"connecting: {why}", retriable=False)
 

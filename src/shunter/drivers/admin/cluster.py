@@ -19,7 +19,7 @@ from kafka import errors as kafka_errors
 
 from shunter.core.under_way import copies_among
 from shunter.drivers.admin.answers import NotSet, SettingsSeen, TopicsSeen, translated
-from shunter.drivers.admin.bootstrap_probe import look_at, probe, protocol_of, servers_of
+from shunter.drivers.admin.bootstrap_probe import look_at, protocol_of, servers_of
 from shunter.drivers.admin.client import connected, is_shunters, known_addresses
 from shunter.drivers.admin.log_dirs import (
     LogDirsSeen,
@@ -81,21 +81,17 @@ class KafkaPythonAdmin:
     patient = False
     """Whether this is a tool's client, which asks again for a while if the broker that the library chose has died."""
 
-    def __init__(self, configuration: Mapping[str, Any], answering: Sequence[str] = ()) -> None:
+    def __init__(self, configuration: Mapping[str, Any]) -> None:
         """Connect.
 
         Args:
             configuration: kafka-python's names (`formats.client_properties` makes them from Apache's).
-            answering: Those of its bootstrap servers that answer; () if that was not checked.
 
         Raises:
             DriverError: no broker answers, or the login is refused.
         """
         self._configuration = dict(configuration)
-        # The library chooses a bootstrap server at random, and would wait for one that hangs.
-        self._client: Any = connected(
-            self._configuration | ({"bootstrap_servers": list(answering)} if answering else {})
-        )
+        self._client: Any = connected(self._configuration)
         self._replacing = False
         self._observer = MetadataObserver()
         self._shunter = (-1e9, False)  # When the controller was last asked, and whether it is Shunter's.
@@ -119,8 +115,7 @@ class KafkaPythonAdmin:
         Raises:
             DriverError: no broker answers (raised within seconds), or the login is refused.
         """
-        answering = await asyncio.to_thread(probe, servers_of(configuration), protocol_of(configuration))
-        made = await asyncio.to_thread(cls, configuration, answering)
+        made = await asyncio.to_thread(cls, configuration)
         made.patient = patient
         return made
 

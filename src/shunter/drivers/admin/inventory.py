@@ -10,7 +10,6 @@ from kafka import TopicPartition
 from kafka import errors as kafka_errors
 
 from shunter.drivers.admin.answers import translated
-from shunter.drivers.admin.bootstrap_probe import probe, protocol_of, servers_of
 from shunter.drivers.admin.client import ANSWERS_WITHIN_S, SHUNNED_FOR_S, connected
 from shunter.drivers.admin.cluster import AGAIN_S, UNSENT_FOR_S
 from shunter.drivers.admin.log_dirs import describe_log_dirs
@@ -57,8 +56,7 @@ def take_inventory(configuration: Mapping[str, Any], *, offsets: bool = True) ->
     Raises:
         DriverError: no broker answers (raised within seconds), or the login is refused.
     """
-    answering = probe(servers_of(configuration), protocol_of(configuration))
-    client = connected({**configuration, "bootstrap_servers": answering})
+    client = connected(configuration)
     give_up_s = time.monotonic() + UNSENT_FOR_S
     try:
         while True:

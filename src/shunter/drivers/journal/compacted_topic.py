@@ -14,6 +14,8 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.admin import NewTopic
 
+from shunter.drivers.admin.answers import in_words
+from shunter.drivers.admin.bootstrap_probe import answering
 from shunter.drivers.admin.client import connected
 from shunter.drivers.admin.metadata import live_brokers
 from shunter.errors import DriverError
@@ -122,7 +124,7 @@ class CompactedTopic:
             told = f"{what} {self.place} is not allowed: needs Read and Write on Topic {self.name} and on its"
             raise TopicDenied(f"{told} TransactionalId ({type(error).__name__})", retriable=False) from error
         except kafka_errors.KafkaError as error:
-            raise DriverError(f"{what} {self.place}: {type(error).__name__}: {error}", retriable=True) from error
+            raise DriverError(f"{what} {self.place}: {in_words(error)}", retriable=True) from error
 
     def open(self) -> None:
         """Connect the reader; it begins at the first record."""
@@ -183,7 +185,8 @@ class CompactedTopic:
 
     def known(self, client: Any) -> dict[str, Any]:
         """The part of the Admin client's configuration that another client knows."""
-        return {name: value for name, value in self._configuration.items() if name in client.DEFAULT_CONFIG}
+        configuration = answering(self._configuration) if self._configuration else {}
+        return {name: value for name, value in configuration.items() if name in client.DEFAULT_CONFIG}
 
     def close(self) -> None:
         """Close all connections."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shunter.drivers.admin.bootstrap_probe import probe, protocol_of, servers_of
-from shunter.drivers.admin.client import connected
 from shunter.drivers.journal.compacted_topic import Clients, CompactedTopic, TopicFenced
 from shunter.errors import DriverError
 from shunter.formats.word_records import (
@@ -45,7 +43,7 @@ class WordsTopic:
             clients: Replace kafka-python's.
         """
         self._cluster = cluster
-        self._topic = CompactedTopic(configuration, TOPIC, TOPIC.strip("_"), clients or Clients(_reached))
+        self._topic = CompactedTopic(configuration, TOPIC, TOPIC.strip("_"), clients)
         self._records: dict[str, bytes] = {}
         self._decoded: Words | None = None
         self._seen = False
@@ -153,9 +151,3 @@ class WordsTopic:
         """Close all connections; what was read is forgotten."""
         self._topic.close()
         self._records, self._decoded, self._seen = {}, None, False
-
-
-def _reached(configuration: Mapping[str, Any]) -> Any:
-    """Connect an Admin client, after a look whether anybody answers: the library would try for half a minute."""
-    probe(servers_of(configuration), protocol_of(configuration))
-    return connected(configuration)

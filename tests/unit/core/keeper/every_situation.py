@@ -38,7 +38,7 @@ OBSERVATIONS = (
     OBSERVED,
     replace(OBSERVED, offline=3, under_min_isr=2, brokers_down=(3,), under_replicated=9, conditions=(DEAD, BAND, LATE)),
     replace(OBSERVED, conditions=(DRAIN,), journal_open=106, external=2, throttles_left=4),
-    replace(OBSERVED, conditions=(BAND,), unattributed=5),
+    replace(OBSERVED, conditions=(BAND,), unattributed=5, brokers_down=(4,), down_empty=(4,)),
     replace(OBSERVED, at_ms=NOW_MS - 3_600_000, under_replicated=1, conditions=(DEAD,)),
 )
 DRIVERS = (

@@ -8,12 +8,14 @@ from dataclasses import replace
 import pytest
 from keeper_clusters import AT_ONCE, MIB, carried_out, cluster, look, only, ready
 
+from shunter.app.evaluation.observation import sighting_of
 from shunter.core.keeper.judgement import Judgement
 from shunter.core.keeper.requests import balance_request
 from shunter.core.keeper.sighting import Sighting, with_capacities
 from shunter.core.keeper.wishes import wished
 from shunter.core.planning.cluster import Resource
 from shunter.core.planning.request import Scope
+from shunter.model.check_up import CheckedJournal
 from shunter.model.keeper import BalanceRules, Condition, Intents, KeeperPolicy
 
 BROKERS = (1, 2, 3, 4, 5)
@@ -96,3 +98,26 @@ def test_sizes_of_disks_that_brokers_do_not_say_come_from_the_policy() -> None:
     assert held == {"broker 1", "broker 2"}
     assert told.load.disk_capacity is not None
     assert told.load.disk_capacity.tolist() == [10 * 1024, 10 * 1024, 100 * 1024]
+
+
+def test_an_empty_broker_is_not_filled_from_one_that_is_to_get_its_share() -> None:
+    """Else a second plan would fill that one again, from yet another broker."""
+    rows = {
+        "t0": [[5, 3]],
+        "t1": [[4, 3], [3, 4], [1, 4]],
+        "t2": [[4], [3], [5], [3], [5], [5]],
+        "t3": [[1], [3], [1]],
+    }
+    sizes = iter((1326, 2979, 0, 1287, 0, 47, 2891, 8, 1478, 174, 1899, 562, 331))
+    seen = cluster(rows, brokers=BROKERS)
+    uneven = [
+        each._replace(sizes=tuple((broker, size << 10) for broker in each.replicas))
+        for each, size in zip(seen.inventory.partitions, sizes, strict=True)
+    ]
+    seen = sighting_of(seen.inventory._replace(partitions=tuple(uneven)), seen.check_up, CheckedJournal("j"), ())
+    policy = replace(only(Condition.ADD, Condition.BROKER_EMPTY), intents=Intents(add=(5,)))
+    judged = look(seen, policy)
+    first = ready(judged)
+    assert first is not None
+    assert any(2 in each.replicas for each in first.changes)
+    assert ready(look(carried_out(seen, first), policy, judged.memory)) is None

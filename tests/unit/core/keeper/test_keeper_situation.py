@@ -63,7 +63,11 @@ class TestEveryCombination:
             seen = facts.observation
             for held in () if seen is None else seen.conditions:
                 assert RANK.index(stands.severity) <= RANK.index(severity_of(held.condition)), facts
-            if seen is not None and (seen.offline or seen.under_min_isr or seen.brokers_down):
+            if seen is not None and seen.brokers_down:
+                assert RANK.index(stands.severity) <= RANK.index(ClusterSeverity.WARNING), (
+                    "a broker down is never healthy"
+                )
+            if seen is not None and (seen.offline or seen.under_min_isr or seen.brokers_down != seen.down_empty):
                 assert stands.severity is ClusterSeverity.CRITICAL, facts
             if facts.reach is Reach.SILENT:
                 assert (stands.severity, stands.headline) == (
@@ -229,6 +233,15 @@ class TestWhatIsTold:
             "under way go on, no other step begins"
         )
         assert situation(left).unserved == "not driven: its executor is being started"
+        away = situation(replace(left, reach=Reach.SILENT, reach_why=WHY_SILENT)).doing
+        assert "4 moves of the journal open when last observed (2026-11-23 " in away
+        assert away.endswith("what steps under way do since then is not known, and no other step begins")
+
+    def test_while_the_cluster_does_not_answer_nothing_is_said_to_go_on(self) -> None:
+        for facts, stands in ALL:
+            silent = facts.execution is not None and facts.execution.silent_since_ms is not None
+            if silent or (facts.role is ServiceRole.IDLE and facts.reach is not Reach.ANSWERS):
+                assert "go on" not in stands.doing, facts
 
     def test_conditions_of_one_kind_are_one_sentence(self) -> None:
         seen = replace(OBSERVED, conditions=(BAND, BAND, LATE))

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from shunter.core.executor.estimates.projection import (
     MOST_LINES,
     MOST_WAITING,
+    START_S,
     Line,
     Places,
     Rates,
@@ -176,7 +177,9 @@ def estimate(
     yielded = {broker: max(1.0, rate * THROTTLE_YIELD) for broker, rate in into.items()}
     rates = Rates(pace.each, yielded, {broker: max(1.0, rate * THROTTLE_YIELD) for broker, rate in out.items()})
     rates = rates._replace(sends=state.limit is not None)
-    alone = _alone(state, lines, rates, remaining / max(1.0, pace.each * pace.beside))
+    # A rate far below the throttle, or one without a throttle, has the rests between copies in it already.
+    full = 0.0 if state.limit is None else max(0.0, min(1.0, 2 * pace.each / (state.limit * THROTTLE_YIELD) - 1))
+    alone = _alone(state, lines, rates, remaining / max(1.0, pace.each * pace.beside), rests=full)
     together = alone if state.limit is not None else remaining / pace.measured
     model = TURN_ERROR if any(line.waits for line in lines) else MODEL_ERROR
     share = sqrt(_spread(points) ** 2 + model**2 + (pace.guessed * PRIOR_ERROR) ** 2)
@@ -187,19 +190,21 @@ def estimate(
     return Estimate(int(remaining), pace.measured, *(max(0, int(seconds * 1000)) for seconds in (middle, low, high)))
 
 
-def _alone(state: ExecutorState, lines: list[Line], rates: Rates, beside_s: float) -> float:
+def _alone(state: ExecutorState, lines: list[Line], rates: Rates, beside_s: float, *, rests: float) -> float:
     """Seconds until all lines have ended, each broker at its own rate.
 
     Lines that wait for their turn begin as the executor begins them, the longest first. If there are too many lines to
-    play them, as many copies run together as until now, which takes `beside_s`.
+    play them, as many copies run together as until now, which takes `beside_s`. `rests`: the share (0 to 1) of the usual
+    rests of lines that wait.
     """
     if any(line.waits for line in lines) and len(lines) <= MOST_WAITING:
         options = state.options
         others = bool(options.max_per_rack or options.max_per_log_dir)
         running = sum(not line.waits for line in lines)
-        places = Places(options.max_concurrent or (max(1, running) if others else 0), options.max_in, options.max_out)
+        total = options.max_concurrent or (max(1, running) if others else 0)
+        places = Places(total, options.max_in, options.max_out, starts_s=START_S * rests)
         lines.sort(key=lambda line: -sum(missing for stage in line.stages for missing in stage.values()))
-        return seconds_left(lines, rates, rest_s=STEP_S, places=places)
+        return seconds_left(lines, rates, rest_s=STEP_S * rests, places=places)
     few = grouped(lines)
     if len(few) <= MOST_LINES and not any(line.waits for line in lines):
         return seconds_left(few, rates, rest_s=STEP_S)

@@ -31,11 +31,15 @@ START_S = 0.5
 
 
 class Places(NamedTuple):
-    """How many lines run together: in all, into one broker, and out of one. 0: no bound."""
+    """How many lines run together: in all, into one broker, and out of one. 0: no bound.
+
+    `starts_s`: seconds between the turn of a line and its first byte.
+    """
 
     total: int = 0
     into: int = 0
     out: int = 0
+    starts_s: float = START_S
 
 
 class Rates(NamedTuple):
@@ -178,7 +182,7 @@ def _start(waiting: Sequence[Line], running: list[Line], places: Places) -> list
         if full and running:
             left.append(line)
             continue
-        line.rests_s = START_S
+        line.rests_s = places.starts_s
         taken.update(line.sides)
         running.append(line)
     return left
