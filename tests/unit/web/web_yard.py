@@ -21,18 +21,9 @@ from shunter.app.service.orders import GIVEN, TAKEN_BACK
 from shunter.app.service.published import Published
 from shunter.app.service.reports import Reports
 from shunter.app.service.stories import Stories
+from shunter.core.keeper.cluster_facts import ClusterFacts, ClusterObservation, Held, OpenExecution, Reach, ServiceRole
 from shunter.core.keeper.sighting import Sighting
-from shunter.core.keeper.situation import (
-    ClusterFacts,
-    ClusterObservation,
-    Held,
-    OpenExecution,
-    Reach,
-    ServiceRole,
-    doing_about,
-    severity_of,
-    situation,
-)
+from shunter.core.keeper.situation import doing_about, severity_of, situation
 from shunter.core.keeper.words import hold_of
 from shunter.core.wording import counted, told_bytes
 from shunter.model.execution import JournalEntry
