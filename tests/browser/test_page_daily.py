@@ -15,7 +15,7 @@ from web_yard import Yard
 
 from conftest import Visited
 from shunter.app.access.access_tokens import AccessRole, add_token
-from shunter.model.service import OrderKind, ProposalState
+from shunter.model.service import OrderKind, ProposalState, ServiceOrder, Signature
 from shunter.views.service import FlowView
 from shunter.web.server import WebOptions
 
@@ -191,6 +191,36 @@ async def test_pause_stop_and_roll_back_are_within_reach_of_a_thumb(lab: Visited
     await page.click("dialog button[type=submit]")
     await expect(page.locator("dialog")).to_have_count(0)
     assert lab.yard.orders[-1][0].kind is OrderKind.STOP
+
+
+async def test_a_hold_is_lifted_where_it_stands_first(lab: Visited) -> None:
+    held = ServiceOrder(OrderKind.HOLD, "lab", ("offline",))
+    await lab.yard.carry_out(held, Signature("anna", "incident 12"))
+    await lab.visit("/clusters/lab", ".standing .next")
+    first = lab.page.locator(".standing .next").first
+    await expect(first).to_contain_text("plans of scope offline are held: incident 12, by anna")
+    dead = lab.page.locator(".reason", has_text="broker down").first
+    await expect(dead).not_to_contain_text("carried out automatically")
+    await first.locator("button").click()
+    await lab.page.click("dialog button[type=submit]")
+    await expect(lab.page.locator(".standing .next", has_text="are held")).to_have_count(0)
+    assert lab.yard.orders[-1][0] == ServiceOrder(OrderKind.UNHOLD, "lab", ("offline",))
+
+
+async def test_a_phone_shows_what_is_copied_and_what_a_move_waits_for(lab: Visited) -> None:
+    page = lab.page
+    await lab.visit("/clusters/prod-eu/moves", ".long.of-moves tbody tr")
+    line = page.locator(".long.of-moves tbody small.thin").first
+    await expect(line).to_be_hidden()
+    await page.set_viewport_size(PHONE)  # type: ignore[arg-type]
+    await expect(line).to_be_visible()
+    await expect(line).to_contain_text("%")
+    row, box = await page.locator(".long.of-moves tbody tr").first.bounding_box(), await line.bounding_box()
+    assert row is not None
+    assert box is not None
+    assert box["y"] + box["height"] <= row["y"] + row["height"], "two lines fit in a row"
+    lines = "() => [...document.querySelectorAll('.tabs button')].map((each) => each.getClientRects().length)"
+    assert set(await page.evaluate(lines)) == {1}
 
 
 async def test_a_dialog_has_the_colours_of_the_page_not_of_the_header(lab: Visited) -> None:

@@ -14,7 +14,8 @@ from conftest import Visited
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "core" / "keeper"))
 from every_situation import DEAD, THEM, every, proposal
 
-from shunter.core.keeper.situation import ClusterFacts, ClusterSituation, OpenExecution, Reach, ServiceRole, situation
+from shunter.core.keeper.cluster_facts import ClusterFacts, OpenExecution, Reach, ServiceRole
+from shunter.core.keeper.situation import ClusterSituation, situation
 from shunter.model.keeper import Condition
 from shunter.model.service import KillSwitch, ProposalState
 

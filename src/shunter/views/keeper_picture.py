@@ -9,26 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from shunter.core.keeper.cluster_facts import Age, ClusterFacts, ClusterObservation, Held, OpenExecution, ServiceRole
 from shunter.core.keeper.judgement import Judgement
 from shunter.core.keeper.memory import Holding
 from shunter.core.keeper.requests import scopes_of
 from shunter.core.keeper.runway import DiskRunway
 from shunter.core.keeper.sighting import Sighting, external
 from shunter.core.keeper.signs import under_min_isr
-from shunter.core.keeper.situation import (
-    Age,
-    ClusterFacts,
-    ClusterObservation,
-    ClusterSeverity,
-    Held,
-    OpenExecution,
-    ServiceRole,
-    doing_about,
-    severity_of,
-    situation,
-    unseen,
-    worst,
-)
+from shunter.core.keeper.situation import ClusterSeverity, doing_about, severity_of, situation, unseen, worst
 from shunter.core.keeper.words import held_by_word
 from shunter.core.wording import counted, named
 from shunter.model.check_up import MOVES

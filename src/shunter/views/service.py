@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from shunter.core.keeper.situation import STATES, Age, ClusterSeverity, ClusterSituation
+from shunter.core.keeper.cluster_facts import Age
+from shunter.core.keeper.situation import STATES, ClusterSeverity, ClusterSituation
 from shunter.model.service import HistoryEvent, KeptIntent, KeptProposal, KillSwitch, OrderKind
 from shunter.views.controller_status import ControllerStatus
 from shunter.views.keeper import ConditionView, ProposalView

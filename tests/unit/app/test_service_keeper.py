@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from service_world import LOPSIDED, MIB, Clock, Killed, Life, MortalStore, Yard, policy
 
-from shunter.core.keeper.situation import Age
+from shunter.core.keeper.cluster_facts import Age
 from shunter.core.wording import told_time
 from shunter.model.execution import CommandKind, OngoingReassignment
 from shunter.model.keeper import DEFAULTS, Condition, KeeperPolicy, Mode

@@ -11,7 +11,8 @@ import pytest
 from service_world import MIB, Clock, Life, MortalStore, Yard, policy
 
 from shunter.app.service.driving import not_driven
-from shunter.core.keeper.situation import Age, ClusterSeverity, ClusterSituation, why_refused
+from shunter.core.keeper.cluster_facts import Age
+from shunter.core.keeper.situation import ClusterSeverity, ClusterSituation, why_refused
 from shunter.drivers.journal.claimants import ClusterClaimed
 from shunter.drivers.journal.host_lock import SeatTaken, Sitter, StandsStill, StillDriver
 from shunter.drivers.journal.journals import JournalHeld

@@ -14,7 +14,7 @@ import pytest
 from service_world import Clock
 from words_world import SESSION_MS, Service, SharedYard
 
-from shunter.core.keeper.situation import WordsPlace
+from shunter.core.keeper.cluster_facts import WordsPlace
 from shunter.model.keeper import DEFAULTS, Condition, GuardRails, KeeperPolicy, Mode
 from shunter.model.service import (
     OPEN,

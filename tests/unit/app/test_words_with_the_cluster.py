@@ -12,7 +12,8 @@ import pytest
 from service_world import Clock
 from words_world import SESSION_MS, Service, SharedYard
 
-from shunter.core.keeper.situation import ClusterSeverity, WordsPlace
+from shunter.core.keeper.cluster_facts import WordsPlace
+from shunter.core.keeper.situation import ClusterSeverity
 from shunter.model.keeper import DEFAULTS, Condition, GuardRails, KeeperPolicy, Mode
 from shunter.model.service import (
     IntentKind,

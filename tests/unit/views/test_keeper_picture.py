@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shunter.core.keeper.situation import ClusterFacts, unseen
+from shunter.core.keeper.cluster_facts import ClusterFacts
+from shunter.core.keeper.situation import unseen
 from shunter.views.execution import ExecutionView, MoveRow
 from shunter.views.keeper_picture import Surrounding, dressed, view_moves
 from shunter.views.service import FleetRow, FlowView, KeptClusterView

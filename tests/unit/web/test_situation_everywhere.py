@@ -26,7 +26,8 @@ from shunter.app.access.page_sessions import PageSessions
 from shunter.app.service.front import Front
 from shunter.app.service.published import Published
 from shunter.cli.service.orders import _status_row, _told_cluster
-from shunter.core.keeper.situation import Age, ClusterFacts, ClusterSituation, Reach, ServiceRole, situation
+from shunter.core.keeper.cluster_facts import Age, ClusterFacts, Reach, ServiceRole
+from shunter.core.keeper.situation import ClusterSituation, situation
 from shunter.core.wording import named
 from shunter.drivers.service.notifier import message
 from shunter.model.service import HistoryEvent, NotifierKind

@@ -10,8 +10,8 @@ from web_yard import GB, TB, Yard
 
 from shunter.app.evaluation.observation import sighting_of
 from shunter.app.service.thinking import LookQuestion, think
+from shunter.core.keeper.cluster_facts import ClusterFacts, OpenExecution, Reach, ServiceRole
 from shunter.core.keeper.sighting import Sighting
-from shunter.core.keeper.situation import ClusterFacts, OpenExecution, Reach, ServiceRole
 from shunter.model.check_up import CheckedBroker, CheckedJournal, CheckUp
 from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
 from shunter.model.keeper import KeeperPolicy

@@ -21,18 +21,10 @@ from shunter.app.service.orders import GIVEN, TAKEN_BACK
 from shunter.app.service.published import Published
 from shunter.app.service.reports import Reports
 from shunter.app.service.stories import Stories
+from shunter.core.keeper.cluster_facts import ClusterFacts, ClusterObservation, Held, OpenExecution, Reach, ServiceRole
 from shunter.core.keeper.sighting import Sighting
-from shunter.core.keeper.situation import (
-    ClusterFacts,
-    ClusterObservation,
-    Held,
-    OpenExecution,
-    Reach,
-    ServiceRole,
-    doing_about,
-    severity_of,
-    situation,
-)
+from shunter.core.keeper.situation import doing_about, severity_of, situation
+from shunter.core.keeper.words import hold_of
 from shunter.core.wording import counted, told_bytes
 from shunter.model.execution import JournalEntry
 from shunter.model.keeper import Condition, KeeperPolicy
@@ -314,6 +306,7 @@ class Yard:
             replace(each, **_flag(kind, given, value)) if str(each.id) == about else each for each in page.brokers
         )
         self.published.show(order.cluster, replace(page, brokers=brokers, intents=kept))
+        self.stand(order.cluster, holds=tuple(hold_of(each) for each in kept if each.kind is IntentKind.HOLD))
         return OrderDone(f"{order.kind.value} {about}: kept to from now on")
 
     def tick(self, name: str = "") -> None:

@@ -28,12 +28,13 @@ from shunter.app.service.records import Records
 from shunter.app.service.shared_words import SharedWords
 from shunter.app.service.thinking import LookQuestion, Thought, Wish
 from shunter.app.service.words import Clocked, ClusterWords, Turned, turned_in
+from shunter.core.keeper.cluster_facts import ClusterFacts
 from shunter.core.keeper.cordons import outlived, with_cordons
 from shunter.core.keeper.docket import next_to_begin
 from shunter.core.keeper.growth import UNKNOWN, growth_of
 from shunter.core.keeper.proposals import order_of
 from shunter.core.keeper.sighting import Sighting, with_capacities
-from shunter.core.keeper.situation import ClusterFacts, situation, why_unobserved
+from shunter.core.keeper.situation import situation, why_unobserved
 from shunter.core.wording import counted, told_bytes, told_ms
 from shunter.drivers.admin.bootstrap_probe import NoBrokerAnswers
 from shunter.drivers.service.store import StoreFailed

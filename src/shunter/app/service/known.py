@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from shunter.app.service.driving import Driving
 from shunter.app.service.words import ClusterWords
-from shunter.core.keeper.situation import LIFTS_IT, ClusterFacts, ClusterObservation, Reach, ServiceRole, why_refused
+from shunter.core.keeper.cluster_facts import ClusterFacts, ClusterObservation, Reach, ServiceRole
+from shunter.core.keeper.situation import LIFTS_IT, why_refused
 from shunter.core.keeper.words import hold_of
 from shunter.model.execution import Command, CommandKind
 from shunter.model.service import OPEN, IntentKind, OrderKind

@@ -33,10 +33,10 @@ from shunter.app.service.records import Records
 from shunter.app.service.thinking import INTENT
 from shunter.app.service.words import AGAINST
 from shunter.core.executor.ready import CommandReply
+from shunter.core.keeper.cluster_facts import ServiceRole
 from shunter.core.keeper.docket import voted
 from shunter.core.keeper.intents import contradiction
 from shunter.core.keeper.people import approvals, unsure
-from shunter.core.keeper.situation import ServiceRole
 from shunter.core.keeper.words import DECLINED, Said, held, lifted_by
 from shunter.core.wording import counted, told_bytes
 from shunter.drivers.service.store import StoreFailed

@@ -9,7 +9,8 @@ from shunter.app.executor.order_costs import Again
 from shunter.app.service.driving import Driving
 from shunter.app.service.keeping import ClusterKeeper
 from shunter.app.service.words import AGAINST
-from shunter.core.keeper.situation import STARTS, ServiceRole, why_refused
+from shunter.core.keeper.cluster_facts import ServiceRole
+from shunter.core.keeper.situation import STARTS, why_refused
 from shunter.core.keeper.words import Said
 from shunter.core.wording import counted, told_bytes
 from shunter.model.execution import Command, CommandKind

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from shunter.core.keeper.situation import AGAIN, WordsPlace
+from shunter.core.keeper.cluster_facts import WordsPlace
+from shunter.core.keeper.situation import AGAIN
 from shunter.drivers.journal.compacted_topic import TopicFenced
 from shunter.drivers.service.store import StoreFailed
 from shunter.drivers.service.words_topic import WordsTopic, WordsUnmade

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
+from shunter.core.keeper.cluster_facts import ClusterObservation
 from shunter.core.keeper.docket import after_look
 from shunter.core.keeper.judgement import judge
 from shunter.core.keeper.runway import disk_runway, gist_of
 from shunter.core.keeper.sighting import Sighting
-from shunter.core.keeper.situation import ClusterObservation
 from shunter.core.keeper.wishes import intended, wished
 from shunter.errors import ShunterError
 from shunter.model.keeper import KeeperPolicy, Memory

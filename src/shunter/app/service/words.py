@@ -12,8 +12,8 @@ from shunter.app.evaluation.policy import KeptCluster
 from shunter.app.service.driving import PlanFate
 from shunter.app.service.records import Records
 from shunter.app.service.shared_words import SharedWords
+from shunter.core.keeper.cluster_facts import WordsPlace
 from shunter.core.keeper.intents import with_intents
-from shunter.core.keeper.situation import WordsPlace
 from shunter.core.keeper.words import ROLLED_BACK, STOPPED, AfterWord, Said, consequence, hold_of
 from shunter.drivers.service.store import StoreFailed
 from shunter.model.execution import CommandKind

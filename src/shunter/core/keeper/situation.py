@@ -10,11 +10,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
 
+from shunter.core.keeper.cluster_facts import (
+    Age,
+    ClusterFacts,
+    ClusterObservation,
+    Held,
+    Reach,
+    ServiceRole,
+)
 from shunter.core.wording import counted, told_time
 from shunter.model.keeper import MENDED, Condition, Hold
-from shunter.model.service import UNBEGUN, KeptProposal, KillSwitch, OrderKind, ProposalState, Refusal
+from shunter.model.service import UNBEGUN, OrderKind, ProposalState, Refusal
 
 
 class ClusterSeverity(Enum):
@@ -27,184 +34,8 @@ class ClusterSeverity(Enum):
     OK = "ok"
 
 
-class Reach(Enum):
-    """Whether the last attempt to observe the cluster succeeded."""
-
-    UNSEEN = "starting"
-    """There was no attempt yet."""
-    ANSWERS = "answers"
-    SILENT = "unreachable"
-
-
-class ServiceRole(Enum):
-    """What this service is to the cluster."""
-
-    DRIVES = "drives"
-    STANDBY = "standby"
-    """Another process drives the cluster."""
-    IDLE = "idle"
-    """This service does not drive the cluster, and it is not known that another process does."""
-    OBSERVES = "observes"
-    """The policy says so: this service changes nothing in the cluster."""
-
-
-class Age(Enum):
-    """Whether figures are of now, of an earlier time, or not known at all."""
-
-    CURRENT = "current"
-    OLD = "old"
-    UNKNOWN = "unknown"
-
-
-class WordsPlace(Enum):
-    """What a service knows of people's words about a cluster (intents, kill switch, proposals, votes)."""
-
-    UNREAD = "unread"
-    """They may be in the cluster and were not read yet: nothing is begun, and no order is taken."""
-    READ = "read"
-    """They are in the cluster, and another service writes them."""
-    TAKEN = "taken"
-    """They are in the cluster, and this service alone writes them."""
-    ALONE = "alone"
-    """They are on this host."""
-
-    @property
-    def known(self) -> bool:
-        """Whether this service knows all words, and may write."""
-        return self in (WordsPlace.TAKEN, WordsPlace.ALONE)
-
-
 STATES = ("starting", "ok", "standby", "not-driven", "unreachable", "observing")
 """`ClusterSituation.state`. `ok`: this service observes and drives the cluster."""
-
-
-class OpenExecution(NamedTuple):
-    """The execution that this service drives: numbers of open moves."""
-
-    open: int
-    paused: int = 0
-    stuck: int = 0
-    silent_since_ms: int | None = None
-    """Since when the cluster has not answered the executor; None: it answers."""
-
-
-class Held(NamedTuple):
-    """A condition that holds: its kind, the sentence about it, and why the observation proposed no plan for it.
-
-    `scope`: of the plan that mends it; "": the policy lets none be proposed.
-    """
-
-    condition: Condition
-    text: str
-    why_no_plan: tuple[str, ...] = ()
-    scope: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterObservation:
-    """What the last successful observation saw."""
-
-    at_ms: int
-    offline: int = 0
-    """Partitions without a leader."""
-    under_min_isr: int = 0
-    under_replicated: int = 0
-    brokers_down: tuple[int, ...] = ()
-    """Brokers that hold replicas or are registered, and are not live."""
-    down_empty: tuple[int, ...] = ()
-    """Those of them that hold no replica."""
-    conditions: tuple[Held, ...] = ()
-    journal_open: int = 0
-    """Open moves in the journal."""
-    external: int = 0
-    """Moves of other tools."""
-    unattributed: int = 0
-    """Moves under way, of which it is not known whose they are, because the journal can't be read."""
-    throttles_left: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterFacts:
-    """Everything that is known about a cluster at one moment."""
-
-    name: str
-    now_ms: int
-    reach: Reach = Reach.UNSEEN
-    reach_why: str = ""
-    """Why the cluster can't be observed."""
-    observation: ClusterObservation | None = None
-    stale_ms: int = 240_000
-    """From this age on an observation is old, even if the cluster answered then."""
-    role: ServiceRole = ServiceRole.IDLE
-    driver: str = ""
-    """The other process that drives the cluster."""
-    idle_why: str = ""
-    """Why this service does not drive the cluster; "": its executor is being started."""
-    unanswered: bool = False
-    """No broker answered this service's last attempt to drive: as far as is known, nobody can."""
-    execution: OpenExecution | None = None
-    """None: this service does not drive the cluster."""
-    lost_pause: str = ""
-    """That a kill switch that was given here never reached the cluster, until somebody has seen it."""
-    switch: KillSwitch | None = None
-    fleet_paused: bool = False
-    policy_trouble: str = ""
-    """Why the present policy file is not in force; "": it is."""
-    proposals: tuple[KeptProposal, ...] = ()
-    """Open proposals."""
-    holds: tuple[Hold, ...] = ()
-    """Scopes of which nothing begins by itself, by people's words."""
-    store_trouble: str = ""
-    store_lost: bool = False
-    """The store can't be used at all, so no order is taken."""
-    words: WordsPlace = WordsPlace.ALONE
-    words_why: str = ""
-    """Why people's words can't be read, or why they live on this host alone."""
-
-    @property
-    def paused(self) -> KillSwitch | None:
-        """The kill switch, while it is in force: that of this service, or of the process that drives."""
-        if self.switch is None or self.switch.lifted:
-            return None
-        if self.role is ServiceRole.OBSERVES:
-            return None
-        theirs = self.words is WordsPlace.READ and not self.switch.unsent
-        return self.switch if theirs or self.role is not ServiceRole.STANDBY else None
-
-    @property
-    def held(self) -> tuple[Hold, ...]:
-        """The holds that are in force: those of this service, or of the process that drives."""
-        theirs = self.words is WordsPlace.READ
-        if self.role is ServiceRole.OBSERVES or (self.role is ServiceRole.STANDBY and not theirs):
-            return ()
-        return tuple(each for each in self.holds if each.until_ms is None or self.now_ms < each.until_ms)
-
-    @property
-    def unsure(self) -> bool:
-        """Whether another process may drive the cluster, and is to get the kill switch: this service could not bring it."""
-        return self.role is ServiceRole.IDLE and not self.words.known and not self.unanswered
-
-    @property
-    def age(self) -> Age:
-        """How current the observation is."""
-        if self.observation is None:
-            return Age.UNKNOWN
-        fresh = self.now_ms - self.observation.at_ms <= self.stale_ms
-        return Age.CURRENT if self.reach is Reach.ANSWERS and fresh else Age.OLD
-
-    @property
-    def open_moves(self) -> int:
-        """Open moves of the service's journal, as far as they are known."""
-        if self.execution is not None:
-            return self.execution.open
-        return 0 if self.observation is None else self.observation.journal_open
-
-    @property
-    def carried_out(self) -> KeptProposal | None:
-        """The proposal whose moves are open; None: there is none, or its plan was handed in."""
-        if self.execution is None or not self.execution.open:
-            return None
-        return next((each for each in self.proposals if each.state is ProposalState.RUNNING), None)
 
 
 @dataclass(frozen=True, slots=True)

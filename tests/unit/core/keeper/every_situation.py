@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
-from shunter.core.keeper.situation import (
+from shunter.core.keeper.cluster_facts import (
     ClusterFacts,
     ClusterObservation,
     Held,

@@ -20,16 +20,11 @@ from every_situation import (
     proposal,
 )
 
+from shunter.core.keeper.cluster_facts import Age, ClusterFacts, OpenExecution, Reach, ServiceRole, WordsPlace
 from shunter.core.keeper.situation import (
     STATES,
-    Age,
-    ClusterFacts,
     ClusterSeverity,
     ClusterSituation,
-    OpenExecution,
-    Reach,
-    ServiceRole,
-    WordsPlace,
     doing_about,
     severity_of,
     situation,
