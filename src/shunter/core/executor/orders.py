@@ -38,7 +38,7 @@ class DecidedOrder:
     text: str
     records: list[JournalRecord] = field(default_factory=list[JournalRecord])
     partly: bool = False
-    """It is done, and leaves something in the cluster that somebody has to end."""
+    """It is done, but for something that was named, or that somebody has to end in the cluster."""
 
 
 def decide_command(state: ExecutorState, command: Command) -> DecidedOrder:
@@ -53,7 +53,7 @@ def decide_command(state: ExecutorState, command: Command) -> DecidedOrder:
         return _uncordon(state, command)
     moves = [state.moves[tp] for tp in state.moves if not command.partitions or tp in command.partitions]
     unknown = sorted(set(command.partitions) - state.moves.keys())
-    if unknown:
+    if unknown and not moves:
         return DecidedOrder(False, f"not in the execution: {', '.join(str(tp) for tp in unknown)}")
     opened = [move for move in moves if move.open]
     if not opened:
@@ -66,6 +66,9 @@ def decide_command(state: ExecutorState, command: Command) -> DecidedOrder:
     decided.records.insert(0, CommandTaken(command))
     ended = [move.tp for move in moves if not move.open] if command.partitions else []
     decided.text += f"; ended before, and left alone: {named(sorted(ended))}" if ended else ""
+    if unknown:
+        decided.text += f"; not in the execution: {named(unknown)}"
+        decided.partly = True
     return decided
 
 

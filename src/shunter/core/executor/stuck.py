@@ -68,7 +68,8 @@ def held_up(state: ExecutorState, tp: TopicPartition, current: Replicas, target:
     whole = state.cluster.needs_all
     if missing or (staying and (whole or len(target) < len(current))):
         without = " and ".join(filter(None, (missing, staying)))
-        return f"it can't end without {without} and part of its target; {OFFLINE_FIRST}"
+        way_out = OFFLINE_FIRST if staying else "name another broker in its place"
+        return f"it can't end without {without} and part of its target; {way_out}"
     if staying and whole is None:
         old = "controllers before Kafka 4.3 end it only when its whole target is in sync"
         return f"it may not end without {staying} and stays in its target: {old}; {OFFLINE_FIRST}"

@@ -461,3 +461,15 @@ def test_a_broker_whose_log_dir_failed_may_refuse_a_replica_and_that_is_said(*, 
     rig.yard.without_log.clear()
     rig.settle()
     assert rig.outcomes() == {T0: Outcome.ROLLED_BACK if back else Outcome.DONE}
+
+
+def test_a_name_that_the_execution_does_not_have_keeps_no_other_from_its_order() -> None:
+    """An outsider's find: `stop a b` stopped nothing, because a had gone."""
+    rig = Rig(Yard({"t": [(1, 2)]}))
+    rig.submit(("t", 0, (1, 3)))
+    strange = TopicPartition("u", 0)
+    decided = decide_command(rig.core.state, Command(CommandKind.STOP, (TopicPartition("t", 0), strange)))
+    assert (decided.accepted, decided.partly) == (True, True)
+    assert decided.text.endswith("; not in the execution: u-0")
+    refused = decide_command(rig.core.state, Command(CommandKind.STOP, (strange,)))
+    assert (refused.accepted, refused.text) == (False, "not in the execution: u-0")
