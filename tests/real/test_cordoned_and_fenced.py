@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import random
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from executor_process import Cluster, Shunter, write_plan
 from executor_scenarios import nothing_is_lost
 from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.net import manager
 from live_producer import LiveProducer, fill
 from tidying import end_all
 from yard import HELD_BACK
@@ -19,6 +24,9 @@ from lab.testbed.artifacts import KRAFT_VERSION
 from lab.testbed.kraft import KRaftCluster
 from lab.testbed.waiting import wait_until
 from shunter.app.exit_codes import ExitCode
+from shunter.drivers.admin.cluster import KafkaPythonAdmin
+from shunter.drivers.journal.compacted_topic import CompactedTopic
+from shunter.formats.client_properties import client_configuration
 
 pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.timeout(600)]
 
@@ -26,6 +34,8 @@ RELEASE = tuple(int(number) for number in KRAFT_VERSION.split(".")[:2])
 cordons = pytest.mark.skipif(RELEASE < (4, 3), reason="cordoned log dirs came with Kafka 4.3")
 tells_fenced = pytest.mark.skipif(RELEASE < (4, 0), reason="brokers tell fenced ones since Kafka 4.0")
 TOPIC = "orders"
+CONNECTED_WITHIN_S = 12.0
+"""For two connections one after the other. The library alone would wait up to 15 s for each, and then give up."""
 HELD = {number: (1, 2) if number % 2 else (2, 1) for number in range(6)}
 
 
@@ -123,6 +133,41 @@ def test_a_plan_beside_a_cordoned_broker_is_taken_whole_and_carried_out(four: KR
         finally:
             cordon(cluster, 3, "")
             cluster.admin.delete_topics(["beside", "free"])
+
+
+def test_a_bootstrap_server_that_hangs_costs_seconds_whichever_client_connects(
+    four: KRaftCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The library chooses at random; here it chooses the server that hangs, if it is given that one.
+    chance = SimpleNamespace(choice=lambda found: found[0], shuffle=random.shuffle, uniform=random.uniform)
+    monkeypatch.setattr(manager, "random", chance)
+    frozen = four.nodes[1]
+    servers = ",".join(four.nodes[node].bootstrap for node in (1, 2, 3, 4))
+    configuration = client_configuration({}, servers, "test")
+
+    async def connects() -> list[str]:
+        admin = await KafkaPythonAdmin.connect(configuration)
+        try:
+            return await admin.topic_names()
+        finally:
+            await admin.close()
+
+    frozen.pause()
+    try:
+        for _ in range(2):
+            began = time.monotonic()
+            assert TOPIC in asyncio.run(connects())
+            assert CompactedTopic(configuration, TOPIC, "x").exists()
+            assert time.monotonic() - began < CONNECTED_WITHIN_S
+        began = time.monotonic()
+        topic = CompactedTopic(configuration, TOPIC, "x")
+        topic.open()
+        topic.close()
+        assert time.monotonic() - began < CONNECTED_WITHIN_S
+    finally:
+        frozen.resume()
+    with closing(Cluster(four.bootstrap)) as cluster:
+        wait_until(lambda: cluster.live() == {1, 2, 3, 4}, what="broker 1 is back", timeout_s=60)
 
 
 @tells_fenced

@@ -144,7 +144,14 @@ def stands_still(a: Service, b: Service, cluster: Cluster) -> None:
         raise AssertionError((a.rows("status"), a.ask("events").stdout[-2000:])) from error
     finally:
         os.kill(b.process.process.pid, signal.SIGCONT)
+    paused = b.ask("pause", "--all")
+    assert paused.returncode != ExitCode.DONE, "it is not called done where it is not carried out"
+    assert "not taken" in paused.stdout + paused.stderr or "give the order there" in paused.stdout + paused.stderr
     wait_until(lambda: state(b) == "standby", what="B stands by", timeout_s=120)
+    assert not any(row["kind"] == "pause-not-sent" for row in b.rows("events")), (
+        "nothing was taken that was then dropped"
+    )
+    assert not paused_by(a)
     assert b.ask("undrain", "2").returncode != ExitCode.DONE
     assert holds_of(cluster, 2) == 0, "nobody refills the broker"
     assert TOPIC in cluster.admin.list_topics()

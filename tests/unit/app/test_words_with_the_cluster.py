@@ -13,6 +13,7 @@ from service_world import Clock
 from words_world import SESSION_MS, Service, SharedYard
 
 from shunter.core.keeper.cluster_facts import WordsPlace
+from shunter.core.keeper.situation import ClusterSeverity
 from shunter.model.keeper import DEFAULTS, Condition, GuardRails, KeeperPolicy, Mode
 from shunter.model.service import (
     IntentKind,
@@ -318,5 +319,105 @@ def test_a_pause_that_is_lifted_while_it_waits_to_be_sent_is_not_sent_any_more(t
         async with Service(world, "b", tmp_path / "b", DRAINS) as b:
             await takes_over(b)
             assert b.keeper.switch is None
+
+    asyncio.run(scenario())
+
+
+def test_a_kill_switch_given_to_a_service_that_was_overtaken_is_refused(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        world = yard()
+        async with (
+            Service(world, "a", tmp_path / "a", DRAINS) as a,
+            Service(world, "b", tmp_path / "b", DRAINS) as b,
+        ):
+            await draining(a)
+            world.cut("a")
+            await takes_over(b)
+            world.heal("a")
+            assert a.keeper.driving is not None, "it does not know yet"
+            with pytest.raises(
+                OrderRefused, match="not taken: another service has taken yard over: give the order there"
+            ):
+                await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), ANNA)
+            assert a.keeper.switch is None
+            assert await a.records.read(lambda store: store.switches()) == {}
+            assert b.keeper.switch is None
+            assert world.strayed == []
+
+    asyncio.run(scenario())
+
+
+def test_a_kill_switch_is_not_taken_while_nobody_knows_who_drives(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        world = yard()
+        async with Service(world, "a", tmp_path / "a", DRAINS) as a:
+            await draining(a)
+            assert a.driving is not None
+            a.driving.cancel()
+            await asyncio.gather(a.driving, return_exceptions=True)
+            a.driving = asyncio.create_task(asyncio.Event().wait())  # type: ignore[arg-type]
+            a.keeper.known.idle_why = "the claim was lost: this cluster is driven by b"
+            for asked in (ServiceOrder(OrderKind.PAUSE_ALL), ServiceOrder(OrderKind.PAUSE_ALL, "yard")):
+                with pytest.raises(
+                    OrderRefused, match="not taken yet: it is not known who drives yard: the claim"
+                ) as told:
+                    await a.desk.carry_out(asked, ANNA)
+                assert told.value.refusal is Refusal.UNREACHABLE
+            assert a.keeper.switch is None
+            assert OrderKind.PAUSE_ALL not in a.desk.fleet_orders()[0]
+
+    asyncio.run(scenario())
+
+
+def test_in_an_outage_a_kill_switch_is_kept_can_be_lifted_and_comes_into_force_when_the_cluster_answers(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        world = yard()
+        async with Service(world, "a", tmp_path / "a", DRAINS) as a:
+            await draining(a)
+            await a.kill()
+        world.cut("a")
+        async with Service(world, "a", tmp_path / "a", DRAINS) as a:
+            await a.until(lambda: a.keeper.known.unanswered)
+            for _ in range(2):
+                done = await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), ANNA)
+                assert "kept on this host, and given to the cluster once a broker answers" in done.text
+                assert OrderKind.RESUME_ALL in a.desk.fleet_orders()[0]
+                done = await a.desk.carry_out(ServiceOrder(OrderKind.RESUME_ALL), BEN)
+                assert "lifted" in done.text
+                assert a.keeper.facts().paused is None
+            await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), ANNA)
+            world.heal("a")
+            await takes_over(a)
+            world.tell()
+            await a.until(lambda: a.keeper.switch is not None and not a.keeper.switch.unsent)
+            assert all(world.moves[at].paused for at in world.open)
+
+    asyncio.run(scenario())
+
+
+def test_a_kill_switch_that_was_kept_and_then_dropped_is_critical_until_it_is_seen(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        world = yard()
+        world.cut("a")
+        async with Service(world, "a", tmp_path / "a", DRAINS) as a:
+            await a.until(lambda: a.keeper.known.unanswered)
+            await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), ANNA)
+            async with Service(world, "b", tmp_path / "b", DRAINS) as b:
+                await b.driven()
+                world.heal("a")
+                await a.until(lambda: a.keeper.known.held_by != "" and a.keeper.switch is None)
+                await a.until(lambda: any(each.kind == "pause-not-sent" for each in a.events))
+                (lost,) = [each for each in a.events if each.kind == "pause-not-sent"]
+                assert lost.facts["severity"] == "critical"
+                await a.keeper.look_once()
+                stands = a.published.page("yard").row.situation
+                assert stands.severity is ClusterSeverity.CRITICAL
+                assert stands.headline.startswith("the pause of anna never reached the cluster")
+                with pytest.raises(OrderRefused, match="give the order there"):
+                    await a.desk.carry_out(ServiceOrder(OrderKind.RESUME_ALL), ANNA)
+                stands = a.published.page("yard").row.situation
+                assert "never reached" not in " ".join((stands.headline, *stands.notes))
 
     asyncio.run(scenario())

@@ -20,6 +20,7 @@ from shunter.app.service.driving import Driving, PlanFate
 from shunter.app.service.shared_words import SharedWords
 from shunter.core.executor.ready import CommandReply, PlanReply
 from shunter.core.keeper.sighting import Sighting
+from shunter.drivers.admin.bootstrap_probe import NoBrokerAnswers
 from shunter.drivers.journal.claimants import ClusterClaimed
 from shunter.drivers.journal.compacted_topic import Clients
 from shunter.drivers.service.words_topic import TOPIC, WordsTopic
@@ -62,7 +63,7 @@ class Admin:
     def __init__(self, log: Log, owner: str) -> None:
         self._log, self._owner = log, owner
         if owner in log.cut:
-            raise DriverError("no broker answers", retriable=True)
+            raise NoBrokerAnswers("no broker answers", retriable=True)
 
     def list_topics(self) -> list[str]:
         return [TOPIC] if self._log.made else ["orders"]
@@ -155,7 +156,7 @@ class SharedYard(Yard):
 
     def sight_of(self, owner: str) -> Sighting:
         if self.away(owner):
-            raise DriverError("no broker answers", retriable=True)
+            raise NoBrokerAnswers("no broker answers", retriable=True)
         return self.sight()
 
     def pass_time(self, ms: int) -> None:
@@ -175,7 +176,7 @@ class SharedYard(Yard):
         @contextlib.asynccontextmanager
         async def take(_listener: Callable[[Notice], None]) -> AsyncIterator[Driving]:
             if self.away(owner):
-                raise DriverError("no broker answers", retriable=True)
+                raise NoBrokerAnswers("no broker answers", retriable=True)
             holder = self.claim
             if holder is not None and holder.owner != owner and self.clock.ms - holder.heard_ms <= SESSION_MS:
                 raise ClusterClaimed(holder.owner)

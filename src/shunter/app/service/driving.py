@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from shunter.app.executor.order_costs import Again, price_now, told_price
 from shunter.app.executor.session import Session, SessionStart, Target, drive, open_session
+from shunter.app.executor.ways_out import WaysOut, ways_out
 from shunter.core.executor.history import executions
 from shunter.core.executor.ready import CommandReply, PlanReply
 from shunter.drivers.journal.claimants import ClusterClaimed
@@ -73,9 +74,10 @@ class JournalledOrder(NamedTuple):
 
 @dataclass(slots=True)
 class Driving:
-    """An executor at work in this process: a session, as the keeper uses it."""
+    """An executor at work in this process: a session, as the keeper uses it. Its ways out are the service's."""
 
     session: Session
+    ways: WaysOut
 
     async def granted(self) -> None:
         """Wait until this process has the cluster's claim, or raise `DriverError`."""
@@ -88,11 +90,11 @@ class Driving:
 
     async def submit(self, plan_id: str, moves: Sequence[MoveOrder], options: ExecutionOptions) -> PlanReply:
         """Hand in a plan; answered once it is in the journal."""
-        return await self.session.driver.submit(plan_id, moves, options)
+        return self.ways.plan_reply(await self.session.driver.submit(plan_id, moves, options))
 
     async def command(self, command: Command) -> CommandReply:
         """Hand in an order; answered once it is in the journal."""
-        return await self.session.command(command)
+        return self.ways.reply(await self.session.command(command))
 
     def price(self, command: Command) -> Again:
         """What an order would make be copied again; nothing is changed."""
@@ -112,7 +114,7 @@ class Driving:
 
     def view(self) -> ExecutionView:
         """The view of the execution now."""
-        return self.session.view()
+        return self.ways.view(self.session.view())
 
     def in_sync(self) -> Mapping[str, tuple[int, ...]]:
         """In-sync replicas of partitions with moves, by partition's name."""
@@ -122,9 +124,13 @@ class Driving:
 
     async def run(self, on_view: Callable[[ExecutionView], None], gate: OrderGate) -> str:
         """Drive until the executor ends; returns why it ended. `gate`: judges orders of other shells."""
-        ended = await drive(self.session, SessionStart(), on_view=on_view, forever=True, gate=gate)
+
+        def viewed(view: ExecutionView) -> None:
+            on_view(self.ways.view(view))
+
+        ended = await drive(self.session, SessionStart(), on_view=viewed, forever=True, gate=gate)
         fatal = None if ended.finish is None else ended.finish.fatal
-        return fatal or "the executor ended"
+        return self.ways.told(fatal or "the executor ended")
 
 
 async def end_cordons(driving: Driving, brokers: tuple[int, ...]) -> str:
@@ -145,8 +151,9 @@ def seat_of(target: Target) -> Seat:
 
     @contextlib.asynccontextmanager
     async def take(listener: Callable[[Notice], None]) -> AsyncIterator[Driving]:
-        async with open_session(target, listener, forever=True) as session:
-            yield Driving(session)
+        ways = ways_out(target)
+        async with open_session(target, ways.notices(listener), forever=True) as session:
+            yield Driving(session, ways)
 
     return take
 

@@ -36,6 +36,7 @@ from shunter.core.keeper.proposals import order_of
 from shunter.core.keeper.sighting import Sighting, with_capacities
 from shunter.core.keeper.situation import situation, why_unobserved
 from shunter.core.wording import counted, told_bytes, told_ms
+from shunter.drivers.admin.bootstrap_probe import NoBrokerAnswers
 from shunter.drivers.service.store import StoreFailed
 from shunter.errors import ShunterError
 from shunter.model.execution import Command, CommandKind
@@ -232,6 +233,7 @@ class ClusterKeeper(ClusterWords):
             question = self._question(sighting)
             thought = await self.parts.think(question)
         except ShunterError as error:
+            self.known.unanswered = isinstance(error, NoBrokerAnswers)
             await self._not_seen(str(error))
             return
         events = self._seen(question, thought)
@@ -448,6 +450,7 @@ class ClusterKeeper(ClusterWords):
                     await self.note(*self._told("journal-elsewhere", self.journal_elsewhere()))
                     why = await self._drive(driving)
             except ShunterError as error:
+                self.known.unanswered = isinstance(error, NoBrokerAnswers)
                 await self._left(*not_driven(error))
             except Exception as error:
                 LOG.exception("%s is no longer driven", self.name)
@@ -468,7 +471,7 @@ class ClusterKeeper(ClusterWords):
                 await self.pause_what_moves(self.switch)
             async with self.lock:
                 await self.reconcile()
-            self.known.held_by = self.known.idle_why = ""
+            self.known.driven()
             self.show_moves()
             self.hurry()
             await asyncio.wait({running, leaving}, return_when=asyncio.FIRST_COMPLETED)

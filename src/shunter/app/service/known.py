@@ -51,6 +51,8 @@ class Known:
     """The other process that drives the cluster; "": there is none, or it is unknown."""
     idle_why: str = ""
     """Why this service does not drive the cluster, if no other process does."""
+    unanswered: bool = False
+    """No broker answered the last attempt to observe or to drive the cluster."""
     observation: ClusterObservation | None = None
     moves: tuple[MoveView, ...] = ()
     """As the last observation saw them."""
@@ -60,6 +62,10 @@ class Known:
     """Whether the kill switch of the whole fleet is on."""
     policy_trouble: Callable[[], str] = lambda: ""
     """Why the present policy file is not in force."""
+
+    def driven(self) -> None:
+        """Note that this service drives the cluster."""
+        self.held_by, self.idle_why, self.unanswered = "", "", False
 
     def view(self, view: ExecutionView | None, counts: ClusterCounts) -> None:
         """Note a view of the execution; what ended and was copied since the last view is counted."""
@@ -81,7 +87,7 @@ class Known:
     def observed(self, observation: ClusterObservation, moves: tuple[MoveView, ...]) -> bool:
         """Note an observation; returns whether the one before failed."""
         silent = self.reach is Reach.SILENT
-        self.reach, self.reach_why = Reach.ANSWERS, ""
+        self.reach, self.reach_why, self.unanswered = Reach.ANSWERS, "", False
         self.observation, self.moves = observation, moves
         return silent
 
@@ -133,6 +139,8 @@ class Known:
             stale_ms=self.stale_ms,
             role=role,
             driver=self.held_by,
+            unanswered=self.unanswered,
+            lost_pause=words.lost_pause,
             idle_why=records.trouble if records.lost else self.idle_why,
             execution=None if view is None else facts_of_execution(view),
             switch=words.switch,

@@ -15,6 +15,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 
+from shunter.app.executor.ways_out import ways_out
 from shunter.app.service.commands import TURNS, command_for
 from shunter.app.service.keeping import ClusterKeeper
 from shunter.app.service.previews import (
@@ -126,7 +127,7 @@ class OrderDesk:
         mine = [each for each in told if each.role not in (ServiceRole.STANDBY, ServiceRole.OBSERVES)]
         if not mine:
             return (), "; ".join(told_theirs([*self._keepers.values()]))
-        pause = [] if self.fleet_switch is not None else [OrderKind.PAUSE_ALL]
+        pause = [OrderKind.PAUSE_ALL] if self.fleet_switch is None and not all(each.unsure for each in mine) else []
         paused = any(each.paused for each in mine)
         resume = [OrderKind.RESUME_ALL] if paused and not self._records.trouble else []
         return (*pause, *resume), ""
@@ -191,6 +192,10 @@ class OrderDesk:
 
     async def _carry_out(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         kind = order.kind
+        if kind in (OrderKind.PAUSE_ALL, OrderKind.RESUME_ALL):
+            for each in self._keepers.values():
+                if order.cluster in ("", each.name):
+                    each.see_lost_pause()
         if kind is OrderKind.PAUSE_ALL:
             return await self._pause_all(order, signature)
         if kind is OrderKind.RESUME_ALL:
@@ -367,7 +372,9 @@ class OrderDesk:
             )
         except DriverError as error:
             again = "ask again with the same key" if signature.key else "look at the moves before you ask again"
-            raise OrderRefused(Refusal.UNREACHABLE, f"{keeper.name}: {error}: {again}") from error
+            raise OrderRefused(
+                Refusal.UNREACHABLE, f"{keeper.name}: {ways_out(keeper.cluster.target).told(str(error))}: {again}"
+            ) from error
         if not reply.accepted:
             await self._write_after(keeper, StoreBatch(answer_gone=signature.key))
             raise OrderRefused(Refusal.NOT_ALLOWED, reply.text)
@@ -414,7 +421,8 @@ class OrderDesk:
             done = OrderDone(await keeper.parts.clear_throttles())
         except ShunterError as error:
             kind = Refusal.UNREACHABLE if isinstance(error, DriverError) else Refusal.NOT_ALLOWED
-            raise OrderRefused(kind, f"{keeper.name}: {error}") from error
+            told = ways_out(keeper.cluster.target).told(str(error))
+            raise OrderRefused(kind, f"{keeper.name}: {told}") from error
         event = keeper.event(order.kind.value, f"{signature.who}: {done.text}", "", signature.who, signature.comment)
         await self._write_after(keeper, StoreBatch(events=(event,), answer=_answer(order, signature, event, done)))
         keeper.hurry()
@@ -464,6 +472,14 @@ class OrderDesk:
             self._keeping.add(task)
             task.add_done_callback(self._keeping.discard)
         await asyncio.wait(keeping, timeout=KEPT_WITHIN_S)
+        overtaken = [keeper for keeper, _switch in thrown if keeper.overtaken]
+        for keeper in overtaken:
+            await keeper.withdraw()
+        if len(overtaken) == len(thrown):
+            names = ", ".join(keeper.name for keeper in overtaken)
+            raise OrderRefused(
+                Refusal.STANDBY, f"not taken: another service has taken {names} over: give the order there"
+            )
         late = "the pause is in force, and still being written down"
         troubles = [task.result() if task.done() else late for task in keeping]
         try:
@@ -493,9 +509,12 @@ class OrderDesk:
         event = HistoryEvent(
             0, order.cluster, now_ms, "resume-all", f"{signature.who}: {told}", "", signature.who, signature.comment
         )
-        written = await asyncio.gather(*(_lift(keeper, switch, now_ms) for keeper, switch in lifted))
+        local = [switch.unsent for _keeper, switch in held]
+        written = await asyncio.gather(
+            *(_lift(*each, now_ms, local=alone) for each, alone in zip(lifted, local, strict=True))
+        )
         keepers[0].parts.published.tell(order.cluster)
-        failed = "; ".join(f"{each}: the pause stays in force there" for each in written if each)
+        failed = "; ".join(f"{each}: the pause stays in force; ask again" for each in written if each)
         if all(written):
             raise OrderRefused(Refusal.STORE, failed)
         done = OrderDone(f"{told}. But {failed}" if failed else told)
@@ -544,13 +563,19 @@ def _paused_by_name(keeper: ClusterKeeper) -> tuple[str, ...]:
     return () if driving is None else tuple(row.partition for row in driving.view().moves if row.state == "paused")
 
 
-async def _lift(keeper: ClusterKeeper, lifted: KillSwitch, now_ms: int) -> str:
-    """Lift a cluster's switch once that is durable; returns why it is not."""
+async def _lift(keeper: ClusterKeeper, lifted: KillSwitch, now_ms: int, *, local: bool) -> str:
+    """Lift a cluster's switch once that is durable; returns why it is not. `local`: the cluster never had the switch."""
     turn = keeper.turns
     try:
         await keeper.keep(StoreBatch(switches=(lifted,)), now_ms)
     except StoreFailed as error:
-        return f"{keeper.name}: {error}"
+        if not local:
+            return f"{keeper.name}: {error}"
+        lifted = lifted._replace(unsent=True)
+        try:
+            await keeper.records.write(StoreBatch(switches=(lifted,)))
+        except StoreFailed as trouble:
+            return f"{keeper.name}: {trouble}"
     if keeper.turns == turn:  # Else it was thrown again meanwhile, and that is written after this.
         keeper.turn(lifted)
     keeper.lift()

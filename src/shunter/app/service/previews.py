@@ -73,10 +73,16 @@ def taken_for(
         keeper = keepers[order.cluster]
         see_taken(order.kind, keeper)
         return [keeper], []
-    theirs = [each for each in keepers.values() if each.facts().role in (ServiceRole.STANDBY, ServiceRole.OBSERVES)]
+    pausing = order.kind is OrderKind.PAUSE_ALL
+    theirs = [
+        each
+        for each in keepers.values()
+        if each.facts().role in (ServiceRole.STANDBY, ServiceRole.OBSERVES) or (pausing and each.facts().unsure)
+    ]
     mine = [each for each in keepers.values() if each not in theirs]
     if not mine:
-        raise OrderRefused(Refusal.STANDBY, "; ".join(told_theirs(theirs)))
+        unsure = any(each.facts().unsure for each in theirs)
+        raise OrderRefused(Refusal.UNREACHABLE if unsure else Refusal.STANDBY, "; ".join(told_theirs(theirs)))
     return mine, theirs
 
 
@@ -98,23 +104,29 @@ def kept_here(theirs: Sequence[ClusterKeeper]) -> list[ClusterKeeper]:
 
 def told_theirs(theirs: Sequence[ClusterKeeper]) -> list[str]:
     """Clusters that an order to the fleet leaves out, a sentence each."""
-    return [
-        f"not {each.name}, which {each.known.held_by} drives: give the order there"
-        if each.known.held_by
-        else f"not {each.name}, which is only observed"
-        for each in theirs
-    ]
+    return [_told_one_of_theirs(each) for each in theirs]
+
+
+def _told_one_of_theirs(keeper: ClusterKeeper) -> str:
+    if keeper.known.held_by:
+        return f"not {keeper.name}, which {keeper.known.held_by} drives: give the order there"
+    refused = why_refused(OrderKind.PAUSE_ALL, keeper.facts()) if keeper.facts().unsure else None
+    return f"not {keeper.name}, which is only observed" if refused is None else refused[1]
 
 
 def told_paused(cluster: str, keepers: Sequence[ClusterKeeper], theirs: Sequence[ClusterKeeper]) -> str:
     """What the kill switch does: nothing begins, and moves that this service drives now are paused."""
-    told = [
-        f"the pause of {each.name} is kept, and its moves under way are paused once this service drives it: {why}"
-        for each, why in _not_driven(keepers)
-    ]
+    told = [_told_kept(each, why) for each, why in _not_driven(keepers)]
     if len(told) < len(keepers):
         told.insert(0, f"{cluster or 'the fleet'} is paused: nothing begins, and moves under way are being paused")
     return "; ".join([*told, *told_theirs(theirs)])
+
+
+def _told_kept(keeper: ClusterKeeper, why: str) -> str:
+    if keeper.known.unanswered and not keeper.words_known:
+        told = f"the pause of {keeper.name} is kept on this host, and given to the cluster once a broker answers"
+        return f"{told}, if this service drives it then; if another one does, that is told here: {why}"
+    return f"the pause of {keeper.name} is kept, and its moves under way are paused once this service drives it: {why}"
 
 
 def told_resumed(cluster: str, keepers: Sequence[ClusterKeeper], theirs: Sequence[ClusterKeeper]) -> str:

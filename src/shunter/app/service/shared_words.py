@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from shunter.core.keeper.cluster_facts import WordsPlace
 from shunter.core.keeper.situation import AGAIN
+from shunter.drivers.journal.compacted_topic import TopicFenced
 from shunter.drivers.service.store import StoreFailed
 from shunter.drivers.service.words_topic import WordsTopic, WordsUnmade
 from shunter.errors import DriverError, ShunterError
@@ -40,6 +41,8 @@ class SharedWords:
         self.why = ""
         """Why the words are not read, or on this host alone."""
         self._alone_since_s = 0.0
+        self.fenced = False
+        """Whether the last write showed that another service has taken the words."""
         self.former: WordsDriver | None = None
         """The service that drove before this one took the words."""
 
@@ -105,7 +108,7 @@ class SharedWords:
         except ShunterError as error:
             self.place, self.why = WordsPlace.UNREAD, str(error)
             raise
-        self.place, self.why = WordsPlace.TAKEN, ""
+        self.place, self.why, self.fenced = WordsPlace.TAKEN, "", False
         return found
 
     async def write(self, batch: StoreBatch, now_ms: int) -> None:
@@ -118,7 +121,7 @@ class SharedWords:
         if self.place is WordsPlace.ALONE:
             return
         if self.place is not WordsPlace.TAKEN:
-            told = "this service does not drive the cluster, and only the one that does takes people's words"
+            told = "this service does not drive the cluster now, and only the one that does takes people's words"
             if self.place is WordsPlace.UNREAD:
                 told = f"people's words about this cluster are not read yet: {self.why or AGAIN}"
             raise StoreFailed(told, retriable=True)
@@ -126,7 +129,7 @@ class SharedWords:
         try:
             await self._called(lambda: topic.write(batch, now_ms), WRITTEN_WITHIN_S)
         except ShunterError as error:
-            self.place, self.why = WordsPlace.UNREAD, str(error)
+            self.place, self.why, self.fenced = WordsPlace.UNREAD, str(error), isinstance(error, TopicFenced)
             raise StoreFailed(str(error), retriable=True) from error
 
     def let_go(self) -> None:

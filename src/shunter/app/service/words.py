@@ -57,6 +57,8 @@ class ClusterWords:
         self.turns = 0
         """How often a kill switch was thrown, lifted or replaced: what waits to be written is of one of these turns."""
         self.topic_of_words = shared
+        self.lost_pause = ""
+        """That a kill switch that was given here never reached the cluster, until somebody has seen it."""
         self._writing = asyncio.Lock()
         """Words reach the cluster and the store in one order."""
         self._followed: Words | None = None
@@ -105,6 +107,7 @@ class ClusterWords:
         """Let a kill switch be in force in this process; returns the number of this turn."""
         self.switch = switch
         self.turns += 1
+        self.lost_pause = "" if switch is not None else self.lost_pause
         return self.turns
 
     async def keep(self, batch: StoreBatch, now_ms: int, turn: int | None = None) -> bool:
@@ -214,6 +217,22 @@ class ClusterWords:
         except StoreFailed:
             return  # `records.trouble` says it, and nothing begins until the store can be written.
 
+    @property
+    def overtaken(self) -> bool:
+        """Whether another service has taken the words, so that a kill switch that was given here did not reach it."""
+        fenced = self.shared is not None and self.shared.fenced
+        return bool(self.lost_pause) or (fenced and self.switch is not None and self.switch.unsent)
+
+    async def withdraw(self) -> None:
+        """Forget a kill switch that was not taken, and that its giver is told so about."""
+        await self.drop_unsent()
+        self.see_lost_pause()
+
+    def see_lost_pause(self) -> None:
+        """Somebody has seen that a kill switch was lost."""
+        self.lost_pause = ""
+        self.show()
+
     async def drop_unsent(self) -> str:
         """Forget a kill switch that the cluster never had, because another service drives; returns a sentence about it."""
         lost = self.switch
@@ -224,7 +243,10 @@ class ClusterWords:
         with contextlib.suppress(StoreFailed):
             now = () if self.switch is None else (self.switch,)
             await self.records.write(StoreBatch(switches=now, switches_gone=gone))
-        return f"the pause of {lost.who} never reached the cluster, and another service drives it: give it there"
+        if not lost.lifted:
+            told = f"the pause of {lost.who} never reached the cluster, and another service drives it: give it there"
+            self.lost_pause = told
+        return self.lost_pause
 
     def take_over(self, batch: StoreBatch) -> None:
         """Apply a batch that is durable."""

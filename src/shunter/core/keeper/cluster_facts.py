@@ -119,8 +119,12 @@ class ClusterFacts:
     """The other process that drives the cluster."""
     idle_why: str = ""
     """Why this service does not drive the cluster; "": its executor is being started."""
+    unanswered: bool = False
+    """No broker answered this service's last attempt to drive: as far as is known, nobody can."""
     execution: OpenExecution | None = None
     """None: this service does not drive the cluster."""
+    lost_pause: str = ""
+    """That a kill switch that was given here never reached the cluster, until somebody has seen it."""
     switch: KillSwitch | None = None
     fleet_paused: bool = False
     policy_trouble: str = ""
@@ -153,6 +157,11 @@ class ClusterFacts:
         if self.role is ServiceRole.OBSERVES or (self.role is ServiceRole.STANDBY and not theirs):
             return ()
         return tuple(each for each in self.holds if each.until_ms is None or self.now_ms < each.until_ms)
+
+    @property
+    def unsure(self) -> bool:
+        """Whether another process may drive the cluster, and is to get the kill switch: this service could not bring it."""
+        return self.role is ServiceRole.IDLE and not self.words.known and not self.unanswered
 
     @property
     def age(self) -> Age:

@@ -180,6 +180,8 @@ def _findings(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
         yield ClusterSeverity.UNKNOWN, "not observed yet"
     elif facts.age is Age.OLD:
         yield ClusterSeverity.WARNING, "the last observation is old"
+    if facts.lost_pause:
+        yield ClusterSeverity.CRITICAL, f"{facts.lost_pause}; `shunter serve resume --all` here takes this message away"
     yield from _of_the_service(facts)
     if facts.observation is not None:
         yield from _seen(facts.observation, "" if facts.age is Age.CURRENT else "when last observed, ")
@@ -378,6 +380,7 @@ def doing_about(held: Held, facts: ClusterFacts) -> str:
 # ---- orders
 
 _TURNS = (OrderKind.STOP, OrderKind.PAUSE, OrderKind.RESUME, OrderKind.ROLL_BACK, OrderKind.LIMIT, OrderKind.BOUND)
+_WITHOUT_WORDS = (*_TURNS, OrderKind.PAUSE_ALL, OrderKind.CLEAR_THROTTLES)
 
 
 def why_refused(kind: OrderKind, facts: ClusterFacts) -> tuple[Refusal, str] | None:
@@ -391,7 +394,11 @@ def why_refused(kind: OrderKind, facts: ClusterFacts) -> tuple[Refusal, str] | N
         return Refusal.NOT_ALLOWED, f"{name} is only observed: {facts.policy_trouble or way_out}"
     if facts.store_lost and kind is not OrderKind.PAUSE_ALL:
         return Refusal.STORE, facts.store_trouble
-    if not facts.words.known and kind not in (*_TURNS, OrderKind.PAUSE_ALL, OrderKind.CLEAR_THROTTLES):
+    if kind is OrderKind.PAUSE_ALL and facts.unsure:
+        told = f"not taken yet: it is not known who drives {name}: {facts.idle_why or STARTS}; {AGAIN}"
+        return Refusal.UNREACHABLE, told
+    unsent = kind is OrderKind.RESUME_ALL and facts.switch is not None and facts.switch.unsent
+    if not facts.words.known and not unsent and kind not in _WITHOUT_WORDS:
         return Refusal.STORE, f"people's words about {name} are not read yet: {_why_unread(facts)}"
     if kind is OrderKind.RESUME_ALL:
         return _not_resumed(facts)

@@ -149,12 +149,13 @@ class Board:
         rules = self.targets.rules
         current = int(rules.rack_of[here]) if here != ABSENT else -1
         opened = rules.openings(others, self.factors[partition], current) + self.shut
-        if here != ABSENT:
-            opened[here] = -np.inf
-        for broker in (*others, *self.ill_at(partition)):
+        for broker in (*others, *(broker for broker in self.ill_at(partition) if broker != here)):
             opened[broker] = -np.inf
+        # Where the racks leave it no place but its own, it stays.
         if self.targets.barred and not np.isfinite(opened).any():
             return self._open_beside_barred(partition, others, opened)
+        if here != ABSENT:
+            opened[here] = -np.inf
         return opened
 
     def ill_at(self, partition: int) -> list[int]:

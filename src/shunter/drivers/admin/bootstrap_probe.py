@@ -40,6 +40,10 @@ def protocol_of(configuration: Mapping[str, Any]) -> str:
     return str(configuration.get("security_protocol", "PLAINTEXT"))
 
 
+class NoBrokerAnswers(DriverError):
+    """None of the bootstrap servers is a broker that answers; the message says what each of them does."""
+
+
 def is_silent(server: str) -> bool:
     """Whether a server (`HOST:PORT`) did not answer when it was asked last, and that was a moment ago."""
     return time.monotonic() < _silent.get(server, 0.0)
@@ -51,7 +55,7 @@ def answering(configuration: Mapping[str, Any]) -> dict[str, Any]:
     The library tries them in a random order, and gives a server that hangs all the time that there is.
 
     Raises:
-        DriverError: none of them answers; the message says what each of them does.
+        NoBrokerAnswers: none of them answers.
     """
     return {**configuration, "bootstrap_servers": probe(servers_of(configuration), protocol_of(configuration))}
 
@@ -64,7 +68,7 @@ def probe(servers: Sequence[str], protocol: str) -> list[str]:
         protocol: Kafka's name. If it is TLS, any answer to the first message of a handshake is enough.
 
     Raises:
-        DriverError: none of them is a broker; the message says of each server what answers there.
+        NoBrokerAnswers: none of them is a broker.
     """
     pool = ThreadPoolExecutor(max(1, len(servers)))
     asked = {server: pool.submit(look, server, knock="SSL" in protocol) for server in servers}
@@ -76,7 +80,7 @@ def probe(servers: Sequence[str], protocol: str) -> list[str]:
         _silent.update(dict.fromkeys(suspects, time.monotonic() + SILENT_FOR_S))
         return [server for server, found in asked.items() if found.done() and found.result() is None]
     told = "; ".join(f"{server} {found.result()}" for server, found in asked.items())
-    raise DriverError(f"no broker answers: {told}", retriable=True)
+    raise NoBrokerAnswers(f"no broker answers: {told}", retriable=True)
 
 
 def look_at(servers: Sequence[str], protocol: str) -> dict[str, str | None]:

@@ -46,7 +46,12 @@ def test_a_plan_that_was_carried_out_is_not_proposed_again(sighting: Sighting, p
     if proposal is None:
         return
     again = ready(look(carried_out(sighting, proposal), policy, judged.memory))
-    assert again is None or again.scope != proposal.scope, (proposal, again)
+    if again is None or again.scope != proposal.scope:
+        return
+    # What the first plan left out, because the next observation would have undone it, may have another place now.
+    assert any("the next observation would undo it" in str(each) for each in proposal.undone), (proposal, again)
+    first, second = ({(each.topic, each.partition) for each in plan.changes} for plan in (proposal, again))
+    assert not first & second, (proposal, again)
 
 
 @FEW

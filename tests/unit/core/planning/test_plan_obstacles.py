@@ -9,7 +9,9 @@ import pytest
 from planning_clusters import cluster_of
 
 from shunter.core.planning.balance import plan
+from shunter.core.planning.board import Board, Budget
 from shunter.core.planning.cluster import ABSENT, ClusterLoad
+from shunter.core.planning.facts import fitness_of
 from shunter.core.planning.moves import BalancedPlan
 from shunter.core.planning.request import PlanRequest, Scope
 from shunter.model.inventory import BrokerFacts, Disk, TopicWish
@@ -219,3 +221,19 @@ def test_leaders_change_beside_a_cordoned_broker_by_an_election_alone() -> None:
 def test_no_demoted_broker_is_elected_in_the_place_of_another_one() -> None:
     cluster = with_cordoned(cluster_of(["a"] * 2, [("t", [0, 1], 1)]), leader=1)
     assert plan(cluster, PlanRequest(Scope.DEMOTE, brokers=(0, 1))).elections() == set()
+
+
+def test_a_replica_whose_racks_leave_it_no_other_place_stays_beside_a_damaged_broker() -> None:
+    """An outsider's find: such replicas went to a rack that had one already, and the whole rebalance was rejected."""
+    # Brokers 3 (rack c, a failed log dir) and 4 (rack b, dead) get nothing, so rack b has broker 2 alone.
+    rows = [[2, 3, 5], [3, 1, 2]] * 3
+    cluster = cluster_of(list("xabcba"), [("t", row, 100) for row in rows] + [("u", [1, 2], 80)] * 12)
+    failed = (Disk("/a", None, None), Disk("/b", None, None, failed=True))
+    facts = tuple(BrokerFacts(live=at not in (0, 4), log_dirs=failed if at == 3 else ()) for at in range(6))
+    cluster = replace(cluster, facts=facts)
+    made = plan(cluster, PlanRequest(Scope.REBALANCE))
+    board = Board(cluster, made.targets, cluster.replicas, fitness_of(cluster), Budget(np.inf, np.inf))
+    slots = [row.index(2) for row in rows]
+    assert not any(np.isfinite(board.openings(at, slot)).any() for at, slot in enumerate(slots))
+    assert len(made.changed) > 3
+    assert not made.targets.rules.uneven(made.replicas).any()

@@ -1,0 +1,94 @@
+"""What the executor advises can be typed at the service's host: by `serve`, or with the journal's place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from shunter.app.executor.session import Target
+from shunter.app.executor.ways_out import ways_out
+from shunter.app.service import driving
+from shunter.app.service.driving import Driving
+from shunter.cli.service.serve import serve
+from shunter.core.executor.ready import CommandReply, PlanReply
+from shunter.drivers.journal.claimants import ClusterClaimed
+from shunter.model.execution import Command, CommandKind, ExecutionOptions
+from shunter.model.notice import Notice
+from shunter.views.execution import ExecutionView, MoveRow
+
+TOPIC = ways_out(Target("k1:9092", journal_topic="_shunter"))
+STUCK = "it can't end; `shunter rollback` or `shunter stop` ends it; `shunter stop --leave` ends it as it is"
+TYPED = (
+    "it can't end; `shunter serve rollback` or `shunter serve stop` ends it; "
+    "`shunter stop --leave --bootstrap-server k1:9092 --journal-topic _shunter` ends it as it is"
+)
+ROW = MoveRow("t-0", "moving", "forward", (1,), (1,), (2,), None, 1, "", STUCK, 100, 60, 0)
+VIEW = ExecutionView(
+    0, "c", "p", True, None, {}, 0, 0, None, None, None, None, "paused until `shunter resume`", 0, (), 0, 0, "", (ROW,)
+)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        (STUCK, TYPED),
+        ("`shunter serve resume --all` lifts the pause", "`shunter serve resume --all` lifts the pause"),
+        ("it stays (`shunter throttles clear`)", "it stays (`shunter serve clear-throttles`)"),
+        ("`kafka-reassign-partitions --cancel` ends it", "`kafka-reassign-partitions --cancel` ends it"),
+        (
+            str(ClusterClaimed("ben", lost=True)),
+            "the claim was lost: this cluster is driven by ben: ask there; if it is dead, this service takes over by itself",
+        ),
+        (
+            "group g does not answer: its coordinator has to answer, or say --take-over-cluster to go on without a claim",
+            "group g does not answer: its coordinator has to answer; this service tries again by itself",
+        ),
+    ],
+)
+def test_a_way_out_is_one_that_the_service_has(theirs: str, ours: str) -> None:
+    assert TOPIC.told(theirs) == ours
+    assert (
+        TOPIC.told(ours.split("`shunter stop --leave", maxsplit=1)[0])
+        == ours.split("`shunter stop --leave", maxsplit=1)[0]
+    ), "once is enough"
+
+
+def test_the_journal_is_named_as_the_service_has_it() -> None:
+    leaves = "`shunter stop --leave` ends it"
+    assert ways_out(Target("k:1", journal=Path("/j"))).told(leaves) == "`shunter stop --leave --journal /j` ends it"
+    assert ways_out(Target("k:1")).told(leaves) == "`shunter stop --leave --bootstrap-server k:1` ends it"
+
+
+def test_the_service_has_the_verbs() -> None:
+    assert {"rollback", "stop", "resume", "pause", "limit", "clear-throttles"} <= serve.commands.keys()  # type: ignore[attr-defined]
+    assert not any("take_over" in (each.name or "") for each in serve.params)
+
+
+async def test_all_that_an_executor_says_goes_this_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def submitted(*_: object) -> PlanReply:
+        return PlanReply(STUCK)
+
+    async def commanded(_command: Command) -> CommandReply:
+        return CommandReply(accepted=True, text=STUCK)
+
+    session: Any = SimpleNamespace(view=lambda: VIEW, command=commanded, driver=SimpleNamespace(submit=submitted))
+    executor = Driving(session, TOPIC)
+    views: list[ExecutionView] = []
+
+    async def driven(_session: object, _start: object, *, on_view: Any, **_rest: object) -> Any:
+        on_view(VIEW)
+        return SimpleNamespace(finish=SimpleNamespace(fatal=str(ClusterClaimed("ben", lost=True))))
+
+    monkeypatch.setattr(driving, "drive", driven)
+    why = await executor.run(views.append, None)  # type: ignore[arg-type]
+    assert "--take-over-cluster" not in why
+    for view in (*views, executor.view()):
+        assert (view.held, view.moves[0].stuck) == ("paused until `shunter serve resume`", TYPED)
+    assert (await executor.command(Command(CommandKind.STOP))).text == TYPED
+    assert (await executor.submit("p", (), ExecutionOptions())).error == TYPED
+    heard: list[Notice] = []
+    TOPIC.notices(heard.append)(Notice("stuck", "t-0", STUCK))
+    assert heard == [Notice("stuck", "t-0", TYPED)]
