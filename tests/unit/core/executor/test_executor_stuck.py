@@ -467,6 +467,7 @@ def test_a_name_that_the_execution_does_not_have_keeps_no_other_from_its_order()
     """An outsider's find: `stop a b` stopped nothing, because a had gone."""
     rig = Rig(Yard({"t": [(1, 2)]}))
     rig.submit(("t", 0, (1, 3)))
+    until(rig, lambda: bool(rig.core.state.moves), 200, "the plan was not taken on")
     strange = TopicPartition("u", 0)
     decided = decide_command(rig.core.state, Command(CommandKind.STOP, (TopicPartition("t", 0), strange)))
     assert (decided.accepted, decided.partly) == (True, True)
