@@ -30,6 +30,8 @@ def stuck(state: ExecutorState, move: Move) -> str | None:
     if move.direction is Direction.FORWARD and set(move.current) != set(move.goal):
         missing = _named(state, move, _needed(state, move, seen))
         return f"it can't end without {missing} and part of its target" if missing else None
+    if shut := _shut(state, move, seen):
+        return shut
     waits = _what_it_waits_for(state, move, seen)
     if waits is None:
         missing = _named(state, move, _unplaced(move))
@@ -40,6 +42,20 @@ def stuck(state: ExecutorState, move: Move) -> str | None:
     missing = _named(state, move, waits.brokers)
     able = len(_able(state, move, seen).intersection(waits.brokers))
     return f"it can't end without {missing}: {waits.reason}" if missing and able < waits.missing else None
+
+
+def _shut(state: ExecutorState, move: Move, seen: ObservedPartition) -> str:
+    """That a rollback needs a target which Kafka does not take, because others cordoned a broker of it; "": it does not.
+
+    A step under way is cancelled, which names no broker.
+    """
+    ours = {broker for broker, _value in state.options.cordons}
+    shut = [broker for broker in move.goal if broker in state.closed() - ours]
+    held = seen.replicas if move.step is None else move.step.before
+    if move.direction is not Direction.BACK or not shut or set(held) == set(move.goal):
+        return ""
+    which = f"broker{'s' if len(shut) > 1 else ''} {', '.join(map(str, shut))}"
+    return f"it can't end while {which} has its log dirs cordoned: Kafka takes no target that names it"
 
 
 def _needed(state: ExecutorState, move: Move, seen: ObservedPartition) -> Replicas:

@@ -10,7 +10,7 @@ from shunter.core.executor.events import Envelope, LogDirsObserved
 from shunter.core.executor.orders import decide_command
 from shunter.core.executor.ready import CommandReply, PlanReply
 from shunter.core.executor.state import ExecutorState, Move
-from shunter.core.executor.stuck import stuck, told_held_up
+from shunter.core.executor.stuck import stuck, told_held_up, turned_to
 from shunter.model.execution import (
     Command,
     CommandKind,
@@ -474,3 +474,17 @@ def test_a_name_that_the_execution_does_not_have_keeps_no_other_from_its_order()
     assert decided.text.endswith("; not in the execution: u-0")
     refused = decide_command(rig.core.state, Command(CommandKind.STOP, (strange,)))
     assert (refused.accepted, refused.text) == (False, "not in the execution: u-0")
+
+
+def test_a_rollback_to_a_broker_that_others_cordoned_is_told_as_stuck() -> None:
+    """An outsider's find: such a rollback was called instant, and Kafka refused it."""
+    state, tp = ExecutorState(running=True), TopicPartition("t", 0)
+    move = Move(tp, None, (1, 2, 3), (4, 2, 3), Strategy.INCREMENTAL, 1_000, (), False, 0, current=(4, 2, 3))
+    state.moves[tp] = move
+    state.cluster.brokers = dict.fromkeys((1, 2, 3, 4))
+    state.cluster.topics["t"] = ObservedTopic(None, {0: ObservedPartition((4, 2, 3), (4, 2, 3), 4)})
+    assert stuck(state, turned_to(move, Direction.BACK)) is None
+    state.cluster.spaces[1, "/d"] = LogDirSpace(100, 50, cordoned=True)
+    told = "it can't end while broker 1 has its log dirs cordoned: Kafka takes no target that names it"
+    assert stuck(state, turned_to(move, Direction.BACK)) == told
+    assert stuck(state, turned_to(move, Direction.STOP)) is None
