@@ -47,6 +47,8 @@ def _row(partition: InventoryPartition, known: Collection[BrokerId]) -> dict[str
     # A reassignment under way counts as done: else a plan would keep what it removes, and raise the number of replicas.
     replicas = tuple(broker for broker in partition.replicas if broker not in partition.removing) or partition.replicas
     isr = tuple(broker for broker in partition.isr if broker in replicas or broker not in partition.removing)
+    if partition.isr and not isr:  # Its data are on what is removed alone, and will be on what is added.
+        isr = tuple(broker for broker in partition.adding if broker in replicas and broker not in partition.offline)
     leader = partition.leader if partition.leader in known else -1
     if leader in partition.removing and leader not in replicas:
         leader = next(iter(isr), -1)

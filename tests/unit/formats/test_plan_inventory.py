@@ -77,3 +77,11 @@ def test_a_reassignment_under_way_counts_as_done() -> None:
     brokers = tuple(InventoryBroker(broker, "host", None, None, None) for broker in (1, 2, 3, 4))
     found = orjson.loads(encode_plan_input(Inventory("c", 0, brokers, (moved,))))["partitions"][0]
     assert (found["replicas"], found["isr"], found["leader"]) == ([4, 2, 3], [2, 3], 2)
+
+
+def test_a_partition_that_moves_as_a_whole_is_not_lost() -> None:
+    """An outsider's find: while its only replica moved, plans said that it has no live replica in sync."""
+    moved = InventoryPartition("t", None, 0, (2, 1), (1,), 1, 0, 9, 1, ((1, 1024),), adding=(2,), removing=(1,))
+    brokers = tuple(InventoryBroker(broker, "host", None, None, None) for broker in (1, 2))
+    found = orjson.loads(encode_plan_input(Inventory("c", 0, brokers, (moved,))))["partitions"][0]
+    assert (found["replicas"], found["isr"], found["leader"]) == ([2], [2], 2)
