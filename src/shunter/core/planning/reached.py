@@ -8,7 +8,7 @@ import numpy as np
 
 from shunter.core.planning.board import Board, Budget
 from shunter.core.planning.cluster import ABSENT, ClusterLoad, Ints, Resource, distinct
-from shunter.core.planning.facts import CORDONED, OFFLINE, closed, fitness_of, in_the_way, rooms
+from shunter.core.planning.facts import CORDONED, OFFLINE, barred, closed, fitness_of, in_the_way, rooms
 from shunter.core.planning.moves import BalancedPlan, Undone
 from shunter.core.planning.request import EMPTYING, ORDER_ALONE, Scope
 from shunter.core.wording import counted, named
@@ -63,7 +63,10 @@ def way_out(cluster: ClusterLoad, left: Ints, scope: Scope) -> str:
     if not cordoned:
         return "" if scope is Scope.OFFLINE else f"; {OFFLINE_FIRST}"
     shut, every = (",".join(map(str, sorted(found))) for found in (cordoned, cordoned | offline))
-    return f"; take broker {shut} out of its cordon (`cordoned.log.dirs`), or `shunter drain {every}`"
+    gone = {cluster.brokers[at] for at in barred(cluster)} | cordoned | offline
+    drained = len(cluster.brokers) - len(gone) >= int(cluster.replication[left].max())
+    other = f", or `shunter drain {every}`" if drained else ""
+    return f"; take broker {shut} out of its cordon (`cordoned.log.dirs`){other}"
 
 
 def what_is_unknown(plan: BalancedPlan) -> Iterator[str]:

@@ -237,3 +237,13 @@ def test_a_replica_whose_racks_leave_it_no_other_place_stays_beside_a_damaged_br
     assert not any(np.isfinite(board.openings(at, slot)).any() for at, slot in enumerate(slots))
     assert len(made.changed) > 3
     assert not made.targets.rules.uneven(made.replicas).any()
+
+
+@pytest.mark.parametrize(("brokers", "drains"), [(4, False), (5, True)])
+def test_a_drain_is_a_way_out_only_where_enough_brokers_are_left_for_it(brokers: int, *, drains: bool) -> None:
+    """An outsider's find: the drain that was named was refused, as too few brokers could hold the replicas."""
+    rows = [("t", [0, 1, 2], 100.0)] * 3 + [("u", [0], 50.0)]
+    cluster = with_cordoned(cluster_of(["a"] * brokers, rows), 2, dead=(1,))
+    told = " ".join([*plan(cluster, PlanRequest(Scope.REBALANCE)).notes])
+    assert "take broker 2 out of its cordon" in told
+    assert ("`shunter drain" in told) == drains
