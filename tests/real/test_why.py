@@ -6,6 +6,7 @@ import pytest
 from yard import cli
 
 from lab.testbed.waiting import wait_until
+from shunter.app.exit_codes import ExitCode
 
 pytestmark = pytest.mark.real
 
@@ -50,7 +51,7 @@ def test_a_refused_request_is_told(yard):
 def test_a_question_that_can_not_be_answered(yard, tmp_path):
     assert "Nothing is logged about nothing-0" in why(yard, "nothing-0")
     status, told = cli("why", "orders-0", "--log-dir", tmp_path)
-    assert status == 1
+    assert status == ExitCode.JOURNAL
     assert "there is no state-change" in told
     for wrong in (("orders",), ("orders-0", "--broker", "1"), ("orders-0", "--since", "yesterday"), ()):
         assert cli("why", *wrong, "--log-dir", yard.log_dir)[0] == 2
