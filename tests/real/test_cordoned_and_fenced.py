@@ -15,6 +15,7 @@ import pytest
 from executor_process import Cluster, Shunter, write_plan
 from executor_scenarios import nothing_is_lost
 from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import KafkaError
 from kafka.net import manager
 from live_producer import LiveProducer, fill
 from tidying import end_all
@@ -81,7 +82,8 @@ def test_a_cordoned_broker_is_shown_gets_nothing_and_is_refused_by_name(four: KR
             told = shunter.run("doctor").stdout
             assert "broker 3: log dir" in told
             assert "is cordoned: it gets no new replicas" in told
-            plan = str(write_plan(tmp_path / "plan.json", TOPIC, {0: (2, 3), 1: (1, 4)}))
+            wanted = (2, 3) if held[0] != (2, 3) else (3, 2)
+            plan = str(write_plan(tmp_path / "plan.json", TOPIC, {0: wanted, 1: (1, 4)}))
             done = shunter.run("execute", plan, "--yes")
             assert done.returncode == ExitCode.PARTLY, done.stdout + done.stderr
             assert (
@@ -170,18 +172,26 @@ def test_a_bootstrap_server_that_hangs_costs_seconds_whichever_client_connects(
         wait_until(lambda: cluster.live() == {1, 2, 3, 4}, what="broker 1 is back", timeout_s=60)
 
 
+def told_live(cluster: Cluster) -> set[int]:
+    """The live brokers; none if the client asks the one that hangs."""
+    try:
+        return cluster.live()
+    except KafkaError:
+        return set()
+
+
 @tells_fenced
 def test_a_broker_that_hangs_is_told_as_fenced_and_gets_nothing(four: KRaftCluster, tmp_path: Path) -> None:
     four.nodes[4].pause()
     try:
         live = ",".join(four.nodes[node].bootstrap for node in (1, 2, 3))
         with closing(Cluster(live)) as cluster:
-            wait_until(lambda: cluster.live() == {1, 2, 3}, what="broker 4 is fenced", timeout_s=60)
+            wait_until(lambda: told_live(cluster) == {1, 2, 3}, what="broker 4 is fenced", timeout_s=60)
             shunter = Shunter(live, tmp_path / "moves.journal")
             assert planned_onto(shunter, cluster, "--scope", "drain", "--brokers", "2") <= {1, 3}
         told = shunter.run("doctor").stdout
         assert "broker 4 is fenced: it is registered, but its heartbeats don't reach the controller" in told
-        assert "its listener takes connections" in told
+        assert "its listener does not answer within 3 s" in told
         assert "broker 4 is down" not in told
         # A plan may name a broker that holds replicas of the topic and is not live: its move waits. So this is another one.
         with closing(Cluster(live)) as cluster:

@@ -110,10 +110,10 @@ def _gone(broker: int, replicas: int, fenced: str | None) -> Finding:
     if fenced is None:
         return Finding(level, "brokers", f"broker {broker} is down, {holds}", f"start it; {_ELSEWHERE}")
     told = f"broker {broker} is fenced: it is registered, but its heartbeats don't reach the controller; it {holds}"
-    if fenced:
-        return Finding(level, "brokers", f"{told}; its listener {fenced}", f"start it; {_ELSEWHERE}")
-    advice = f"its process is there: see in its log why it hangs, or what cuts it off, and restart it; {_ELSEWHERE}"
-    return Finding(level, "brokers", f"{told}; its listener takes connections", advice)
+    advice = f"see in its log why it hangs, or what cuts it off, and restart it; {_ELSEWHERE}"
+    if fenced and "does not answer" not in fenced:
+        advice = f"start it; {_ELSEWHERE}"
+    return Finding(level, "brokers", f"{told}; its listener {fenced or 'answers'}", advice)
 
 
 def _listeners(seen: CheckUp) -> list[Finding]:

@@ -101,7 +101,7 @@ class Quorum(NamedTuple):
 class FencedBroker(NamedTuple):
     """A broker that is registered, but whose heartbeats don't reach the controller (KIP-1073).
 
-    `problem`: what went wrong at a connection to it from here ("": nothing, so its process is there).
+    `problem`: what went wrong at a connection to it from here ("": nothing, so its process answers).
     """
 
     broker: BrokerId

@@ -94,7 +94,7 @@ def topic(min_isr: int, *partitions: ObservedPartition, name: str = "t") -> tupl
             "brokers",
             (
                 "broker 3 is fenced: it is registered, but its heartbeats don't reach the controller; it holds 1 replica; "
-                "its listener takes connections"
+                "its listener answers"
             ),
         ),
         (
@@ -398,3 +398,14 @@ def test_a_cordon_of_the_journal_is_told_with_its_plan_and_its_way_out() -> None
     assert known.advice == "nothing, if that is meant; else `shunter undrain 3`"
     (strange,) = bad(seen, CheckedJournal("/j", cordons={2: "drain-0a1b2c"}))
     assert strange.advice == "nothing, if that is meant; else take it out of `cordoned.log.dirs`"
+
+
+@pytest.mark.parametrize(
+    ("problem", "advice"),
+    [("refuses connections", "start it; "), ("does not answer within 3 s", "see in its log"), ("", "see in its log")],
+)
+def test_what_to_do_about_a_fenced_broker_depends_on_its_listener(problem: str, advice: str) -> None:
+    (told,) = [
+        each for each in diagnose(replace(WELL, fenced=(FencedBroker(4, problem),)), NOBODY) if "fenced" in each.text
+    ]
+    assert told.advice.startswith(advice)

@@ -220,7 +220,7 @@ async def _listeners(visit: _Visit, addresses: Mapping[BrokerId, str]) -> dict[B
 
 
 async def _fenced(brokers: Sequence[Mapping[str, Any]]) -> tuple[FencedBroker, ...]:
-    """Fenced brokers, and whether their processes take a connection: one that hangs does, and answers nothing."""
+    """Fenced brokers, and whether their listeners answer: one that hangs does not."""
     found = await asyncio.to_thread(_knock, [(f"{broker['host']}:{broker['port']}", True) for broker in brokers])
     return tuple(
         FencedBroker(int(broker["broker_id"]), problem or "") for broker, problem in zip(brokers, found, strict=True)
