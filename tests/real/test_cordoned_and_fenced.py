@@ -219,9 +219,10 @@ def test_a_drain_cordons_first_and_its_undo_takes_that_back(four: KRaftCluster, 
     shunter = Shunter(four.bootstrap, tmp_path / "moves.journal")
     with closing(Cluster(four.bootstrap)) as cluster:
         before = cluster.replicas(TOPIC)
+        cluster.make("leaves", {0: (1, 2)})  # Tests before may have emptied the broker, and then nothing is cordoned.
         done = shunter.run("drain", "1", "--cordon", "--yes")
         assert done.returncode == ExitCode.DONE, done.stdout + done.stderr
-        assert cordoned(cluster, 1)
+        wait_until(lambda: cordoned(cluster, 1), what="broker 1 is cordoned", timeout_s=30)
         assert not any(1 in replicas for replicas in cluster.replicas(TOPIC).values())
         assert "broker 1 is cordoned by plan " in shunter.run("status").stdout
         told = shunter.run("doctor").stdout
@@ -232,6 +233,7 @@ def test_a_drain_cordons_first_and_its_undo_takes_that_back(four: KRaftCluster, 
         assert "broker 1 gets its former cordoned.log.dirs back first: none" in undone.stderr
         assert cluster.replicas(TOPIC) == before
         wait_until(lambda: not cordoned(cluster, 1), what="broker 1 is not cordoned any more", timeout_s=30)
+        cluster.admin.delete_topics(["leaves"])
 
 
 @cordons
