@@ -145,8 +145,9 @@ def pause(target: Target, wanted: Wanted, *, yes: bool, as_json: bool) -> None:
     """Let moves stand still: no step begins, and what was copied so far is kept.
 
     The executor slows running copies down to almost nothing. With partitions, topics or a plan, the other moves go on.
-    Moves that Shunter's controller carries out by itself stop copying; another controller has no pause. The executor can't slow a copy down alone if other copies share its throttles: it
-    cancels such a copy, and begins it again at `shunter resume`. It says first how much is copied again, and asks.
+    Moves that Shunter's controller carries out by itself stop copying; another controller has no pause. The executor
+    can't slow a copy down alone if other copies share its throttles: it cancels such a copy, and begins it again at
+    `shunter resume`. It says first how much is copied again, and asks.
 
     \b
     Examples:
