@@ -69,6 +69,8 @@ class Pass:
     touched: set[TopicPartition] = field(default_factory=set[TopicPartition])
     unheld: frozenset[TopicPartition] = frozenset()
     """Paused copies that no throttle can hold: they are cancelled."""
+    closed: frozenset[BrokerId] = frozenset()
+    """Brokers that Kafka takes in no target."""
     refused: list[Awaiting] = field(default_factory=list[Awaiting])
     """Moves that wait for their turn, in their order."""
     stale_topics: set[str] = field(default_factory=set[str])
@@ -88,7 +90,7 @@ class Pass:
 def decide_moves(work: Pass) -> None:
     """Go over all open moves: finish, turn, relax and begin steps, and close moves that have ended."""
     live = work.live
-    work.unheld = unheld(work.state)
+    work.unheld, work.closed = unheld(work.state), work.state.closed()
     idle: list[Move] = []
     for move in work.state.moves.values():
         if not move.open or move.tp in work.touched or _goes_on(work, move):
@@ -291,7 +293,7 @@ def _decide_turned(
     if cluster.topics_at_ms.get(move.tp.topic, -1) <= move.turned_at_ms:
         work.stale_topics.add(move.tp.topic)  # Before a step is undone, read again which replicas are live and in sync.
         return True
-    turned = undo(move, seen, live, work.state.least_in_sync(move), running=running, closed=work.state.closed())
+    turned = undo(move, seen, live, work.state.least_in_sync(move), running=running, closed=work.closed)
     if isinstance(turned, Begin):
         _begin(work, move, turned)
     elif isinstance(turned, Waits):
@@ -350,7 +352,7 @@ def _decide_running(work: Pass, move: Move, seen: ObservedPartition, live: froze
 
 def _put_off(work: Pass, move: Move, seen: ObservedPartition, live: frozenset[BrokerId]) -> bool:
     """Cancel a paused copy; returns whether nothing else is due now. If it can't be cancelled, it slows its broker."""
-    undone = undo(move, seen, live, work.state.least_in_sync(move), put_off=True, closed=work.state.closed())
+    undone = undo(move, seen, live, work.state.least_in_sync(move), put_off=True, closed=work.closed)
     if isinstance(undone, Begin):
         shares = "because it shares a broker or a bound with copies that go on"
         told = f"paused: its copy is cancelled, {shares}; {_lost(work, move)}"

@@ -49,10 +49,12 @@ def _shut(state: ExecutorState, move: Move, seen: ObservedPartition) -> str:
 
     A step under way is cancelled, which names no broker.
     """
-    ours = {broker for broker, _value in state.options.cordons}
-    shut = [broker for broker in move.goal if broker in state.closed() - ours]
     held = seen.replicas if move.step is None else move.step.before
-    if move.direction is not Direction.BACK or not shut or set(held) == set(move.goal):
+    if move.direction is not Direction.BACK or set(held) == set(move.goal):
+        return ""
+    theirs = state.closed().difference(broker for broker, _value in state.options.cordons)
+    shut = [broker for broker in move.goal if broker in theirs]
+    if not shut:
         return ""
     which = f"broker{'s' if len(shut) > 1 else ''} {', '.join(map(str, shut))}"
     return f"it can't end while {which} has its log dirs cordoned: Kafka takes no target that names it"
@@ -257,7 +259,18 @@ def _shape(state: ExecutorState, move: Move) -> Hashable | None:
     run = None if step is None else (step.before, step.after, step.cancels, step.accepted, step.redirected_from)
     place = (move.original, move.target, move.current, move.order, move.direction, move.forced, move.relaxed)
     turned = move.turned_at_ms is not None
-    return (live, seen, cluster.ongoing.get(move.tp), state.least_in_sync(move), move.strategy, place, run, turned)
+    closed = state.closed()  # A way back may need a target that names one of them.
+    return (
+        live,
+        seen,
+        cluster.ongoing.get(move.tp),
+        state.least_in_sync(move),
+        move.strategy,
+        place,
+        run,
+        turned,
+        closed,
+    )
 
 
 def _way_out(state: ExecutorState, move: Move) -> str:

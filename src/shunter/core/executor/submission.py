@@ -101,7 +101,7 @@ class JudgedPlan:
 def judge_submission(state: ExecutorState, event: PlanSubmitted) -> JudgedPlan:
     """Decide which moves of a plan are taken on. Pre: its topics and all reassignments were read since it came."""
     judged = JudgedPlan()
-    known = _known_brokers(state)
+    known, closed = _known_brokers(state), _closed(state, event)
     repeated = _repeated(event.moves)
     moves: list[JournalRecord] = []
     for order in event.moves:
@@ -109,7 +109,7 @@ def judge_submission(state: ExecutorState, event: PlanSubmitted) -> JudgedPlan:
             told = f"{order.tp} is in the plan more than once"
             judged.results.append(MoveResult(order.tp, told))
             continue
-        taken = _judge_order(state, event, order, known)
+        taken = _judge_order(state, event, order, known, closed)
         if isinstance(taken, str):
             judged.results.append(MoveResult(order.tp, taken))
         else:
@@ -229,7 +229,7 @@ def _repeated(moves: tuple[MoveOrder, ...]) -> set[TopicPartition]:
 
 
 def _judge_order(
-    state: ExecutorState, event: PlanSubmitted, order: MoveOrder, known: set[BrokerId]
+    state: ExecutorState, event: PlanSubmitted, order: MoveOrder, known: set[BrokerId], closed: frozenset[BrokerId]
 ) -> list[JournalRecord] | str:
     topic = state.cluster.topics.get(order.tp.topic)
     if topic is None:
@@ -258,10 +258,11 @@ def _judge_order(
     if complaint is not None:
         told = complaint[1].replace("force it if that is meant", "--force takes it, if that is meant")
         return f"{told}; known are {sorted(known)}" if "not a live broker" in told else told
-    unfit = _absent_log_dir(state, order) or _cordoned(state, event, order, original)
+    unfit = _absent_log_dir(state, order) or _cordoned(state, event, order, original, closed)
     if unfit is not None:
         return unfit
-    return _accept(state, event, order, topic, seen, foreign)
+    # A step that kept a cordoned broker would be refused, so there is one step alone.
+    return _accept(state, event, order, topic, seen, foreign, one_step=not closed.isdisjoint(original))
 
 
 def _absent_log_dir(state: ExecutorState, order: MoveOrder) -> str | None:
@@ -273,14 +274,16 @@ def _absent_log_dir(state: ExecutorState, order: MoveOrder) -> str | None:
     return None
 
 
-def _cordoned(state: ExecutorState, event: PlanSubmitted, order: MoveOrder, original: Replicas) -> str | None:
+def _cordoned(
+    state: ExecutorState, event: PlanSubmitted, order: MoveOrder, original: Replicas, closed: frozenset[BrokerId]
+) -> str | None:
     """Say which broker or log dir of an order is cordoned (KIP-1066); None: none, or it is not known.
 
     Kafka refuses a target with a broker whose log dirs are all cordoned, even if the replica is there already (seen on
     4.4.0). It would do so in the middle of the execution. A broker whose cordon the plan changes is judged by that.
     """
     out = "take that out of the broker's `cordoned.log.dirs`, or give the plan without it"
-    wanted, closed = dict(event.options.cordons), _closed(state, event)
+    wanted = dict(event.options.cordons)
     for broker in order.target if order.target != original else ():
         if broker in closed:
             return f"broker {broker} is cordoned, and Kafka takes no target for {order.tp} that names it: {out}"
@@ -307,10 +310,10 @@ def _accept(
     topic: ObservedTopic,
     seen: ObservedPartition,
     foreign: OngoingReassignment | None,
+    *,
+    one_step: bool,
 ) -> list[JournalRecord]:
     original = seen.replicas if foreign is None else foreign.original
-    # A step that kept a cordoned broker would be refused, so there is one step alone.
-    one_step = not _closed(state, event).isdisjoint(original)
     accepted = MoveAccepted(
         order.tp,
         topic.topic_id,
