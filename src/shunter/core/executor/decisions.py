@@ -159,7 +159,7 @@ def _may_end(work: Pass, move: Move) -> bool:
 def _goes_on_after_all(move: Move) -> None:
     """A move that seemed to end before its goal does not, so it wants its log dirs again."""
     if move.log_dir_status.ends:
-        move.log_dir_status = replace(move.log_dir_status, ends=False)
+        move.log_dir_status = replace(move.log_dir_status, ends=False, done=False)
 
 
 def _close(work: Pass, move: Move, outcome: Outcome, reason: str, replicas: Replicas) -> None:
