@@ -192,8 +192,11 @@ def _poll_log_dirs(state: ExecutorState, polls: Polls, now_ms: int, out: Collect
     if now_ms < polls.log_dirs_due_ms:
         out.wake(polls.log_dirs_due_ms)
         return
+    unknown = set(state.cluster.room_wanted_ms)
+    if any(move.waits.kind is WaitKind.CORDON for move in state.open_moves()):
+        unknown |= state.cluster.cordoned
     asked: dict[BrokerId, list[TopicPartition]] = {
-        broker: [] for broker in state.cluster.room_wanted_ms if broker in state.cluster.brokers
+        broker: [] for broker in sorted(unknown) if broker in state.cluster.brokers
     }
     first: int | None = None
     for move in state.open_moves():
