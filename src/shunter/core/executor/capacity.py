@@ -257,6 +257,17 @@ def note_landed(state: ExecutorState, move: Move, now_ms: int) -> None:
             state.cluster.landed.setdefault(broker, []).append((now_ms, added))
 
 
+def copied_bytes(state: ExecutorState, move: Move) -> int:
+    """Bytes of the step's new replicas as last seen, but for each at least the partition's size at acceptance."""
+    assert move.step is not None
+    sizes = state.cluster.sizes
+    copied = 0
+    for broker in move.step.adding:
+        seen = sizes.get((broker, move.tp))
+        copied += move.size_bytes if seen is None else max(seen.bytes, move.size_bytes)
+    return copied
+
+
 def _arriving(cluster: ObservedCluster, move: Move, broker: BrokerId) -> ReplicaSize | None:
     """What a step's new replica had when it was seen last; None: it was not seen since the step began."""
     key, step = (broker, move.tp), move.step

@@ -28,9 +28,10 @@ class Begin(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """Nothing is left to be done. The partition has these replicas."""
+    """Nothing is left to be done. The partition has these replicas. `sick`: additions out of sync that a stop leaves."""
 
     replicas: Replicas
+    sick: Replicas = ()
 
 
 class Waits(NamedTuple):
@@ -64,7 +65,7 @@ def choose(
     if move.order and set(move.order) == set(seen.replicas) and move.order != seen.replicas:
         return Begin(seen.replicas, move.order, "a cancel did not keep the order of replicas")
     if move.direction is Direction.STOP:
-        return Reached(seen.replicas)
+        return _stop(move, seen, live, closed)
     if seen.replicas == move.goal:
         return Reached(seen.replicas)
     if move.direction is Direction.FORWARD and move.strategy is Strategy.ALL_AT_ONCE:
@@ -88,6 +89,16 @@ def choose(
     if after == seen.replicas:
         return _waits_for_health(seen, live)
     return Begin(seen.replicas, after, _reason(move, seen.replicas, after))
+
+
+def _stop(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], closed: frozenset[BrokerId]) -> Choice:
+    """Additions in sync stay. The others go if all original replicas are there and in sync."""
+    sick = tuple(each for each in seen.replicas if each not in move.original and not _healthy(each, seen, live))
+    after = tuple(broker for broker in seen.replicas if broker not in sick)
+    whole = all(broker in seen.replicas and _healthy(broker, seen, live) for broker in move.original)
+    if sick and whole and closed.isdisjoint(after):
+        return Begin(seen.replicas, after, _reason(move, seen.replicas, after))
+    return Reached(seen.replicas, sick)
 
 
 STEPS_AT_MOST = 1_000

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from shunter.core.executor.capacity import SEEN_MS, Capacity, in_order, told_unknown
+from shunter.core.executor.capacity import SEEN_MS, Capacity, copied_bytes, in_order, told_unknown
 from shunter.core.executor.choice import Begin, Reached, Waits, blockers, cancel_step, choose, relax, undo
 from shunter.core.executor.copies import is_settled, told_unsettled, unsettled
 from shunter.core.executor.elections import ElectionStanding, ElectionVerdict, judge_election
@@ -197,7 +197,7 @@ def _decide_stepping(work: Pass, move: Move, live: frozenset[BrokerId]) -> None:
     if verdict is Verdict.FINISHED and _lags(work, move, seen):
         return
     if verdict is Verdict.FINISHED:
-        copied = _copied(work.state, move)
+        copied = copied_bytes(work.state, move)
         work.write(move, StepFinished(move.tp, step.number, seen.replicas, seen.isr, copied))
     elif verdict is Verdict.TAKEN:
         work.write(move, StepAccepted(move.tp, step.number))
@@ -300,17 +300,6 @@ def _fresh(work: Pass, move: Move) -> ObservedPartition | None:
         work.stale_topics.add(move.tp.topic)
         return None
     return seen
-
-
-def _copied(state: ExecutorState, move: Move) -> int:
-    """Bytes of the step's new replicas as last seen, but for each at least the partition's size at acceptance."""
-    assert move.step is not None
-    sizes = state.cluster.sizes
-    copied = 0
-    for broker in move.step.adding:
-        seen = sizes.get((broker, move.tp))
-        copied += move.size_bytes if seen is None else max(seen.bytes, move.size_bytes)
-    return copied
 
 
 def _decide_turned(
@@ -482,6 +471,8 @@ def _decide_reached(work: Pass, move: Move, seen: ObservedPartition, reached: Re
     if election is None:
         return
     outcome, reason = _REACHED[move.direction]
+    if reached.sick:
+        reason = f"stopped where it stands; broker {', '.join(map(str, reached.sick))} stays, although out of sync"
     refused = [each for each in sorted(move.log_dir_status.refused.items()) if each[0] in move.goal]
     if move.places and refused:
         outcome = Outcome.REFUSED

@@ -17,6 +17,7 @@ from shunter.model.execution import (
     DirectionChanged,
     ExecutionClosed,
     ExecutionOptions,
+    MoveClosed,
     ObservedPartition,
     ObservedTopic,
     Outcome,
@@ -24,7 +25,7 @@ from shunter.model.execution import (
     StepBegun,
     StepFinished,
 )
-from shunter.model.partition import TopicPartition
+from shunter.model.partition import Replicas, TopicPartition
 from shunter.model.reassignment import Strategy
 
 T0 = TopicPartition("t", 0)
@@ -353,3 +354,40 @@ def test_a_step_that_the_cluster_would_never_end_is_cancelled(
     rig.settle(catching_up=False)
     assert (found.replicas, found.adding, found.removing) == ((3, 2), (), ())
     assert rig.outcomes() == {T0: outcome}
+
+
+def stopped_amid(number: int, kill: Replicas, *, original: Replicas = (1, 2), target: Replicas = (3, 4)) -> Rig:
+    """A move that is stopped when a step of it has begun and these brokers have died."""
+    rig = Rig(Yard({"t": [original]}))
+    rig.submit(("t", 0, target))
+
+    def begun() -> bool:
+        rig.yard.catch_up(T0)
+        return any(isinstance(entry.record, StepBegun) and entry.record.number == number for entry in rig.journal)
+
+    until(rig, begun, 800, "the step was not begun")
+    for broker in kill:
+        rig.yard.kill(broker)
+    rig.command(CommandKind.STOP)
+    rig.settle(catching_up=False)
+    return rig
+
+
+def reason_of(rig: Rig) -> str:
+    return next(entry.record.reason for entry in rig.journal if isinstance(entry.record, MoveClosed))
+
+
+def test_a_stop_leaves_no_addition_that_died_after_its_step_where_the_originals_are_whole() -> None:
+    rig = stopped_amid(2, kill=(3,))
+    assert (rig.outcomes(), rig.yard.partitions[T0].replicas) == ({T0: Outcome.STOPPED}, (1, 2))
+    assert reason_of(rig) == "stopped; what was in sync stays"
+    assert stopped_amid(2, kill=()).yard.partitions[T0].replicas == (1, 2, 3), "it is in sync"
+
+
+def test_a_stop_keeps_an_addition_that_died_where_an_original_is_gone_or_dead_and_says_so() -> None:
+    dead = stopped_amid(2, kill=(2, 3))
+    assert (dead.outcomes(), dead.yard.partitions[T0].replicas) == ({T0: Outcome.STOPPED}, (1, 2, 3))
+    assert reason_of(dead) == "stopped where it stands; broker 3 stays, although out of sync"
+    gone = stopped_amid(3, kill=(4,), original=(1, 2, 3), target=(4, 5, 6))
+    assert gone.yard.partitions[T0].replicas == (1, 3, 4, 5)
+    assert reason_of(gone) == "stopped where it stands; broker 4 stays, although out of sync"
