@@ -133,6 +133,8 @@ def test_a_copy_that_waits_for_a_dead_broker_holds_up_no_other_and_a_rollback_en
         running.end(60)
         assert set(small.cluster.replicas(small.topic)[0]) == {1, 2}
         assert "offline replica (" in small.do("rebalance", "--dry-run")
+        grow = ("plan", "--scope", "change-replication", "--replication", "3", "--topics", small.topic)
+        assert "before Kafka 4.3 end no copy beside one, as this one;" in small.do(*grow, wanted=ExitCode.PARTLY)
     finally:
         kraft.nodes[1].start()
     wait_until(lambda: small.cluster.in_sync(small.topic), what="all are in sync again", timeout_s=60)

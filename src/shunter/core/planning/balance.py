@@ -12,7 +12,7 @@ from shunter.core.planning.cluster import ABSENT, UNKNOWN, ClusterLoad, Flags, I
 from shunter.core.planning.facts import OBSTACLES, Fitness, fitness_of, led_by_the_able
 from shunter.core.planning.leaders import balance_leaders
 from shunter.core.planning.moves import BalancedPlan, Undone, difference, widened
-from shunter.core.planning.reached import way_out, what_is_left, what_is_unknown
+from shunter.core.planning.reached import ways_out, what_is_left, what_is_unknown
 from shunter.core.planning.repair import crowded_topics, repair, spread_topics, take_back
 from shunter.core.planning.request import EMPTYING, ORDER_ALONE, PlanRequest, Scope
 from shunter.core.planning.scopes import apply_scope, check, check_brokers
@@ -130,13 +130,12 @@ def _leave_beside(board: Board, request: PlanRequest) -> list[Undone]:
     """Take back what a scope would change beside an `Obstacle` that stays."""
     undone: list[Undone] = []
     for kind in OBSTACLES:
-        left = board.beside(kind)
-        if len(left):
-            board.put_back(left)
-            counts = counted(len(left), "partition stays as it is", "partitions stay as they are")
-            what = f"{counts} ({named(map(board.cluster.partition_name, left.tolist()))})"
-            out = way_out(board.cluster, left, request.scope)
-            undone.append(Undone(what, f"{kind.replica} would stay, and {kind.why}{out}"))
+        for why, rows in board.beside(kind).items():
+            board.put_back(rows)
+            for left, out in ways_out(board.cluster, rows, request.scope):
+                counts = counted(len(left), "partition stays as it is", "partitions stay as they are")
+                what = f"{counts} ({named(map(board.cluster.partition_name, left.tolist()))})"
+                undone.append(Undone(what, f"{kind.replica} would stay, and {why}{out}"))
     return undone
 
 

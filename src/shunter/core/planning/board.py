@@ -21,7 +21,15 @@ from shunter.core.planning.cluster import (
     Resource,
     broker_loads,
 )
-from shunter.core.planning.facts import CORDONED, LEADS_FROM, Fitness, Obstacle, in_the_way
+from shunter.core.planning.facts import (
+    CORDONED,
+    LEADS_FROM,
+    OFFLINE,
+    Fitness,
+    Obstacle,
+    in_the_way,
+    why_endless,
+)
 
 _LEAN = 1e-3
 """The weight of a broker's distance from its share, beside the weight of being outside the band."""
@@ -294,12 +302,21 @@ class Board:
         if self.topic_held is not None:
             self.topic_held[int(self.cluster.topic_of[partition]), here] -= 1
 
-    def beside(self, kind: Obstacle) -> Ints:
-        """Partitions that change and keep a replica which is such an obstacle."""
+    def beside(self, kind: Obstacle) -> dict[str, Ints]:
+        """Partitions that change although they keep a replica which is such an obstacle, by why that can't be."""
         was, now = self.start, self.replicas
         if not kind.order:
             was, now = np.sort(was, axis=1), np.sort(now, axis=1)
-        return np.flatnonzero(self.in_the_way(kind, slice(None)).any(axis=1) & (was != now).any(axis=1))
+        rows = np.flatnonzero(self.in_the_way(kind, slice(None)).any(axis=1) & (was != now).any(axis=1))
+        whys = np.array([self._why_not_beside(kind, at) for at in rows.tolist()], np.object_)
+        return {why: rows[whys == why] for why in sorted(set(whys.tolist()) - {""})}
+
+    def _why_not_beside(self, kind: Obstacle, at: int) -> str:
+        if kind is not OFFLINE:
+            return kind.why
+        was, now = self.start[at], self.replicas[at]
+        gone = self.began[at][(was != ABSENT) & ~np.isin(was, now)]
+        return why_endless(gone, int(((now != ABSENT) & ~np.isin(now, was)).sum()), self.cluster.needs_all)
 
     def in_the_way(self, kind: Obstacle, partitions: Ints | slice) -> Flags:
         """(n, W) which replicas of these partitions are such an obstacle."""

@@ -119,6 +119,12 @@ class ClusterLoad:
         """(P,) how many replicas each partition has."""
         return np.asarray((self.replicas != ABSENT).sum(axis=1), dtype=np.int32)
 
+    @property
+    def needs_all(self) -> bool | None:
+        """Whether its controller ends a step only when the whole target is in sync; None: its version is not known."""
+        told = {each.needs_all for each in self.facts} - {None}
+        return told.pop() if len(told) == 1 else None
+
     def partition_name(self, partition: int) -> str:
         """Name a partition as Kafka's logs do: topic-number."""
         return f"{self.topics[int(self.topic_of[partition])]}-{int(self.numbers[partition])}"
