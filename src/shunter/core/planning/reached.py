@@ -10,7 +10,7 @@ from shunter.core.planning.board import Board, Budget
 from shunter.core.planning.cluster import ABSENT, ClusterLoad, Ints, Resource, distinct
 from shunter.core.planning.facts import CORDONED, OFFLINE, barred, closed, fitness_of, in_the_way, rooms
 from shunter.core.planning.moves import BalancedPlan, Undone
-from shunter.core.planning.request import EMPTYING, ORDER_ALONE, Scope
+from shunter.core.planning.request import MEASURED, ORDER_ALONE, SPENT, Scope
 from shunter.core.wording import counted, named
 
 _TOLD = 20
@@ -23,7 +23,7 @@ _LED = {Resource.LEADERS, Resource.BYTES_OUT, Resource.LEADER_BYTES_IN}
 
 def what_is_left(plan: BalancedPlan, board: Board) -> tuple[Undone, ...]:
     """Name the brokers outside their band after the plan, and for each the reason that can be shown."""
-    if plan.request.scope not in {Scope.REBALANCE, Scope.FILL, Scope.LEADERS, *EMPTYING}:
+    if plan.request.scope not in MEASURED:
         return ()
     goal = plan.targets
     loads = plan.after / goal.scale
@@ -150,10 +150,9 @@ def _forced_racks(plan: BalancedPlan) -> tuple[Undone, ...]:
 def _why(plan: BalancedPlan, board: Board, broker: int, column: int, *, over: bool) -> str:
     goal, cluster = plan.targets, plan.cluster
     resource = goal.resources[column]
-    smallest = float(cluster.sizes[goal.movable].min(initial=np.inf))
     orders = plan.request.scope is Scope.LEADERS
-    if not orders and goal.movable.any() and (not board.budget.allows(smallest) or _capped(plan, board.budget)):
-        return "the cap on bytes or moves is spent"
+    if not orders and goal.movable.any() and (board.spent() or _capped(plan, board.budget)):
+        return SPENT
     held = (plan.replicas == broker) & (plan.replicas != ABSENT)
     weight = goal.every[:, column] + np.where(plan.replicas[:, 0] == broker, goal.leading[:, column], 0)
     for fixed, told in (
