@@ -15,7 +15,7 @@ from shunter.core.planning.moves import BalancedPlan, Undone, difference, widene
 from shunter.core.planning.reached import ways_out, what_is_left, what_is_unknown
 from shunter.core.planning.repair import crowded_topics, repair, spread_topics, take_back
 from shunter.core.planning.request import BALANCING, EMPTYING, MEASURED, ORDER_ALONE, PlanRequest, Scope
-from shunter.core.planning.scopes import apply_scope, check, check_brokers
+from shunter.core.planning.scopes import apply_scope, check
 from shunter.core.planning.transport import balance_bulk, balance_counts
 from shunter.core.wording import counted, named
 
@@ -40,7 +40,6 @@ def plan(cluster: ClusterLoad, request: PlanRequest) -> BalancedPlan:
     """
     check(request)
     goal = targets(cluster, request)
-    check_brokers(cluster, request, goal)
     width = max(cluster.replicas.shape[1], _most_replicas(request))
     start, fitness = widened(cluster.replicas, width), widened(fitness_of(cluster), width, int(Fitness.UNKNOWN))
     if request.scope not in _IN_PLACE:

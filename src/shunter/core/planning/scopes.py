@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from shunter.core.planning.aims import Targets
 from shunter.core.planning.board import Board, Why
-from shunter.core.planning.cluster import ABSENT, ClusterLoad, Flags, Floats, Ints, Resource
+from shunter.core.planning.cluster import ABSENT, Flags, Floats, Ints, Resource
 from shunter.core.planning.facts import OBSTACLES, Fitness, spare
 from shunter.core.planning.moves import Undone
 from shunter.core.planning.request import EMPTYING, SPENT, PlanRefused, PlanRequest, Scope
@@ -78,25 +77,6 @@ def check(request: PlanRequest) -> None:
         raise PlanRefused(f"max bytes percent {request.max_bytes_percent} is negative")
     if request.max_moves is not None and request.max_moves < 0:
         raise PlanRefused(f"max moves {request.max_moves} is negative")
-
-
-def check_brokers(cluster: ClusterLoad, request: PlanRequest, goal: Targets) -> None:
-    """Refuse to empty brokers if the others are too few for a partition's replicas.
-
-    Raises:
-        PlanRefused: Names the partition.
-    """
-    if request.scope not in {Scope.DRAIN, Scope.REPLACE}:
-        return  # Offline replicas that find no broker are reported one by one.
-    leaving = np.isin(np.array(cluster.brokers), request.brokers)
-    concerned = (leaving[cluster.replicas] & (cluster.replicas != ABSENT)).any(axis=1) & goal.movable
-    staying = int((~leaving).sum())
-    short = np.flatnonzero(concerned & (cluster.replication > staying))
-    if len(short):
-        name, replicas = cluster.partition_name(int(short[0])), int(cluster.replication[short[0]])
-        raise PlanRefused(
-            f"{name} has {counted(replicas, 'replica')}, and {counted(staying, 'broker')} may hold them; add brokers first"
-        )
 
 
 def _needs(board: Board) -> Floats:
