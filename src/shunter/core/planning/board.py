@@ -149,6 +149,11 @@ class Board:
         weight: Floats = targets.every[partition]
         return weight + targets.leading[partition] if slot == 0 else weight
 
+    def weights_of(self, partitions: Ints, slots: Ints) -> Floats:
+        """(n, K) the loads that these replicas add to their brokers."""
+        targets = self.targets
+        return targets.every[partitions] + np.where((slots == 0)[:, None], targets.leading[partitions], 0)
+
     def openings(self, partition: int, slot: int) -> Floats:
         """(B,) 0 where this replica may go by racks and scope, -inf elsewhere, its own broker included."""
         row: list[int] = self.replicas[partition].tolist()
@@ -245,17 +250,18 @@ class Board:
     def loss(self, broker: int, removed: Floats) -> float:
         """By how much a broker's violation falls when `removed` leaves it (negative: rises)."""
         targets = self.targets
-        after = self.loads[broker] - removed
-        outside = np.maximum(np.maximum(after - targets.high[broker], targets.low[broker] - after), 0)
         lean = _LEAN * float((self.loads[broker] - targets.share[broker]) @ (removed * targets.weight))
-        return float(self.violation[broker] - outside @ targets.weight) + (lean if targets.members[broker] else 0.0)
+        return float(self.fall(broker, -removed)) + (lean if targets.members[broker] else 0.0)
 
-    def fall(self, broker: int, change: Floats) -> float:
-        """By how much a broker's violation falls when its loads change; nothing else is weighed."""
+    def fall(self, broker: int, changes: Floats) -> Floats:
+        """By how much a broker's violation falls when its loads (..., K) change; nothing else is weighed."""
+        return np.asarray(self.violation[broker] - self.violation_with(broker, self.loads[broker] + changes))
+
+    def violation_with(self, broker: int, loads: Floats) -> Floats:
+        """The violation of a broker with other loads (..., K)."""
         targets = self.targets
-        after = self.loads[broker] + change
-        outside = np.maximum(np.maximum(after - targets.high[broker], targets.low[broker] - after), 0)
-        return float(self.violation[broker] - outside @ targets.weight)
+        outside = np.maximum(np.maximum(loads - targets.high[broker], targets.low[broker] - loads), 0)
+        return np.asarray(outside @ targets.weight)
 
     def go_home(self, partition: int, slot: int, home: int) -> bool:
         """Put a replica back where the cluster has it, if racks and hard limits allow, and refund its copy."""
@@ -348,9 +354,6 @@ class Board:
         self.why_order[partition] = int(resource)
 
     def _change(self, broker: int, weight: Floats, *, arrives: bool) -> None:
-        targets = self.targets
         self.loads[broker] += weight
         self.incoming[broker] += weight if arrives else weight * (1 - self.kept)
-        load = self.loads[broker]
-        outside = np.maximum(np.maximum(load - targets.high[broker], targets.low[broker] - load), 0)
-        self.violation[broker] = float(outside @ targets.weight)
+        self.violation[broker] = self.violation_with(broker, self.loads[broker])
