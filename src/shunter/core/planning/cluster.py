@@ -95,7 +95,7 @@ class ClusterLoad:
     bytes_out: Floats | None = None
     """(P,) bytes per second that consumers read from the leader; the planner adds replication to the followers."""
     min_isr: Indexes | None = None
-    """(P,) min.insync.replicas; a change of the replication factor stays at or above it."""
+    """(P,) min.insync.replicas; no cut goes below it."""
     facts: tuple[BrokerFacts, ...] = ()
     """(B,) what is known of each broker, log dirs in the unit of `sizes`; (): nothing is known of any."""
     isr: Indexes | None = None

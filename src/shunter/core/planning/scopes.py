@@ -16,6 +16,7 @@ from shunter.core.planning.wishes import (
     grant_wishes,
     grow,
     no_place,
+    too_few,
     why_fixed,
 )
 from shunter.core.wording import counted, named
@@ -291,16 +292,14 @@ def _change_replication(board: Board, request: PlanRequest) -> list[Undone]:
         )
     chosen = np.isin(np.array(cluster.topics), request.topics or cluster.topics)[cluster.topic_of]
     for partition in np.flatnonzero(chosen & (board.targets.movable | board.targets.lost)).tolist():
-        least = 1 if cluster.min_isr is None else int(cluster.min_isr[partition])
-        name = cluster.partition_name(partition)
         if not board.movable[partition]:
             if board.factors[partition] != wanted:
-                undone.append(Undone(f"{name} keeps its replicas", why_fixed(board, partition)))
-            continue
-        if wanted < least:
-            rule = f"min.insync.replicas is {least}: writers would be refused; lower it first"
-            undone.append(Undone(f"{name} keeps its replication factor", rule))
-            continue
-        undone += cut(board, partition, wanted) + grow(board, partition, wanted, Why.REPLICATION)
+                undone.append(
+                    Undone(f"{cluster.partition_name(partition)} keeps its replicas", why_fixed(board, partition))
+                )
+        elif refused := too_few(board, partition, wanted):
+            undone += refused
+        else:
+            undone += cut(board, partition, wanted) + grow(board, partition, wanted, Why.REPLICATION)
     board.rebuild()
     return undone

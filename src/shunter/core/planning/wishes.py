@@ -132,9 +132,8 @@ def _grant(board: Board, wish: TopicWish, partition: int, places: Flags, allowed
     """Change one partition: drop surplus replicas, then move those that are in a wrong place, then add missing ones."""
     cluster, name = board.cluster, board.cluster.partition_name(partition)
     wanted = wish.replication or board.factors[partition]
-    least = 1 if cluster.min_isr is None else int(cluster.min_isr[partition])
-    if wanted < min(least, board.factors[partition]):
-        return [Undone(f"{name} keeps its replicas", f"min.insync.replicas is {least}: writers would be refused")]
+    if refused := too_few(board, partition, wanted):
+        return refused
     undone = cut(board, partition, wanted, places)
     for slot in range(board.factors[partition]):
         here = int(board.replicas[partition, slot])
@@ -145,6 +144,15 @@ def _grant(board: Board, wish: TopicWish, partition: int, places: Flags, allowed
                 Undone(f"{name} stays on broker {cluster.brokers[here]}", _why_not(board, partition, allowed))
             )
     return undone + grow(board, partition, wanted, Why.WANTED, allowed)
+
+
+def too_few(board: Board, partition: int, wanted: int) -> list[Undone]:
+    """That a cut would leave fewer replicas than min.insync.replicas; []: it would not."""
+    least = 1 if board.cluster.min_isr is None else int(board.cluster.min_isr[partition])
+    if wanted >= min(least, board.factors[partition]):
+        return []
+    what = f"{board.cluster.partition_name(partition)} keeps its replicas"
+    return [Undone(what, f"min.insync.replicas is {least}: writers would be refused; lower it first")]
 
 
 def cut(board: Board, partition: int, wanted: int, places: Flags | None = None) -> list[Undone]:
