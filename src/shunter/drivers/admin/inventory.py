@@ -11,10 +11,11 @@ from kafka import errors as kafka_errors
 
 from shunter.drivers.admin.answers import translated
 from shunter.drivers.admin.client import ANSWERS_WITHIN_S, SHUNNED_FOR_S, connected
-from shunter.drivers.admin.cluster import AGAIN_S, UNSENT_FOR_S
+from shunter.drivers.admin.cluster import AGAIN_S, UNSENT_FOR_S, who_answers
 from shunter.drivers.admin.log_dirs import describe_log_dirs
 from shunter.drivers.admin.metadata import MetadataObserver, live_brokers
 from shunter.drivers.admin.settings import MIN_INSYNC, effective
+from shunter.errors import DriverError
 from shunter.model.inventory import BrokerDisks, Disk, DiskReplica, Inventory, InventoryBroker, InventoryPartition
 
 _CLEANUP = "cleanup.policy"
@@ -64,8 +65,10 @@ def take_inventory(configuration: Mapping[str, Any], *, offsets: bool = True) ->
                 return _take(client, offsets=offsets)
             except (kafka_errors.KafkaError, RuntimeError, OSError) as error:
                 failure = translated("reading the cluster", "Describe on Cluster and Topic", error)
-                if not failure.retriable or time.monotonic() >= give_up_s:
+                if not failure.retriable:
                     raise failure from error
+                if time.monotonic() >= give_up_s:
+                    raise DriverError(f"{failure}; {who_answers(configuration, client)}", retriable=True) from error
             time.sleep(AGAIN_S)
     finally:
         client.close()
