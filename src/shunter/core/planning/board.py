@@ -156,9 +156,7 @@ class Board:
 
     def openings(self, partition: int, slot: int) -> Floats:
         """(B,) 0 where this replica may go by racks and scope, -inf elsewhere, its own broker included."""
-        row: list[int] = self.replicas[partition].tolist()
-        here = row[slot]
-        others = [broker for place, broker in enumerate(row) if place != slot and broker != ABSENT]
+        here, others = self._here_and_others(partition, slot)
         rules = self.targets.rules
         current = int(rules.rack_of[here]) if here != ABSENT else -1
         opened = rules.openings(others, self.factors[partition], current) + self.shut
@@ -170,6 +168,11 @@ class Board:
         if here != ABSENT:
             opened[here] = -np.inf
         return opened
+
+    def _here_and_others(self, partition: int, slot: int) -> tuple[int, list[int]]:
+        """The broker of a replica, and those of the partition's other replicas."""
+        row: list[int] = self.replicas[partition].tolist()
+        return row[slot], [broker for place, broker in enumerate(row) if place != slot and broker != ABSENT]
 
     def ill_at(self, partition: int) -> list[int]:
         """Brokers whose replica of a partition can't lead now. To bring another replica there would mean to rely on it."""
@@ -265,9 +268,8 @@ class Board:
 
     def go_home(self, partition: int, slot: int, home: int) -> bool:
         """Put a replica back where the cluster has it, if racks and hard limits allow, and refund its copy."""
-        row: list[int] = self.replicas[partition].tolist()
-        here, weight = row[slot], self.weight_of(partition, slot)
-        others = [broker for place, broker in enumerate(row) if place != slot and broker != ABSENT]
+        here, others = self._here_and_others(partition, slot)
+        weight = self.weight_of(partition, slot)
         rules = self.targets.rules
         opened = rules.openings(others, self.factors[partition], int(rules.rack_of[here]))
         # The disk has held the replica all along, so only other loads are added.

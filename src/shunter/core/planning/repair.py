@@ -35,7 +35,7 @@ _LEAST_GAIN = 1e-10
 
 def repair(board: Board, resources: tuple[Resource, ...]) -> None:
     """Bring the brokers into the bands of these resources, as far as single moves and swaps can."""
-    columns = [c for r in resources if (c := board.targets.column(r)) is not None and board.targets.weight[c] > 0]
+    columns = [c for r in resources if (c := board.targets.aim(r)) is not None]
     for _ in range(_ROUNDS):
         before = board.total_violation()
         if before <= _LEAST_GAIN or board.spent():
