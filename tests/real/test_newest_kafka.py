@@ -167,6 +167,11 @@ def test_beside_a_dead_broker_only_a_smaller_set_is_stuck_and_force_cancels_it(
         assert "without broker 1" not in told, "by the controller's version it is known to end"
         done = shunter.run("execute", str(swap), "--yes")
         assert done.returncode == ExitCode.DONE, done.stdout + done.stderr
+        grow = ("plan", "--scope", "change-replication", "--replication", "3", "--topics", "swapped", "--execute")
+        grown = shunter.run(*grow, "--yes")
+        assert grown.returncode == ExitCode.DONE, grown.stdout + grown.stderr
+        with closing(Cluster(alive)) as cluster:
+            assert set(cluster.replicas("swapped")[0]) == {1, 2, 3}
         cut = write_plan(tmp_path / "cut.json", "cut", {0: (1, 2)})
         told = shunter.run("execute", str(cut), "--dry-run").stdout
         assert "it can't end without broker 1, which is down and part of its target" in told, told

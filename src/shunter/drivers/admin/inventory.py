@@ -13,7 +13,7 @@ from shunter.drivers.admin.answers import translated
 from shunter.drivers.admin.client import ANSWERS_WITHIN_S, SHUNNED_FOR_S, connected
 from shunter.drivers.admin.cluster import AGAIN_S, UNSENT_FOR_S, who_answers
 from shunter.drivers.admin.log_dirs import describe_log_dirs
-from shunter.drivers.admin.metadata import live_brokers
+from shunter.drivers.admin.metadata import MetadataObserver, live_brokers
 from shunter.drivers.admin.settings import MIN_INSYNC, effective
 from shunter.errors import DriverError
 from shunter.model.inventory import BrokerDisks, Disk, DiskReplica, Inventory, InventoryBroker, InventoryPartition
@@ -95,6 +95,9 @@ def _take(client: Any, *, offsets: bool) -> Inventory:
     ]
     starts, ends = (_offsets(client, led if offsets else [], which) for which in (_EARLIEST, _LATEST))
     settings = effective(client, [str(topic["name"]) for topic in topics], (MIN_INSYNC, _CLEANUP))
+    # Plans need it beside replicas that are offline alone.
+    offline = any(part.get("offline_replicas") for topic in topics for part in topic["partitions"])
+    needs_all = MetadataObserver().controller_of(client, described)[1] if offline else None
     registered = [
         InventoryBroker(
             int(broker["broker_id"]),
@@ -104,6 +107,7 @@ def _take(client: Any, *, offsets: bool) -> Inventory:
             fenced=broker.get("is_fenced"),
             log_dirs=log_dirs.get(int(broker["broker_id"])),
             silent=int(broker["broker_id"]) in silent or None,
+            needs_all=needs_all,
         )
         for broker in sorted(described["brokers"], key=lambda broker: int(broker["broker_id"]))
     ]

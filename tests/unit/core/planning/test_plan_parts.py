@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from planning_clusters import cluster_of, held_by, rack_spread
+from planning_clusters import cluster_of, held_by, rack_spread, within_bands
 
 from shunter.core.planning.aims import targets
 from shunter.core.planning.balance import plan
 from shunter.core.planning.bounds import Bound, byte_bound, joint_bound
 from shunter.core.planning.cluster import ABSENT, Resource
-from shunter.core.planning.explain import summarise, within_bands
+from shunter.core.planning.explain import summarise
 from shunter.core.planning.moves import Undone, difference
 from shunter.core.planning.racks import RackRules
 from shunter.core.planning.reached import _told_apart
