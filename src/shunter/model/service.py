@@ -121,6 +121,8 @@ class OrderDone(NamedTuple):
     text: str
     proposal: str = ""
     """The proposal that the order made or decided about."""
+    undone: tuple[str, ...] = ()
+    """Why the kill switch, or lifting it, is not in force now or not durable: sentences that name their clusters."""
 
 
 class ProposalState(Enum):

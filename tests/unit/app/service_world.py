@@ -344,10 +344,11 @@ class Life:
         shared: SharedWords | None = None,
         seat: Seat | None = None,
         look: Callable[[], Sighting] | None = None,
+        name: str = "yard",
     ) -> None:
         self.yard = yard
         self.store = store
-        self.published = Published(["yard"])
+        self.published = Published([name])
         self.records = Records(store, "", self.published.tell)
         self.events: list[HistoryEvent] = []
         self.cleared = 0
@@ -374,8 +375,8 @@ class Life:
             shared=shared,
             drive_again_s=0.001,
         )
-        self.keeper = ClusterKeeper(KeptCluster("yard", Target("here:1"), wanted or policy()), parts)
-        self.desk = OrderDesk({"yard": self.keeper}, self.records)
+        self.keeper = ClusterKeeper(KeptCluster(name, Target("here:1"), wanted or policy()), parts)
+        self.desk = OrderDesk({name: self.keeper}, self.records)
         self.driving: asyncio.Task[None] | None = None
 
     async def clear(self) -> str:

@@ -72,7 +72,7 @@ EVERYTHING = StoreBatch(
     switches=(KillSwitch("prod", "anna", 7, "why", ("t-0",)),),
     memory=("prod", Memory("abc", 7, (Since(Subject(Condition.DISK_BAND, "broker 1"), 5, "m"),))),
     look=("prod", LookGist(7, ((1, 5, 10),), 3, 1, ("disk-band",))),
-    answer=KeyedAnswer("k", "order", 7, OrderDone("done", "rebalance-1")),
+    answer=KeyedAnswer("k", "order", 7, OrderDone("done", "rebalance-1", ("not b",))),
 )
 
 

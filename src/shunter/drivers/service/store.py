@@ -61,7 +61,7 @@ CREATE TABLE IF NOT EXISTS memories (cluster TEXT PRIMARY KEY, body BLOB NOT NUL
 CREATE TABLE IF NOT EXISTS looks (cluster TEXT NOT NULL, at_ms INTEGER NOT NULL, body TEXT NOT NULL,
     PRIMARY KEY (cluster, at_ms));
 CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, body TEXT NOT NULL, at_ms INTEGER NOT NULL,
-    text TEXT, proposal TEXT);
+    text TEXT, proposal TEXT, undone TEXT);
 """
 DAY_MS = 24 * 3_600_000
 LOOKS_KEPT_MS = 90 * DAY_MS
@@ -311,9 +311,10 @@ class ServiceStore:
             self._let_go(cluster, gist.at_ms)
 
     def _write_answer(self, answer: KeyedAnswer) -> None:
-        done = (None, None) if answer.done is None else tuple(answer.done)
+        done = answer.done
+        told = (None, None, None) if done is None else (*done[:2], orjson.dumps(done.undone).decode())
         run = self._connection.execute
-        run("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?)", (answer.key, answer.order, answer.at_ms, *done))
+        run("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)", (answer.key, answer.order, answer.at_ms, *told))
         run("DELETE FROM answers WHERE at_ms < ?", (answer.at_ms - ANSWERS_KEPT_MS,))
 
     def proposals(self, cluster: str, *, ended: bool, most: int = 200) -> tuple[KeptProposal, ...]:
@@ -418,12 +419,13 @@ class ServiceStore:
         """Return the answer to the order with this key; None if there was no such order."""
         with self._guarded():
             row = self._connection.execute(
-                "SELECT key, body, at_ms, text, proposal FROM answers WHERE key = ?", (key,)
+                "SELECT key, body, at_ms, text, proposal, undone FROM answers WHERE key = ?", (key,)
             ).fetchone()
         if row is None:
             return None
-        key, body, at_ms, text, proposal = row
-        return KeyedAnswer(key, body, at_ms, None if text is None else OrderDone(text, proposal or ""))
+        key, body, at_ms, text, proposal, undone = row
+        done = None if text is None else OrderDone(text, proposal, tuple(orjson.loads(undone)))
+        return KeyedAnswer(key, body, at_ms, done)
 
 
 def _event(row: tuple[Any, ...]) -> HistoryEvent:
