@@ -344,6 +344,7 @@ NOTIFIED = (
     "notification-failed",
     "pause-all",
     "pause-not-sent",
+    "resume-not-sent",
     "resume-all",
 )
 """Kinds of events that a receiver is notified of, unless the policy file says otherwise."""

@@ -397,6 +397,57 @@ def test_in_an_outage_a_kill_switch_is_kept_can_be_lifted_and_comes_into_force_w
     asyncio.run(scenario())
 
 
+def test_a_pause_from_before_an_outage_is_lifted_during_it_and_moves_go_on_when_the_cluster_answers(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        world = yard()
+        async with Service(world, "a", tmp_path / "a", DRAINS) as a:
+            await draining(a)
+            await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), ANNA)
+            assert all(world.moves[at].paused for at in world.open)
+            await a.kill()
+        world.cut("a")
+        async with Service(world, "a", tmp_path / "a", DRAINS) as a:
+            await a.until(lambda: a.keeper.known.unanswered)
+            await a.keeper.look_once()
+            assert "paused by anna" in told_of(a)
+            assert OrderKind.RESUME_ALL in a.published.page("yard").row.situation.orders
+            done = await a.desk.carry_out(order(OrderKind.RESUME_ALL), BEN)
+            (kept,) = done.undone
+            assert kept.startswith("that the pause of yard is lifted is kept on this host, and given to the cluster")
+            assert "ben lifted the pause" in told_of(a)
+            assert OrderKind.PAUSE_ALL in a.published.page("yard").row.situation.orders
+            world.heal("a")
+            await takes_over(a)
+            world.tell()
+            await a.until(lambda: a.keeper.switch is None)
+            assert not any(world.moves[at].paused for at in world.open)
+
+    asyncio.run(scenario())
+
+
+def test_a_pause_that_was_lifted_in_an_outage_stays_where_another_service_drives(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        world = yard()
+        async with Service(world, "b", tmp_path / "b", DRAINS) as b:
+            async with Service(world, "a", tmp_path / "a", DRAINS) as a:
+                await a.until(lambda: a.keeper.known.held_by != "")
+                await b.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), ANNA)
+                await a.until(lambda: a.keeper.switch is not None)
+                world.cut("a")
+                await a.until(lambda: a.keeper.known.unanswered)
+                await a.desk.carry_out(order(OrderKind.RESUME_ALL), BEN)
+                world.heal("a")
+                await a.until(lambda: any(each.kind == "resume-not-sent" for each in a.events))
+                (lost,) = [each for each in a.events if each.kind == "resume-not-sent"]
+                assert "that ben lifted the pause never reached the cluster" in lost.text
+                assert b.keeper.facts().paused is not None
+                await a.until(lambda: "paused by anna" in told_of(a))
+
+    asyncio.run(scenario())
+
+
 def test_a_kill_switch_that_was_kept_and_then_dropped_is_critical_until_it_is_seen(tmp_path: Path) -> None:
     async def scenario() -> None:
         world = yard()

@@ -510,7 +510,8 @@ class ClusterKeeper(ClusterWords):
         self.known.held_by, self.known.idle_why = holder, why
         lost = await self.drop_unsent() if holder else ""
         undriven = f"nothing can be carried out in {self.name}: {why}" if new else ""
-        await self.note(*self._told("pause-not-sent", lost), *self._told("not-driven", undriven))
+        unsent = "pause-not-sent" if self.lost_pause else "resume-not-sent"
+        await self.note(*self._told(unsent, lost), *self._told("not-driven", undriven))
         self.show_moves()
 
     def _noticed(self, notice: Notice) -> None:

@@ -30,7 +30,16 @@ MOST_WAITING = 1_000
 TRIES = 3
 AGAIN_S = 5.0
 FAILED, SENT_AGAIN = "notification-failed", "notification-sent-again"
-URGENT = ("cluster-unreachable", "cluster-back", "not-driven", "pause-all", "pause-not-sent", "resume-all", FAILED)
+URGENT = (
+    "cluster-unreachable",
+    "cluster-back",
+    "not-driven",
+    "pause-all",
+    "pause-not-sent",
+    "resume-all",
+    FAILED,
+    "resume-not-sent",
+)
 """Kinds of events that no digest delays."""
 Note = Callable[[str, str, str], Awaitable[None]]
 """Keeps an event of the service in the history, and notifies of it: kind, text, subject."""

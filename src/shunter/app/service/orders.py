@@ -512,7 +512,7 @@ class OrderDesk:
         done = told_resumed(order.cluster, [keeper for keeper in keepers if keeper.switch is not None], theirs)
         now_ms = keepers[0].parts.clock.now_ms()
         event = HistoryEvent(0, order.cluster, now_ms, "resume-all", "", "", signature.who, signature.comment)
-        local = [switch.unsent for _keeper, switch in held]
+        local = [switch.unsent or keeper.known.unanswered for keeper, switch in held]
         written = await asyncio.gather(
             *(_lift(*each, now_ms, local=alone) for each, alone in zip(lifted, local, strict=True))
         )
@@ -568,7 +568,7 @@ def _paused_by_name(keeper: ClusterKeeper) -> tuple[str, ...]:
 
 
 async def _lift(keeper: ClusterKeeper, lifted: KillSwitch, now_ms: int, *, local: bool) -> str:
-    """Lift a cluster's switch once that is durable; returns why it is not. `local`: the cluster never had the switch."""
+    """Lift a cluster's switch once that is durable; returns why it is not. `local`: this host may keep that."""
     turn = keeper.turns
     try:
         await keeper.keep(StoreBatch(switches=(lifted,)), now_ms)

@@ -132,20 +132,23 @@ def _done(told: list[str], late: list[str], theirs: Sequence[ClusterKeeper]) -> 
     return OrderDone("; ".join([*told, *late, *told_theirs(theirs)]), undone=(*late, *left))
 
 
-def _told_kept(keeper: ClusterKeeper, why: str) -> str:
+def _told_kept(keeper: ClusterKeeper, why: str, *, lifted: bool = False) -> str:
+    """What an order means for a cluster that is not driven now."""
+    name = keeper.name
     if keeper.known.unanswered and not keeper.words_known:
-        told = f"the pause of {keeper.name} is kept on this host, and given to the cluster once a broker answers"
+        told = f"that the pause of {name} is lifted" if lifted else f"the pause of {name}"
+        told = f"{told} is kept on this host, and given to the cluster once a broker answers"
         return f"{told}, if this service drives it then; if another one does, that is told here: {why}"
-    return f"the pause of {keeper.name} is kept, and its moves under way are paused once this service drives it: {why}"
+    if lifted:
+        return f"moves of {name} are resumed once this service drives it: {why}"
+    return f"the pause of {name} is kept, and its moves under way are paused once this service drives it: {why}"
 
 
 def told_resumed(cluster: str, keepers: Sequence[ClusterKeeper], theirs: Sequence[ClusterKeeper]) -> OrderDone:
     """What lifting the kill switch does."""
     where = cluster or ("the fleet" if not theirs else ", ".join(each.name for each in keepers))
     told = [f"the pause of {where} is lifted; moves that were paused by name stay paused"]
-    late = [
-        f"moves of {each.name} are resumed once this service drives it: {why}" for each, why in _not_driven(keepers)
-    ]
+    late = [_told_kept(each, why, lifted=True) for each, why in _not_driven(keepers)]
     return _done(told, late, theirs)
 
 

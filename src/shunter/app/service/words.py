@@ -158,6 +158,10 @@ class ClusterWords:
             words = await self.shared.take(Words(self.intents, self.switch, tuple(self.proposals.values())))
             self._followed = None
             if words is not None:
+                former, switch = self.shared.former, self.switch
+                others = former is not None and former.host != self.shared.mine.host
+                if others and words.switch is None and switch is not None and switch.lifted:
+                    self.turn(None)  # Another service lifted the same pause: what is paused now, people paused by name.
                 await self._adopt(words)
         await self.send_switch(now_ms)
 
@@ -234,7 +238,10 @@ class ClusterWords:
         self.show()
 
     async def drop_unsent(self) -> str:
-        """Forget a kill switch that the cluster never had, because another service drives; returns a sentence about it."""
+        """Forget a kill switch, or that it was lifted, if the cluster never had that, because another service drives.
+
+        Returns a sentence about it.
+        """
         lost = self.switch
         if lost is None or not lost.unsent:
             return ""
@@ -246,7 +253,11 @@ class ClusterWords:
         if not lost.lifted:
             told = f"the pause of {lost.who} never reached the cluster, and another service drives it: give it there"
             self.lost_pause = told
-        return self.lost_pause
+            return told
+        if self.switch is not None and self.switch.at_ms == lost.at_ms and not self.switch.lifted:
+            told = f"that {lost.who} lifted the pause never reached the cluster, and another service drives it"
+            return f"{told}: the pause stays; lift it there"
+        return ""
 
     def take_over(self, batch: StoreBatch) -> None:
         """Apply a batch that is durable."""
