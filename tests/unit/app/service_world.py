@@ -345,6 +345,7 @@ class Life:
         seat: Seat | None = None,
         look: Callable[[], Sighting] | None = None,
         name: str = "yard",
+        me: str = "this service",
     ) -> None:
         self.yard = yard
         self.store = store
@@ -374,6 +375,7 @@ class Life:
             clear_throttles=self.clear,
             shared=shared,
             drive_again_s=0.001,
+            me=me,
         )
         self.keeper = ClusterKeeper(KeptCluster(name, Target("here:1"), wanted or policy()), parts)
         self.desk = OrderDesk({name: self.keeper}, self.records)

@@ -100,6 +100,41 @@ def test_whoever_takes_over_goes_on_with_the_drain_and_the_switch(tmp_path: Path
     asyncio.run(scenario())
 
 
+def test_whoever_serves_tells_who_drove_since_when_and_what_the_service_before_did(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        world = yard()
+        async with Service(world, "a", tmp_path / "a", DRAINS) as a, Service(world, "b", tmp_path / "b", DRAINS) as b:
+            began_ms = world.clock.ms
+            await draining(a)
+            await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), BEN)
+            await b.until(lambda: b.keeper.switch is not None)
+            world.clock.ms += 60_000
+            world.cut("a")
+            await takes_over(b)
+            world.heal("a")
+            world.pass_time(0)
+            await a.until(lambda: any(each.kind == "driver-lost" for each in a.events))
+            (lost,) = [each for each in a.events if each.kind == "driver-lost"]
+            assert (lost.at_ms, lost.until_ms) == (began_ms, world.clock.ms), "it says how long a drove"
+            assert "the service on a no longer drives yard" in lost.text
+            drove = [each.text for each in b.events if each.kind == "driver"]
+            assert drove == [
+                "a drives yard; the service on b stands by",
+                "the service on b drives yard; before, the service on a (process 1) did",
+            ]
+        async with Service(world, "c", tmp_path / "c", DRAINS) as c:
+            await takes_over(c)
+            history = await c.records.read(lambda store: store.events("yard", 0, None, 100))
+            told = [(each.kind, each.who) for each in history]
+            assert ("drain", "anna") in told
+            assert ("pause-all", "ben") in told
+            assert "proposed" in [kind for kind, _who in told]
+            assert all(each.at_ms == began_ms for each in history if each.kind in ("drain", "pause-all", "proposed"))
+            assert [each.kind for each in c.events] == ["driver"], "what another service did was notified then"
+
+    asyncio.run(scenario())
+
+
 def test_what_is_in_force_is_shown_before_this_host_has_its_copy(tmp_path: Path) -> None:
     async def scenario() -> None:
         world = yard()
@@ -107,7 +142,7 @@ def test_what_is_in_force_is_shown_before_this_host_has_its_copy(tmp_path: Path)
             await a.driven()
             free = threading.Event()
 
-            def slowly(_cluster: str, words: Words) -> None:
+            def slowly(_cluster: str, words: Words, _events: object) -> None:
                 if words.switch is not None:
                     free.wait(10)
 
@@ -431,6 +466,7 @@ def test_a_pause_that_was_lifted_in_an_outage_stays_where_another_service_drives
     async def scenario() -> None:
         world = yard()
         async with Service(world, "b", tmp_path / "b", DRAINS) as b:
+            await b.driven()
             async with Service(world, "a", tmp_path / "a", DRAINS) as a:
                 await a.until(lambda: a.keeper.known.held_by != "")
                 await b.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), ANNA)
