@@ -290,7 +290,8 @@ class ClusterKeeper(ClusterWords):
         if not silent:
             return []
         silent_ms = self.parts.clock.now_ms() - self.known.silent_since_ms
-        return [self.event("cluster-back", f"{self.name} answers again after {told_ms(silent_ms)}")]
+        told = f"{self.name} answers again after {told_ms(silent_ms)}"
+        return [self.event("cluster-back", told, since_ms=self.known.silent_since_ms)]
 
     async def _remember(self, question: LookQuestion, thought: Thought, events: list[HistoryEvent]) -> None:
         # A person's decision during the thinking is newer, so that proposal is left to the next look.
@@ -390,20 +391,21 @@ class ClusterKeeper(ClusterWords):
             await self.note(self.event("begin-unknown", f"{proposal.id}: {error}", proposal.id))
             return
         async with self.lock:
-            await self._settle(proposal, *taken(reply))
+            await self._settle(proposal, self.parts.clock.now_ms(), *taken(reply))
         self.known.view(driving.view(), self.counts)
         self.show_moves()
         if self.switch is not None:
             await self.pause_what_moves(self.switch)
 
     async def _settle(
-        self, proposal: KeptProposal, state: ProposalState, told: str, said: Turned | None = None
+        self, proposal: KeptProposal, at_ms: int, state: ProposalState, told: str, said: Turned | None = None
     ) -> None:
         """Keep the state of a proposal by the journal. If the store refuses, a restart reads the journal again."""
-        now = replace(proposal, changed_at_ms=self.parts.clock.now_ms())
+        now = replace(proposal, changed_at_ms=at_ms)
         batch = self.settled(now, state, told, said)
         told_now = told_proposal(proposal, batch.proposals[0])
-        batch = replace(batch, events=() if told_now is None else (self.event(*told_now, proposal.id),))
+        events = () if told_now is None else (replace(self.event(*told_now, proposal.id), at_ms=at_ms),)
+        batch = replace(batch, events=events)
         try:
             await self.write(batch)
         except StoreFailed:
@@ -425,9 +427,10 @@ class ClusterKeeper(ClusterWords):
         for proposal in begun:
             state, told = fate_of(proposal, fates)
             if state is not proposal.state:
-                now_ms = self.parts.clock.now_ms()
-                said = None if proposal.turned else turned_in(fates.get(proposal.id), now_ms)
-                await self._settle(proposal, state, told, said)
+                fate, now_ms = fates.get(proposal.id), self.parts.clock.now_ms()
+                ended_ms = None if fate is None else fate.ended_at_ms
+                said = None if proposal.turned else turned_in(fate, now_ms)
+                await self._settle(proposal, ended_ms or now_ms, state, told, said)
         self.reconciled = True
 
     async def drive_forever(self) -> None:

@@ -357,4 +357,5 @@ def turned_in(fate: PlanFate | None, now_ms: int) -> Turned | None:
     turned = fate.turned
     word = ROLLED_BACK if turned is not None and turned.kind is CommandKind.ROLL_BACK else STOPPED
     who = turned.given_by if turned is not None and turned.given_by else "somebody"
-    return Turned(Said(word, who, now_ms), whole=turned is not None and not turned.partitions)
+    at_ms = fate.turned_at_ms or now_ms
+    return Turned(Said(word, who, at_ms), whole=turned is not None and not turned.partitions)

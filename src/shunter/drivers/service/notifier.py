@@ -65,7 +65,7 @@ def message(kind: NotifierKind, events: Sequence[HistoryEvent], left_out: int) -
         return [*alerts.values()]
     last = events[-1]
     if kind is NotifierKind.SLACK:
-        return {"text": f"{_told(events, left_out)} ({_told_time(last.at_ms)})"}
+        return {"text": f"{_told(events, left_out)} ({_told_time(last.until_ms or last.at_ms)})"}
     documents = [_document(event) for event in events]
     whole = documents[0] if len(events) == 1 else _document(replace(last, kind=DIGEST, text=digest(events), subject=""))
     return whole | {"left_out": left_out, "events": documents}
