@@ -67,6 +67,17 @@ def test_what_is_paused_has_no_end_and_what_goes_on_beside_it_has_its_own() -> N
     assert shown == "no end: 2 paused until `shunter resume`"
 
 
+def test_an_end_that_is_not_known_yet_says_when_it_will_be() -> None:
+    state, _meter = copying(2, size=600_000)
+    assert told_eta(view_execution(state, Meter(), None, 30_000)) == (
+        "no ETA yet: it is known after about 4 s of copying"
+    )
+    state, _meter = copying(2, size=0)
+    assert told_eta(view_execution(state, Meter(), None, 30_000)) == (
+        "no ETA yet: it is known after 5 moves have ended"
+    )
+
+
 def test_what_a_dead_broker_blocks_has_no_end_but_a_reason_and_the_way_out() -> None:
     state, meter = copying(1, size=600_000)
     del state.cluster.brokers[10]
