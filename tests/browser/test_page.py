@@ -333,7 +333,7 @@ async def test_a_broker_that_has_not_joined_is_added_and_that_is_taken_back(visi
     await page.click("dialog button[type=submit]")
     added = page.locator(".intents li", has_text="Broker 301 is to get its share")
     await expect(added).to_contain_text("by anna")
-    await added.locator("text=Take back").click()
+    await added.locator("text=Withdraw").click()
     await page.click("dialog button[type=submit]")
     await expect(added).to_have_count(0)
     kinds = [order.kind for order, _signature in visited.yard.orders]
@@ -354,7 +354,7 @@ async def test_what_stays_for_topics(visited: Visited) -> None:
     await expect(page.locator("dialog .cost")).to_contain_text("to copy")
     await page.click("dialog button[type=submit]")
     await expect(page.locator(".intents")).to_contain_text("Topic topic-003 is to have 4 replicas")
-    await page.locator(".intents li", has_text="topic-003").locator("text=Take back").click()
+    await page.locator(".intents li", has_text="topic-003").locator("text=Withdraw").click()
     await page.click("dialog button[type=submit]")
     await expect(page.locator(".intents")).not_to_contain_text("topic-003 is to have")
     order = visited.yard.orders[-1][0]

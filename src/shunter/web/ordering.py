@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Depends, Header, Request
 from pydantic import BaseModel, Field
@@ -69,10 +69,13 @@ VERBS = (
 
 
 class Done(BaseModel):
-    """The order was carried out, or it is stored durably and will be carried out."""
+    """The order was carried out, or it is stored durably and will be carried out. With status 207: not everywhere."""
 
     text: str = Field(description="The result, in a sentence.")
     proposal: str = Field(default="", description="The proposal that the order made or decided.")
+    undone: list[str] = Field(
+        default=[], description="Why the order is not in force now, or not durable: sentences that name their clusters."
+    )
 
 
 Key = Annotated[
@@ -86,8 +89,9 @@ Key = Annotated[
 
 
 async def _carry_out(
-    request: Request, reception: Reception, caller: Caller, verb: Verb, name: str, body: OrderBody, key: str
+    request: Request, response: Response, caller: Caller, verb: Verb, name: str, body: OrderBody, key: str
 ) -> Done:
+    reception: Reception = request.app.state.reception
     order = body.order(verb.kind, name)
     if order.intent not in (None, IntentKind.HOLD):  # A hold keeps things as they are; all others change plans.
         demand(caller, AccessRole.ADMINISTER)
@@ -95,7 +99,9 @@ async def _carry_out(
         raise HttpRefusal(HTTPStatus.BAD_REQUEST, "invalid", "partitions: these are of one cluster, not of the fleet")
     signature = Signature(caller.person.name, body.comment, key)
     done = await reception.audit.order(reception.front.order, order, signature, by=caller.by, peer=peer_of(request))
-    return Done(text=done.text, proposal=done.proposal)
+    if done.undone:
+        response.status_code = HTTPStatus.MULTI_STATUS
+    return Done(text=done.text, proposal=done.proposal, undone=[*done.undone])
 
 
 @router.post(
@@ -114,20 +120,21 @@ async def sketch(reception: TheReception, caller: Asker, name: ClusterName, body
 def _for_a_cluster(verb: Verb) -> Callable[..., Awaitable[Done]]:
     async def ordered(
         request: Request,
+        response: Response,
         name: ClusterName,
         body: OrderBody,
         caller: Asker,
         key: Key = "",
     ) -> Done:
-        return await _carry_out(request, request.app.state.reception, caller, verb, name, body, key)
+        return await _carry_out(request, response, caller, verb, name, body, key)
 
     ordered.__annotations__["body"] = verb.body
     return ordered
 
 
 def _for_the_fleet(verb: Verb) -> Callable[..., Awaitable[Done]]:
-    async def ordered(request: Request, body: OrderBody, caller: Asker, key: Key = "") -> Done:
-        return await _carry_out(request, request.app.state.reception, caller, verb, "", body, key)
+    async def ordered(request: Request, response: Response, body: OrderBody, caller: Asker, key: Key = "") -> Done:
+        return await _carry_out(request, response, caller, verb, "", body, key)
 
     ordered.__annotations__["body"] = verb.body
     return ordered
@@ -135,6 +142,10 @@ def _for_the_fleet(verb: Verb) -> Callable[..., Awaitable[Done]]:
 
 def _add_routes() -> None:
     for verb in VERBS:
+        partly: dict[int | str, dict[str, Any]] = {
+            207: {"model": Done, "description": "Carried out, but not everywhere"}
+        }
+        responses = partly if verb.fleet else None
         more = "; `administer` for every intent but a hold" if verb.body is IntentBody else ""
         about = f"Needs the role `operate`{more}."
         path = f"/clusters/{{name}}/{verb.kind.value}"
@@ -145,6 +156,7 @@ def _add_routes() -> None:
             summary=verb.summary,
             description=about,
             operation_id=verb.kind.value,
+            responses=responses,
             dependencies=[Depends(may(AccessRole.OPERATE))],
         )
         if verb.fleet:
@@ -155,6 +167,7 @@ def _add_routes() -> None:
                 summary=f"{verb.summary}, in the whole fleet",
                 description=about,
                 operation_id=f"fleet-{verb.kind.value}",
+                responses=responses,
                 dependencies=[Depends(may(AccessRole.OPERATE))],
             )
 

@@ -11,7 +11,7 @@ from shunter.app.exit_codes import ExitCode
 from shunter.cli.leaving import leave_with
 from shunter.cli.service.place import Place, ask, place_options, the_cluster
 from shunter.cli.tables import output_options, show_rows
-from shunter.core.wording import counted, told_bytes
+from shunter.core.wording import counted, told_bytes, told_time
 
 
 @click.command()
@@ -128,9 +128,12 @@ def events(place: Place, cluster: str, most: int, *, output: str) -> None:
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
 
     def work() -> int:
-        found = ask(place, "timeline", cluster=cluster, most=most)["events"]
+        view = ask(place, "timeline", cluster=cluster, most=most)
         keys = ("at_ms", "until_ms", "cluster", "kind", "subject", "who", "cause", "text")
-        show_rows(output, [{key: each[key] for key in keys} for each in found], _told_event)
+        show_rows(output, [{key: each[key] for key in keys} for each in view["events"]], _told_event)
+        since = "" if view["host_since_ms"] is None else f" since {told_time(view['host_since_ms'])}"
+        told = f"the history of host {view['host']}{since}; of other hosts it has what they left in the cluster"
+        click.echo(f"shunter: {told}", err=True)
         return int(ExitCode.DONE)
 
     leave_with(work)

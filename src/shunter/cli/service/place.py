@@ -143,7 +143,7 @@ def give(place: Place, order: ServiceOrder, signed: Signed) -> int:
         say_json({"event": "order", "by": "service", "key": signed.key, **done._asdict()})
     else:
         click.echo(done.text)
-    return int(ExitCode.DONE)
+    return int(ExitCode.PARTLY if done.undone else ExitCode.DONE)
 
 
 def give_about(place: Place, kind: OrderKind, cluster: str, signed: Signed, **body: Any) -> int:

@@ -11,7 +11,9 @@ from dataclasses import replace
 
 from shunter.core.executor.choice import Begin, Choice, Waits, ahead, blockers, choose, undo
 from shunter.core.executor.copies import unsettled
+from shunter.core.executor.judgement import order_after_cancel
 from shunter.core.executor.state import ExecutorState, Move
+from shunter.core.throttles import CORDONED_LOG_DIRS
 from shunter.core.wording import counted, named
 from shunter.model.execution import Direction, ObservedPartition
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
@@ -22,16 +24,16 @@ OFFLINE_FIRST = "`shunter plan --scope offline` gives offline replicas other bro
 
 
 def stuck(state: ExecutorState, move: Move) -> str | None:
-    """Why a move can't end before a dead broker or log dir is back; None: nothing that was seen keeps it from ending."""
+    """Why a move can't end before a dead broker or log dir is back, or a cordon is lifted; None: it can, by all that was seen."""
     seen = state.cluster.partition(move.tp)
     live = frozenset(state.cluster.brokers)
     if not move.open or seen is None or not live:
         return None
+    if shut := _shut(state, move, seen):
+        return shut
     if move.direction is Direction.FORWARD and set(move.current) != set(move.goal):
         missing = _named(state, move, _needed(state, move, seen))
         return f"it can't end without {missing} and part of its target" if missing else None
-    if shut := _shut(state, move, seen):
-        return shut
     waits = _what_it_waits_for(state, move, seen)
     if waits is None:
         missing = _named(state, move, _unplaced(move))
@@ -45,19 +47,41 @@ def stuck(state: ExecutorState, move: Move) -> str | None:
 
 
 def _shut(state: ExecutorState, move: Move, seen: ObservedPartition) -> str:
-    """That a rollback needs a target which Kafka does not take, because others cordoned a broker of it; "": it does not.
+    """That a move has yet to name a closed broker in a target, and how its cordon is lifted; "": it has not.
 
-    A step under way is cancelled, which names no broker.
+    A cancel names none, but it does not keep the order of replicas.
     """
-    held = seen.replicas if move.step is None else move.step.before
-    if move.direction is not Direction.BACK or set(held) == set(move.goal):
+    if state.cluster.cordoned.union(dict(state.options.cordons)).isdisjoint((*move.original, *move.target)):
         return ""
-    theirs = state.closed().difference(broker for broker, _value in state.options.cordons)
-    shut = [broker for broker in move.goal if broker in theirs]
+    step, closed, left, wanted = move.step, state.closed(), seen.replicas, move.goal
+    undone = None if step is None or move.turned_at_ms is None else _undone(state, move, seen)
+    if step is not None and (step.cancels or (isinstance(undone, Begin) and undone.cancels)):
+        left = order_after_cancel(step.before, seen.replicas)
+    elif step is not None:
+        left = step.after
+    if move.direction is Direction.STOP:
+        kept = move.order if step is None else step.before
+        wanted = kept if set(kept) == set(left) else left
+    shut = [] if wanted == left else [each for each in wanted if each in closed and not state.is_lifted(each, move)]
     if not shut:
         return ""
     which = f"broker{'s' if len(shut) > 1 else ''} {', '.join(map(str, shut))}"
-    return f"it can't end while {which} has its log dirs cordoned: Kafka takes no target that names it"
+    lifted = "; ".join(_told_lift(state, broker) for broker in shut)
+    return f"it can't end while {which} has its log dirs cordoned: Kafka takes no target that names it; {lifted}"
+
+
+def _told_lift(state: ExecutorState, broker: BrokerId) -> str:
+    if broker not in state.cluster.brokers:
+        return f"broker {broker} is down, and its cordon can't be lifted before it is up"
+    if broker in state.cordoned() and not state.turned:
+        return f"`shunter undrain {broker}` lifts that"
+    change = f"--entity-type brokers --entity-name {broker} --delete-config {CORDONED_LOG_DIRS}"
+    return f"`kafka-configs --alter {change}` lifts that"
+
+
+def _undone(state: ExecutorState, move: Move, seen: ObservedPartition) -> Begin | Waits | None:
+    live = frozenset(state.cluster.brokers)
+    return undo(move, seen, live, state.least_in_sync(move), closed=state.closed())
 
 
 def _needed(state: ExecutorState, move: Move, seen: ObservedPartition) -> Replicas:
@@ -187,9 +211,9 @@ def _what_it_waits_for(state: ExecutorState, move: Move, seen: ObservedPartition
     step, able = move.step, _able(state, move, seen)
     chosen: Choice | None
     if step is None:
-        chosen = choose(move, seen, live, min_isr)
+        chosen = choose(move, seen, live, min_isr, closed=state.closed())
     else:
-        chosen = None if move.turned_at_ms is None else undo(move, seen, live, min_isr, closed=state.closed())
+        chosen = None if move.turned_at_ms is None else _undone(state, move, seen)
     if isinstance(chosen, Waits):
         return chosen
     late: Replicas = ()
@@ -259,7 +283,8 @@ def _shape(state: ExecutorState, move: Move) -> Hashable | None:
     run = None if step is None else (step.before, step.after, step.cancels, step.accepted, step.redirected_from)
     place = (move.original, move.target, move.current, move.order, move.direction, move.forced, move.relaxed)
     turned = move.turned_at_ms is not None
-    closed = state.closed()  # A way back may need a target that names one of them.
+    back = turned_to(move, Direction.BACK)  # A way back may need a target that names a closed broker.
+    closed = frozenset((broker, state.is_lifted(broker, back)) for broker in state.closed())
     return (
         live,
         seen,

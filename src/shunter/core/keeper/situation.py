@@ -412,9 +412,10 @@ def why_refused(kind: OrderKind, facts: ClusterFacts, *, whole: bool = False) ->
     if throws and facts.unsure:
         told = f"not taken yet: it is not known who drives {name}: {facts.idle_why or STARTS}; {AGAIN}"
         return Refusal.UNREACHABLE, told
-    unsent = lifts and facts.switch is not None and facts.switch.unsent
-    if not facts.words.known and not unsent and (lifts or kind not in _WITHOUT_WORDS):
-        return Refusal.STORE, f"people's words about {name} are not read yet: {_why_unread(facts)}"
+    kept_here = lifts and facts.switch is not None and (facts.switch.unsent or facts.unanswered)
+    if not facts.words.known and not kept_here and (lifts or kind not in _WITHOUT_WORDS):
+        way_out = "; ask again once `shunter serve status` does not say so any more" if facts.words_why else ""
+        return Refusal.STORE, f"people's words about {name} are not read yet: {_why_unread(facts)}{way_out}"
     if lifts:
         return _not_resumed(facts)
     if kind in _TURNS and not throws and facts.role is ServiceRole.IDLE:
@@ -454,6 +455,8 @@ def _changes(kind: OrderKind, facts: ClusterFacts, *, whole: bool) -> bool:
     """Whether an order that is not refused would change anything. If it can't be kept durably, it may be refused."""
     if whole and kind is OrderKind.PAUSE:
         return facts.paused is None
+    if whole and kind is OrderKind.RESUME:
+        return not facts.store_trouble
     if facts.store_trouble or not facts.words.known:
         return False
     execution = facts.execution
@@ -464,7 +467,7 @@ def _changes(kind: OrderKind, facts: ClusterFacts, *, whole: bool) -> bool:
         OrderKind.DECLINE: not states.isdisjoint(UNBEGUN),
         OrderKind.STOP: opened > 0,
         OrderKind.PAUSE: opened > paused,
-        OrderKind.RESUME: paused > 0 or whole,
+        OrderKind.RESUME: paused > 0,
         OrderKind.ROLL_BACK: opened > 0,
         OrderKind.LIMIT: opened > 0,
         OrderKind.CLEAR_THROTTLES: facts.observation is not None and facts.observation.throttles_left > 0,

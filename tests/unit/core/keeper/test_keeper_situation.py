@@ -135,7 +135,9 @@ class TestEveryCombination:
             if not open_moves:
                 assert not {OrderKind.STOP, OrderKind.ROLL_BACK, OrderKind.LIMIT} & {*stands.orders}
             if facts.store_trouble or not facts.words.known:
-                assert set(stands.orders) <= {OrderKind.PAUSE}, "no other one can be kept"
+                kept_here = facts.unanswered or (facts.switch is not None and facts.switch.unsent)
+                may = {OrderKind.PAUSE, *([OrderKind.RESUME] if kept_here and not facts.store_trouble else [])}
+                assert set(stands.orders) <= may, "no other one can be kept"
             if OrderKind.APPROVE in stands.orders:
                 assert any(each.state is ProposalState.WAITING for each in facts.proposals)
 
