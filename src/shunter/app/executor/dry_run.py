@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from shunter.core.executor.apply import apply
@@ -12,8 +13,9 @@ from shunter.core.executor.estimates.eta import Forecast, forecast
 from shunter.core.executor.events import PlanSubmitted
 from shunter.core.executor.ready import MoveResult
 from shunter.core.executor.state import ExecutorState, Move
+from shunter.core.executor.stuck import on_paper
 from shunter.core.executor.submission import involved_brokers, judge_submission, replicas_to_size
-from shunter.core.reassignment import Waiting, describe_waiting, plan_on_paper, step_costs
+from shunter.core.reassignment import Waiting, describe_waiting, plan_on_paper
 from shunter.core.under_way import copies_among, told_copy
 from shunter.drivers.admin.protocol import AdminClient
 from shunter.model.execution import ExecutionOptions, JournalEntry, MoveOrder
@@ -118,7 +120,7 @@ async def dry_run(
     foreign = {order.tp: _replaced(order, copies) for order in moves if order.tp not in ours}
     planned = [
         replace(
-            _planned(state, order, results[order.tp], foreign.get(order.tp)),
+            _planned(state, order, results[order.tp], foreign.get(order.tp), goes_around=goes_around),
             log_dirs=order.log_dirs,
             placing=state.moves[order.tp].placing if results[order.tp].refused is None else (),
             elects=order.target[0] if order.elect else None,
@@ -153,43 +155,48 @@ def _replaced(order: MoveOrder, copies: Sequence[LogDirCopy]) -> str | None:
     return "; ".join(told) or None
 
 
-def _planned(state: ExecutorState, order: MoveOrder, result: MoveResult, foreign: str | None) -> PlannedMove:
+def _planned(
+    state: ExecutorState, order: MoveOrder, result: MoveResult, foreign: str | None, *, goes_around: bool
+) -> PlannedMove:
     move = state.moves.get(order.tp)
     if result.refused is not None or move is None:
         told = result.refused or "nothing is known of it"
         return PlannedMove(str(order.tp), (), order.target, 0, (), told, taken=False)
-    seen = state.cluster.partition(order.tp)
-    assert seen is not None, "a move is taken on only for a partition that was seen"
+    sets, waiting = _sets(state, move, goes_around=goes_around)
+    steps = tuple(
+        PlannedStep(
+            after,
+            sum(broker not in before for broker in after) * move.size_bytes,
+            sum(broker not in after for broker in move.original) * move.size_bytes,
+        )
+        for before, after in pairwise((move.current, *sets))
+    )
+    waits = None if result.held_up else waiting
+    problem = "; ".join(told for told in (_adopted(move), foreign, result.instead, waits) if told) or None
+    return PlannedMove(str(order.tp), move.original, move.goal, move.size_bytes, steps, problem, held_up=result.held_up)
+
+
+def _sets(state: ExecutorState, move: Move, *, goes_around: bool) -> tuple[list[Replicas], str | None]:
+    """The replicas after each step, and what the move would wait for then: as the one that carries it out decides."""
     if move.strategy is Strategy.ALL_AT_ONCE:
-        new = sum(broker not in move.original for broker in move.target)
-        whole = (PlannedStep(move.target, new * move.size_bytes, _gone(move) * move.size_bytes),)
-        problem, held_up = _both(_adopted(move), foreign), result.held_up
-        return PlannedMove(str(order.tp), move.original, move.target, move.size_bytes, whole, problem, held_up=held_up)
+        return [move.goal], None
+    if not goes_around:
+        steps, waits = on_paper(state, move)
+        return [step.after for step in steps], None if waits is None else waits.reason
+    seen = state.cluster.partition(move.tp)
+    assert seen is not None, "a move is taken on only for a partition that was seen"
     dead = [broker for broker in (*move.original, *move.target) if broker not in state.cluster.brokers]
     isr = tuple(broker for broker in seen.isr if broker in move.current)
-    paper = plan_on_paper(
-        move.current, move.goal, seen.leader, isr=isr, dead=dead, min_isr=state.cluster.min_isr(order.tp.topic)
-    )
-    costs = step_costs(paper.steps, original=move.original, partition_bytes=move.size_bytes)
-    steps = tuple(
-        PlannedStep(step.replicas, cost.copied_bytes, cost.rollback_bytes)
-        for step, cost in zip(paper.steps, costs, strict=True)
-    )
-    waiting = None
-    if isinstance(paper.waiting, Waiting) and not result.held_up:
-        waiting = describe_waiting(paper.waiting)
-    problem = "; ".join(told for told in (_adopted(move), foreign, result.instead, waiting) if told) or None
-    return PlannedMove(str(order.tp), move.original, move.goal, move.size_bytes, steps, problem, held_up=result.held_up)
+    least = state.cluster.min_isr(move.tp.topic)
+    paper = plan_on_paper(move.current, move.goal, seen.leader, isr=isr, dead=dead, min_isr=least)
+    told = describe_waiting(paper.waiting) if isinstance(paper.waiting, Waiting) else None
+    return [step.replicas for step in paper.steps], told
 
 
 def _adopted(move: Move) -> str | None:
     if not move.adopted:
         return None
     return "another tool moves it: it would be taken over, and the order of its original replicas is a guess"
-
-
-def _gone(move: Move) -> int:
-    return sum(broker not in move.target for broker in move.original)
 
 
 __all__ = ["DryRun", "PlannedMove", "PlannedStep", "dry_run"]
