@@ -11,7 +11,7 @@ from shunter.core.executor.estimates.eta import Estimate, bytes_left, placing_le
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.orders import rollback_cost
 from shunter.core.executor.state import ExecutorState, Move
-from shunter.core.executor.stuck import stuck, way_out
+from shunter.core.executor.stuck import hold_up
 from shunter.core.executor.throttling.debts import told_debts
 from shunter.core.wording import told_bytes, told_ms
 from shunter.model.execution import BOUNDS, Direction, Outcome, ThrottleKey
@@ -32,6 +32,7 @@ class MoveRow:
     step: tuple[int, ...] | None
     steps: int
     waits: str
+    """What it waits for, and why it may not end; "": nothing is known."""
     stuck: str
     """Why the move can't end now, and the way out; "": nothing is known that keeps it from ending."""
     total_bytes: int
@@ -256,7 +257,8 @@ def told_state(move: Move) -> str:
 
 def _row(state: ExecutorState, meter: Meter, move: Move) -> MoveRow:
     left = sum(bytes_left(move, meter.present).values()) + sum(placing_left(state, move).values())
-    total = _total(move)
+    total, found = _total(move), hold_up(state, move)
+    waits = "; ".join(filter(None, (move.waits.text, found.doubt))) if move.open else move.reason
     return MoveRow(
         partition=str(move.tp),
         state=told_state(move),
@@ -266,8 +268,8 @@ def _row(state: ExecutorState, meter: Meter, move: Move) -> MoveRow:
         target=move.target,
         step=None if move.step is None else move.step.after,
         steps=move.steps,
-        waits=move.waits.text if move.open else move.reason,
-        stuck="" if (why := stuck(state, move)) is None else f"{why}; {way_out(state, move)}",
+        waits=waits,
+        stuck=found.stuck,
         total_bytes=total,
         copied_bytes=max(0, total - left) if move.open else total,
         rollback_bytes=rollback_cost(move),

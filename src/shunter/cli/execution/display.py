@@ -190,10 +190,11 @@ def told_view(view: ExecutionView) -> str:
 
 
 def told_move(row: MoveRow) -> str:
-    """One line about a move."""
+    """One line about a move, and a second one if it can't end."""
     state = row.state.replace("_", " ")
     told = f"{row.partition} {list(row.current)} → {list(row.target)} ({row.direction}, {state})"
-    return f"{told}: {row.waits}" if row.waits else told
+    told = f"{told}: {row.waits}" if row.waits else told
+    return f"{told}\n    {row.stuck}" if row.stuck else told
 
 
 def told_others(rows: Sequence[MoveRow]) -> str:

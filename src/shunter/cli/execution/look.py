@@ -158,8 +158,6 @@ def _show_moves(view: ExecutionView, wanted: Wanted) -> None:
     click.echo(told_view(view))
     for row in rows:
         click.echo(f"  {told_move(row)}")
-        if row.stuck:
-            click.echo(f"    {row.stuck}")
 
 
 @click.command()
@@ -204,12 +202,13 @@ async def _watch_others(target: Target, partitions: set[str], view: ExecutionVie
     try:
         while not output_lost():
             listed = await list_under_way(admin, copies=False)
-            rows = [row for row in listed.rows() if row.partition in partitions]
+            listed = listed.of(partitions)
+            rows = listed.rows()
             if not rows:
                 return
             if as_json:
                 _show_view(view, rows, as_json=True)
-            elif told != (told := told_others(rows)):
+            elif told != (told := "; ".join(filter(None, (told_others(rows), listed.held_up())))):
                 click.echo(f"{clock_time()} {told}")
             await asyncio.sleep(WATCH_EVERY_S)
     finally:

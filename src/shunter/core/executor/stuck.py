@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
+from typing import NamedTuple
 
 from shunter.core.executor.choice import Begin, Waits, ahead, choose, needed_by, undo
 from shunter.core.executor.copies import unsettled
@@ -42,13 +43,50 @@ def stuck(state: ExecutorState, move: Move) -> str | None:
     return f"it can't end without {missing}{_why(move, waits)}"
 
 
-def _shut(state: ExecutorState, move: Move, seen: ObservedPartition) -> str:
-    """That a rollback needs a target which Kafka does not take, because others cordoned a broker of it; "": it does not.
+class HoldUp(NamedTuple):
+    """What keeps a move that is under way from ending; "": nothing that was seen does."""
 
-    A step under way is cancelled, which names no broker.
+    stuck: str = ""
+    """Why it can't end, and the way out."""
+    doubt: str = ""
+    """Why it may not end."""
+
+
+def hold_up(state: ExecutorState, move: Move, *, ours: bool = True) -> HoldUp:
+    """What keeps a move from ending, whoever began it. `ours`: this executor's; any other can only be cancelled."""
+    why = stuck(state, move)
+    if why is not None:
+        return HoldUp(f"{why}; {way_out(state, move) if ours else f'`shunter rollback {move.tp}` cancels it'}")
+    seen = move.open and state.cluster.partition(move.tp) is not None and bool(state.cluster.brokers)
+    return HoldUp("", _doubt(state, move) if seen else "")
+
+
+def _doubt(state: ExecutorState, move: Move) -> str:
+    """Why a move that can end may not end; "": nothing that was seen says so."""
+    step, cluster = move.step, state.cluster
+    if step is None:
+        return held_up(state, move) if move.direction is Direction.FORWARD else ""
+    if endless_step(state, move) == "may not end":
+        return _told_unknown(_named(state, move, needed_by(step, needs_all=True)), OFFLINE_FIRST)
+    seen_at_ms = cluster.sizes_at_ms
+    comes = (broker for broker in step.adding if seen_at_ms.get((broker, move.tp), -1) <= step.begun_at_ms)
+    return "" if step.cancels else told_unsure(state, move.tp, comes)
+
+
+def _told_unknown(missing: str, way: str) -> str:
+    old = "controllers before Kafka 4.3 end it only when its whole target is in sync"
+    return f"it may not end without {missing} and stays in its target: {old}; {way}"
+
+
+def _shut(state: ExecutorState, move: Move, seen: ObservedPartition) -> str:
+    """That a move needs a target which Kafka does not take, because others cordoned a broker of it; "": it does not.
+
+    A rollback cancels a step under way, which names no broker. The target of such a step was taken before.
     """
-    held = seen.replicas if move.step is None else move.step.before
-    if move.direction is not Direction.BACK or set(held) == set(move.goal):
+    held = seen.replicas
+    if move.step is not None:
+        held = move.step.before if move.direction is Direction.BACK else move.step.after
+    if move.direction is Direction.STOP or set(held) == set(move.goal):
         return ""
     theirs = state.closed().difference(broker for broker, _value in state.options.cordons)
     shut = [broker for broker in move.goal if broker in theirs]
@@ -72,8 +110,7 @@ def held_up(state: ExecutorState, move: Move) -> str:
         way = OFFLINE_FIRST if stays else "name another broker in its place"
         if sure:
             return f"it can't end without {missing}{_why(move, waits)}; {way}"
-        old = "controllers before Kafka 4.3 end it only when its whole target is in sync"
-        return f"it may not end without {missing} and stays in its target: {old}; {way}"
+        return _told_unknown(missing, way)
     return told_unsure(state, tp, tuple(broker for broker in move.goal if broker not in move.current))
 
 
