@@ -6,9 +6,9 @@ name these moves. Otherwise the execution would wait silently for a broker that 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from shunter.core.executor.choice import Begin, Waits, ahead, choose, needed_by, undo
 from shunter.core.executor.copies import unsettled
@@ -17,8 +17,9 @@ from shunter.core.wording import counted, named
 from shunter.model.execution import Direction, ObservedPartition
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
+_Told = TypeVar("_Told")
 SHAPES = 1_000
-"""Ways out of so many moves that stand differently are remembered."""
+"""What is foretold of so many moves that stand differently is remembered."""
 OFFLINE_FIRST = "`shunter plan --scope offline` gives offline replicas other brokers first"
 
 
@@ -30,7 +31,9 @@ def stuck(state: ExecutorState, move: Move) -> str | None:
         return None
     if shut := _shut(state, move, seen):
         return shut
-    waits = _what_it_waits_for(state, move, seen)
+    waits = None
+    if _is_ill(state, move, seen):  # Of most moves no broker is: then their steps need not be played.
+        waits = _foretold(state, move, _what_it_waits_for)
     if waits is None:
         missing = _named(state, move, _unplaced(move))
         if missing:
@@ -57,8 +60,10 @@ def hold_up(state: ExecutorState, move: Move, *, ours: bool = True) -> HoldUp:
     why = stuck(state, move)
     if why is not None:
         return HoldUp(f"{why}; {way_out(state, move) if ours else f'`shunter rollback {move.tp}` cancels it'}")
-    seen = move.open and state.cluster.partition(move.tp) is not None and bool(state.cluster.brokers)
-    return HoldUp("", _doubt(state, move) if seen else "")
+    seen = state.cluster.partition(move.tp)
+    if not move.open or seen is None or not state.cluster.brokers:
+        return HoldUp()
+    return HoldUp("", _doubt(state, move) if state.cluster.broken or _is_ill(state, move, seen) else "")
 
 
 def _doubt(state: ExecutorState, move: Move) -> str:
@@ -101,7 +106,9 @@ def held_up(state: ExecutorState, move: Move) -> str:
     if set(move.current) == set(move.goal):
         return ""  # A change of the order alone needs no replica in sync.
     tp, known = move.tp, state.cluster.needs_all
-    for sure in (True, False):
+    seen = state.cluster.partition(tp)
+    ill = seen is not None and _is_ill(state, move, seen)
+    for sure in (True, False) if ill else ():
         _steps, waits = on_paper(state, move, needs_all=bool(known) if sure else known is not False)
         missing = "" if waits is None else _named(state, tp, waits.brokers)
         if waits is None or not missing:
@@ -218,8 +225,22 @@ def _named(state: ExecutorState, move: Move | TopicPartition, brokers: Replicas)
     return " and ".join(told)
 
 
-def _what_it_waits_for(state: ExecutorState, move: Move, seen: ObservedPartition) -> Waits | None:
+def _is_ill(state: ExecutorState, move: Move, seen: ObservedPartition) -> bool:
+    """Whether a broker that a move has to do with can't serve its partition."""
+    cluster, step = state.cluster, move.step
+    involved = {*seen.replicas, *move.current, *move.goal, *(() if step is None else step.after)}
+    return (
+        not involved <= cluster.brokers.keys()
+        or (bool(seen.offline) and not involved.isdisjoint(seen.offline))
+        or (bool(cluster.spaces) and any(cluster.lost_log_dir(broker, move.tp) is not None for broker in involved))
+        or (step is not None and any(cluster.keeps_none(each, move.tp, step.begun_at_ms) for each in step.adding))
+    )
+
+
+def _what_it_waits_for(state: ExecutorState, move: Move) -> Waits | None:
     """What a move waits for, now or at a later step, if dead brokers stay dead; None: it reaches its goal."""
+    seen = state.cluster.partition(move.tp)
+    assert seen is not None, "nothing is foretold of a partition that was not seen"
     live, min_isr = frozenset(state.cluster.brokers), state.least_in_sync(move)
     step, able = move.step, _able(state, move, seen)
     whole = _needs_all(state, move, seen)
@@ -268,18 +289,25 @@ def way_out(state: ExecutorState, move: Move) -> str:
 
     Cost: some hundred microseconds, but for one of thousands of moves that stand alike the answer is known.
     """
-    shape, known = _shape(state, move), state.cluster.ways_out
+    return _foretold(state, move, _way_out)
+
+
+def _foretold(state: ExecutorState, move: Move, foretell: Callable[[ExecutorState, Move], _Told]) -> _Told:
+    """What a function foretells of a move, which is remembered for all moves that stand alike."""
+    shape, known = _shape(state, move), state.cluster.foretold
     if shape is None:
-        return _way_out(state, move)
+        return foretell(state, move)
     if len(known) >= SHAPES:
         known.clear()
-    if shape not in known:
-        known[shape] = _way_out(state, move)
-    return known[shape]
+    key = (foretell.__name__, shape)
+    if key not in known:
+        known[key] = foretell(state, move)
+    found: _Told = known[key]
+    return found
 
 
 def _shape(state: ExecutorState, move: Move) -> Hashable | None:
-    """All that a move's way out depends on; None: on its replicas' log dirs, too."""
+    """All that what is foretold of a move depends on; None: on its replicas' log dirs, too."""
     seen, step, cluster = state.cluster.partition(move.tp), move.step, state.cluster
     if seen is None or move.names_log_dirs:
         return None
@@ -294,6 +322,7 @@ def _shape(state: ExecutorState, move: Move) -> Hashable | None:
     closed = state.closed()  # A way back may need a target that names one of them.
     return (
         live,
+        cluster.needs_all,
         seen,
         cluster.ongoing.get(move.tp),
         state.least_in_sync(move),
