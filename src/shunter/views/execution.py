@@ -13,6 +13,7 @@ from shunter.core.executor.orders import rollback_cost
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.stuck import hold_up
 from shunter.core.executor.throttling.debts import told_debts
+from shunter.core.throttles import told_rates
 from shunter.core.wording import told_bytes, told_ms
 from shunter.model.execution import BOUNDS, Direction, Outcome, ThrottleKey
 
@@ -75,6 +76,8 @@ class ExecutionView:
     """The bytes of all its moves as they were accepted, however they go on or end."""
     added_bytes: int = 0
     """Those of them that came with later plans."""
+    lower: str = ""
+    """Brokers that somebody else's throttle holds below the limit, with its rate; "": none."""
 
     @property
     def share(self) -> float:
@@ -128,6 +131,7 @@ def as_its_driver_sees_it(view: ExecutionView, live: ExecutionView) -> Execution
         low_ms=live.low_ms,
         high_ms=live.high_ms,
         held=live.held,
+        lower=live.lower,
         rollback_bytes=live.rollback_bytes,
         brokers_down=live.brokers_down,
         silent_ms=live.silent_ms,
@@ -186,6 +190,7 @@ def view_execution(
         cordons={str(broker): plan_id for broker, plan_id in sorted(state.cordoned().items())},
         bounds={name: getattr(state.options, name) for name in BOUNDS},
         plan_bytes=sum(map(_planned, state.moves.values())),
+        lower=told_rates(others or {}),
         added_bytes=sum(_planned(move) for move in state.moves.values() if move.accepted_at_ms > first_ms),
     )
 

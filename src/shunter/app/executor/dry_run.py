@@ -15,9 +15,12 @@ from shunter.core.executor.ready import MoveResult
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.stuck import on_paper
 from shunter.core.executor.submission import involved_brokers, judge_submission, replicas_to_size
+from shunter.core.executor.throttling.throttles import desired_settings
 from shunter.core.reassignment import Waiting, describe_waiting, plan_on_paper
+from shunter.core.throttles import RATES, lower_than, told_lower
 from shunter.core.under_way import copies_among, told_copy
 from shunter.drivers.admin.protocol import AdminClient
+from shunter.errors import DriverError
 from shunter.model.execution import ExecutionOptions, JournalEntry, MoveOrder
 from shunter.model.log_dirs import LogDirCopy
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
@@ -68,7 +71,8 @@ class DryRun:
     """A plan on paper. `most_rollback_bytes`: the most that a rollback of everything copies, over all points.
 
     `unknown_room`: brokers that would get copies and don't say how much room they have. `makes`: the topic that the cluster
-    makes when an executor claims it for the first time; "": none.
+    makes when an executor claims it for the first time; "": none. `lower`: a sentence about rates of others that hold below
+    the plan's; "": there are none.
     """
 
     moves: tuple[PlannedMove, ...]
@@ -76,6 +80,7 @@ class DryRun:
     most_rollback_bytes: int
     unknown_room: tuple[BrokerId, ...] = ()
     makes: str = ""
+    lower: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -137,7 +142,20 @@ async def dry_run(
     bandwidth = options.bandwidth or options.throttle or 0
     dearest = sum(max((step.rollback_bytes for step in move.steps), default=0) + move.placing_bytes for move in planned)
     expected = forecast(taken, bandwidth=bandwidth, learnt=state.learnt_rates, within=options.log_dir_throttle)
-    return DryRun(tuple(planned), expected, dearest, unknown)
+    return DryRun(tuple(planned), expected, dearest, unknown, lower=await _lower(admin, state))
+
+
+async def _lower(admin: AdminClient, state: ExecutorState) -> str:
+    """A sentence about others' rates that would hold below those that the executor would set; "": there are none."""
+    wanted = {key: value for key, value in desired_settings(state).items() if key.setting in RATES}
+    wanted = {key: value for key, value in wanted.items() if key not in state.throttles}
+    if not wanted:
+        return ""
+    try:
+        seen = await admin.read_settings(list(wanted))
+    except DriverError as error:
+        return f"whether somebody else's throttle holds below ours is not known: {error}"
+    return told_lower(lower_than(wanted, seen.own, seen.effective), seen.own)
 
 
 def _both(problem: str | None, wait: str | None) -> str | None:

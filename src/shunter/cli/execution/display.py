@@ -182,6 +182,8 @@ def told_view(view: ExecutionView) -> str:
             parts.append(_told_waiting(count, told))
     if view.limit is not None and view.running:
         parts.append(f"limit {told_bytes(view.limit)}/s")
+    if view.lower and view.running:
+        parts.append(f"somebody else's throttle holds {view.lower}")
     if view.silent_ms:
         parts.append(f"the cluster has not answered for {told_ms(view.silent_ms)}")
     if view.brokers_down:

@@ -72,6 +72,8 @@ def show_sum(found: DryRun) -> None:
         click.echo(f"! {told}")
     for told in told_thin((move.partition, move.thin) for move in found.moves):
         click.echo(f"! {told}")
+    if found.lower:
+        click.echo(f"! {found.lower}")
     if found.makes:
         click.echo(f"! the cluster makes topic {found.makes}: an executor claims the cluster by a consumer group")
     forecast = found.forecast
