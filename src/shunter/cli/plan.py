@@ -430,7 +430,7 @@ def _undone_lines(undone: Sequence[tuple[str, str]]) -> list[str]:
     lines = [f"not done: {named(whats, _UNDONE_SHOWN)}: {why}" for why, whats in grouped.items()]
     hidden = len(lines) > _UNDONE_SHOWN or any(len(whats) > _UNDONE_SHOWN for whats in grouped.values())
     more = [f"not done: {len(lines) - _UNDONE_SHOWN} more reasons"] if len(lines) > _UNDONE_SHOWN else []
-    explained = ["--explain FILE names all that is not done"] if hidden else []
+    explained = ["`shunter plan --explain FILE` names all that is not done"] if hidden else []
     return [*lines[:_UNDONE_SHOWN], *more, *explained]
 
 

@@ -12,7 +12,7 @@ from shunter.core.planning.cluster import ABSENT, UNKNOWN, ClusterLoad, Flags, I
 from shunter.core.planning.facts import OBSTACLES, Fitness, fitness_of, led_by_the_able
 from shunter.core.planning.leaders import balance_leaders
 from shunter.core.planning.moves import BalancedPlan, Undone, difference, widened
-from shunter.core.planning.reached import way_out, what_is_left, what_is_unknown
+from shunter.core.planning.reached import beside_alike, what_is_left, what_is_unknown
 from shunter.core.planning.repair import crowded_topics, repair, spread_topics, take_back
 from shunter.core.planning.request import EMPTYING, ORDER_ALONE, PlanRequest, Scope
 from shunter.core.planning.scopes import apply_scope, check, check_brokers
@@ -133,10 +133,11 @@ def _leave_beside(board: Board, request: PlanRequest) -> list[Undone]:
         left = board.beside(kind)
         if len(left):
             board.put_back(left)
-            counts = counted(len(left), "partition stays as it is", "partitions stay as they are")
-            what = f"{counts} ({named(map(board.cluster.partition_name, left.tolist()))})"
-            out = way_out(board.cluster, left, request.scope)
-            undone.append(Undone(what, f"{kind.replica} would stay, and {kind.why}{out}"))
+            for some, kinds, why in beside_alike(board.cluster, kind, left, request.scope):
+                counts = counted(len(some), "partition stays as it is", "partitions stay as they are")
+                names = named(map(board.cluster.partition_name, some.tolist()))
+                what = " and ".join(each.replica for each in kinds)
+                undone.append(Undone(f"{counts} ({names})", f"{what} would stay, and {why}"))
     return undone
 
 

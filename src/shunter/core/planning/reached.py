@@ -8,7 +8,17 @@ import numpy as np
 
 from shunter.core.planning.board import Board, Budget
 from shunter.core.planning.cluster import ABSENT, ClusterLoad, Ints, Resource, distinct
-from shunter.core.planning.facts import CORDONED, OFFLINE, barred, closed, fitness_of, in_the_way, rooms
+from shunter.core.planning.facts import (
+    CORDONED,
+    OBSTACLES,
+    OFFLINE,
+    Obstacle,
+    barred,
+    closed,
+    fitness_of,
+    in_the_way,
+    rooms,
+)
 from shunter.core.planning.moves import BalancedPlan, Undone
 from shunter.core.planning.request import EMPTYING, ORDER_ALONE, Scope
 from shunter.core.wording import counted, named
@@ -50,7 +60,22 @@ def what_is_left(plan: BalancedPlan, board: Board) -> tuple[Undone, ...]:
     return tuple(found) + _forced_racks(plan)
 
 
-def way_out(cluster: ClusterLoad, left: Ints, scope: Scope) -> str:
+def beside_alike(
+    cluster: ClusterLoad, kind: Obstacle, left: Ints, scope: Scope
+) -> Iterator[tuple[Ints, tuple[Obstacle, ...], str]]:
+    """Partitions that stay as they are beside an obstacle, by all obstacles that they have.
+
+    Yields:
+        Partitions, their obstacles, and why they stay, with the way out.
+    """
+    replicas, fitness, shut = cluster.replicas[left], fitness_of(cluster)[left], closed(cluster)
+    both = np.all([in_the_way(each, replicas, fitness, shut).any(axis=1) for each in OBSTACLES], axis=0)
+    for some, kinds in ((left[~both], (kind,)), (left[both], OBSTACLES)):
+        if len(some):
+            yield some, kinds, f"{kind.why}{_way_out(cluster, some, scope)}"
+
+
+def _way_out(cluster: ClusterLoad, left: Ints, scope: Scope) -> str:
     """What frees partitions that stay as they are beside an `Obstacle`, to be put behind the reason; "": nothing else."""
     replicas, fitness = cluster.replicas[left], fitness_of(cluster)[left]
     cordoned, offline = (
@@ -84,15 +109,19 @@ def what_is_unknown(plan: BalancedPlan) -> Iterator[str]:
     if len(lost):
         names = named(map(cluster.partition_name, lost.tolist()))
         yield f"{counted(len(lost), 'partition has', 'partitions have')} no live replica in sync, and none of them changes: {names}"
+    told = np.zeros(len(goal.lost), np.bool_)
     for kind, beside in goal.beside.items():
-        left = np.flatnonzero(beside)
-        if len(left):
-            counts = counted(len(left), f"partition has {kind.replica}", f"partitions have {kind.replicas}")
+        for left, kinds, why in beside_alike(cluster, kind, np.flatnonzero(beside & ~told), plan.request.scope):
+            one, several = (
+                " and ".join(words) for words in zip(*((each.replica, each.replicas) for each in kinds), strict=True)
+            )
+            counts = counted(len(left), f"partition has {one}", f"partitions have {several}")
             names = named(map(cluster.partition_name, left.tolist()))
             stays = "it stays as it is" if len(left) == 1 else "they stay as they are"
             if plan.request.scope in kind.taken_by:
                 stays = "nothing else of these partitions moves"
-            yield f"{counts} ({names}): {stays}, because {kind.why}{way_out(cluster, left, plan.request.scope)}"
+            yield f"{counts} ({names}): {stays}, because {why}"
+        told |= beside
     yield from _what_gets_thin(plan)
     if cluster.facts:
         found = rooms(cluster, plan.request.headroom)
