@@ -154,7 +154,9 @@ def _unrelaxed(phase: str) -> str:
 
 
 def _told(error: BaseException) -> str:
-    return f"{error.message} ({error.error_code.name})" if isinstance(error, RequestRejected) else str(error)
+    if not isinstance(error, RequestRejected) or error.message == error.error_code.name:
+        return str(error)
+    return f"{error.message} ({error.error_code.name})"
 
 
 def _maybe_told(error: BaseException | None) -> str | None:
