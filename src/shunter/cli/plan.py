@@ -324,6 +324,8 @@ def _verb(name: str, scope: str, about: str, *, brokers: bool, cordons: bool = F
             cordoned = _cordons(target, asked.brokers) if cordon else ()
             if cordoned and not made.plan.moves:
                 click.echo("nothing moves, so nothing is cordoned", err=True)
+            for broker in sorted(set(asked.brokers).difference(dict(cordoned))) if cordon else ():
+                click.echo(f"broker {broker} is down, and is not cordoned: it gets no new replicas anyway", err=True)
             return _carry_out(made, asked, target, replace(options, cordons=cordoned), how)
 
         leave_with(work)

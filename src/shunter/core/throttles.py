@@ -156,6 +156,14 @@ def cordons_for(knowing: Mapping[BrokerId, bool]) -> tuple[tuple[tuple[BrokerId,
     return tuple((broker, ALL_LOG_DIRS) for broker, knows in knowing.items() if knows), told if ignorant else ""
 
 
+def told_cordon(broker: BrokerId, value: str) -> str:
+    """What an execution makes of a broker's `cordoned.log.dirs` before it moves anything."""
+    if value != ALL_LOG_DIRS:
+        return f"broker {broker} gets its former {CORDONED_LOG_DIRS} back first: {value or 'none'}"
+    ends = f"until `shunter undrain {broker}` or `undo`; `stop` and `rollback` end it"
+    return f"broker {broker} is cordoned first: it gets no new replicas {ends}"
+
+
 def is_theirs(found: str | None, before: str | None, ours: Collection[str]) -> bool:
     """Whether another tool gave a setting its value: it is neither the value before Shunter's, nor one of Shunter's."""
     return found != before and found not in ours

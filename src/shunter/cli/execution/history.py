@@ -140,6 +140,4 @@ def _undo(number: int | None, target: Target, options: ExecutionOptions, how: Ca
         click.echo("there is nothing to move back", err=True)
         return int(ExitCode.DONE)
     cordons = tuple(sorted(execution.cordons.items()))
-    for broker, value in () if how.as_json else cordons:
-        click.echo(f"  broker {broker} gets its former cordoned.log.dirs back first: {value or 'none'}", err=True)
     return carry_out(wanted.moves, target, replace(options, cordons=cordons), how)

@@ -216,7 +216,7 @@ async def _watch_others(target: Target, partitions: set[str], view: ExecutionVie
 
 
 async def _watch_executor(target: Target, wanted: Wanted, *, as_json: bool) -> int:
-    last = -1
+    last, said = -1, False
     place, holder = await holder_of(target)
     while holder is not None:
         view = read_view(place)
@@ -226,7 +226,11 @@ async def _watch_executor(target: Target, wanted: Wanted, *, as_json: bool) -> i
         if view is not None and view.at_ms != last:
             last = view.at_ms
             shown = narrowed(view, wanted)
-            _show_view(shown, (), as_json=as_json)
+            if as_json or view.counts:
+                _show_view(shown, (), as_json=as_json)
+            elif not said:  # It has just begun to read, or has no plan: it does not say which.
+                said = True
+                click.echo("no move was seen yet", err=True)
             # A view lists a bounded number of moves, so the journal is asked whether one of these is still open.
             if not wanted.everything and not shown.running and not await _open_moves(place, wanted):
                 click.echo("all moves that were named have ended", err=True)
@@ -250,7 +254,7 @@ def _show_view(view: ExecutionView, others: Sequence[MoveRow], *, as_json: bool)
     if as_json:
         say_json({"event": "progress", **view_to_json(view), "others": [row_to_json(row) for row in others]})
     else:
-        click.echo(told_view(view) if view.counts else "idle")
+        click.echo(told_view(view))
 
 
 async def _open_moves(place: JournalPlace, wanted: Wanted) -> int:

@@ -36,7 +36,8 @@ async def show_dry_run(
     found = await lay_out(target, moves, options, submitted=submitted, goes_around=goes_around)
     possible = all(move.taken for move in found.moves)
     if as_json:
-        say_json({"event": "dry-run", **found.to_json()})
+        cordons = {str(broker): value for broker, value in options.cordons}
+        say_json({"event": "dry-run", **found.to_json(), "cordons": cordons})
         return possible
     for move in found.moves[:SHOWN]:
         _show_move(move)
