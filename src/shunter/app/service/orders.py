@@ -343,8 +343,9 @@ class OrderDesk:
             await self._write(keeper, StoreBatch(answer=begun))
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
-                replies = [await driving.command(command) for command in commands]
-            reply = CommandReply(replies[0].accepted, "; ".join(each.text for each in replies))
+                reply = await driving.command(commands[0])
+                for command in commands[1:] if reply.accepted else ():
+                    reply = replace(reply, text=f"{reply.text}; {(await driving.command(command)).text}")
         except TimeoutError:
             reply = CommandReply(
                 True, f"{keeper.name} does not answer its executor now: the order is done once it does"
