@@ -54,7 +54,7 @@ _WANTED = {
 
 
 def named_by(order: ServiceOrder, *, gives: bool = True) -> tuple[tuple[IntentKind, str, int], ...]:
-    """(kind, what it is about, value) of each intent that an order gives, or takes back.
+    """(kind, what it is about, value) of each intent that an order gives, or withdraws.
 
     Raises:
         OrderRefused: it names none.
@@ -126,5 +126,5 @@ def _against(policy: KeeperPolicy, broker: int, roles: Sequence[str]) -> str:
     }
     role = next((each for each in roles if broker in meant[each]), "")
     if role == "frozen":
-        return f"broker {broker} is frozen, and nothing of a frozen broker changes: take that back first"
-    return f"broker {broker} is {role}: take that back first" if role else ""
+        return f"broker {broker} is frozen, and nothing of a frozen broker changes: withdraw that first"
+    return f"broker {broker} is {role}: withdraw that first" if role else ""
