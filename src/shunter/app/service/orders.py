@@ -265,6 +265,9 @@ class OrderDesk:
         )
         if gives:
             intents = [KeptIntent(*each, signature.who, event.at_ms, signature.comment) for each in named]
+            against = contradiction(keeper.policy, *intents)
+            if against:
+                raise OrderRefused(Refusal.NOT_ALLOWED, against)
             told = "; ".join([self._given(keeper, each) for each in intents])
             batch = StoreBatch(intents=tuple((keeper.name, each) for each in intents))
         else:
@@ -278,9 +281,6 @@ class OrderDesk:
         return done
 
     def _given(self, keeper: ClusterKeeper, intent: KeptIntent) -> str:
-        against = contradiction(keeper.policy, intent)
-        if against:
-            raise OrderRefused(Refusal.NOT_ALLOWED, against)
         page = keeper.parts.published.page(keeper.name)
         known = {str(broker.id) for broker in page.brokers}
         up = {broker.id for broker in page.brokers if broker.live}
