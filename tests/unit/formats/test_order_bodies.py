@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shunter.formats.service_records import decode_body, encode_body, encode_order
+from shunter.model.execution import BOUNDS
 from shunter.model.service import IntentKind, OrderKind, ServiceOrder
 
 BROKERS = st.lists(st.integers(0, 9), max_size=3).map(tuple)
@@ -25,10 +26,12 @@ ORDERS = st.builds(
     brokers=BROKERS,
     replacements=st.dictionaries(st.integers(0, 9), st.integers(0, 9), max_size=3).map(lambda each: (*each.items(),)),
     topics=NAMES,
-    bytes_per_s=NUMBERS,
-    max_in=NUMBERS,
-    band_percent=st.none() | st.sampled_from([0.5, 5.0]),
+    to=BROKERS,
     without_brokers=BROKERS,
+    without_topics=NAMES,
+    band_percent=st.none() | st.sampled_from([0.5, 5.0]),
+    most_gigabytes=st.none(),
+    **dict.fromkeys(("replicas", "bytes_per_s", "most_moves", *BOUNDS), NUMBERS),
 )
 
 
