@@ -138,6 +138,7 @@ def test_beside_a_dead_broker_only_a_smaller_set_is_stuck_and_force_cancels_it(
         swap = write_plan(tmp_path / "swap.json", "swapped", {0: (1, 3)})
         told = shunter.run("execute", str(swap), "--dry-run").stdout
         assert "without broker 1" not in told, "by the controller's version it is known to end"
+        assert "waits for broker 1" not in told, "the dry run foretells what the executor does"
         done = shunter.run("execute", str(swap), "--yes")
         assert done.returncode == ExitCode.DONE, done.stdout + done.stderr
         cut = write_plan(tmp_path / "cut.json", "cut", {0: (1, 2)})
@@ -154,6 +155,17 @@ def test_beside_a_dead_broker_only_a_smaller_set_is_stuck_and_force_cancels_it(
         assert running.end(60) in (ExitCode.DONE, ExitCode.TURNED), running.lines[-3:]
         with closing(Cluster(alive)) as cluster:
             assert cluster.replicas("cut") == {0: (1, 2, 3)}
+        stuck = (
+            "it can't end without broker 1, which is down and part of its target; `shunter rollback cut-0` cancels it"
+        )
+        submitted = shunter.run("submit", str(cut), "--yes")
+        assert stuck in submitted.stdout, submitted.stdout + submitted.stderr
+        assert stuck in shunter.look("list").stdout
+        assert stuck in shunter.look("status").stdout
+        assert shunter.run("rollback", "cut-0", "--yes").returncode == ExitCode.DONE
+        with closing(Cluster(alive)) as cluster:
+            wait_until(lambda: cluster.replicas("cut") == {0: (1, 2, 3)}, what="it is cancelled", timeout_s=30)
+            assert cluster.ongoing() == 0
         told = "2 of 3 voters of the metadata quorum caught up"
         wait_until(lambda: told in shunter.look("doctor").stdout, what="doctor tells it", timeout_s=60)
         assert told in shunter.look("status").stdout

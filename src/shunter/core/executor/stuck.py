@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 from shunter.core.executor.choice import Begin, Waits, ahead, choose, needed_by, undo
 from shunter.core.executor.copies import unsettled
 from shunter.core.executor.state import ExecutorState, Move
+from shunter.core.spare_replicas import OFFLINE_FIRST
 from shunter.core.wording import counted, named
 from shunter.model.execution import Direction, ObservedPartition
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
@@ -20,7 +21,6 @@ from shunter.model.partition import BrokerId, Replicas, TopicPartition
 _Told = TypeVar("_Told")
 SHAPES = 1_000
 """What is foretold of so many moves that stand differently is remembered."""
-OFFLINE_FIRST = "`shunter plan --scope offline` gives offline replicas other brokers first"
 
 
 def stuck(state: ExecutorState, move: Move) -> str | None:
