@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -124,6 +125,31 @@ async def test_topics_and_partitions_are_picked_by_hand_planned_and_proposed(lab
     await expect(page.locator("h1")).to_have_text("Proposals")
     order = lab.yard.orders[-1][0]
     assert (order.kind, order.about) == (OrderKind.PROPOSE, ("move", "orders-0", "audit", "to=1,2,4"))
+
+
+async def test_a_partition_is_moved_from_its_row_in_six_clicks(lab: Visited) -> None:
+    page = lab.page
+    await lab.visit("/clusters/lab/topics", ".long tbody tr td.name")
+    await page.locator(".long tbody button.link", has_text="orders").click()
+    row = page.locator(".long tbody tr", has=page.get_by_label("Choose orders-0", exact=True))
+    await expect(row.locator(".replica").first).to_be_visible()
+    held = [int(each) for each in re.findall(r"\d+", " ".join(await row.locator(".replica").all_inner_texts()))]
+    await page.get_by_label("Move orders-0", exact=True).click()
+    await expect(page.locator("form.plan .chip")).to_contain_text("orders-0")
+    await expect(page.locator(".choices")).to_be_hidden()
+    boxes = page.locator(".brokers input")
+    chosen = [broker for broker in (1, 2, 3, 4) if await boxes.nth(broker - 1).is_checked()]
+    assert chosen == sorted(held), "the brokers that hold it now"
+    other = next(broker for broker in (1, 2, 4) if broker not in held)
+    await boxes.nth(held[-1] - 1).click()
+    await boxes.nth(other - 1).click()
+    await page.click("form.plan button.primary")
+    await page.click("text=Propose and approve")
+    await expect(page.locator("h1")).to_have_text("Proposals")
+    (proposed, _who), (approved, _by) = lab.yard.orders[-2:]
+    wanted = ",".join(map(str, sorted({*held[:-1], other})))
+    assert (proposed.kind, proposed.about) == (OrderKind.PROPOSE, ("move", "orders-0", f"to={wanted}"))
+    assert approved.kind is OrderKind.APPROVE
 
 
 async def test_throttle_and_bounds_take_any_value_and_act_on_their_button(lab: Visited) -> None:

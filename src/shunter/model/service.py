@@ -121,6 +121,8 @@ class OrderDone(NamedTuple):
     text: str
     proposal: str = ""
     """The proposal that the order made or decided about."""
+    undone: tuple[str, ...] = ()
+    """Why the kill switch, or lifting it, is not in force now or not durable: sentences that name their clusters."""
 
 
 class ProposalState(Enum):
@@ -299,7 +301,8 @@ class KillSwitch(NamedTuple):
 class HistoryEvent:
     """Something that happened. `kind` is one of a few words; `subject`: the condition, proposal or partition concerned.
 
-    `until_ms`: the end of an event that lasts; None: it was a moment, or goes on.
+    `at_ms`: when it happened or began, even if it was found out later. `until_ms`: the end of an event that lasted;
+    None: it was a moment, or goes on. `facts` say how the cluster stood when the event was written down.
     """
 
     number: int
@@ -342,9 +345,12 @@ NOTIFIED = (
     "notification-failed",
     "pause-all",
     "pause-not-sent",
+    "resume-not-sent",
     "resume-all",
 )
 """Kinds of events that a receiver is notified of, unless the policy file says otherwise."""
+INFORMED = ("service-began", "driver", "driver-lost")
+"""Kinds of events that are for information, and sent to receivers that name them: nothing is wrong because of them."""
 
 
 @dataclass(frozen=True, slots=True)

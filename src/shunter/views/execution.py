@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeGuard
 
-from shunter.core.executor.ending import Ending, when_it_ends
-from shunter.core.executor.estimates.eta import Estimate, bytes_left, placing_left
+from shunter.core.executor.ending import FEWEST_ENDED, Ending, when_it_ends
+from shunter.core.executor.estimates.eta import LEAST_MS, Estimate, bytes_left, placing_left
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.orders import rollback_cost
 from shunter.core.executor.state import ExecutorState, Move
@@ -198,7 +198,9 @@ def view_execution(
 def told_eta(view: ExecutionView) -> str:
     """When the execution ends, with its interval; or why it does not end, or that the end is not known yet."""
     if view.left_ms is None or view.low_ms is None or view.high_ms is None or view.bytes_per_s is None:
-        return view.held or "end unknown yet"
+        by_bytes = view.copied_bytes < view.total_bytes
+        wanted = f"about {LEAST_MS // 1000} s of copying" if by_bytes else f"{FEWEST_ENDED} moves have ended"
+        return view.held or f"no ETA yet: it is known after {wanted}"
     rate = f"{told_bytes(int(view.bytes_per_s))}/s, " if view.bytes_per_s else ""
     what = "the moves that go on end" if view.held else "ends"
     told = f"{rate}{what} in {told_ms(view.left_ms)} ({told_ms(view.low_ms)} to {told_ms(view.high_ms)})"

@@ -373,6 +373,10 @@ class TimelineView:
     more: bool = False
     next: str | None = None
     """The query of the page with the events before these; null: there are none."""
+    host: str = ""
+    """The host that wrote this history. Of services on other hosts it has what they left in the cluster."""
+    host_since_ms: int | None = None
+    """Since when a service of this host writes it; null: not known."""
 
 
 def render(view: object) -> bytes:

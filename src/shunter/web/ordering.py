@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, NamedTuple
+from http import HTTPStatus
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Depends, Header, Request
 from pydantic import BaseModel, Field
@@ -111,10 +112,13 @@ VERBS = (
 
 
 class Done(BaseModel):
-    """The order was carried out, or it is stored durably and will be carried out."""
+    """The order was carried out, or it is stored durably and will be carried out. With status 207: not everywhere."""
 
     text: str = Field(description="The result, in a sentence.")
     proposal: str = Field(default="", description="The proposal that the order made or decided.")
+    undone: list[str] = Field(
+        default=[], description="Why the order is not in force now, or not durable: sentences that name their clusters."
+    )
 
 
 Key = Annotated[
@@ -128,12 +132,15 @@ Key = Annotated[
 
 
 async def _carry_out(
-    request: Request, reception: Reception, caller: Caller, verb: Verb, name: str, body: OrderBody, key: str
+    request: Request, response: Response, caller: Caller, verb: Verb, name: str, body: OrderBody, key: str
 ) -> Done:
+    reception: Reception = request.app.state.reception
     order = ServiceOrder(verb.kind, name, *body.asked)
     signature = Signature(caller.person.name, body.comment, key)
     done = await reception.audit.order(reception.front.order, order, signature, by=caller.by, peer=peer_of(request))
-    return Done(text=done.text, proposal=done.proposal)
+    if done.undone:
+        response.status_code = HTTPStatus.MULTI_STATUS
+    return Done(text=done.text, proposal=done.proposal, undone=[*done.undone])
 
 
 @router.post(
@@ -152,26 +159,31 @@ async def sketch(reception: TheReception, caller: Asker, name: ClusterName, body
 def _for_a_cluster(verb: Verb) -> Callable[..., Awaitable[Done]]:
     async def ordered(
         request: Request,
+        response: Response,
         name: ClusterName,
         body: OrderBody,
         caller: Asker,
         key: Key = "",
     ) -> Done:
-        return await _carry_out(request, request.app.state.reception, caller, verb, name, body, key)
+        return await _carry_out(request, response, caller, verb, name, body, key)
 
     ordered.__annotations__["body"] = verb.body
     return ordered
 
 
 def _for_the_fleet(verb: Verb) -> Callable[..., Awaitable[Done]]:
-    async def ordered(request: Request, body: OrderBody, caller: Asker, key: Key = "") -> Done:
-        return await _carry_out(request, request.app.state.reception, caller, verb, "", body, key)
+    async def ordered(request: Request, response: Response, body: OrderBody, caller: Asker, key: Key = "") -> Done:
+        return await _carry_out(request, response, caller, verb, "", body, key)
 
     return ordered
 
 
 def _add_routes() -> None:
     for verb in VERBS:
+        partly: dict[int | str, dict[str, Any]] = {
+            207: {"model": Done, "description": "Carried out, but not everywhere"}
+        }
+        responses = partly if verb.fleet else None
         about = f"Needs the role `{verb.role.value}`."
         path = f"/clusters/{{name}}/{verb.kind.value}"
         router.add_api_route(
@@ -181,6 +193,7 @@ def _add_routes() -> None:
             summary=verb.summary,
             description=about,
             operation_id=verb.kind.value,
+            responses=responses,
             dependencies=[Depends(may(verb.role))],
         )
         if verb.fleet:
@@ -191,6 +204,7 @@ def _add_routes() -> None:
                 summary=f"{verb.summary}, in the whole fleet",
                 description=about,
                 operation_id=f"fleet-{verb.kind.value}",
+                responses=responses,
                 dependencies=[Depends(may(verb.role))],
             )
 

@@ -67,6 +67,8 @@ class ExecutionList:
     """Executions in the journal of a cluster, the latest first."""
 
     executions: tuple[ExecutionGist, ...]
+    journal: str = ""
+    """Where the journal is: `HOST:PATH`, so that it has what that host did, or `kafka:TOPIC`; "": not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +235,8 @@ async def controllers(reception: TheReception, _caller: Reader, name: ClusterNam
 @router.get("/clusters/{name}/executions", response_model=model_of(ExecutionList), summary="Executions of a cluster")
 async def executions(reception: TheReception, _caller: Reader, name: ClusterName) -> Response:
     """Executions and their outcomes, from the journal; `shunter history` shows the same."""
-    return _json(ExecutionList(tuple(reversed(await reception.front.executions(name)))))
+    found = tuple(reversed(await reception.front.executions(name)))
+    return _json(ExecutionList(found, reception.front.journal(name)))
 
 
 @router.get(
@@ -371,10 +374,13 @@ async def report(
     return _json(replace(page, next=_next(offset, limit, page.found, search=search)))
 
 
-Since = Annotated[int, Query(ge=0, le=10**15, description="From this moment on; milliseconds since 1970 UTC.")]
-Until = Annotated[int | None, Query(ge=0, le=10**15, description="Before this moment.")]
+Since = Annotated[
+    int, Query(ge=0, le=10**15, description="They ended at this moment or later; milliseconds since 1970 UTC.")
+]
+Until = Annotated[int | None, Query(ge=0, le=10**15, description="They began before this moment.")]
 Before = Annotated[
-    int | None, Query(ge=1, le=2**53, description="Only events with lower numbers, as `next` of a page has it.")
+    int | None,
+    Query(ge=1, le=2**53, description="Only events before the one with this number, as `next` of a page has it."),
 ]
 Most = Annotated[int, Query(ge=1, le=MOST_EVENTS, description="The most events to return; these are the latest.")]
 

@@ -200,6 +200,8 @@ class Told2Services(Fuzz):
         except OrderRefused as refused:
             moved = kind in GIVEN or service.keeper.driving is None or not service.keeper.driving.view().running
             cut = self.world.away(service.owner) or self.world.log.unread or self.world.log.doubtful > 0
+            claim = self.world.claim
+            cut = cut or claim is None or claim.owner != service.owner  # Another service has taken the cluster since.
             if refused.refusal not in TRANSIENT and not (moved and refused.refusal is Refusal.NOT_ALLOWED) and not cut:
                 raise AssertionError((kind, about, self.trail)) from refused
 

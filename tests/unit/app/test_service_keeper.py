@@ -107,6 +107,26 @@ def test_a_disk_that_is_full_within_days_is_relieved_and_what_was_moved_is_no_gr
     asyncio.run(scenario())
 
 
+def test_what_ended_while_nobody_served_has_the_time_of_its_end(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        yard = Yard(Clock())
+        async with Life(yard, MortalStore(tmp_path / "s"), policy(Mode.ACT)) as life:
+            await life.driven()
+            await life.look()
+            await life.until(lambda: bool(yard.open))
+        yard.clock.ms += 60_000
+        ended_ms = yard.clock.ms
+        yard.copy()
+        yard.clock.ms += 3_600_000
+        async with Life(yard, MortalStore(tmp_path / "s"), policy(Mode.ACT)) as life:
+            await life.driven()
+            (carried,) = life.keeper.proposals.values()
+            assert (carried.state, carried.changed_at_ms) == (ProposalState.CARRIED_OUT, ended_ms)
+            assert [each.at_ms for each in life.events if each.kind == "proposal-carried-out"] == [ended_ms]
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("before", [True, False])
 def test_killed_at_any_write_nothing_is_lost_or_doubled(tmp_path: Path, *, before: bool) -> None:
     async def scenario(kill_at: int) -> int:
@@ -831,6 +851,8 @@ def test_a_condition_is_told_once_it_has_held_for_its_minutes(tmp_path: Path) ->
             assert await minutes(5, [*LOPSIDED]) == ["condition"] * 3
             told = [event.text for event in life.events if event.kind == "condition"]
             assert all(text.endswith(f"; it holds since {told_time(began_ms)}") for text in told)
+            assert all(f"(observed {told_time(began_ms + 120_000)})" in text for text in told)
+            assert {event.at_ms for event in life.events if event.kind == "condition"} == {began_ms}
             assert await minutes(2, even) == ["condition-over"] * 3
 
     asyncio.run(scenario())

@@ -6,11 +6,14 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from shunter.app.access.access_tokens import AccessRole, add_token
 from shunter.app.evaluation.policy import read_service_file
+from shunter.app.exit_codes import ExitCode
 from shunter.app.service.local import ServiceServer, ask_service, order_service
 from shunter.app.service.service import open_service
+from shunter.cli.main import main
 from shunter.errors import DriverError, FormatError, SettingsError
 from shunter.model.service import OrderKind, OrderRefused, Refusal, ServiceOrder, Signature
 from shunter.web.server import WebOptions, serving
@@ -43,6 +46,10 @@ def test_what_is_asked_over_http(tmp_path: Path) -> None:
             assert (intent.who, intent.comment) == ("anna", "old disks")
             paused = await order_service(server, ServiceOrder(OrderKind.PAUSE_ALL), "", "k2")
             assert "the pause of away is kept" in paused.text, "nothing is paused in a cluster that is not driven"
+            assert paused.undone == (paused.text,)
+            words = ("serve", "pause", "--all", "--server", address, "--token-file", str(tmp_path / "secret"))
+            again = await asyncio.to_thread(CliRunner().invoke, main, [*words, "--key", "k2"])
+            assert (again.exit_code, again.output) == (ExitCode.PARTLY, f"{paused.text}\n")
             assert await ask_service(server, "proposals", cluster="away", ended=True) == []
             told = await ask_service(server, "timeline", cluster="away", most=10)
             assert [event["kind"] for event in told["events"]] == ["drain", "pause-all"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from service_world import MIB, Clock, Life, MortalStore, Yard, policy
 
 from shunter.app.service.driving import not_driven
+from shunter.app.service.orders import OrderDesk
 from shunter.core.keeper.cluster_facts import Age
 from shunter.core.keeper.situation import ClusterSeverity, ClusterSituation, why_refused
 from shunter.drivers.journal.claimants import ClusterClaimed
@@ -172,6 +174,34 @@ def test_the_kill_switch_of_a_cluster_that_is_not_driven_is_kept_and_not_called_
         assert "but moves under way only once this service drives the cluster" in notes
 
     lived(tmp_path, yard, Mode.PROPOSE, story)
+
+
+def test_an_order_to_the_fleet_names_each_cluster_in_which_it_is_not_in_force(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        yards = {"here": Yard(Clock()), "theirs": Yard(Clock(), held_by=THEM), "away": Yard(Clock(), answers=False)}
+        async with contextlib.AsyncExitStack() as stack:
+            lives = {
+                name: await stack.enter_async_context(Life(yard, MortalStore(tmp_path / name), name=name))
+                for name, yard in yards.items()
+            }
+            await lives["here"].driven()
+            await lives["theirs"].until(lambda: lives["theirs"].keeper.known.held_by != "")
+            await lives["away"].until(lambda: lives["away"].keeper.known.idle_why != "")
+            desk = OrderDesk({name: life.keeper for name, life in lives.items()}, lives["here"].records)
+            theirs = f"not theirs, which {THEM} drives: give the order there"
+            for kind, here, away in (
+                (OrderKind.PAUSE_ALL, "here is paused: nothing begins", "the pause of away is kept, and its moves"),
+                (OrderKind.RESUME_ALL, "the pause of here, away is lifted", "moves of away are resumed once this"),
+            ):
+                done = await desk.carry_out(order(kind, cluster=""), Signature("anna", key=kind.value))
+                assert done.text.startswith(here)
+                assert [each for each in done.undone if not each.startswith(away)] == [theirs]
+                assert len(done.undone) == 2
+                assert await desk.carry_out(order(kind, cluster=""), Signature("anna", key=kind.value)) == done
+            done = await desk.carry_out(order(OrderKind.PAUSE_ALL, cluster="here"), ANNA)
+            assert done.undone == ()
+
+    asyncio.run(scenario())
 
 
 def test_conditions_that_a_running_execution_mends_say_so(tmp_path: Path) -> None:

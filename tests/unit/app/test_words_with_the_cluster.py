@@ -100,6 +100,41 @@ def test_whoever_takes_over_goes_on_with_the_drain_and_the_switch(tmp_path: Path
     asyncio.run(scenario())
 
 
+def test_whoever_serves_tells_who_drove_since_when_and_what_the_service_before_did(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        world = yard()
+        async with Service(world, "a", tmp_path / "a", DRAINS) as a, Service(world, "b", tmp_path / "b", DRAINS) as b:
+            began_ms = world.clock.ms
+            await draining(a)
+            await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), BEN)
+            await b.until(lambda: b.keeper.switch is not None)
+            world.clock.ms += 60_000
+            world.cut("a")
+            await takes_over(b)
+            world.heal("a")
+            world.pass_time(0)
+            await a.until(lambda: any(each.kind == "driver-lost" for each in a.events))
+            (lost,) = [each for each in a.events if each.kind == "driver-lost"]
+            assert (lost.at_ms, lost.until_ms) == (began_ms, world.clock.ms), "it says how long a drove"
+            assert "the service on a no longer drives yard" in lost.text
+            drove = [each.text for each in b.events if each.kind == "driver"]
+            assert drove == [
+                "a drives yard; the service on b stands by",
+                "the service on b drives yard; before, the service on a (process 1) did",
+            ]
+        async with Service(world, "c", tmp_path / "c", DRAINS) as c:
+            await takes_over(c)
+            history = await c.records.read(lambda store: store.events("yard", 0, None, 100))
+            told = [(each.kind, each.who) for each in history]
+            assert ("drain", "anna") in told
+            assert ("pause-all", "ben") in told
+            assert "proposed" in [kind for kind, _who in told]
+            assert all(each.at_ms == began_ms for each in history if each.kind in ("drain", "pause-all", "proposed"))
+            assert [each.kind for each in c.events] == ["driver"], "what another service did was notified then"
+
+    asyncio.run(scenario())
+
+
 def test_what_is_in_force_is_shown_before_this_host_has_its_copy(tmp_path: Path) -> None:
     async def scenario() -> None:
         world = yard()
@@ -107,7 +142,7 @@ def test_what_is_in_force_is_shown_before_this_host_has_its_copy(tmp_path: Path)
             await a.driven()
             free = threading.Event()
 
-            def slowly(_cluster: str, words: Words) -> None:
+            def slowly(_cluster: str, words: Words, _events: object) -> None:
                 if words.switch is not None:
                     free.wait(10)
 
@@ -393,6 +428,58 @@ def test_in_an_outage_a_kill_switch_is_kept_can_be_lifted_and_comes_into_force_w
             world.tell()
             await a.until(lambda: a.keeper.switch is not None and not a.keeper.switch.unsent)
             assert all(world.moves[at].paused for at in world.open)
+
+    asyncio.run(scenario())
+
+
+def test_a_pause_from_before_an_outage_is_lifted_during_it_and_moves_go_on_when_the_cluster_answers(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        world = yard()
+        async with Service(world, "a", tmp_path / "a", DRAINS) as a:
+            await draining(a)
+            await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), ANNA)
+            assert all(world.moves[at].paused for at in world.open)
+            await a.kill()
+        world.cut("a")
+        async with Service(world, "a", tmp_path / "a", DRAINS) as a:
+            await a.until(lambda: a.keeper.known.unanswered)
+            await a.keeper.look_once()
+            assert "paused by anna" in told_of(a)
+            assert OrderKind.RESUME_ALL in a.published.page("yard").row.situation.orders
+            done = await a.desk.carry_out(order(OrderKind.RESUME_ALL), BEN)
+            (kept,) = done.undone
+            assert kept.startswith("that the pause of yard is lifted is kept on this host, and given to the cluster")
+            assert "ben lifted the pause" in told_of(a)
+            assert OrderKind.PAUSE_ALL in a.published.page("yard").row.situation.orders
+            world.heal("a")
+            await takes_over(a)
+            world.tell()
+            await a.until(lambda: a.keeper.switch is None)
+            assert not any(world.moves[at].paused for at in world.open)
+
+    asyncio.run(scenario())
+
+
+def test_a_pause_that_was_lifted_in_an_outage_stays_where_another_service_drives(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        world = yard()
+        async with Service(world, "b", tmp_path / "b", DRAINS) as b:
+            await b.driven()
+            async with Service(world, "a", tmp_path / "a", DRAINS) as a:
+                await a.until(lambda: a.keeper.known.held_by != "")
+                await b.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), ANNA)
+                await a.until(lambda: a.keeper.switch is not None)
+                world.cut("a")
+                await a.until(lambda: a.keeper.known.unanswered)
+                await a.desk.carry_out(order(OrderKind.RESUME_ALL), BEN)
+                world.heal("a")
+                await a.until(lambda: any(each.kind == "resume-not-sent" for each in a.events))
+                (lost,) = [each for each in a.events if each.kind == "resume-not-sent"]
+                assert "that ben lifted the pause never reached the cluster" in lost.text
+                assert b.keeper.facts().paused is not None
+                await a.until(lambda: "paused by anna" in told_of(a))
 
     asyncio.run(scenario())
 

@@ -102,7 +102,9 @@ class Yard:
         self._answered: dict[str, tuple[ServiceOrder, OrderDone]] = {}
         for index, name in enumerate(self.sizes):
             self._fill(name, moves if index == 0 else 0)
-        self._stories = {name: Stories(lambda after, name=name: self.journals[name][after:]) for name in self.sizes}
+        self._stories = {
+            name: Stories(lambda after, name=name: self.journals[name][after:], "kafka:moves") for name in self.sizes
+        }
 
     # ---- the backstage
 
@@ -139,7 +141,9 @@ class Yard:
         until = until_ms if until_ms is not None else 10**15
         fits = [each for each in self.events if cluster in ("", each.cluster) and since_ms <= each.at_ms < until]
         fits = [each for each in fits if before is None or each.number < before]
-        return TimelineView(self.published.version, tuple(fits[-most:]), len(fits) > most)
+        return TimelineView(
+            self.published.version, tuple(fits[-most:]), len(fits) > most, None, "kafka-ops-1", START_MS
+        )
 
     async def note(self, kind: str, told: str) -> None:
         """See `Backstage`."""

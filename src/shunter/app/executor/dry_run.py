@@ -115,7 +115,7 @@ async def dry_run(
     asked |= replicas_to_size(state, event)
     sized = await admin.observe_log_dirs({broker: tps for broker, tps in asked.items() if broker in cluster.brokers})
     cluster.sizes.update(sized.sizes)
-    cluster.spaces.update(sized.spaces)
+    cluster.see_spaces((), sized.spaces)
     cluster.broken.update(sized.broken)
     ours, copies = {move.tp for move in state.open_moves()}, copies_among(sized.sizes, sized.futures)
     judged = judge_submission(state, event)

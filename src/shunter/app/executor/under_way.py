@@ -124,7 +124,7 @@ async def look_at(
         told = await admin.observe_log_dirs(by_broker)
         cluster.sizes.update(told.sizes)
         cluster.sizes_at_ms.update(dict.fromkeys(told.sizes, SystemClock().now_ms()))
-        cluster.spaces.update(told.spaces)
+        cluster.see_spaces(told.brokers, told.spaces)
         cluster.broken.update(told.broken)
 
 

@@ -199,7 +199,7 @@ class Front:
     async def timeline(
         self, name: str = "", since_ms: int = 0, until_ms: int | None = None, most: int = 500, before: int | None = None
     ) -> TimelineView:
-        """The latest `most` events of a cluster ("": of the fleet) in [since_ms, until_ms), with numbers below `before`.
+        """The latest `most` events of a cluster ("": of the fleet) in [since_ms, until_ms), before the one numbered `before`.
 
         Raises:
             OrderRefused: there is no cluster of this name, or the store can't be read.
@@ -213,6 +213,14 @@ class Front:
             OrderRefused: there is no cluster of this name, or its journal can't be read.
         """
         return await self._backstage.stories(self._known(name)).executions()
+
+    def journal(self, name: str) -> str:
+        """Where the journal of a cluster is: `HOST:PATH`, or `kafka:TOPIC` if every host has it; "": not known.
+
+        Raises:
+            OrderRefused: there is no cluster of this name.
+        """
+        return self._backstage.stories(self._known(name)).place
 
     async def past_moves(self, name: str, execution: int) -> tuple[PastMove, ...]:
         """The moves of an execution, in the order in which they were taken on.

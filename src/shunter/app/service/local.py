@@ -121,7 +121,7 @@ async def order_service(place: Path | ServiceServer, order: ServiceOrder, commen
             else ""
         )
         raise DriverError(f"{error}{again}", retriable=error.retriable) from error
-    return OrderDone(told["text"], told["proposal"])
+    return OrderDone(told["text"], told["proposal"], tuple(told["undone"]))
 
 
 __all__ = ["SOCKET", "ServiceServer", "answering", "ask_service", "order_service"]

@@ -454,16 +454,14 @@ class OrderDesk:
             fleet = not order.cluster
             switch = KillSwitch(keeper.name, signature.who, now_ms, signature.comment, kept, fleet=fleet, unsent=True)
             thrown.append((keeper, switch))
-        told = told_paused(order.cluster, keepers, theirs)
+        done = told_paused(order.cluster, keepers, theirs)
         event = HistoryEvent(
-            0, order.cluster, now_ms, "pause-all", f"{signature.who}: {told}", "", signature.who, signature.comment
+            0, order.cluster, now_ms, "pause-all", f"{signature.who}: {done.text}", "", signature.who, signature.comment
         )
         # The switch is in force in this process before anything is awaited.
         turns = [keeper.turn(switch) for keeper, switch in thrown]
         moving = [(keeper, switch) for keeper, switch in thrown if keeper.driving is not None]
         pausing = [asyncio.create_task(_pause(keeper, switch)) for keeper, switch in moving]
-        done = OrderDone(told)
-        batch = StoreBatch(events=(event,), answer=_answer(order, signature, event, done))
         keeping = [
             asyncio.create_task(keeper.keep_switch(switch, turn, now_ms))
             for (keeper, switch), turn in zip(thrown, turns, strict=True)
@@ -480,22 +478,29 @@ class OrderDesk:
             raise OrderRefused(
                 Refusal.STANDBY, f"not taken: another service has taken {names} over: give the order there"
             )
-        late = "the pause is in force, and still being written down"
-        troubles = [task.result() if task.done() else late for task in keeping]
-        try:
-            await self._records.write(batch)
-        except StoreFailed as error:
-            troubles = troubles if any(troubles) else [f"the order is not in the history: {error}"]
-        trouble = "".join(f". {each[0].upper()}{each[1:]}" for each in troubles if each)
+        taken = [each.name for each in overtaken if each not in theirs]
+        undone = [f"{each} is not paused: another service has taken it over: give the order there" for each in taken]
+        for (keeper, _switch), task in zip(thrown, keeping, strict=True):
+            late = f"the pause of {keeper.name} is in force, and still being written down"
+            if keeper not in overtaken and (trouble := task.result() if task.done() else late):
+                undone.append(trouble)
         if pausing:
             await asyncio.wait(pausing, timeout=SWITCH_WITHIN_S)
-            said = [task.result() if task.done() else "being paused" for task in pausing]
-            told = f"{told} ({'; '.join(said)})"
+            said = [task.result() if task.done() else ("being paused", True) for task in pausing]
+            done = done._replace(text=f"{done.text} ({'; '.join(told for told, _paused in said)})")
+            undone += [told for told, paused in said if not paused]
+        troubles = "".join(f". {each[0].upper()}{each[1:]}" for each in undone if each not in done.text)
+        done = OrderDone(f"{done.text}{troubles}", undone=(*done.undone, *undone))
+        try:
+            await self._records.write(StoreBatch(events=(event,), answer=_answer(order, signature, event, done)))
+        except StoreFailed as error:
+            if not undone:
+                done = done._replace(text=f"{done.text}. The order is not in the history: {error}")
         keepers[0].parts.tell(event)
         for keeper, _switch in thrown:
             keeper.show()
         keepers[0].parts.published.tell(order.cluster)
-        return OrderDone(f"{told}{trouble}")
+        return done
 
     async def _resume_all(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         keepers, theirs = taken_for(order, self._keepers)
@@ -504,20 +509,19 @@ class OrderDesk:
         if not held:
             raise OrderRefused(Refusal.ALREADY_DECIDED, f"{order.cluster or 'the fleet'} is not paused")
         lifted = [(keeper, switch._replace(lifted=True, unsent=False, who=signature.who)) for keeper, switch in held]
-        told = told_resumed(order.cluster, [keeper for keeper in keepers if keeper.switch is not None], theirs)
+        done = told_resumed(order.cluster, [keeper for keeper in keepers if keeper.switch is not None], theirs)
         now_ms = keepers[0].parts.clock.now_ms()
-        event = HistoryEvent(
-            0, order.cluster, now_ms, "resume-all", f"{signature.who}: {told}", "", signature.who, signature.comment
-        )
-        local = [switch.unsent for _keeper, switch in held]
+        event = HistoryEvent(0, order.cluster, now_ms, "resume-all", "", "", signature.who, signature.comment)
+        local = [switch.unsent or keeper.known.unanswered for keeper, switch in held]
         written = await asyncio.gather(
             *(_lift(*each, now_ms, local=alone) for each, alone in zip(lifted, local, strict=True))
         )
         keepers[0].parts.published.tell(order.cluster)
-        failed = "; ".join(f"{each}: the pause stays in force; ask again" for each in written if each)
+        failed = tuple(f"{each}: the pause stays in force; ask again" for each in written if each)
         if all(written):
-            raise OrderRefused(Refusal.STORE, failed)
-        done = OrderDone(f"{told}. But {failed}" if failed else told)
+            raise OrderRefused(Refusal.STORE, "; ".join(failed))
+        if failed:
+            done = OrderDone(f"{done.text}. But {'; '.join(failed)}", undone=(*done.undone, *failed))
         event = replace(event, text=f"{signature.who}: {done.text}")
         batch = StoreBatch(events=(event,), answer=_answer(order, signature, event, done))
         with contextlib.suppress(StoreFailed):
@@ -564,7 +568,7 @@ def _paused_by_name(keeper: ClusterKeeper) -> tuple[str, ...]:
 
 
 async def _lift(keeper: ClusterKeeper, lifted: KillSwitch, now_ms: int, *, local: bool) -> str:
-    """Lift a cluster's switch once that is durable; returns why it is not. `local`: the cluster never had the switch."""
+    """Lift a cluster's switch once that is durable; returns why it is not. `local`: this host may keep that."""
     turn = keeper.turns
     try:
         await keeper.keep(StoreBatch(switches=(lifted,)), now_ms)
@@ -583,8 +587,10 @@ async def _lift(keeper: ClusterKeeper, lifted: KillSwitch, now_ms: int, *, local
     return ""
 
 
-async def _pause(keeper: ClusterKeeper, switch: KillSwitch) -> str:
+async def _pause(keeper: ClusterKeeper, switch: KillSwitch) -> tuple[str, bool]:
+    """Pause what moves in a cluster; returns what came of it, and whether it is done."""
     try:
-        return f"{keeper.name}: {await keeper.pause_what_moves(switch)}"
+        told = await keeper.pause_what_moves(switch)
     except ShunterError as error:
-        return f"{keeper.name}: {error}; it is paused as soon as the service drives it again"
+        return f"{keeper.name}: {error}; it is paused as soon as the service drives it again", False
+    return f"{keeper.name}: {told}", keeper.driving is not None

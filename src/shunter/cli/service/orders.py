@@ -23,7 +23,7 @@ from shunter.cli.execution.display import say_json
 from shunter.cli.execution.options import LIMIT, bound_options, yes_option
 from shunter.cli.leaving import leave_with
 from shunter.cli.tables import output_options, show_rows
-from shunter.core.wording import counted, told_bytes
+from shunter.core.wording import counted, told_bytes, told_time
 from shunter.errors import SettingsError
 from shunter.model.service import OrderKind, ServiceOrder
 
@@ -125,7 +125,7 @@ def _give(place: Place, order: ServiceOrder, signed: Signed) -> int:
         say_json({"event": "order", "by": "service", "key": signed.key, **done._asdict()})
     else:
         click.echo(done.text)
-    return int(ExitCode.DONE)
+    return int(ExitCode.PARTLY if done.undone else ExitCode.DONE)
 
 
 def give_order(
@@ -253,9 +253,12 @@ def events(place: Place, cluster: str, most: int, *, output: str) -> None:
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
 
     def work() -> int:
-        found = _ask(place, "timeline", cluster=cluster, most=most)["events"]
+        view = _ask(place, "timeline", cluster=cluster, most=most)
         keys = ("at_ms", "until_ms", "cluster", "kind", "subject", "who", "cause", "text")
-        show_rows(output, [{key: each[key] for key in keys} for each in found], _told_event)
+        show_rows(output, [{key: each[key] for key in keys} for each in view["events"]], _told_event)
+        since = "" if view["host_since_ms"] is None else f" since {told_time(view['host_since_ms'])}"
+        told = f"the history of host {view['host']}{since}; of other hosts it has what they left in the cluster"
+        click.echo(f"shunter: {told}", err=True)
         return int(ExitCode.DONE)
 
     leave_with(work)

@@ -168,6 +168,7 @@ class Executor:
         self.loaded = True
         for entry in event.entries:
             apply(self.state, entry)
+        self.state.cluster.cordoned = frozenset()
         for move in self.state.open_moves():
             move.begun_before(self._now_ms)
         # Another process's clock may have been hours behind or ahead of this one's.
@@ -287,8 +288,7 @@ class Executor:
         cluster.futures.update(event.futures)
         cluster.broken = {broker: paths for broker, paths in cluster.broken.items() if broker not in answered}
         cluster.broken.update(event.broken)
-        cluster.spaces = {key: space for key, space in cluster.spaces.items() if key[0] not in answered}
-        cluster.spaces.update(event.spaces)
+        cluster.see_spaces(answered, event.spaces)
         for broker in event.brokers:
             cluster.spaces_at_ms[broker] = event.asked_at_ms
             cluster.room_wanted_ms.pop(broker, None)
@@ -334,6 +334,9 @@ class Executor:
         if code in (*_RETRIABLE, *_GONE):
             self._retry_later(move)  # Metadata will show whether the partition is gone.
             return
+        if code is ErrorCode.INVALID_REPLICA_ASSIGNMENT:  # A broker of it may have been cordoned.
+            self.state.cluster.look_again(step.after, self._now_ms, self._now_ms)
+            self.polls.log_dirs_due_ms = self._now_ms
         self._retry_later(move, refused=why)
         out.notices.append(Notice("step-refused", str(move.tp), move.waits.text))
 

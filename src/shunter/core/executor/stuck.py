@@ -12,8 +12,10 @@ from typing import NamedTuple, TypeVar
 
 from shunter.core.executor.choice import Begin, Waits, ahead, choose, needed_by, undo
 from shunter.core.executor.copies import unsettled
+from shunter.core.executor.judgement import order_after_cancel
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.spare_replicas import OFFLINE_FIRST
+from shunter.core.throttles import CORDONED_LOG_DIRS
 from shunter.core.wording import counted, named
 from shunter.model.execution import Direction, ObservedPartition
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
@@ -24,7 +26,7 @@ SHAPES = 1_000
 
 
 def stuck(state: ExecutorState, move: Move) -> str | None:
-    """Why a move can't end before a dead broker or log dir is back; None: nothing that was seen keeps it from ending."""
+    """Why a move can't end before a dead broker or log dir is back, or a cordon is lifted; None: it can, by all that was seen."""
     seen = state.cluster.partition(move.tp)
     live = frozenset(state.cluster.brokers)
     if not move.open or seen is None or not live:
@@ -84,21 +86,41 @@ def _told_unknown(missing: str, way: str) -> str:
 
 
 def _shut(state: ExecutorState, move: Move, seen: ObservedPartition) -> str:
-    """That a move needs a target which Kafka does not take, because others cordoned a broker of it; "": it does not.
+    """That a move has yet to name a closed broker in a target, and how its cordon is lifted; "": it has not.
 
-    A rollback cancels a step under way, which names no broker. The target of such a step was taken before.
+    A cancel names none, but it does not keep the order of replicas.
     """
-    held = seen.replicas
-    if move.step is not None:
-        held = move.step.before if move.direction is Direction.BACK else move.step.after
-    if move.direction is Direction.STOP or set(held) == set(move.goal):
+    if state.cluster.cordoned.union(dict(state.options.cordons)).isdisjoint((*move.original, *move.target)):
         return ""
-    theirs = state.closed().difference(broker for broker, _value in state.options.cordons)
-    shut = [broker for broker in move.goal if broker in theirs]
+    step, closed, left, wanted = move.step, state.closed(), seen.replicas, move.goal
+    undone = None if step is None or move.turned_at_ms is None else _undone(state, move, seen)
+    if step is not None and (step.cancels or (isinstance(undone, Begin) and undone.cancels)):
+        left = order_after_cancel(step.before, seen.replicas)
+    elif step is not None:
+        left = step.after
+    if move.direction is Direction.STOP:
+        kept = move.order if step is None else step.before
+        wanted = kept if set(kept) == set(left) else left
+    shut = [] if wanted == left else [each for each in wanted if each in closed and not state.is_lifted(each, move)]
     if not shut:
         return ""
     which = f"broker{'s' if len(shut) > 1 else ''} {', '.join(map(str, shut))}"
-    return f"it can't end while {which} has its log dirs cordoned: Kafka takes no target that names it"
+    lifted = "; ".join(_told_lift(state, broker) for broker in shut)
+    return f"it can't end while {which} has its log dirs cordoned: Kafka takes no target that names it; {lifted}"
+
+
+def _told_lift(state: ExecutorState, broker: BrokerId) -> str:
+    if broker not in state.cluster.brokers:
+        return f"broker {broker} is down, and its cordon can't be lifted before it is up"
+    if broker in state.cordoned() and not state.turned:
+        return f"`shunter undrain {broker}` lifts that"
+    change = f"--entity-type brokers --entity-name {broker} --delete-config {CORDONED_LOG_DIRS}"
+    return f"`kafka-configs --alter {change}` lifts that"
+
+
+def _undone(state: ExecutorState, move: Move, seen: ObservedPartition) -> Begin | Waits | None:
+    live = frozenset(state.cluster.brokers)
+    return undo(move, seen, live, state.least_in_sync(move), closed=state.closed())
 
 
 def held_up(state: ExecutorState, move: Move) -> str:
@@ -128,7 +150,7 @@ def on_paper(
     seen = state.cluster.partition(move.tp)
     assert seen is not None, "a move is taken on only for a partition that was seen"
     whole = bool(state.cluster.needs_all) if needs_all is None else needs_all
-    return ahead(move, move.current, _able(state, move, seen), state.least_in_sync(move), needs_all=whole)
+    return _ahead(state, move, move.current, _able(state, move, seen), needs_all=whole)
 
 
 def _why(move: Move, waits: Waits) -> str:
@@ -245,9 +267,9 @@ def _what_it_waits_for(state: ExecutorState, move: Move) -> Waits | None:
     step, able = move.step, _able(state, move, seen)
     whole = _needs_all(state, move, seen)
     if step is None:
-        chosen = choose(move, seen, live, min_isr)
-        return chosen if isinstance(chosen, Waits) else ahead(move, seen.replicas, able, min_isr, needs_all=whole)[1]
-    turned = None if move.turned_at_ms is None else undo(move, seen, live, min_isr, closed=state.closed())
+        chosen = choose(move, seen, live, min_isr, closed=state.closed())
+        return chosen if isinstance(chosen, Waits) else _ahead(state, move, seen.replicas, able, needs_all=whole)[1]
+    turned = None if move.turned_at_ms is None else _undone(state, move, seen)
     if isinstance(turned, Waits):
         return turned
     after = step.after if turned is None else turned.after
@@ -263,7 +285,14 @@ def _what_it_waits_for(state: ExecutorState, move: Move) -> Waits | None:
         after += tuple(
             broker for broker in seen.replicas if broker not in after and broker not in _added_now(state, move)
         )
-    return ahead(replace(move, step=None), after, able, min_isr, needs_all=whole)[1]
+    return _ahead(state, replace(move, step=None), after, able, needs_all=whole)[1]
+
+
+def _ahead(
+    state: ExecutorState, move: Move, replicas: Replicas, able: frozenset[BrokerId], *, needs_all: bool
+) -> tuple[tuple[Begin, ...], Waits | None]:
+    least, closed = state.least_in_sync(move), state.closed()
+    return ahead(move, replicas, able, least, closed=closed, needs_all=needs_all)
 
 
 def _needs_all(state: ExecutorState, move: Move, seen: ObservedPartition) -> bool:
@@ -319,7 +348,8 @@ def _shape(state: ExecutorState, move: Move) -> Hashable | None:
     run = None if step is None else (step.before, step.after, step.cancels, step.accepted, step.redirected_from)
     place = (move.original, move.target, move.current, move.order, move.direction, move.forced, move.relaxed)
     turned = move.turned_at_ms is not None
-    closed = state.closed()  # A way back may need a target that names one of them.
+    back = turned_to(move, Direction.BACK)  # A way back may need a target that names a closed broker.
+    closed = frozenset((broker, state.is_lifted(broker, back)) for broker in state.closed())
     return (
         live,
         cluster.needs_all,

@@ -397,9 +397,10 @@ def why_refused(kind: OrderKind, facts: ClusterFacts) -> tuple[Refusal, str] | N
     if kind is OrderKind.PAUSE_ALL and facts.unsure:
         told = f"not taken yet: it is not known who drives {name}: {facts.idle_why or STARTS}; {AGAIN}"
         return Refusal.UNREACHABLE, told
-    unsent = kind is OrderKind.RESUME_ALL and facts.switch is not None and facts.switch.unsent
-    if not facts.words.known and not unsent and kind not in _WITHOUT_WORDS:
-        return Refusal.STORE, f"people's words about {name} are not read yet: {_why_unread(facts)}"
+    kept_here = kind is OrderKind.RESUME_ALL and facts.switch is not None and (facts.switch.unsent or facts.unanswered)
+    if not facts.words.known and not kept_here and kind not in _WITHOUT_WORDS:
+        way_out = "; ask again once `shunter serve status` does not say so any more" if facts.words_why else ""
+        return Refusal.STORE, f"people's words about {name} are not read yet: {_why_unread(facts)}{way_out}"
     if kind is OrderKind.RESUME_ALL:
         return _not_resumed(facts)
     if kind in _TURNS and facts.role is ServiceRole.IDLE:
@@ -439,6 +440,8 @@ def _changes(kind: OrderKind, facts: ClusterFacts) -> bool:
     """Whether an order that is not refused would change anything. If it can't be kept durably, it may be refused."""
     if kind is OrderKind.PAUSE_ALL:
         return facts.paused is None
+    if kind is OrderKind.RESUME_ALL:
+        return not facts.store_trouble
     if facts.store_trouble or not facts.words.known:
         return False
     execution = facts.execution

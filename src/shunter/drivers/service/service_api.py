@@ -57,7 +57,7 @@ def _answered(server: ServiceServer, status: int, raw: bytes) -> Any:
         document = orjson.loads(raw)
     except orjson.JSONDecodeError:
         document = None
-    if status == http.client.OK and document is not None:
+    if status in (http.client.OK, http.client.MULTI_STATUS) and document is not None:
         return document
     problem = document if isinstance(document, dict) else {}
     told = str(problem.get("detail") or problem.get("title") or f"answered {status}: is it a service of Shunter's?")

@@ -139,7 +139,8 @@ export function Order({ label, title, kind = "", disabled, why, comment: asks = 
     setBusy(true);
     try {
       const done = await give(comment, choice);
-      note(plain(done?.text) || "Done.");
+      const undone = done?.undone?.length > 0;
+      note(plain(done?.text) || "Done.", undone ? "error" : "done", undone);
       setComment("");
       close();
     } catch (error) { setProblem(error.message); }

@@ -119,10 +119,11 @@ export async function signOut() { await change("DELETE", "/session"); session.se
 const RANK = { read: 1, operate: 2, administer: 3 };
 export const may = (who, role) => Boolean(who?.role) && RANK[who.role] >= RANK[role];
 
-export function note(text, kind = "done") {
+// `stays`: until a person closes it.
+export function note(text, kind = "done", stays = false) {
   const made = { text, kind, id: unique() };
   notes.set([...notes.get().slice(-2), made]);
-  setTimeout(() => forget(made.id), kind === "error" ? 12_000 : 6_000);
+  if (!stays) setTimeout(() => forget(made.id), kind === "error" ? 12_000 : 6_000);
 }
 export const forget = (id) => notes.set(notes.get().filter((each) => each.id !== id));
 

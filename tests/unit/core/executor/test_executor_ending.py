@@ -67,6 +67,17 @@ def test_what_is_paused_has_no_end_and_what_goes_on_beside_it_has_its_own() -> N
     assert shown == "no end: 2 paused until `shunter resume`"
 
 
+def test_an_end_that_is_not_known_yet_says_when_it_will_be() -> None:
+    state, _meter = copying(2, size=600_000)
+    assert told_eta(view_execution(state, Meter(), None, 30_000)) == (
+        "no ETA yet: it is known after about 4 s of copying"
+    )
+    state, _meter = copying(2, size=0)
+    assert told_eta(view_execution(state, Meter(), None, 30_000)) == (
+        "no ETA yet: it is known after 5 moves have ended"
+    )
+
+
 def test_what_a_dead_broker_blocks_has_no_end_but_a_reason_and_the_way_out() -> None:
     state, meter = copying(1, size=600_000)
     del state.cluster.brokers[10]
@@ -93,7 +104,7 @@ def test_a_move_that_waits_for_a_leader_has_a_reason_instead_of_an_end() -> None
 def test_a_wait_that_the_executor_can_not_end_has_no_end(kind: WaitKind) -> None:
     state, meter = copying(1, size=600_000)
     state.moves[T0].waits = Wait(kind, "waits: broker 4 has been down for 7 s", "waits: broker 4 is down")
-    endless = kind in (WaitKind.BROKERS, WaitKind.DISK, WaitKind.WINDOW)
+    endless = kind in (WaitKind.BROKERS, WaitKind.CORDON, WaitKind.DISK, WaitKind.WINDOW)
     found = ending(state, meter)
     assert found.held == ("no end: 1 waiting: broker 4 is down" if endless else "")
     assert (found.estimate is None) is endless

@@ -93,7 +93,7 @@ def test_guard_rails_hold_for_copies_within_a_broker_too() -> None:
     (one,) = look(heaped(), replace(POLICY, rails=GuardRails(moves=1))).proposals
     assert (one.moves, one.ready) == (1, True)
     assert one.undone == (
-        "/a of broker 1 is filled 1.50 times as much as the mean of its log dirs: the cap on moves or bytes is used up",
+        "/a of broker 1 is filled 1.50 times as much as the mean of its log dirs: the cap on bytes or moves is spent",
     )
     (none,) = look(heaped(), replace(POLICY, rails=GuardRails(bytes=MIB - 1))).proposals
     assert (none.changes, none.ready) == ((), False)

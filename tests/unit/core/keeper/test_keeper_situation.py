@@ -134,7 +134,9 @@ class TestEveryCombination:
             if facts.execution is None or not facts.execution.open:
                 assert not {OrderKind.STOP, OrderKind.ROLL_BACK, OrderKind.LIMIT, OrderKind.PAUSE} & {*stands.orders}
             if facts.store_trouble or not facts.words.known:
-                assert set(stands.orders) <= {OrderKind.PAUSE_ALL}, "no other one can be kept"
+                kept_here = facts.unanswered or (facts.switch is not None and facts.switch.unsent)
+                may = {OrderKind.PAUSE_ALL, *([OrderKind.RESUME_ALL] if kept_here and not facts.store_trouble else [])}
+                assert set(stands.orders) <= may, "no other one can be kept"
             if OrderKind.APPROVE in stands.orders:
                 assert any(each.state is ProposalState.WAITING for each in facts.proposals)
 

@@ -28,7 +28,6 @@ from shunter.core.throttles import (
     told_lower,
 )
 from shunter.model.execution import (
-    Direction,
     JournalRecord,
     ThrottleKey,
     ThrottleRemembered,
@@ -209,16 +208,11 @@ def desired_settings(state: ExecutorState) -> dict[ThrottleKey, str]:
     for broker in sorted(held_brokers(state) & live.keys()):
         rate = pause_rate if limit is None else min(limit, pause_rate)
         wanted[ThrottleKey("broker", str(broker), FOLLOWER_RATE)] = str(rate)
-    if moves and not _turned(state):
+    if moves and not state.turned:
         cordons = ((broker, value) for broker, value in state.options.cordons if broker in live)
         wanted.update((ThrottleKey("broker", str(broker), CORDONED_LOG_DIRS), value) for broker, value in cordons)
     wanted.update(_paused_lists(state) if limit is None else _lists(state, {move.tp.topic for move in moves}))
     return wanted
-
-
-def _turned(state: ExecutorState) -> bool:
-    """Whether a move of the execution was stopped or rolled back: then cordons are taken back, or stay as they were."""
-    return any(move.direction is not Direction.FORWARD for move in state.moves.values())
 
 
 def _paused_lists(state: ExecutorState) -> dict[ThrottleKey, str]:
@@ -423,7 +417,7 @@ def _give_back(
         return _release(key, throttle)
     if throttle.request_id:
         return []  # A request is under way, and would take effect after this look.
-    if key.setting == CORDONED_LOG_DIRS and int(key.name) in dict(state.options.cordons) and not _turned(state):
+    if key.setting == CORDONED_LOG_DIRS and int(key.name) in dict(state.options.cordons) and not state.turned:
         return _release(key, throttle, left=True)  # The execution is done, and the cordon is meant to stay.
     if key.kind == "broker" and int(key.name) not in state.cluster.brokers:
         return []  # Only the broker itself can change its settings; it is asked when it is back.

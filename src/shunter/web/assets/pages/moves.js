@@ -128,7 +128,7 @@ function Head({ name, summary, counts, who }) {
   const open = (counts.moving || 0) + (counts.pending || 0) + (counts.paused || 0);
   const { situation } = summary;
   const others = (counts.external || 0) + (counts.unknown || 0);
-  const interval = summary.low_ms === null ? summary.why_no_eta : `80 % sure: ${duration(summary.low_ms)} to ${duration(summary.high_ms)}`;
+  const interval = summary.low_ms === null ? html`<${Said} text=${summary.why_no_eta.replace(/^no (ETA yet|end): /, "")} />` : `80 % sure: ${duration(summary.low_ms)} to ${duration(summary.high_ms)}`;
   return html`<section class="panel moving"><div class="head"><h2>${open ? count(open, "move") + " open" : "No open move is listed"}</h2><${Headline} situation=${situation} />${others > 0 && html`<span class="dim">${count(others, "other move")} under way</span>`}
       ${summary.proposal && html`<span class="dim">carries out proposal <${Link} to="/clusters/${encodeURIComponent(name)}/proposals?ended=1#${summary.proposal}">${summary.proposal}</${Link}></span>`}
       <span class="spring"></span><${Turns} name=${name} who=${who} situation=${situation} partitions=${[]} what="all moves of this service in ${name}" /></div>
@@ -137,7 +137,7 @@ function Head({ name, summary, counts, who }) {
     ${summary.total_bytes !== null && (open > 0 || summary.total_bytes > 0) && html`<${Progress} share=${summary.share} label="Done" />
     <dl class="figures small ${faded(situation.moves)}"><${Figure} label="Done" value=${percent(summary.share, 1)}>${bytes(summary.copied_bytes)} of ${bytes(summary.total_bytes)}</${Figure}>
       <${Figure} label="Rate" value=${rate(summary.bytes_per_s)} />
-      <${Figure} label="Left" value=${summary.left_ms === null ? "not known" : duration(summary.left_ms)}>${interval}</${Figure}>
+      <${Figure} label="Left" value=${summary.left_ms === null ? (summary.why_no_eta.startsWith("no ETA yet") ? "measuring" : "no ETA") : duration(summary.left_ms)}>${interval}</${Figure}>
       <${Figure} label="A rollback copies" value=${bytes(summary.rollback_bytes)}>at most</${Figure}></dl>
     ${open > 0 && html`<div class="limits"><${Throttle} name=${name} limit=${summary.limit} situation=${situation} who=${who} /><${Bounds} name=${name} bounds=${summary.bounds} situation=${situation} who=${who} /></div>`}`}
     <${History} name=${name} summary=${summary} /></section>`;

@@ -83,7 +83,7 @@ export function Plan({ name, situation, who }) {
   const [start] = useState(() => place.get().searchParams);
   const [scope, setScope] = useState(SCOPES.some(([each]) => each === start.get("goal")) ? start.get("goal") : "rebalance");
   const [picked, setPicked] = useState(() => start.getAll("pick"));
-  const [chosen, setChosen] = useState(new Set());
+  const [chosen, setChosen] = useState(() => new Set((start.get("to") ?? "").split(",").filter(Boolean).map(Number)));
   const [text, setText] = useState("");
   const [replicas, setReplicas] = useState("3");
   const [rules, setRules] = useState({});
@@ -110,14 +110,16 @@ export function Plan({ name, situation, who }) {
     event.preventDefault();
     attempt("look", async () => setSeen({ asked: JSON.stringify(asked), view: await sketch(name, asked), at: Date.now() }));
   };
-  const propose = () => attempt("propose", async () => {
+  const propose = (approves) => attempt("propose", async () => {
     const done = await order(name, "propose", { ...asked, comment });
     note(plain(done.text));
+    // What is proposed stays proposed if its approval is refused.
+    if (approves) await order(name, "approve", { about: [done.proposal], comment }).then((told) => note(plain(told.text)), (error) => note(error.message, "error"));
     go(`/clusters/${encodeURIComponent(name)}/proposals`);
   });
   return html`<div class="title"><h1>Plan</h1></div><${Shown} view=${view} what=${name}>${(page) => html`<form class="panel plan" onSubmit=${look}>
-    <fieldset><legend>Goal</legend><div class="choices">${SCOPES.map(([each, label, told]) => html`<label class="choice"><input type="radio" name="scope" value=${each} checked=${scope === each} onChange=${() => setScope(each)} />
-      <span><strong>${label}</strong><small>${told}</small></span></label>`)}</div></fieldset>
+    <details open=${!start.has("pick")}><summary>Goal: ${SCOPES.find(([each]) => each === scope)[1]}</summary><div class="choices" role="radiogroup" aria-label="Goal">${SCOPES.map(([each, label, told]) => html`<label class="choice"><input type="radio" name="scope" value=${each} checked=${scope === each} onChange=${() => setScope(each)} />
+      <span><strong>${label}</strong><small>${told}</small></span></label>`)}</div></details>
     ${takes === "picked" && html`<${Picked} name=${name} picked=${picked} setPicked=${setPicked} />`}
     ${ofBrokers && html`<${Brokers} brokers=${page.brokers} chosen=${chosen} toggle=${toggle} legend=${takes === "picked" ? "Brokers that may hold them" : "Which brokers"} />`}
     ${(takes === "pairs" || takes === "topics") && html`<label class="field">${takes === "pairs" ? "OLD=NEW" : "Topics"} <input type="text" value=${text} placeholder=${takes === "pairs" ? "3=7" : "orders payments"} onInput=${(event) => setText(event.target.value)} /></label>`}
@@ -129,5 +131,6 @@ export function Plan({ name, situation, who }) {
     ${seen && html`<${Sketch} key=${seen.at} view=${seen.view} changed=${!fresh} />
       <section class="panel"><label class="field">Comment <textarea rows="2" maxlength="2000" value=${comment} onInput=${(event) => setComment(event.target.value)}></textarea></label>
       <div class="actions"><span class="dim">The plan is made again by the newest observation, and nothing moves before somebody approves it.</span>
-      <button type="button" class="primary" disabled=${off || !fresh || proposing.disabled} title=${proposing.why} onClick=${propose}>${busy === "propose" ? "Planning…" : "Propose it"}</button></div></section>`}`}</${Shown}>`;
+      <button type="button" class="primary" disabled=${off || !fresh || proposing.disabled} title=${proposing.why} onClick=${() => propose(false)}>${busy === "propose" ? "Planning…" : "Propose it"}</button>
+      <button type="button" disabled=${off || !fresh || proposing.disabled} title=${proposing.why} onClick=${() => propose(true)}>Propose and approve</button></div></section>`}`}</${Shown}>`;
 }
