@@ -215,7 +215,8 @@ def _able(state: ExecutorState, move: Move, seen: ObservedPartition) -> frozense
     without = {
         broker for broker in adding if step is not None and cluster.keeps_none(broker, move.tp, step.begun_at_ms)
     }
-    lost = (broker for broker in {*seen.replicas, *move.goal} if cluster.lost_log_dir(broker, move.tp) is not None)
+    known = {*seen.replicas, *move.goal} if cluster.spaces else ()
+    lost = (broker for broker in known if cluster.lost_log_dir(broker, move.tp) is not None)
     return frozenset(cluster.brokers).difference(seen.offline, without, lost)
 
 
@@ -348,8 +349,10 @@ def _shape(state: ExecutorState, move: Move) -> Hashable | None:
     run = None if step is None else (step.before, step.after, step.cancels, step.accepted, step.redirected_from)
     place = (move.original, move.target, move.current, move.order, move.direction, move.forced, move.relaxed)
     turned = move.turned_at_ms is not None
-    back = turned_to(move, Direction.BACK)  # A way back may need a target that names a closed broker.
-    closed = frozenset((broker, state.is_lifted(broker, back)) for broker in state.closed())
+    closed: frozenset[tuple[BrokerId, bool]] = frozenset()
+    if shut := state.closed():  # A way back may need a target that names a closed broker.
+        back = turned_to(move, Direction.BACK)
+        closed = frozenset((broker, state.is_lifted(broker, back)) for broker in shut)
     return (
         live,
         cluster.needs_all,
