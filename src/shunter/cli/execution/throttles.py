@@ -21,6 +21,7 @@ from shunter.cli.execution.consent import agreed
 from shunter.cli.execution.options import cluster_options, yes_option
 from shunter.cli.leaving import run
 from shunter.cli.sections import Sections
+from shunter.cli.service.turning import clears, or_service
 from shunter.cli.tables import output_options, show_rows
 from shunter.core.wording import NAMED, counted
 
@@ -68,6 +69,7 @@ async def _list(target: Target, output: str) -> int:
 
 
 @throttles.command()
+@or_service(clears)
 @cluster_options
 @yes_option
 def clear(target: Target, *, yes: bool) -> None:
@@ -76,7 +78,8 @@ def clear(target: Target, *, yes: bool) -> None:
     A setting that the journal knows is restored as it was before, unless a move that is under way needs it. All other
     throttles are deleted, also those that another tool or person set. If they may hold moves between brokers, or copies
     between log dirs, that are under way, the question says which. A throttle that only some brokers show is set on
-    every broker first, because the controller does not know it.
+    every broker first, because the controller does not know it. A service removes those that no journal knows, while
+    nothing is being moved.
 
     \b
     Example:

@@ -54,7 +54,7 @@ class AfterWord(NamedTuple):
 
 def lifted_by(scope: str) -> str:
     """The way to lift a hold, in words."""
-    return f"`shunter serve unhold {scope}` lifts that"
+    return f"`shunter withdraw hold {scope}` lifts that"
 
 
 def consequence(
