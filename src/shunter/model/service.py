@@ -112,7 +112,7 @@ class ServiceOrder(NamedTuple):
             elif isinstance(value, tuple):
                 words.append(f"{name.replace('_', '-')}={','.join(map(str, value))}")
             elif isinstance(value, int | float):
-                words.append(f"{name.replace('_', '-')}={value:g}" if value else f"{name.replace('_', '-')}=0")
+                words.append(f"{name.replace('_', '-')}={value}")
             else:
                 words.append(value.value if isinstance(value, Enum) else str(value))
         return tuple(words)

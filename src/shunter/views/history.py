@@ -25,7 +25,7 @@ def told_proposal(before: KeptProposal | None, now: KeptProposal) -> tuple[str, 
 def told_words(cluster: str, before: Words, after: Words, now_ms: int) -> tuple[HistoryEvent, ...]:
     """What other services did, by the words that this host knew and those that the cluster has, the oldest first.
 
-    Of a word that was taken back the cluster has no time: its event is of now, and says so.
+    Of a word that was withdrawn the cluster has no time: its event is of now, and says so.
     """
     found = [*_of_proposals(before.proposals, after.proposals), *_of_intents(before.intents, after.intents, now_ms)]
     if after.switch is not None and (before.switch is None or before.switch.at_ms != after.switch.at_ms):

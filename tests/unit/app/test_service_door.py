@@ -91,7 +91,7 @@ def test_what_is_asked_at_the_door(tmp_path: Path) -> None:
                 ["drain", "3"],
             )
             with pytest.raises(OrderRefused, match="no cluster 'prod'") as refused:
-                await ask_service(tmp_path / SOCKET, "cluster", cluster="prod")
+                await ask_service(tmp_path / SOCKET, "moves", cluster="prod")
             assert refused.value.refusal is Refusal.NOT_FOUND
             with pytest.raises(DriverError, match="can't be asked: str is not valid UTF-8"):
                 await order_service(tmp_path / SOCKET, order(IntentKind.DRAIN, "4", cluster="away"), "\udcff", "k2")

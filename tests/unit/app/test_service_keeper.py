@@ -454,6 +454,10 @@ def test_a_broker_takes_another_ones_place_and_is_given_its_share_across_restart
             assert refused.value.refusal is Refusal.INVALID
             with pytest.raises(OrderRefused, match="has no broker 9; it has 1, 2, 3"):
                 await life.desk.carry_out(order(IntentKind.REPLACE, "9=4"), ANNA)
+            for pairs in (("1=4", "3=4"), ("3=4", "4=5")):
+                with pytest.raises(OrderRefused, match="broker 4 is to take another one's place"):
+                    await life.desk.carry_out(order(IntentKind.REPLACE, *pairs), ANNA)
+            assert life.keeper.intents == (), "none of an order whose intents contradict one another"
             done = await life.desk.carry_out(order(IntentKind.REPLACE, "3=4"), ANNA)
             assert done.text.endswith("once that broker is up")
             done = await life.desk.carry_out(order(IntentKind.ADD, "5"), ANNA)

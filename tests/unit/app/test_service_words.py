@@ -85,7 +85,7 @@ def test_an_intent_is_taken_back_by_the_rollback_of_its_plan(tmp_path: Path) -> 
             await life.driven()
             await life.desk.carry_out(order(IntentKind.DRAIN, "2"), BEN)
             drain = await running(life)
-            told = "it takes back drain of 2, which ben asked for"
+            told = "it withdraws drain of 2, which ben asked for"
             assert life.desk.preview(order(OrderKind.ROLL_BACK), "anna").text.endswith(f". I{told[1:]}")
             assert "drain of 2" not in life.desk.preview(order(OrderKind.PAUSE), "anna").text
             done = await life.desk.carry_out(order(OrderKind.ROLL_BACK), ANNA)

@@ -127,7 +127,7 @@ class Fuzz:
             self.words += 1
 
     async def turn(self, service: Service) -> None:
-        """A rollback takes back drains, or holds scopes: whatever it says, nobody was promised that they stay."""
+        """A rollback withdraws drains, or holds scopes: whatever it says, nobody was promised that they stay."""
         kind = self.random.choice((OrderKind.ROLL_BACK, OrderKind.STOP))
         for key in [*self.promised]:
             if key[0] in ("drain", "hold"):

@@ -138,6 +138,8 @@ def test_the_token_of_a_profile_is_not_sent_to_another_service(service: Service)
         (("stop", "--cluster", "prd"), "names no cluster 'prd'"),
         (("stop", "--leave", "--service", "s"), "--leave is for an executor, and --service names a service"),
         (("stop", "--journal", "j", "--service", "s"), "--journal is for an executor"),
+        (("stop", "--cluster", "test", "--comment", "why"), "--comment is for a service: name one by --service"),
+        (("serve", "status", "--service", "s", "--cluster", "prd"), "has no such cluster; it has prod"),
         (("stop", "--service", "s", "--ca-file", "x"), "are for a --service with an address"),
         (("approve", "p", "--plain-http"), "are for a --service with an address"),
     ],
@@ -181,7 +183,6 @@ def test_intents_are_given_and_withdrawn(service: Service) -> None:
         (("intend", "explode", "3"), "'explode' is not one of 'drain'"),
         (("withdraw", "drain"), "Missing argument 'ITEMS...'"),
         (("propose", "rebalance", "--band-percent", "100"), "is not in the range 0<x<100"),
-        (("propose", "explode"), "'explode' is not one of 'rebalance'"),
     ],
 )
 def test_what_makes_no_sense_is_not_sent(service: Service, words: tuple[str, ...], told: str) -> None:

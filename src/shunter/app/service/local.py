@@ -43,8 +43,6 @@ async def _answer(front: Front, audit: AuditLog, request: dict[str, Any], user: 
     match request["ask"]:
         case "fleet":
             return front.fleet()
-        case "cluster":
-            return front.cluster(cluster)
         case "moves":
             return front.moves(cluster)
         case "preview":

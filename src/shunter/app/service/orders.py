@@ -265,6 +265,9 @@ class OrderDesk:
         )
         if gives:
             intents = [KeptIntent(*each, signature.who, event.at_ms, signature.comment) for each in named]
+            against = contradiction(keeper.policy, *intents)
+            if against:
+                raise OrderRefused(Refusal.NOT_ALLOWED, against)
             told = "; ".join([self._given(keeper, each) for each in intents])
             batch = StoreBatch(intents=tuple((keeper.name, each) for each in intents))
         else:
@@ -278,9 +281,6 @@ class OrderDesk:
         return done
 
     def _given(self, keeper: ClusterKeeper, intent: KeptIntent) -> str:
-        against = contradiction(keeper.policy, intent)
-        if against:
-            raise OrderRefused(Refusal.NOT_ALLOWED, against)
         page = keeper.parts.published.page(keeper.name)
         known = {str(broker.id) for broker in page.brokers}
         up = {broker.id for broker in page.brokers if broker.live}
@@ -343,8 +343,9 @@ class OrderDesk:
             await self._write(keeper, StoreBatch(answer=begun))
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
-                replies = [await driving.command(command) for command in commands]
-            reply = CommandReply(replies[0].accepted, "; ".join(each.text for each in replies))
+                reply = await driving.command(commands[0])
+                for command in commands[1:] if reply.accepted else ():
+                    reply = replace(reply, text=f"{reply.text}; {(await driving.command(command)).text}")
         except TimeoutError:
             reply = CommandReply(
                 True, f"{keeper.name} does not answer its executor now: the order is done once it does"

@@ -99,7 +99,7 @@ def rollback(target: Target, wanted: Wanted, *, force: bool, yes: bool, as_json:
     Originals that were dropped are gone from disk, so they are fetched over the network. New replicas stay until enough
     originals are in sync: as many as min.insync.replicas asks for, or one with --force.
 
-    A service does not begin a plan again by itself that was rolled back or stopped: the order takes back the intent that
+    A service does not begin a plan again by itself that was rolled back or stopped: the order withdraws the intent that
     asked for it, or holds its scope back until `shunter withdraw hold SCOPE`.
 
     \b

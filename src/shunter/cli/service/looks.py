@@ -12,6 +12,7 @@ from shunter.cli.leaving import leave_with
 from shunter.cli.service.place import Place, ask, place_options, the_cluster
 from shunter.cli.tables import output_options, show_rows
 from shunter.core.wording import counted, told_bytes, told_time
+from shunter.errors import SettingsError
 
 
 @click.command()
@@ -32,6 +33,9 @@ def status(place: Place, cluster: str, *, output: str) -> None:
 
 def _status(place: Place, cluster: str, output: str) -> int:
     fleet = ask(place, "fleet")
+    names = [row["name"] for row in fleet["clusters"]]
+    if cluster not in ("", *names):
+        raise SettingsError(f"--cluster {cluster}: the service has no such cluster; it has {', '.join(names)}")
     rows = [_status_row(row) for row in fleet["clusters"] if cluster in ("", row["name"])]
     show_rows(output, rows, lambda row: _told_cluster(row, fleet["at_ms"]))
     for trouble in (fleet["store_trouble"], fleet["policy_trouble"]):

@@ -14,7 +14,6 @@ from shunter.cli.execution.display import say_json
 from shunter.cli.leaving import leave_with
 from shunter.cli.service.looks import told_proposal
 from shunter.cli.service.place import Place, Signed, ask_about, give_about, order_options, the_cluster
-from shunter.core.keeper.wishes import WISHES
 from shunter.core.wording import counted, told_bytes
 from shunter.model.service import IntentKind, OrderKind, ServiceOrder
 
@@ -69,7 +68,7 @@ def _rules(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command()
-@click.argument("scope", type=click.Choice(WISHES))
+@click.argument("scope")
 @click.argument("items", nargs=-1)
 @_replicas
 @_rules
@@ -80,8 +79,8 @@ def propose(
 ) -> None:
     """Let the service plan by its last observation, within its policy, and keep the plan as a proposal.
 
-    ITEMS are brokers for fill, drain, demote and disks (none: all); OLD=NEW for replace; topics for topics, with
-    --replicas; partitions or topics for move, with --to. Rules narrow the policy.
+    SCOPE is rebalance, leaders or fix-racks; fill, drain, demote or disks (none: all) with brokers; replace with OLD=NEW;
+    topics with topics and --replicas; move with partitions or topics and --to. Rules narrow the policy.
 
     \b
     Examples:

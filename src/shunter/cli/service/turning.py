@@ -53,6 +53,7 @@ def or_service(order: Order) -> Callable[[Callable[..., Any]], Callable[..., Any
         def wrapped(*args: Any, signed: Signed, **given: Any) -> Any:
             place = _place(**{name: given.pop(name) for name in _PLACE})
             if place is None:
+                _see_none_for_a_service()
                 return command(*args, **given)
             for name in given.keys() - _TAKEN:
                 if _source(name) is ParameterSource.COMMANDLINE:
@@ -63,6 +64,12 @@ def or_service(order: Order) -> Callable[[Callable[..., Any]], Callable[..., Any
         return service_parameters(signed_parameters(wrapped, with_json=False), _HELP)
 
     return decorate
+
+
+def _see_none_for_a_service() -> None:
+    for name in ("comment", "key", *_PLACE[1:]):
+        if _source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name.replace('_', '-')} is for a service: name one by --service")
 
 
 def _source(name: str) -> ParameterSource | None:

@@ -121,8 +121,8 @@ def ahead(
     live: frozenset[BrokerId],
     min_isr: int = 1,
     *,
-    closed: frozenset[BrokerId] = frozenset(),
     needs_all: bool = False,
+    closed: frozenset[BrokerId] = frozenset(),
 ) -> tuple[tuple[Begin, ...], Waits | None]:
     """The steps that an open move has before it, and what it would wait for in the last (None: it reaches its goal).
 
@@ -134,8 +134,8 @@ def ahead(
         replicas: The partition's replicas when the step under way, if there is one, has ended.
         live: Brokers that are up.
         min_isr: The live in-sync replicas that have to stay at the least.
-        closed: See `choose`.
         needs_all: See `needed`.
+        closed: See `choose`.
 
     Raises:
         InvariantViolation: the steps would not end.

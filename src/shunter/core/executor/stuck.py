@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from shunter.core.executor.choice import Begin, Waits, ahead, choose, needed_by, undo
 from shunter.core.executor.copies import unsettled
 from shunter.core.executor.judgement import order_after_cancel
 from shunter.core.executor.state import ExecutorState, Move
-from shunter.core.spare_replicas import OFFLINE_FIRST
 from shunter.core.throttles import CORDONED_LOG_DIRS
 from shunter.core.wording import counted, named
 from shunter.model.execution import Direction, ObservedPartition
@@ -23,6 +23,7 @@ from shunter.model.partition import BrokerId, Replicas, TopicPartition
 _Told = TypeVar("_Told")
 SHAPES = 1_000
 """What is foretold of so many moves that stand differently is remembered."""
+OFFLINE_FIRST = "`shunter plan --scope offline` gives offline replicas other brokers first"
 
 
 def stuck(state: ExecutorState, move: Move) -> str | None:
@@ -150,7 +151,8 @@ def on_paper(
     seen = state.cluster.partition(move.tp)
     assert seen is not None, "a move is taken on only for a partition that was seen"
     whole = bool(state.cluster.needs_all) if needs_all is None else needs_all
-    return _ahead(state, move, move.current, _able(state, move, seen), needs_all=whole)
+    able, least = _able(state, move, seen), state.least_in_sync(move)
+    return ahead(move, move.current, able, least, needs_all=whole, closed=state.closed())
 
 
 def _why(move: Move, waits: Waits) -> str:
@@ -215,8 +217,7 @@ def _able(state: ExecutorState, move: Move, seen: ObservedPartition) -> frozense
     without = {
         broker for broker in adding if step is not None and cluster.keeps_none(broker, move.tp, step.begun_at_ms)
     }
-    known = {*seen.replicas, *move.goal} if cluster.spaces else ()
-    lost = (broker for broker in known if cluster.lost_log_dir(broker, move.tp) is not None)
+    lost = (broker for broker in {*seen.replicas, *move.goal} if cluster.lost_log_dir(broker, move.tp) is not None)
     return frozenset(cluster.brokers).difference(seen.offline, without, lost)
 
 
@@ -266,10 +267,11 @@ def _what_it_waits_for(state: ExecutorState, move: Move) -> Waits | None:
     assert seen is not None, "nothing is foretold of a partition that was not seen"
     live, min_isr = frozenset(state.cluster.brokers), state.least_in_sync(move)
     step, able = move.step, _able(state, move, seen)
-    whole = _needs_all(state, move, seen)
+    whole, closed = _needs_all(state, move, seen), state.closed()
+    paper = partial(ahead, live=able, min_isr=min_isr, needs_all=whole, closed=closed)
     if step is None:
-        chosen = choose(move, seen, live, min_isr, closed=state.closed())
-        return chosen if isinstance(chosen, Waits) else _ahead(state, move, seen.replicas, able, needs_all=whole)[1]
+        chosen = choose(move, seen, live, min_isr, closed=closed)
+        return chosen if isinstance(chosen, Waits) else paper(move, seen.replicas)[1]
     turned = None if move.turned_at_ms is None else _undone(state, move, seen)
     if isinstance(turned, Waits):
         return turned
@@ -286,14 +288,7 @@ def _what_it_waits_for(state: ExecutorState, move: Move) -> Waits | None:
         after += tuple(
             broker for broker in seen.replicas if broker not in after and broker not in _added_now(state, move)
         )
-    return _ahead(state, replace(move, step=None), after, able, needs_all=whole)[1]
-
-
-def _ahead(
-    state: ExecutorState, move: Move, replicas: Replicas, able: frozenset[BrokerId], *, needs_all: bool
-) -> tuple[tuple[Begin, ...], Waits | None]:
-    least, closed = state.least_in_sync(move), state.closed()
-    return ahead(move, replicas, able, least, closed=closed, needs_all=needs_all)
+    return paper(replace(move, step=None), after)[1]
 
 
 def _needs_all(state: ExecutorState, move: Move, seen: ObservedPartition) -> bool:
@@ -349,10 +344,8 @@ def _shape(state: ExecutorState, move: Move) -> Hashable | None:
     run = None if step is None else (step.before, step.after, step.cancels, step.accepted, step.redirected_from)
     place = (move.original, move.target, move.current, move.order, move.direction, move.forced, move.relaxed)
     turned = move.turned_at_ms is not None
-    closed: frozenset[tuple[BrokerId, bool]] = frozenset()
-    if shut := state.closed():  # A way back may need a target that names a closed broker.
-        back = turned_to(move, Direction.BACK)
-        closed = frozenset((broker, state.is_lifted(broker, back)) for broker in shut)
+    back = turned_to(move, Direction.BACK)  # A way back may need a target that names a closed broker.
+    closed = frozenset((broker, state.is_lifted(broker, back)) for broker in state.closed())
     return (
         live,
         cluster.needs_all,

@@ -54,7 +54,7 @@ _WANTED = {
 
 
 def named_by(order: ServiceOrder, *, gives: bool = True) -> tuple[tuple[IntentKind, str, int], ...]:
-    """(kind, what it is about, value) of each intent that an order gives, or takes back.
+    """(kind, what it is about, value) of each intent that an order gives, or withdraws.
 
     Raises:
         OrderRefused: it names none.
@@ -75,7 +75,7 @@ def named_by(order: ServiceOrder, *, gives: bool = True) -> tuple[tuple[IntentKi
     if not found:
         wanted = "brokers are wanted, as 3" if kind is IntentKind.REPLACE and not gives else _WANTED[kind]
         raise OrderRefused(Refusal.INVALID, f"{' '.join((order.kind.value, *order.about))}: {wanted}")
-    return tuple((kind, *each) for each in found)
+    return tuple((kind, *each) for each in dict(found).items())
 
 
 _AGAINST: Mapping[IntentKind, tuple[str, ...]] = MappingProxyType(
@@ -94,8 +94,17 @@ _AGAINST_NEW = ("frozen", "to be drained", "to be demoted", "to be replaced", "t
 """Roles that a broker must not have already if it is to take another broker's place."""
 
 
-def contradiction(policy: KeeperPolicy, wanted: KeptIntent) -> str:
-    """Why an intent contradicts the intents that hold; "" if it does not."""
+def contradiction(policy: KeeperPolicy, *wanted: KeptIntent) -> str:
+    """Why intents contradict those that hold, or one another; "" if they do not."""
+    for each in wanted:
+        against = _contradiction(policy, each)
+        if against:
+            return against
+        policy = with_intents(policy, (each,))
+    return ""
+
+
+def _contradiction(policy: KeeperPolicy, wanted: KeptIntent) -> str:
     if wanted.kind is IntentKind.REPLICATION:
         told = f"topic {wanted.about}: {counted(wanted.value or 0, 'replica')}: at least 1 is wanted"
         return told if wanted.value < 1 else ""
@@ -126,5 +135,5 @@ def _against(policy: KeeperPolicy, broker: int, roles: Sequence[str]) -> str:
     }
     role = next((each for each in roles if broker in meant[each]), "")
     if role == "frozen":
-        return f"broker {broker} is frozen, and nothing of a frozen broker changes: take that back first"
-    return f"broker {broker} is {role}: take that back first" if role else ""
+        return f"broker {broker} is frozen, and nothing of a frozen broker changes: withdraw that first"
+    return f"broker {broker} is {role}: withdraw that first" if role else ""

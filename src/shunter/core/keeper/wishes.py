@@ -108,10 +108,9 @@ def intended(
         names = ", ".join(each.value for each in _PLANNED)
         raise OrderRefused(Refusal.INVALID, f"{told}: is no intent with a plan: one of {names} is wanted")
     wanted = tuple(KeptIntent(*each, "", seen.at_ms) for each in named_by(order))
-    for each in wanted:
-        against = contradiction(policy, each)
-        if against:
-            raise OrderRefused(Refusal.NOT_ALLOWED, against)
+    against = contradiction(policy, *wanted)
+    if against:
+        raise OrderRefused(Refusal.NOT_ALLOWED, against)
     policy = with_intents(policy, wanted)
     judgement = judge(seen, policy, memory)
     condition = Condition(kind.value)

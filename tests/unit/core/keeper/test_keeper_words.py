@@ -1,4 +1,4 @@
-"""A person's word against a plan: which intents it takes back, which scope it holds back, and who lifts that."""
+"""A person's word against a plan: which intents it withdraws, which scope it holds back, and who lifts that."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_intent_that_asked_for_a_plan_is_taken_back_and_no_other(turned: Kep
     ]
     follows = consequence(turned, ANNA, [given, *others], Intents(), whole=True)
     assert (follows.gone, follows.hold) == ((given,), None)
-    assert follows.told == f"it takes back {given.kind.value} of {given.about}, which ben asked for"
+    assert follows.told == f"it withdraws {given.kind.value} of {given.about}, which ben asked for"
 
 
 def replace_about(given: KeptIntent, about: str) -> KeptIntent:

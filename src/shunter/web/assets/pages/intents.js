@@ -1,4 +1,4 @@
-// The desired state, which people give and which holds until they are taken back: the buttons of a broker, and the list of all intents.
+// The desired state, which people give and which holds until they are withdrawn: the buttons of a broker, and the list of all intents.
 import { html, useState } from "../vendor/htm-preact.js";
 import { order, sketch } from "../store.js";
 import { Moment, Order } from "../parts.js";
@@ -118,7 +118,7 @@ export function Intents({ view, name, who }) {
   const { situation } = view.row;
   const undo = (each) => each.kind === "hold" ? html`<${Unhold} name=${name} hold=${each} situation=${situation} who=${who} label="Lift" />` : html`<${Order} label="Withdraw" title="Withdraw: ${told(each)}" ...${taken("withdraw", situation, who, "administer")} comment=${true} confirm="Withdraw it"
     give=${(comment) => order(name, "withdraw", { ...bodyOf(each.kind, each.about), comment })}>Plans no longer follow this. Replicas that were moved for it stay where they are.</${Order}>`;
-  return html`<section class="panel intents" aria-label="Desired state"><div class="head"><h2>Desired state <small>every plan follows it until it is taken back</small></h2><span class="spring"></span>
+  return html`<section class="panel intents" aria-label="Desired state"><div class="head"><h2>Desired state <small>every plan follows it until it is withdrawn</small></h2><span class="spring"></span>
       <${AddBroker} name=${name} situation=${situation} who=${who} /><${FreezeTopic} name=${name} situation=${situation} who=${who} /><${Replication} name=${name} topics=${view.topics} situation=${situation} who=${who} /></div>
     ${view.intents.length + file.length ? html`<ul class="conditions">${view.intents.map((each) => html`<li key="${each.kind} ${each.about}" class="intent"><div><strong>${told(each)}</strong>
         <span class="dim">by ${each.who} since <${Moment} at=${each.at_ms} />${each.comment && html`: “${each.comment}”`}</span><span class="spring"></span>${undo(each)}</div></li>`)}
