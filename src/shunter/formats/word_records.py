@@ -168,7 +168,7 @@ def decode_words(records: Mapping[str, bytes], cluster: str, place: str) -> Word
             elif kind == "answer":
                 document = orjson.loads(raw)
                 done = document["done"]
-                found = None if done is None else OrderDone(*done)
+                found = None if done is None else OrderDone(done[0], done[1], tuple(done[2]))
                 answers.append(KeyedAnswer(rest, document["order"], document["at_ms"], found))
             elif kind == "proposal":
                 changes = b"".join(plans[rest][at] for at in sorted(plans[rest])) or b"[]"

@@ -67,6 +67,8 @@ class ExecutionList:
     """Executions in the journal of a cluster, the latest first."""
 
     executions: tuple[ExecutionGist, ...]
+    journal: str = ""
+    """Where the journal is: `HOST:PATH`, so that it has what that host did, or `kafka:TOPIC`; "": not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +235,8 @@ async def controllers(reception: TheReception, _caller: Reader, name: ClusterNam
 @router.get("/clusters/{name}/executions", response_model=model_of(ExecutionList), summary="Executions of a cluster")
 async def executions(reception: TheReception, _caller: Reader, name: ClusterName) -> Response:
     """Executions and their outcomes, from the journal; `shunter history` shows the same."""
-    return _json(ExecutionList(tuple(reversed(await reception.front.executions(name)))))
+    found = tuple(reversed(await reception.front.executions(name)))
+    return _json(ExecutionList(found, reception.front.journal(name)))
 
 
 @router.get(
@@ -257,7 +260,7 @@ async def past_moves(
     return _json(PastMovesPage(*sought, _next(offset, limit, sought[1], search=search, state=state)))
 
 
-PREVIEWED = Literal["pause", "resume", "stop", "rollback", "pause-all", "resume-all"]
+PREVIEWED = Literal["pause", "resume", "stop", "rollback"]
 
 
 @router.get(
@@ -271,11 +274,12 @@ async def preview(
     name: ClusterName,
     verb: Annotated[PREVIEWED, Query(description="The order.")],
     partition: Annotated[
-        list[str] | None, Query(max_length=MOST_ROWS, description="As `orders-3`; none: all moves of the executor.")
+        list[str] | None,
+        Query(max_length=MOST_ROWS, description="As `orders-3`; none: all open moves, or the kill switch."),
     ] = None,
 ) -> Response:
     """In words, with the most bytes that would be copied again. The request changes nothing."""
-    order = ServiceOrder(OrderKind(verb), name, tuple(partition or ()))
+    order = ServiceOrder(OrderKind(verb), name, partitions=tuple(partition or ()))
     return _json(reception.front.preview(order, caller.person.name))
 
 
@@ -285,7 +289,7 @@ async def preview(
 async def fleet_preview(
     reception: TheReception,
     caller: Reader,
-    verb: Annotated[Literal["pause-all", "resume-all"], Query(description="The order.")],
+    verb: Annotated[Literal["pause", "resume"], Query(description="The order.")],
 ) -> Response:
     """In words. The request changes nothing."""
     return _json(reception.front.preview(ServiceOrder(OrderKind(verb)), caller.person.name))
@@ -371,10 +375,13 @@ async def report(
     return _json(replace(page, next=_next(offset, limit, page.found, search=search)))
 
 
-Since = Annotated[int, Query(ge=0, le=10**15, description="From this moment on; milliseconds since 1970 UTC.")]
-Until = Annotated[int | None, Query(ge=0, le=10**15, description="Before this moment.")]
+Since = Annotated[
+    int, Query(ge=0, le=10**15, description="They ended at this moment or later; milliseconds since 1970 UTC.")
+]
+Until = Annotated[int | None, Query(ge=0, le=10**15, description="They began before this moment.")]
 Before = Annotated[
-    int | None, Query(ge=1, le=2**53, description="Only events with lower numbers, as `next` of a page has it.")
+    int | None,
+    Query(ge=1, le=2**53, description="Only events before the one with this number, as `next` of a page has it."),
 ]
 Most = Annotated[int, Query(ge=1, le=MOST_EVENTS, description="The most events to return; these are the latest.")]
 

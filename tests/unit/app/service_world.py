@@ -64,6 +64,7 @@ class Journalled:
     original: tuple[int, ...]
     paused: bool = False
     outcome: str = ""
+    ended_at_ms: int | None = None
 
 
 @dataclass
@@ -160,7 +161,7 @@ class Yard:
         """All copies that are not paused end."""
         for at, move in self.moves.items():
             if not move.outcome and not move.paused:
-                self.rows[at], move.outcome = move.target, "done"
+                self.rows[at], move.outcome, move.ended_at_ms = move.target, "done", self.clock.ms
         self.tell()
 
     def tell(self) -> None:
@@ -292,10 +293,13 @@ class YardDriving:
 
 
 def fate_of(moves: Iterable[Journalled]) -> PlanFate:
-    outcomes = {move.outcome for move in moves}
+    every = [*moves]
+    outcomes = {move.outcome for move in every}
     if "" in outcomes:
         return PlanFate(ProposalState.RUNNING, "")
-    return PlanFate(ProposalState.DONE if outcomes == {"done"} else ProposalState.TURNED, ", ".join(sorted(outcomes)))
+    state = ProposalState.DONE if outcomes == {"done"} else ProposalState.TURNED
+    ended_at_ms = max((move.ended_at_ms for move in every if move.ended_at_ms is not None), default=None)
+    return PlanFate(state, ", ".join(sorted(outcomes)), ended_at_ms=ended_at_ms)
 
 
 class MortalStore(ServiceStore):
@@ -344,10 +348,12 @@ class Life:
         shared: SharedWords | None = None,
         seat: Seat | None = None,
         look: Callable[[], Sighting] | None = None,
+        name: str = "yard",
+        me: str = "this service",
     ) -> None:
         self.yard = yard
         self.store = store
-        self.published = Published(["yard"])
+        self.published = Published([name])
         self.records = Records(store, "", self.published.tell)
         self.events: list[HistoryEvent] = []
         self.cleared = 0
@@ -373,9 +379,10 @@ class Life:
             clear_throttles=self.clear,
             shared=shared,
             drive_again_s=0.001,
+            me=me,
         )
-        self.keeper = ClusterKeeper(KeptCluster("yard", Target("here:1"), wanted or policy()), parts)
-        self.desk = OrderDesk({"yard": self.keeper}, self.records)
+        self.keeper = ClusterKeeper(KeptCluster(name, Target("here:1"), wanted or policy()), parts)
+        self.desk = OrderDesk({name: self.keeper}, self.records)
         self.driving: asyncio.Task[None] | None = None
 
     async def clear(self) -> str:

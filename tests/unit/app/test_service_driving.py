@@ -59,8 +59,9 @@ def test_how_a_plan_ended_is_told_in_words() -> None:
     records += [MoveAccepted(tp, None, (1, 2), (3, 2), Strategy.INCREMENTAL, 10, ()) for tp in tps]
     records += [MoveClosed(tp, outcome, "", (3, 2), 0) for tp, outcome in zip(tps, outcomes, strict=True)]
     entries = [JournalEntry(at, at, "test", record) for at, record in enumerate(records, 1)]
-    assert fates_in(entries) == {"p": PlanFate(ProposalState.TURNED, "2 done, 1 rolled back")}
+    assert fates_in(entries) == {"p": PlanFate(ProposalState.TURNED, "2 done, 1 rolled back", ended_at_ms=7)}
     by_anna = Command(CommandKind.ROLL_BACK, given_by="anna")
     ordered = [*records[:4], CommandTaken(by_anna), *records[4:]]
     entries = [JournalEntry(at, at, "test", record) for at, record in enumerate(ordered, 1)]
-    assert fates_in(entries)["p"].turned == by_anna
+    fate = fates_in(entries)["p"]
+    assert (fate.turned, fate.turned_at_ms, fate.ended_at_ms) == (by_anna, 5, 8)

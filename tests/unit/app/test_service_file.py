@@ -10,7 +10,7 @@ import pytest
 from shunter.app.evaluation.policy import ServiceFile, read_service_file
 from shunter.errors import SettingsError
 from shunter.model.execution import ExecutionOptions
-from shunter.model.service import NOTIFIED, Notifier, NotifierKind
+from shunter.model.service import INFORMED, NOTIFIED, Notifier, NotifierKind
 
 PAGE = (Path(__file__).parents[3] / "docs" / "keeper.md").read_text()
 HEAD = '[cluster.a]\nbootstrap-server = "h:1"\n'
@@ -34,7 +34,7 @@ def test_the_example_of_the_page(tmp_path: Path) -> None:
 
 
 def test_the_page_names_every_event_that_is_told() -> None:
-    assert [kind for kind in NOTIFIED if f"`{kind}`" not in PAGE] == []
+    assert [kind for kind in (*NOTIFIED, *INFORMED) if f"`{kind}`" not in PAGE] == []
 
 
 def test_copies_between_log_dirs_have_a_throttle_of_their_own(tmp_path: Path) -> None:

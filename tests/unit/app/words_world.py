@@ -251,6 +251,7 @@ class Service(Life):
             shared=self.shared,
             seat=yard.seat_of(owner),
             look=lambda: yard.sight_of(owner),
+            me=f"the service on {owner}",
         )
 
     async def __aenter__(self) -> Self:

@@ -72,7 +72,7 @@ EVERYTHING = StoreBatch(
     switches=(KillSwitch("prod", "anna", 7, "why", ("t-0",)),),
     memory=("prod", Memory("abc", 7, (Since(Subject(Condition.DISK_BAND, "broker 1"), 5, "m"),))),
     look=("prod", LookGist(7, ((1, 5, 10),), 3, 1, ("disk-band",))),
-    answer=KeyedAnswer("k", "order", 7, OrderDone("done", "rebalance-1")),
+    answer=KeyedAnswer("k", "order", 7, OrderDone("done", "rebalance-1", ("not b",))),
 )
 
 
@@ -127,7 +127,7 @@ def test_a_file_that_is_removed_under_the_service_is_made_anew(tmp_path: Path, r
         store.write(StoreBatch(events=(HistoryEvent(0, "prod", 8, "kind", "after"),)))
         store.write(StoreBatch(events=(HistoryEvent(0, "prod", 9, "kind", "and after that"),)))
     with closing(ServiceStore(tmp_path / "s")) as store:
-        assert [each.text for each in store.events("prod", 0, None, 9)] == ["told", "after", "and after that"]
+        assert [each.text for each in store.events("prod", 0, None, 9)] == ["after", "told", "and after that"]
         assert store.switches() == {"prod": EVERYTHING.switches[0]}
         assert store.opened("prod") == (PROPOSAL,)
 
@@ -248,3 +248,22 @@ def test_a_vote_does_not_write_the_plan_again(tmp_path: Path) -> None:
         store.write(StoreBatch(proposals=(replace(great, state=ProposalState.APPROVED),)))
         assert (tmp_path / "s-wal").stat().st_size - before < 30_000, "a few pages"
         assert store.opened("prod") == (replace(great, state=ProposalState.APPROVED),)
+
+
+def test_since_when_a_host_writes_its_history(tmp_path: Path) -> None:
+    with closing(ServiceStore(tmp_path / "s")) as store:
+        assert store.began_ms() is None
+        began = (HistoryEvent(0, "", at_ms, "service-began", "") for at_ms in (7, 9))
+        store.write(StoreBatch(events=(HistoryEvent(0, "prod", 3, "proposed", "of another host"), *began)))
+        assert store.began_ms() == 7
+
+
+def test_pages_of_events_go_by_the_end_of_each_whenever_it_was_written(tmp_path: Path) -> None:
+    ends = ((5, None), (2, 9), (7, None), (1, None))
+    events = tuple(HistoryEvent(0, "prod", at_ms, "kind", "", until_ms=until_ms) for at_ms, until_ms in ends)
+    with closing(ServiceStore(tmp_path / "s")) as store:
+        store.write(StoreBatch(events=events))
+        latest = store.events("prod", 0, None, 2)
+        assert [(each.at_ms, each.until_ms) for each in latest] == [(7, None), (2, 9)]
+        assert [each.at_ms for each in store.events("prod", 0, None, 9, latest[0].number)] == [1, 5]
+        assert [each.at_ms for each in store.events("prod", 8, None, 9)] == [2], "it had not ended then"

@@ -51,7 +51,10 @@ WORDS = Words(
     ),
     KillSwitch("prod", "anna", 5, "incident", ("t-0",), fleet=True),
     (proposal("drain-1"),),
-    (KeyedAnswer("k 1", "[order]", NOW, OrderDone("done", "drain-1")), KeyedAnswer("k2", "[order]", NOW, None)),
+    (
+        KeyedAnswer("k 1", "[order]", NOW, OrderDone("done", "drain-1", ("not b",))),
+        KeyedAnswer("k2", "[order]", NOW, None),
+    ),
 )
 
 

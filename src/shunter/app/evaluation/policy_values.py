@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, WithJsonSchema
 from shunter.app.profiles import meant
 from shunter.model.keeper import WEEKDAYS, Window
 from shunter.model.limits import bound_trouble, rate_trouble
-from shunter.model.service import NOTIFIED, NotifierKind
+from shunter.model.service import INFORMED, NOTIFIED, NotifierKind
 
 MOST_NUMBER = 2**31 - 1
 """Kafka's own bound of ids; as minutes it is 4,000 years."""
@@ -148,9 +148,12 @@ def _metrics_address(value: Any) -> str:
     return url.rstrip("/")
 
 
+_SENT = (*NOTIFIED, *INFORMED)
+
+
 def _event(value: Any) -> str:
-    if _text(value) not in NOTIFIED:
-        raise Wrong(f": {value!r} is not an event; {meant(value, NOTIFIED)}")
+    if _text(value) not in _SENT:
+        raise Wrong(f": {value!r} is not an event; {meant(value, _SENT)}")
     return str(value)
 
 
@@ -214,7 +217,7 @@ Address = Annotated[str, BeforeValidator(_url), WithJsonSchema({"type": "string"
 Controller = Annotated[
     str, BeforeValidator(_metrics_address), WithJsonSchema({"type": "string", "pattern": "^https?://"})
 ]
-Event = Annotated[str, BeforeValidator(_event), WithJsonSchema({"enum": list(NOTIFIED)})]
+Event = Annotated[str, BeforeValidator(_event), WithJsonSchema({"enum": list(_SENT)})]
 Kind = Annotated[
     str,
     BeforeValidator(one_of(*(each.value for each in NotifierKind))),

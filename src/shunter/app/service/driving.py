@@ -59,6 +59,8 @@ class PlanFate(NamedTuple):
     told: str
     turned: Command | None = None
     """The last order that stopped it or rolled it back, in part or as a whole."""
+    ended_at_ms: int | None = None
+    turned_at_ms: int | None = None
 
 
 class JournalledOrder(NamedTuple):
@@ -167,7 +169,8 @@ def fates_in(entries: Iterable[JournalEntry]) -> dict[str, PlanFate]:
             fate = PlanFate(ProposalState.RUNNING, "")
         else:
             told = ", ".join(f"{outcomes[each]} {each.told}" for each in Outcome if outcomes[each])
-            fate = PlanFate(_ended(outcomes), told, next(reversed(execution.turned), None))
+            turned = next(reversed(execution.turned), None)
+            fate = PlanFate(_ended(outcomes), told, turned, execution.ended_at_ms, execution.turned_at_ms)
         found.update(dict.fromkeys(execution.plans, fate))
     return found
 

@@ -75,7 +75,7 @@ class Backstage(Protocol):
         """Shunter's controllers of a cluster, if the policy file names them."""
         ...
 
-    async def sketch(self, cluster: str, about: tuple[str, ...], replicas: int | None, who: str) -> KeptProposalView:
+    async def sketch(self, order: ServiceOrder, who: str) -> KeptProposalView:
         """Plan as a person asks; no proposal is kept."""
         ...
 
@@ -169,7 +169,7 @@ class Front:
         if order.cluster:
             self._known(order.cluster)
             known = {row.partition for row in self.moves(order.cluster).moves if row.whose == OURS}
-            unknown = sorted(set(order.about) - known)
+            unknown = sorted(set(order.partitions) - known)
             if unknown:
                 told = f"this service does not move in {order.cluster}: {', '.join(unknown)}"
                 raise OrderRefused(Refusal.NOT_FOUND, told)
@@ -199,7 +199,7 @@ class Front:
     async def timeline(
         self, name: str = "", since_ms: int = 0, until_ms: int | None = None, most: int = 500, before: int | None = None
     ) -> TimelineView:
-        """The latest `most` events of a cluster ("": of the fleet) in [since_ms, until_ms), with numbers below `before`.
+        """The latest `most` events of a cluster ("": of the fleet) in [since_ms, until_ms), before the one numbered `before`.
 
         Raises:
             OrderRefused: there is no cluster of this name, or the store can't be read.
@@ -213,6 +213,14 @@ class Front:
             OrderRefused: there is no cluster of this name, or its journal can't be read.
         """
         return await self._backstage.stories(self._known(name)).executions()
+
+    def journal(self, name: str) -> str:
+        """Where the journal of a cluster is: `HOST:PATH`, or `kafka:TOPIC` if every host has it; "": not known.
+
+        Raises:
+            OrderRefused: there is no cluster of this name.
+        """
+        return self._backstage.stories(self._known(name)).place
 
     async def past_moves(self, name: str, execution: int) -> tuple[PastMove, ...]:
         """The moves of an execution, in the order in which they were taken on.
@@ -256,16 +264,15 @@ class Front:
         """
         return await self._backstage.reports(self._known(name)).rows(report, search, offset, limit)
 
-    async def sketch(
-        self, name: str, about: tuple[str, ...], replicas: int | None = None, who: str = "somebody"
-    ) -> KeptProposalView:
-        """A dry run of `OrderKind.PROPOSE` with the same `about` and value: the moves of the plan, by the last look.
+    async def sketch(self, order: ServiceOrder, who: str) -> KeptProposalView:
+        """A dry run of an order to propose a plan, or to give an intent: the moves of the plan, by the last look.
 
         Raises:
             OrderRefused: there is no such cluster, scope, broker or topic; nothing would change; or the cluster can't
                 be looked at now.
         """
-        return await self._backstage.sketch(self._known(name), about, replicas, who)
+        self._known(order.cluster)
+        return await self._backstage.sketch(order, who)
 
     async def order(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         """Carry an order out. When this returns, the order is durable.

@@ -35,7 +35,7 @@ from shunter.core.keeper.growth import UNKNOWN, growth_of
 from shunter.core.keeper.proposals import order_of
 from shunter.core.keeper.sighting import Sighting, with_capacities
 from shunter.core.keeper.situation import situation, why_unobserved
-from shunter.core.wording import counted, told_bytes, told_ms
+from shunter.core.wording import told_ms
 from shunter.drivers.admin.bootstrap_probe import NoBrokerAnswers
 from shunter.drivers.service.store import StoreFailed
 from shunter.errors import ShunterError
@@ -48,10 +48,12 @@ from shunter.model.service import (
     KillSwitch,
     OrderRefused,
     ProposalState,
+    ServiceOrder,
     StoreBatch,
 )
 from shunter.views.contents import Contents
 from shunter.views.execution import OPEN_STATES, ExecutionView
+from shunter.views.history import told_proposal
 from shunter.views.keeper_picture import Surrounding, dressed, view_moves
 from shunter.views.service import ClusterCounts
 
@@ -84,6 +86,8 @@ class KeeperParts:
     """Keeps a snapshot of a look for the pipeline, if one is due."""
     look_every_s: float = 60.0
     drive_again_s: float = DRIVE_AGAIN_S
+    me: str = "this service"
+    """This service, in the sentences of its history."""
 
 
 class ClusterKeeper(ClusterWords):
@@ -94,7 +98,7 @@ class ClusterKeeper(ClusterWords):
         super().__init__(cluster, parts.records, parts.shared)
         self.parts = parts
         self.driving: Driving | None = None
-        self.known = Known(cluster.name, int((STALE_LOOKS * parts.look_every_s + LOOK_S) * 1000))
+        self.known = Known(cluster.name, int((STALE_LOOKS * parts.look_every_s + LOOK_S) * 1000), parts.me)
         self._memory: Memory | None = None
         self._growth = UNKNOWN
         self._gist_at_ms: int | None = None
@@ -182,15 +186,18 @@ class ClusterKeeper(ClusterWords):
         self.parts.published.tell(self.name)
         self.show()
 
-    def event(self, kind: str, text: str, subject: str = "", who: str = "", cause: str = "") -> HistoryEvent:
-        """An event of this moment."""
+    def event(
+        self, kind: str, text: str, subject: str = "", who: str = "", cause: str = "", since_ms: int | None = None
+    ) -> HistoryEvent:
+        """An event of this moment; `since_ms`: it began then, and ends now."""
         stands = situation(self.facts())
         facts = {"severity": stands.severity.value, "situation": stands.headline, "doing": stands.doing}
         now_ms = self.parts.clock.now_ms()
-        return HistoryEvent(0, self.name, now_ms, kind, text, subject, who, cause, facts=facts)
+        at_ms, until_ms = (now_ms, None) if since_ms is None else (since_ms, now_ms)
+        return HistoryEvent(0, self.name, at_ms, kind, text, subject, who, cause, until_ms, facts)
 
-    def _told(self, kind: str, text: str) -> tuple[HistoryEvent, ...]:
-        return (self.event(kind, text),) if text else ()
+    def _told(self, kind: str, text: str, since_ms: int | None = None) -> tuple[HistoryEvent, ...]:
+        return (self.event(kind, text, since_ms=since_ms),) if text else ()
 
     async def note(self, *events: HistoryEvent) -> None:
         """Keep events; if the store refuses them, notifications are sent all the same."""
@@ -284,14 +291,15 @@ class ClusterKeeper(ClusterWords):
         if not silent:
             return []
         silent_ms = self.parts.clock.now_ms() - self.known.silent_since_ms
-        return [self.event("cluster-back", f"{self.name} answers again after {told_ms(silent_ms)}")]
+        told = f"{self.name} answers again after {told_ms(silent_ms)}"
+        return [self.event("cluster-back", told, since_ms=self.known.silent_since_ms)]
 
     async def _remember(self, question: LookQuestion, thought: Thought, events: list[HistoryEvent]) -> None:
         # A person's decision during the thinking is newer, so that proposal is left to the next look.
         known = {each.id: each for each in question.kept}
         changed = tuple(each for each in thought.changed if self.proposals.get(each.id) == known.get(each.id))
         observed = [*events, *condition_events(self.event, thought, self._memory, self.policy)]
-        events = [event for each in changed if (event := self._told_proposal(known.get(each.id), each)) is not None]
+        events = [self.event(*change, e.id) for e in changed if (change := told_proposal(known.get(e.id), e))]
         for broker in sorted(set(thought.safe) - set(self._safe)):
             told = f"broker {broker} is empty, and nothing is on its way to it: it is safe to remove"
             events.append(self.event("broker-empty", told, f"broker {broker}"))
@@ -310,26 +318,16 @@ class ClusterKeeper(ClusterWords):
             return
         self._memory, self._safe, self._grown = thought.memory, thought.safe, self._grown or gist is not None
 
-    def _told_proposal(self, before: KeptProposal | None, now: KeptProposal) -> HistoryEvent | None:
-        if before is None:
-            told = f"{now.scope}: {counted(now.moves, 'replica')} to copy, {told_bytes(now.bytes)}: {'; '.join(now.reasons)}"
-            return self.event("proposed", f"{now.id} proposed. {told}", now.id)
-        if before.state is now.state:
-            return None
-        told = f": {now.outcome}" if now.outcome else ""
-        return self.event(f"proposal-{now.state.value}", f"{now.id} is {now.state.told}{told}", now.id)
-
-    async def sketch(self, about: tuple[str, ...], replicas: int | None, who: str) -> KeptProposal:
+    async def sketch(self, order: ServiceOrder, who: str) -> KeptProposal:
         """Plan as a person asks, by the last look; no proposal is kept.
 
         Raises:
             OrderRefused: there is no such plan, nothing would change, or the cluster was not seen yet.
         """
-        refused = why_unobserved(self.facts())
-        if refused is not None:
+        if (refused := why_unobserved(self.facts())) is not None:
             raise OrderRefused(*refused)
         assert self._sighting is not None
-        return await self.parts.sketch(Wish(self.name, self._sighting, self.policy, about, replicas, who, self._memory))
+        return await self.parts.sketch(Wish(self.name, self._sighting, self.policy, order, who, self._memory))
 
     # ---- carrying out
 
@@ -393,20 +391,21 @@ class ClusterKeeper(ClusterWords):
             await self.note(self.event("begin-unknown", f"{proposal.id}: {error}", proposal.id))
             return
         async with self.lock:
-            await self._settle(proposal, *taken(reply))
+            await self._settle(proposal, self.parts.clock.now_ms(), *taken(reply))
         self.known.view(driving.view(), self.counts)
         self.show_moves()
         if self.switch is not None:
             await self.pause_what_moves(self.switch)
 
     async def _settle(
-        self, proposal: KeptProposal, state: ProposalState, told: str, said: Turned | None = None
+        self, proposal: KeptProposal, at_ms: int, state: ProposalState, told: str, said: Turned | None = None
     ) -> None:
         """Keep the state of a proposal by the journal. If the store refuses, a restart reads the journal again."""
-        now = replace(proposal, changed_at_ms=self.parts.clock.now_ms())
+        now = replace(proposal, changed_at_ms=at_ms)
         batch = self.settled(now, state, told, said)
-        event = self._told_proposal(proposal, batch.proposals[0])
-        batch = replace(batch, events=() if event is None else (event,))
+        told_now = told_proposal(proposal, batch.proposals[0])
+        events = () if told_now is None else (replace(self.event(*told_now, proposal.id), at_ms=at_ms),)
+        batch = replace(batch, events=events)
         try:
             await self.write(batch)
         except StoreFailed:
@@ -428,21 +427,21 @@ class ClusterKeeper(ClusterWords):
         for proposal in begun:
             state, told = fate_of(proposal, fates)
             if state is not proposal.state:
-                now_ms = self.parts.clock.now_ms()
-                said = None if proposal.turned else turned_in(fates.get(proposal.id), now_ms)
-                await self._settle(proposal, state, told, said)
+                fate, now_ms = fates.get(proposal.id), self.parts.clock.now_ms()
+                ended_ms = None if fate is None else fate.ended_at_ms
+                said = None if proposal.turned else turned_in(fate, now_ms)
+                await self._settle(proposal, ended_ms or now_ms, state, told, said)
         self.reconciled = True
 
     async def drive_forever(self) -> None:
         """Drive the cluster's journal while no other executor does; after any end try again."""
         while True:
             if self.policy.observes:
-                self.known.held_by = self.known.idle_why = ""
-                self.show()
+                await self._left("", "")
                 await asyncio.sleep(self.parts.drive_again_s)
                 continue
             try:
-                await self.follow()
+                await self.follow(self.parts.clock.now_ms())
                 self.show()
                 async with self.parts.seat(self._noticed) as driving:
                     await driving.granted()
@@ -457,8 +456,7 @@ class ClusterKeeper(ClusterWords):
                 await self._left("", f"a bug of Shunter's: {error!r}: it is not driven until a restart")
                 return
             else:
-                if not self.policy.observes:
-                    await self._left("", why)
+                await self._left("", "" if self.policy.observes else why)
             await asyncio.sleep(self.parts.drive_again_s)
 
     async def _drive(self, driving: Driving) -> str:
@@ -471,7 +469,7 @@ class ClusterKeeper(ClusterWords):
                 await self.pause_what_moves(self.switch)
             async with self.lock:
                 await self.reconcile()
-            self.known.driven()
+            await self.note(self.event("driver", self.known.driven(self.former, self.parts.clock.now_ms())))
             self.show_moves()
             self.hurry()
             await asyncio.wait({running, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -507,10 +505,12 @@ class ClusterKeeper(ClusterWords):
     async def _left(self, holder: str, why: str) -> None:
         """Note that this service does not drive the cluster: another process does (`holder`), or why none does."""
         new = why and self.known.idle_why != why
-        self.known.held_by, self.known.idle_why = holder, why
+        told, since_ms = self.known.left(holder, why)
+        drove = self._told("driver" if since_ms is None else "driver-lost", told, since_ms)
         lost = await self.drop_unsent() if holder else ""
         undriven = f"nothing can be carried out in {self.name}: {why}" if new else ""
-        await self.note(*self._told("pause-not-sent", lost), *self._told("not-driven", undriven))
+        unsent = "pause-not-sent" if self.lost_pause else "resume-not-sent"
+        await self.note(*drove, *self._told(unsent, lost), *self._told("not-driven", undriven))
         self.show_moves()
 
     def _noticed(self, notice: Notice) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from shunter.app.service.driving import Driving
 from shunter.app.service.words import ClusterWords
 from shunter.core.keeper.cluster_facts import ClusterFacts, ClusterObservation, Reach, ServiceRole
-from shunter.core.keeper.situation import LIFTS_IT, why_refused
+from shunter.core.keeper.situation import LIFTS_IT, OBSERVED, why_refused
 from shunter.core.keeper.words import hold_of
 from shunter.model.execution import Command, CommandKind
 from shunter.model.service import OPEN, IntentKind, OrderKind
@@ -43,6 +43,10 @@ class Known:
 
     name: str
     stale_ms: int
+    me: str
+    """This service, in a sentence."""
+    drives_since_ms: int | None = None
+    """Since when this service drives the cluster; None: it does not."""
     reach: Reach = Reach.UNSEEN
     reach_why: str = ""
     silent_since_ms: int = 0
@@ -63,9 +67,24 @@ class Known:
     policy_trouble: Callable[[], str] = lambda: ""
     """Why the present policy file is not in force."""
 
-    def driven(self) -> None:
-        """Note that this service drives the cluster."""
-        self.held_by, self.idle_why, self.unanswered = "", "", False
+    def driven(self, former: str, now_ms: int) -> str:
+        """Note that this service drives the cluster; returns that in a sentence. `former`: who drove it before."""
+        self.held_by, self.idle_why, self.unanswered, self.drives_since_ms = "", "", False, now_ms
+        return f"{self.me} drives {self.name}" + (f"; before, {former} did" if former else "")
+
+    def left(self, holder: str, why: str) -> tuple[str, int | None]:
+        """Note that this service does not drive the cluster: another process does (`holder`), or why none does.
+
+        Returns what is new about who drives, in a sentence, and since when this service drove until now.
+        """
+        before, self.held_by, self.idle_why = self.held_by, holder, why
+        since_ms, self.drives_since_ms = self.drives_since_ms, None
+        if since_ms is not None:
+            return (
+                f"{self.me} no longer drives {self.name}: {f'{holder} does' if holder else why or OBSERVED}",
+                since_ms,
+            )
+        return (f"{holder} drives {self.name}; {self.me} stands by" if holder not in ("", before) else ""), None
 
     def view(self, view: ExecutionView | None, counts: ClusterCounts) -> None:
         """Note a view of the execution; what ended and was copied since the last view is counted."""

@@ -30,7 +30,16 @@ MOST_WAITING = 1_000
 TRIES = 3
 AGAIN_S = 5.0
 FAILED, SENT_AGAIN = "notification-failed", "notification-sent-again"
-URGENT = ("cluster-unreachable", "cluster-back", "not-driven", "pause-all", "pause-not-sent", "resume-all", FAILED)
+URGENT = (
+    "cluster-unreachable",
+    "cluster-back",
+    "not-driven",
+    "pause-all",
+    "pause-not-sent",
+    "resume-all",
+    FAILED,
+    "resume-not-sent",
+)
 """Kinds of events that no digest delays."""
 Note = Callable[[str, str, str], Awaitable[None]]
 """Keeps an event of the service in the history, and notifies of it: kind, text, subject."""
@@ -148,18 +157,19 @@ def condition_events(
 ) -> list[HistoryEvent]:
     """Conditions that have held for their minutes since the former observation, and those of them that are over.
 
-    Figures are of this observation; the text says since when the condition holds.
+    An event has the time since when the condition holds, as far as it is known; its figures are of this observation, and
+    the text says of when that is.
 
     Args:
         event: makes an event: kind, text, subject.
         before: what the former observation remembered.
     """
     turned = turns(before, thought.memory, policy)
-    told = [
-        event("condition", _told_since(each), f"{each.condition} {each.about}".strip())
-        for each in (shown.condition for shown in thought.page.conditions)
-        if Subject(Condition(each.condition), each.about) in turned.began
-    ]
+    told: list[HistoryEvent] = []
+    for each in (shown.condition for shown in thought.page.conditions):
+        if Subject(Condition(each.condition), each.about) in turned.began:
+            held = event("condition", _told_since(each, thought.at_ms), f"{each.condition} {each.about}".strip())
+            told.append(held if each.since_ms is None else replace(held, at_ms=each.since_ms))
     for since in turned.over:
         condition, about = since.subject
         label, name = f"{condition.label} {about}".strip(), f"{condition.value} {about}".strip()
@@ -168,5 +178,7 @@ def condition_events(
     return told
 
 
-def _told_since(each: ConditionView) -> str:
-    return each.text if each.since_ms is None else f"{each.text}; it holds since {told_time(each.since_ms)}"
+def _told_since(each: ConditionView, at_ms: int) -> str:
+    if each.since_ms is None:
+        return each.text
+    return f"{each.text} (observed {told_time(at_ms)}); it holds since {told_time(each.since_ms)}"

@@ -14,7 +14,7 @@ from shunter.core.keeper.situation import STARTS, why_refused
 from shunter.core.keeper.words import Said
 from shunter.core.wording import counted, told_bytes
 from shunter.model.execution import Command, CommandKind
-from shunter.model.service import OrderKind, OrderRefused, Refusal, ServiceOrder
+from shunter.model.service import OrderDone, OrderKind, OrderRefused, Refusal, ServiceOrder
 from shunter.views.execution import OPEN_STATES
 from shunter.views.service import OrderPreview
 
@@ -30,8 +30,8 @@ def preview_of_switch(
     order: ServiceOrder, keepers: Sequence[ClusterKeeper], theirs: Sequence[ClusterKeeper]
 ) -> OrderPreview:
     """What the kill switch, or lifting it, would do."""
-    pausing = order.kind is OrderKind.PAUSE_ALL
-    told = (told_paused if pausing else told_resumed)(order.cluster, keepers, theirs)
+    pausing = order.kind is OrderKind.PAUSE
+    told = (told_paused if pausing else told_resumed)(order.cluster, keepers, theirs).text
     moving = [each for each in keepers if each.driving is not None] if pausing else []
     found = [driven(each).price(Command(CommandKind.PAUSE)) for each in moving]
     return _preview(f"Then {told}", sum(each.facts().open_moves for each in moving), found, kept=pausing)
@@ -71,9 +71,9 @@ def taken_for(
     """
     if order.cluster:
         keeper = keepers[order.cluster]
-        see_taken(order.kind, keeper)
+        see_taken(order.kind, keeper, whole=True)
         return [keeper], []
-    pausing = order.kind is OrderKind.PAUSE_ALL
+    pausing = order.kind is OrderKind.PAUSE
     theirs = [
         each
         for each in keepers.values()
@@ -86,13 +86,13 @@ def taken_for(
     return mine, theirs
 
 
-def see_taken(kind: OrderKind, keeper: ClusterKeeper) -> None:
+def see_taken(kind: OrderKind, keeper: ClusterKeeper, *, whole: bool = False) -> None:
     """Refuse an order that can't be carried out here, by the same facts that every front end shows.
 
     Raises:
         OrderRefused: as `why_refused` says.
     """
-    refused = why_refused(kind, keeper.facts())
+    refused = why_refused(kind, keeper.facts(), whole=whole)
     if refused is not None:
         raise OrderRefused(*refused)
 
@@ -110,32 +110,46 @@ def told_theirs(theirs: Sequence[ClusterKeeper]) -> list[str]:
 def _told_one_of_theirs(keeper: ClusterKeeper) -> str:
     if keeper.known.held_by:
         return f"not {keeper.name}, which {keeper.known.held_by} drives: give the order there"
-    refused = why_refused(OrderKind.PAUSE_ALL, keeper.facts()) if keeper.facts().unsure else None
+    refused = why_refused(OrderKind.PAUSE, keeper.facts(), whole=True) if keeper.facts().unsure else None
     return f"not {keeper.name}, which is only observed" if refused is None else refused[1]
 
 
-def told_paused(cluster: str, keepers: Sequence[ClusterKeeper], theirs: Sequence[ClusterKeeper]) -> str:
+def told_paused(cluster: str, keepers: Sequence[ClusterKeeper], theirs: Sequence[ClusterKeeper]) -> OrderDone:
     """What the kill switch does: nothing begins, and moves that this service drives now are paused."""
-    told = [_told_kept(each, why) for each, why in _not_driven(keepers)]
-    if len(told) < len(keepers):
-        told.insert(0, f"{cluster or 'the fleet'} is paused: nothing begins, and moves under way are being paused")
-    return "; ".join([*told, *told_theirs(theirs)])
+    kept = [_told_kept(each, why) for each, why in _not_driven(keepers)]
+    driven_here = [each.name for each in keepers if each.driving is not None]
+    where = cluster or (", ".join(driven_here) if kept or theirs else "the fleet")
+    told = f"{where} is paused: nothing begins, and moves under way are being paused"
+    return _done([told] if driven_here else [], kept, theirs)
 
 
-def _told_kept(keeper: ClusterKeeper, why: str) -> str:
+def _done(told: list[str], late: list[str], theirs: Sequence[ClusterKeeper]) -> OrderDone:
+    """The answer to an order to some clusters, of which some carry it out late, or not.
+
+    A cluster that is only observed is named, and is not undone: this service moves nothing there.
+    """
+    left = told_theirs([each for each in theirs if each.facts().role is not ServiceRole.OBSERVES])
+    return OrderDone("; ".join([*told, *late, *told_theirs(theirs)]), undone=(*late, *left))
+
+
+def _told_kept(keeper: ClusterKeeper, why: str, *, lifted: bool = False) -> str:
+    """What an order means for a cluster that is not driven now."""
+    name = keeper.name
     if keeper.known.unanswered and not keeper.words_known:
-        told = f"the pause of {keeper.name} is kept on this host, and given to the cluster once a broker answers"
+        told = f"that the pause of {name} is lifted" if lifted else f"the pause of {name}"
+        told = f"{told} is kept on this host, and given to the cluster once a broker answers"
         return f"{told}, if this service drives it then; if another one does, that is told here: {why}"
-    return f"the pause of {keeper.name} is kept, and its moves under way are paused once this service drives it: {why}"
+    if lifted:
+        return f"moves of {name} are resumed once this service drives it: {why}"
+    return f"the pause of {name} is kept, and its moves under way are paused once this service drives it: {why}"
 
 
-def told_resumed(cluster: str, keepers: Sequence[ClusterKeeper], theirs: Sequence[ClusterKeeper]) -> str:
+def told_resumed(cluster: str, keepers: Sequence[ClusterKeeper], theirs: Sequence[ClusterKeeper]) -> OrderDone:
     """What lifting the kill switch does."""
-    told = [f"the pause of {cluster or 'the fleet'} is lifted; moves that were paused by name stay paused"]
-    told += [
-        f"moves of {each.name} are resumed once this service drives it: {why}" for each, why in _not_driven(keepers)
-    ]
-    return "; ".join([*told, *told_theirs(theirs)])
+    where = cluster or ("the fleet" if not theirs else ", ".join(each.name for each in keepers))
+    told = [f"the pause of {where} is lifted; moves that were paused by name stay paused"]
+    late = [_told_kept(each, why, lifted=True) for each, why in _not_driven(keepers)]
+    return _done(told, late, theirs)
 
 
 def _not_driven(keepers: Sequence[ClusterKeeper]) -> list[tuple[ClusterKeeper, str]]:

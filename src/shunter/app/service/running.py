@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
+from shunter import __version__
 from shunter.app.access.audit_log import AuditLog
 from shunter.app.service.front import Front
 from shunter.app.service.local import SOCKET, answering
@@ -80,11 +81,14 @@ async def _serve(
         if service.records.trouble:
             say(service.records.trouble)
         say(f"serves {', '.join(service.keepers)} from {folder}")
+        await service.note("service-began", f"{service.me} begins to serve, version {__version__}")
         running = asyncio.create_task(run_together(service.run(), policy.watch(service)))
         await asyncio.wait({running, leaving}, return_when=asyncio.FIRST_COMPLETED)
         failed = running.done()
         running.cancel()
         results = await asyncio.gather(running, return_exceptions=True)
+        why = f"for a failure: {results[0]!r}" if failed else "because it was told to"
+        await service.note("service-ended", f"{service.me} ends, {why}")
         if failed and isinstance(results[0], BaseException):
             raise results[0]
 

@@ -94,7 +94,8 @@ class ClusterService:
         self.records = records
         self.desk = OrderDesk(keepers, records)
         self._stories = {
-            name: Stories(journal_of(each.cluster.target, self._id_of(name))) for name, each in keepers.items()
+            name: Stories(journal_of(each.cluster.target, self._id_of(name)), _journal_named(each))
+            for name, each in keepers.items()
         }
         self._reports = {name: Reports(each.cluster, self._page_of(name)) for name, each in keepers.items()}
         self._controllers = {name: Controllers(self._place_of(each), clock.now_ms) for name, each in keepers.items()}
@@ -104,6 +105,8 @@ class ClusterService:
             keeper.known.policy_trouble = lambda: self.policy_trouble
         self._clock = clock
         self._instance = f"{socket.gethostname()}, process {os.getpid()}"
+        self.me = next((each.parts.me for each in keepers.values()), "")
+        """This service, in a sentence."""
 
     async def load(self) -> None:
         """Read the store. If a part of it can't be read, no cluster is driven."""
@@ -190,18 +193,20 @@ class ClusterService:
         """Events of a cluster; "": of all clusters."""
         try:
             found = await self.records.read(lambda store: store.events(cluster, since_ms, until_ms, most + 1, before))
+            began_ms = await self.records.read(lambda store: store.began_ms())
         except StoreFailed as error:
             raise OrderRefused(Refusal.STORE, str(error)) from error
-        return TimelineView(self.published.version, found[-most:], len(found) > most)
+        host = socket.gethostname()
+        return TimelineView(self.published.version, found[-most:], len(found) > most, host=host, host_since_ms=began_ms)
 
     async def controllers(self, cluster: str) -> ControllersView:
         """The status of Shunter's controllers of a cluster."""
         return await self._controllers[cluster].view()
 
-    async def sketch(self, cluster: str, about: tuple[str, ...], replicas: int | None, who: str) -> KeptProposalView:
+    async def sketch(self, order: ServiceOrder, who: str) -> KeptProposalView:
         """Plan as a person asks; no proposal is kept."""
-        keeper = self.keepers[cluster]
-        made = await keeper.sketch(about, replicas, who)
+        keeper = self.keepers[order.cluster]
+        made = await keeper.sketch(order, who)
         return _viewed(made, keeper)
 
     def preview(self, order: ServiceOrder, who: str) -> OrderPreview:
@@ -220,6 +225,10 @@ class ClusterService:
             await self.records.write(StoreBatch(events=(event,)))
         keeper.parts.tell(event)
         self.published.tell()
+
+
+def _journal_named(keeper: ClusterKeeper) -> str:
+    return "" if keeper.topic_of_words is None else keeper.topic_of_words.mine.journal
 
 
 def _viewed(proposal: KeptProposal, keeper: ClusterKeeper) -> KeptProposalView:
@@ -349,6 +358,7 @@ async def open_service(file: ServiceFile, folder: Path) -> AsyncIterator[tuple[C
                 clear_throttles=functools.partial(clear_loose_throttles, cluster.target),
                 snapshot=snapshots_into(file.snapshots, file.snapshot_every_s, clock),
                 look_every_s=file.look_every_s,
+                me=f"the service on {socket.gethostname()} (process {os.getpid()})",
             ),
         )
         for cluster in file.clusters

@@ -96,8 +96,9 @@ class _Book:
 class Stories:
     """The stories of one cluster. Calls belong on one event loop."""
 
-    def __init__(self, load: Load) -> None:
-        """Begin without entries."""
+    def __init__(self, load: Load, place: str = "") -> None:
+        """Begin without entries. `place`: where the journal is, `HOST:PATH` or `kafka:TOPIC`."""
+        self.place = place
         self._load = load
         self._lock = asyncio.Lock()
         self._idle: asyncio.TimerHandle | None = None

@@ -29,6 +29,7 @@ from shunter.model.service import (
     StoreBatch,
     Words,
 )
+from shunter.views.history import told_words
 
 AGAINST = {OrderKind.STOP: STOPPED, OrderKind.ROLL_BACK: ROLLED_BACK}
 """Orders that are words against the plan that they end."""
@@ -136,7 +137,7 @@ class ClusterWords:
                     raise
         return True
 
-    async def follow(self) -> None:
+    async def follow(self, now_ms: int) -> None:
         """Make the topic if it is missing, and read the words of the service that drives."""
         if self.shared is None:
             return
@@ -144,7 +145,7 @@ class ClusterWords:
             words = await self.shared.follow()
             if words is not None and words != self._followed:
                 self._followed = words
-                await self._adopt(words)
+                await self._adopt(words, now_ms)
 
     async def take_words(self, now_ms: int) -> None:
         """Become the only writer of the words, and know them all. Pre: this service has the claim.
@@ -158,16 +159,27 @@ class ClusterWords:
             words = await self.shared.take(Words(self.intents, self.switch, tuple(self.proposals.values())))
             self._followed = None
             if words is not None:
-                await self._adopt(words)
+                former, switch = self.shared.former, self.switch
+                others = former is not None and former.host != self.shared.mine.host
+                if others and words.switch is None and switch is not None and switch.lifted:
+                    self.turn(None)  # Another service lifted the same pause: what is paused now, people paused by name.
+                await self._adopt(words, now_ms)
         await self.send_switch(now_ms)
+
+    @property
+    def former(self) -> str:
+        """The other service that drove the cluster before this one, as far as the words tell; "": none."""
+        former = None if self.shared is None else self.shared.former
+        if former is None or self.shared is None or former[:2] == self.shared.mine[:2]:
+            return ""
+        return f"the service on {former.host} (process {former.process})"
 
     def journal_elsewhere(self) -> str:
         """Say that executions of the service before this one are in another journal; "": they are not."""
         former = None if self.shared is None else self.shared.former
         if former is None or self.shared is None or former.journal == self.shared.mine.journal:
             return ""
-        told = f"the service before this one ({former.host}, process {former.process}) kept its journal at {former.journal}"
-        return f"{told}; its throttles and rollbacks are known there alone: give both services one journal-topic"
+        return f"{self.former or 'this service'} kept its journal at {former.journal}; its throttles and rollbacks are known there alone: give both services one journal-topic"
 
     async def keep_switch(self, switch: KillSwitch, turn: int, now_ms: int) -> str:
         """Make a kill switch durable that is in force already, unsent; returns why it is not ("": it is).
@@ -202,8 +214,12 @@ class ClusterWords:
             return
         await self.keep_switch(switch, self.turns, now_ms)
 
-    async def _adopt(self, words: Words) -> None:
-        """Let the words be those of the cluster, but for a later kill switch that it does not have yet."""
+    async def _adopt(self, words: Words, now_ms: int) -> None:
+        """Let the words be those of the cluster, but for a later kill switch that it does not have yet.
+
+        What other services did, as far as the words tell it, becomes a part of this host's history.
+        """
+        before, theirs = Words(self.intents, self.switch, tuple(self.proposals.values())), words
         mine = self.switch if self.switch is not None and self.switch.unsent else None
         if mine is not None and (words.switch is None or words.switch.at_ms <= mine.at_ms):
             words = replace(words, switch=mine)
@@ -213,7 +229,12 @@ class ClusterWords:
             self.turn(words.switch)
         self.show()  # The words are in force from here on, whatever the copy on this host still takes.
         try:
-            await self.records.read(lambda store: store.replace_words(self.name, words))
+            ended = await self.records.read(lambda store: store.proposals(self.name, ended=True))
+            before = replace(before, proposals=(*ended, *before.proposals))
+            if before.switch is not None and before.switch.unsent:
+                before = replace(before, switch=theirs.switch)  # The cluster never had what this host has.
+            events = told_words(self.name, before, theirs, now_ms)
+            await self.records.read(lambda store: store.replace_words(self.name, words, events))
         except StoreFailed:
             return  # `records.trouble` says it, and nothing begins until the store can be written.
 
@@ -234,7 +255,10 @@ class ClusterWords:
         self.show()
 
     async def drop_unsent(self) -> str:
-        """Forget a kill switch that the cluster never had, because another service drives; returns a sentence about it."""
+        """Forget a kill switch, or that it was lifted, if the cluster never had that, because another service drives.
+
+        Returns a sentence about it.
+        """
         lost = self.switch
         if lost is None or not lost.unsent:
             return ""
@@ -246,7 +270,11 @@ class ClusterWords:
         if not lost.lifted:
             told = f"the pause of {lost.who} never reached the cluster, and another service drives it: give it there"
             self.lost_pause = told
-        return self.lost_pause
+            return told
+        if self.switch is not None and self.switch.at_ms == lost.at_ms and not self.switch.lifted:
+            told = f"that {lost.who} lifted the pause never reached the cluster, and another service drives it"
+            return f"{told}: the pause stays; lift it there"
+        return ""
 
     def take_over(self, batch: StoreBatch) -> None:
         """Apply a batch that is durable."""
@@ -329,4 +357,5 @@ def turned_in(fate: PlanFate | None, now_ms: int) -> Turned | None:
     turned = fate.turned
     word = ROLLED_BACK if turned is not None and turned.kind is CommandKind.ROLL_BACK else STOPPED
     who = turned.given_by if turned is not None and turned.given_by else "somebody"
-    return Turned(Said(word, who, now_ms), whole=turned is not None and not turned.partitions)
+    at_ms = fate.turned_at_ms or now_ms
+    return Turned(Said(word, who, at_ms), whole=turned is not None and not turned.partitions)

@@ -19,15 +19,15 @@ import orjson
 from shunter.core.wording import named
 from shunter.drivers.host.http_client import HttpRequest, ask_http
 from shunter.errors import DriverError
-from shunter.model.service import HistoryEvent, Notifier, NotifierKind
+from shunter.model.service import INFORMED, HistoryEvent, Notifier, NotifierKind
 
 WITHIN_S = 10.0
 MOST_VARIABLE = 30_000
 """Characters of one environment variable, of at most four bytes each."""
 _SAFE = "!#$%&'()*+,/:;=?@[]~"
 """Characters that a URL's path and query may contain; all others are percent-encoded."""
-_OVER = ("condition-over", "cluster-back", "resume-all", "proposal-done")
-"""Kinds of events that end a condition: Alertmanager resolves the alert."""
+_OVER = ("condition-over", "cluster-back", "resume-all", "proposal-done", *INFORMED)
+"""Kinds of events that end a condition, or are no alarm: Alertmanager resolves the alert."""
 _CONDITIONS = ("condition", "condition-over")
 """Kinds of events that are told together by their condition, whatever brokers they are about."""
 DIGEST = "digest"
@@ -65,7 +65,7 @@ def message(kind: NotifierKind, events: Sequence[HistoryEvent], left_out: int) -
         return [*alerts.values()]
     last = events[-1]
     if kind is NotifierKind.SLACK:
-        return {"text": f"{_told(events, left_out)} ({_told_time(last.at_ms)})"}
+        return {"text": f"{_told(events, left_out)} ({_told_time(last.until_ms or last.at_ms)})"}
     documents = [_document(event) for event in events]
     whole = documents[0] if len(events) == 1 else _document(replace(last, kind=DIGEST, text=digest(events), subject=""))
     return whole | {"left_out": left_out, "events": documents}

@@ -39,7 +39,7 @@ def call_service(server: ServiceServer, method: str, path: str, body: object = N
         FormatError: the token file or the CA file can't be read.
     """
     if not is_http_url(server.url):
-        raise SettingsError(f"--server {server.url}: http://HOST:PORT or https://HOST:PORT is wanted")
+        raise SettingsError(f"--service {server.url}: http://HOST:PORT or https://HOST:PORT is wanted")
     headers = {"Accept": "application/json", "Content-Type": "application/json"}
     if key:
         headers["Idempotency-Key"] = key
@@ -57,7 +57,7 @@ def _answered(server: ServiceServer, status: int, raw: bytes) -> Any:
         document = orjson.loads(raw)
     except orjson.JSONDecodeError:
         document = None
-    if status == http.client.OK and document is not None:
+    if status in (http.client.OK, http.client.MULTI_STATUS) and document is not None:
         return document
     problem = document if isinstance(document, dict) else {}
     told = str(problem.get("detail") or problem.get("title") or f"answered {status}: is it a service of Shunter's?")

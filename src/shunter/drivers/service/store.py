@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,7 @@ CREATE TABLE IF NOT EXISTS plans (id TEXT PRIMARY KEY, changes TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS events (number INTEGER PRIMARY KEY AUTOINCREMENT, cluster TEXT NOT NULL,
     at_ms INTEGER NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL, subject TEXT NOT NULL, who TEXT NOT NULL, cause TEXT NOT NULL, until_ms INTEGER, facts TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS events_by_time ON events (at_ms);
+CREATE INDEX IF NOT EXISTS events_by_end ON events (COALESCE(until_ms, at_ms), number);
 CREATE TABLE IF NOT EXISTS intents (cluster TEXT NOT NULL, kind TEXT NOT NULL, about TEXT NOT NULL,
     value INTEGER NOT NULL, who TEXT NOT NULL, at_ms INTEGER NOT NULL, comment TEXT NOT NULL, PRIMARY KEY (cluster, kind, about));
 CREATE TABLE IF NOT EXISTS switches (cluster TEXT PRIMARY KEY, who TEXT NOT NULL,
@@ -61,7 +62,7 @@ CREATE TABLE IF NOT EXISTS memories (cluster TEXT PRIMARY KEY, body BLOB NOT NUL
 CREATE TABLE IF NOT EXISTS looks (cluster TEXT NOT NULL, at_ms INTEGER NOT NULL, body TEXT NOT NULL,
     PRIMARY KEY (cluster, at_ms));
 CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, body TEXT NOT NULL, at_ms INTEGER NOT NULL,
-    text TEXT, proposal TEXT);
+    text TEXT, proposal TEXT, undone TEXT);
 """
 DAY_MS = 24 * 3_600_000
 LOOKS_KEPT_MS = 90 * DAY_MS
@@ -200,8 +201,10 @@ class ServiceStore:
             if batch.answer is not None:
                 self._write_answer(batch.answer)
 
-    def replace_words(self, cluster: str, words: Words) -> None:
+    def replace_words(self, cluster: str, words: Words, events: Sequence[HistoryEvent] = ()) -> None:
         """Let the words of a cluster be these, as the cluster itself has them; proposals that are over stay.
+
+        `events`: what the words tell of other services.
 
         Raises:
             StoreFailed, StoreDamaged: as for `write`.
@@ -227,6 +230,8 @@ class ServiceStore:
                 self._write_proposal(proposal)
             for answer in words.answers:
                 self._write_answer(answer)
+            for event in events:
+                self._write_event(event)
 
     def _write_intent(self, cluster: str, intent: KeptIntent) -> None:
         kept = (cluster, intent.kind.value, intent.about, intent.value, intent.who, intent.at_ms, intent.comment)
@@ -311,9 +316,10 @@ class ServiceStore:
             self._let_go(cluster, gist.at_ms)
 
     def _write_answer(self, answer: KeyedAnswer) -> None:
-        done = (None, None) if answer.done is None else tuple(answer.done)
+        done = answer.done
+        told = (None, None, None) if done is None else (*done[:2], orjson.dumps(done.undone).decode())
         run = self._connection.execute
-        run("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?)", (answer.key, answer.order, answer.at_ms, *done))
+        run("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)", (answer.key, answer.order, answer.at_ms, *told))
         run("DELETE FROM answers WHERE at_ms < ?", (answer.at_ms - ANSWERS_KEPT_MS,))
 
     def proposals(self, cluster: str, *, ended: bool, most: int = 200) -> tuple[KeptProposal, ...]:
@@ -351,22 +357,32 @@ class ServiceStore:
     def events(
         self, cluster: str, since_ms: int, until_ms: int | None, most: int, before: int | None = None
     ) -> tuple[HistoryEvent, ...]:
-        """Return the latest `most` events of [since_ms, until_ms), the oldest first.
+        """Return the latest `most` events that overlap [since_ms, until_ms), by their end, the oldest first.
 
         Args:
             cluster: Its name; "": all clusters.
-            since_ms: From this moment on.
-            until_ms: Before this moment; None: up to now.
+            since_ms: They ended at this moment or later.
+            until_ms: They began before this moment; None: up to now.
             most: The most events.
-            before: Only events with a lower number, as the page before needs them; None: all.
+            before: Only events before the one with this number, as the page before needs them; None: all.
         """
         with self._guarded():
             rows = self._connection.execute(
                 "SELECT number, cluster, at_ms, kind, text, subject, who, cause, until_ms, facts FROM events "
-                "WHERE at_ms >= ? AND at_ms < ? AND (? = '' OR cluster IN (?, '')) AND number < ? ORDER BY number DESC LIMIT ?",
-                (since_ms, 2**62 if until_ms is None else until_ms, cluster, cluster, before or 2**62, most),
+                "WHERE COALESCE(until_ms, at_ms) >= ? AND at_ms < ? AND (? = '' OR cluster IN (?, '')) "
+                "AND (? IS NULL OR (COALESCE(until_ms, at_ms), number) < "
+                "(SELECT COALESCE(until_ms, at_ms), number FROM events WHERE number = ?)) "
+                "ORDER BY COALESCE(until_ms, at_ms) DESC, number DESC LIMIT ?",
+                (since_ms, 2**62 if until_ms is None else until_ms, cluster, cluster, before, before, most),
             ).fetchall()
         return tuple(_event(row) for row in reversed(rows))
+
+    def began_ms(self) -> int | None:
+        """Return when a service first began to write this store; None: before services wrote that down."""
+        with self._guarded():
+            query = "SELECT MIN(at_ms) FROM events WHERE kind = 'service-began'"
+            (found,) = self._connection.execute(query).fetchone()
+        return None if found is None else int(found)
 
     def intents(self) -> dict[str, tuple[KeptIntent, ...]]:
         """Return the intents by cluster."""
@@ -418,12 +434,13 @@ class ServiceStore:
         """Return the answer to the order with this key; None if there was no such order."""
         with self._guarded():
             row = self._connection.execute(
-                "SELECT key, body, at_ms, text, proposal FROM answers WHERE key = ?", (key,)
+                "SELECT key, body, at_ms, text, proposal, undone FROM answers WHERE key = ?", (key,)
             ).fetchone()
         if row is None:
             return None
-        key, body, at_ms, text, proposal = row
-        return KeyedAnswer(key, body, at_ms, None if text is None else OrderDone(text, proposal or ""))
+        key, body, at_ms, text, proposal, undone = row
+        done = None if text is None else OrderDone(text, proposal, tuple(orjson.loads(undone)))
+        return KeyedAnswer(key, body, at_ms, done)
 
 
 def _event(row: tuple[Any, ...]) -> HistoryEvent:

@@ -60,7 +60,7 @@ export function Drawer({ title, kind = "panel", open: opened = false, children }
 
 // A long name is cut in the middle: its end, with the partition, stays visible.
 const TAIL = 11;
-export const Name = ({ name }) => (name.length <= TAIL + 8 ? name
+export const Name = ({ name }) => (name.length <= TAIL ? name
   : html`<span class="cut" title=${name}><span class="head">${name.slice(0, -TAIL)}</span><span class="tail">${name.slice(-TAIL)}</span></span>`);
 
 // A text of the service: what stands between backticks is code.
@@ -139,7 +139,8 @@ export function Order({ label, title, kind = "", disabled, why, comment: asks = 
     setBusy(true);
     try {
       const done = await give(comment, choice);
-      note(plain(done?.text) || "Done.");
+      const undone = done?.undone?.length > 0;
+      note(plain(done?.text) || "Done.", undone ? "error" : "done", undone);
       setComment("");
       close();
     } catch (error) { setProblem(error.message); }

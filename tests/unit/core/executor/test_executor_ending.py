@@ -67,6 +67,17 @@ def test_what_is_paused_has_no_end_and_what_goes_on_beside_it_has_its_own() -> N
     assert shown == "no end: 2 paused until `shunter resume`"
 
 
+def test_an_end_that_is_not_known_yet_says_when_it_will_be() -> None:
+    state, _meter = copying(2, size=600_000)
+    assert told_eta(view_execution(state, Meter(), None, 30_000)) == (
+        "no ETA yet: it is known after about 4 s of copying"
+    )
+    state, _meter = copying(2, size=0)
+    assert told_eta(view_execution(state, Meter(), None, 30_000)) == (
+        "no ETA yet: it is known after 5 moves have ended"
+    )
+
+
 def test_what_a_dead_broker_blocks_has_no_end_but_a_reason_and_the_way_out() -> None:
     state, meter = copying(1, size=600_000)
     del state.cluster.brokers[10]
@@ -85,7 +96,8 @@ def test_a_move_that_waits_for_a_leader_has_a_reason_instead_of_an_end() -> None
     rig.settle(rounds=40)
     assert rig.asked == []
     found = when_it_ends(rig.core.state, Meter(), rig.now_ms, {})
-    assert found == Ending(None, "no end: 1 waiting for a leader: no replica is live and in sync")
+    assert found.estimate is None
+    assert found.held.startswith("no end: 1 stuck: it can't end without broker 2, which is down: waits for a leader")
 
 
 @pytest.mark.parametrize("kind", WaitKind)

@@ -57,13 +57,14 @@ export function Executions({ name, query }) {
   const wanted = Number(query.get("execution"));
   const plan = query.get("plan") || "";
   const opened = query.get("move") || "";
-  return html`<${Shown} view=${view} what="the executions of ${name}">${({ executions }) => {
+  return html`<${Shown} view=${view} what="the executions of ${name}">${({ executions, journal }) => {
     const one = wanted ? executions.find((each) => each.number === wanted) : plan && executions.find((each) => each.plans.includes(plan));
     if (one) return html`<${Execution} name=${name} execution=${one} query=${query} at=${one.ended_at_ms === null ? view.at : one.ended_at_ms} />`;
     if (wanted || plan) return html`<section class="panel"><${Empty} title=${wanted ? `There is no execution ${wanted}` : `No execution carried out ${plan}`}>The journal has ${count(executions.length, "execution")}.</${Empty}></section>`;
     return html`<${Find} opened=${opened} />
       ${opened && html`<${Story} name=${name} partition=${opened} />`}
       <section class="panel">${executions.length ? html`<${SortedTable} caption="Executions" columns=${COLUMNS} rows=${executions} initial=${{ label: "Execution", down: true }} keyOf=${(each) => each.number} />`
-      : html`<${Empty} title="Nothing was executed yet">The journal has each execution from its first step on, and keeps it.</${Empty}>`}</section>`;
+      : html`<${Empty} title="Nothing was executed yet">The journal has each execution from its first step on, and keeps it.</${Empty}>`}
+        ${journal && html`<p class="dim">${journal.startsWith("kafka:") ? `By the journal in the cluster, topic ${journal.slice(6)}: it has what every service did that uses it.` : html`By the journal at <${Name} name=${journal} />: it has what this host did, and not what other hosts did.`}</p>`}</section>`;
   }}</${Shown}>`;
 }

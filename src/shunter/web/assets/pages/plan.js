@@ -20,15 +20,25 @@ const SCOPES = [
   ["topics", "Change a topic's replication", "Topics, separated by spaces, and the number of replicas that each is to have.", "topics"],
 ];
 
-// Rules follow the plan's brokers or topics, as words NAME=VALUE; they narrow the policy. `shunter serve propose` takes the same.
+// Rules narrow the policy. `shunter propose` takes the same.
 const RULES = [
-  ["band", "Threshold, %", "How far from its share a broker may be", { type: "number", min: "0.1", max: "100", step: "any" }],
-  ["most-moves", "Most replicas to copy", "", { type: "number", min: "1", step: "1" }],
-  ["most-gigabytes", "Most gigabytes to copy", "", { type: "number", min: "0", step: "any" }],
-  ["without-brokers", "Without brokers", "No replica comes to these brokers or leaves them", { type: "text", placeholder: "3,7" }],
-  ["without-topics", "Without topics", "Names, or patterns with * and ?", { type: "text", placeholder: "logs-*,audit" }],
+  ["band_percent", "Threshold, %", "How far from its share a broker may be", { type: "number", min: "0.1", max: "100", step: "any" }],
+  ["most_moves", "Most replicas to copy", "", { type: "number", min: "1", step: "1" }],
+  ["most_gigabytes", "Most gigabytes to copy", "", { type: "number", min: "0", step: "any" }],
+  ["without_brokers", "Without brokers", "No replica comes to these brokers or leaves them", { type: "text", placeholder: "3,7" }],
+  ["without_topics", "Without topics", "Names, or patterns with * and ?", { type: "text", placeholder: "logs-*,audit" }],
 ];
-const wordsOf = (rules) => RULES.filter(([rule]) => rules[rule]?.trim()).map(([rule]) => `${rule}=${listed(rules[rule]).join(",")}`);
+const valueOf = (rule, text) => (rule === "without_topics" ? listed(text) : rule === "without_brokers" ? listed(text).map(Number) : Number(text));
+const fieldsOf = (rules) => Object.fromEntries(RULES.filter(([rule]) => rules[rule]?.trim()).map(([rule]) => [rule, valueOf(rule, rules[rule])]));
+// What a plan is about, in the fields of the order.
+const NAMING = {
+  brokers: (items) => ({ brokers: items.map(Number) }),
+  "some brokers": (items) => ({ brokers: items.map(Number) }),
+  pairs: (items) => ({ replacements: Object.fromEntries(items.map((each) => each.split("=")).map(([old, by]) => [old, Number(by)])) }),
+  picked: (items, to) => ({ partitions: items, to: to.map(Number) }),
+  topics: (items) => ({ topics: items }),
+  "": () => ({}),
+};
 
 function Rules({ rules, setRules }) {
   return html`<fieldset><legend>Rules <small class="dim">empty: the policy's value; a rule can only narrow the policy</small></legend><div class="rules">${RULES.map(([rule, label, told, input]) => html`<label class="field" key=${rule}><span>${label}</span>
@@ -53,8 +63,8 @@ function Picked({ name, picked, setPicked }) {
   }, [search]);
   const add = (each) => setPicked(picked.includes(each) ? picked : [...picked, each]);
   const shown = picked.slice(0, 40);
-  return html`<fieldset><legend>Topics and partitions</legend><div class="chips">${shown.map((each) => html`<span class="chip" key=${each}><${Name} name=${each} /> <button type="button" class="quiet" aria-label="Remove ${each}" onClick=${() => setPicked(picked.filter((one) => one !== each))}>×</button></span>`)}
-      ${picked.length > shown.length && html`<span class="dim">and ${number(picked.length - shown.length)} more</span>`}</div>
+  return html`<fieldset><legend>Topics and partitions</legend>${picked.length > 0 && html`<div class="chips">${shown.map((each) => html`<span class="chip" key=${each}><${Name} name=${each} /> <button type="button" class="quiet" aria-label="Remove ${each}" onClick=${() => setPicked(picked.filter((one) => one !== each))}>×</button></span>`)}
+      ${picked.length > shown.length && html`<span class="dim">and ${number(picked.length - shown.length)} more</span>`}</div>`}
     <label class="field"><span class="hidden">Search for a topic or a partition</span><input type="search" placeholder="Topic, or partition as orders-3…" value=${search} onInput=${(event) => setSearch(event.target.value)} /></label>
     ${found.length > 0 && html`<ul class="finds">${found.map(([each, told]) => html`<li key=${each}><button type="button" disabled=${picked.includes(each)} onClick=${() => add(each)}>+ <${Name} name=${each} /></button> <span class="dim">${told}</span></li>`)}</ul>`}</fieldset>`;
 }
@@ -83,7 +93,7 @@ export function Plan({ name, situation, who }) {
   const [start] = useState(() => place.get().searchParams);
   const [scope, setScope] = useState(SCOPES.some(([each]) => each === start.get("goal")) ? start.get("goal") : "rebalance");
   const [picked, setPicked] = useState(() => start.getAll("pick"));
-  const [chosen, setChosen] = useState(new Set());
+  const [chosen, setChosen] = useState(() => new Set((start.get("to") ?? "").split(",").filter(Boolean).map(Number)));
   const [text, setText] = useState("");
   const [replicas, setReplicas] = useState("3");
   const [rules, setRules] = useState({});
@@ -93,9 +103,9 @@ export function Plan({ name, situation, who }) {
   const [seen, setSeen] = useState(null);
   const [, , , takes] = SCOPES.find(([each]) => each === scope);
   const ofBrokers = takes === "brokers" || takes === "some brokers" || takes === "picked";
-  const brokers = [...chosen].sort((a, b) => a - b).map(String);
-  const items = takes === "picked" ? [...picked, ...(brokers.length ? [`to=${brokers}`] : [])] : ofBrokers ? brokers : takes ? listed(text) : [];
-  const asked = { about: [scope, ...items, ...wordsOf(rules)], value: takes === "topics" ? Number(replicas) : null };
+  const brokers = [...chosen].sort((a, b) => a - b);
+  const items = takes === "picked" ? picked : ofBrokers ? brokers : takes ? listed(text) : [];
+  const asked = { scope, ...NAMING[takes](items, brokers), ...(takes === "topics" && { replicas: Number(replicas) }), ...fieldsOf(rules) };
   const fresh = seen && seen.asked === JSON.stringify(asked);
   const missing = takes === "picked" ? !picked.length || !brokers.length : takes && takes !== "some brokers" && !items.length;
   const off = Boolean(busy || missing || !may(who, "operate"));
@@ -110,14 +120,16 @@ export function Plan({ name, situation, who }) {
     event.preventDefault();
     attempt("look", async () => setSeen({ asked: JSON.stringify(asked), view: await sketch(name, asked), at: Date.now() }));
   };
-  const propose = () => attempt("propose", async () => {
+  const propose = (approves) => attempt("propose", async () => {
     const done = await order(name, "propose", { ...asked, comment });
     note(plain(done.text));
+    // What is proposed stays proposed if its approval is refused.
+    if (approves) await order(name, "approve", { about: [done.proposal], comment }).then((told) => note(plain(told.text)), (error) => note(error.message, "error"));
     go(`/clusters/${encodeURIComponent(name)}/proposals`);
   });
   return html`<div class="title"><h1>Plan</h1></div><${Shown} view=${view} what=${name}>${(page) => html`<form class="panel plan" onSubmit=${look}>
-    <fieldset><legend>Goal</legend><div class="choices">${SCOPES.map(([each, label, told]) => html`<label class="choice"><input type="radio" name="scope" value=${each} checked=${scope === each} onChange=${() => setScope(each)} />
-      <span><strong>${label}</strong><small>${told}</small></span></label>`)}</div></fieldset>
+    <details open=${!start.has("pick")}><summary class="goal">Goal: ${SCOPES.find(([each]) => each === scope)[1]}</summary><div class="choices" role="radiogroup" aria-label="Goal">${SCOPES.map(([each, label, told]) => html`<label class="choice"><input type="radio" name="scope" value=${each} checked=${scope === each} onChange=${() => setScope(each)} />
+      <span><strong>${label}</strong><small>${told}</small></span></label>`)}</div></details>
     ${takes === "picked" && html`<${Picked} name=${name} picked=${picked} setPicked=${setPicked} />`}
     ${ofBrokers && html`<${Brokers} brokers=${page.brokers} chosen=${chosen} toggle=${toggle} legend=${takes === "picked" ? "Brokers that may hold them" : "Which brokers"} />`}
     ${(takes === "pairs" || takes === "topics") && html`<label class="field">${takes === "pairs" ? "OLD=NEW" : "Topics"} <input type="text" value=${text} placeholder=${takes === "pairs" ? "3=7" : "orders payments"} onInput=${(event) => setText(event.target.value)} /></label>`}
@@ -129,5 +141,6 @@ export function Plan({ name, situation, who }) {
     ${seen && html`<${Sketch} key=${seen.at} view=${seen.view} changed=${!fresh} />
       <section class="panel"><label class="field">Comment <textarea rows="2" maxlength="2000" value=${comment} onInput=${(event) => setComment(event.target.value)}></textarea></label>
       <div class="actions"><span class="dim">The plan is made again by the newest observation, and nothing moves before somebody approves it.</span>
-      <button type="button" class="primary" disabled=${off || !fresh || proposing.disabled} title=${proposing.why} onClick=${propose}>${busy === "propose" ? "Planning…" : "Propose it"}</button></div></section>`}`}</${Shown}>`;
+      <button type="button" class="primary" disabled=${off || !fresh || proposing.disabled} title=${proposing.why} onClick=${() => propose(false)}>${busy === "propose" ? "Planning…" : "Propose it"}</button>
+      <button type="button" disabled=${off || !fresh || proposing.disabled} title=${proposing.why} onClick=${() => propose(true)}>Propose and approve</button></div></section>`}`}</${Shown}>`;
 }

@@ -23,10 +23,11 @@ export function BeforeAfter({ brokers, id }) {
       { label: "before", fill: () => colour("before"), stroke: () => colour("before"), paths: bars(0.9, 64), points: { show: false }, value: (_plot, value) => told(value) },
       { label: "after", fill: () => colour("busy"), stroke: () => colour("busy"), paths: bars(0.45, 32), points: { show: false }, value: (_plot, value) => told(value) }],
   });
-  const spread = (side) => { const all = brokers.map((each) => each[side][figure]); return Math.max(...all) - Math.min(...all); };
+  // A broker that the plan empties is not one to be compared with afterwards.
+  const spread = (side) => { const all = brokers.map((each) => each[side][figure]).filter((each, index) => each > 0 || brokers[index].after[1] > 0); return Math.max(...all) - Math.min(...all); };
   return html`<div class="head"><span class="dim">Each broker before and after</span><div class="tabs" role="group" aria-label="What is compared">${FIGURES.map((label, index) => html`<button type="button" aria-pressed=${index === figure} onClick=${() => setFigure(index)}>${label}</button>`)}</div></div>
     <${Chart} key="${id}-${figure}-${brokers.length}" label="${FIGURES[figure]} of each broker, before and after" options=${options} data=${data} height=${200} />
-    <p class="dim">Difference between the greatest and the least: ${told(spread("before"))} before, ${told(spread("after"))} after. Drag to zoom, double click to see all.</p>`;
+    <p class="dim">Difference between the greatest and the least that holds anything: ${told(spread("before"))} before, ${told(spread("after"))} after. Drag to zoom, double click to see all.</p>`;
 }
 
 function Partitions({ name, id }) {
@@ -53,9 +54,9 @@ export function Cost({ view }) {
 export function Decide({ name, view, situation, who }) {
   const { proposal: each } = view;
   const decides = (verb) => ({ ...taken(verb, situation, who), comment: true });
-  return html`<${Order} label="Approve" kind="primary" title="Approve: ${words(each.scope)}" ...${decides("approve")} give=${(comment) => order(name, "approve", { about: [each.id], comment })}>
+  return html`<${Order} label="Approve" kind="primary" title="Approve: ${words(each.scope)}" ...${decides("approve")} give=${(comment) => order(name, "approve", { proposal: each.id, comment })}>
       ${count(each.moves, "replica")}, ${bytes(each.bytes)}, are copied. The plan can be paused, stopped and rolled back at any moment.${view.wanted_votes > 1 ? ` ${view.wanted_votes} people have to approve it; ${view.given_votes} did.${view.unsure ? ` ${capital(view.unsure)}.` : ""}` : ""}</${Order}>
-    <${Order} label="Decline" title="Decline: ${words(each.scope)}" ...${decides("decline")} give=${(comment) => order(name, "decline", { about: [each.id], comment })}>Nothing is moved, and nothing of this kind is proposed for a while.</${Order}>`;
+    <${Order} label="Decline" title="Decline: ${words(each.scope)}" ...${decides("decline")} give=${(comment) => order(name, "decline", { proposal: each.id, comment })}>Nothing is moved, and nothing of this kind is proposed for a while.</${Order}>`;
 }
 
 function Proposal({ name, view, situation, who, opened, meant }) {

@@ -99,7 +99,7 @@ const CARRIED_OUT = new Set(["begun", "proposal-running", "proposal-carried-out"
 
 const Event = memo(({ event, chosen, fleet }) => {
   const facts = Object.entries(event.facts || {});
-  return html`<li id="event-${event.number}" class=${chosen ? "chosen" : ""}><div class="when"><${Moment} at=${event.at_ms} />${event.until_ms ? html`<small>for ${duration(event.until_ms - event.at_ms)}</small>` : ""}</div>
+  return html`<li id="event-${event.number}" class=${chosen ? "chosen" : ""}><div class="when"><${Moment} at=${end(event)} />${event.until_ms ? html`<small>since <${Moment} at=${event.at_ms} />, ${duration(event.until_ms - event.at_ms)}</small>` : ""}</div>
     <div class="what"><div><button type="button" class="kind" onClick=${() => show({ kind: event.kind })}>${words(event.kind)}</button>${fleet && event.cluster ? html` <${Link} to="/clusters/${encodeURIComponent(event.cluster)}/timeline">${event.cluster}</${Link}>` : ""}
       ${event.subject && html` <button type="button" class="subject" title="Only events about this" onClick=${() => show({ about: event.subject })}><${Name} name=${event.subject} /></button>`}${event.who && html` <span class="dim">by ${event.who}</span>`}</div>
       <p><${Said} text=${event.text} />${CARRIED_OUT.has(event.kind) && html` <${Link} to="/clusters/${encodeURIComponent(event.cluster)}/moves?plan=${encodeURIComponent(event.subject)}">Its moves</${Link}>`}</p>${event.cause && html`<p class="dim">Because: <${Said} text=${event.cause} /></p>`}
@@ -120,7 +120,7 @@ export function Timeline({ name }) {
   const onRange = (from, to) => show({ from: Math.round(from), to: Math.round(to) });
   const pick = (number) => { setChosen(number); document.getElementById(`event-${number}`)?.scrollIntoView({ block: "nearest", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" }); };
   return html`<div class="title"><h1>${name ? "Timeline" : "What happened in the fleet"}</h1><span class="spring"></span><${Zoom} range=${range} onRange=${onRange} /></div>
-    <${Shown} view=${view} what="the timeline">${({ events, more }) => {
+    <${Shown} view=${view} what="the timeline">${({ events, more, host, host_since_ms: since_host }) => {
       const fits = (each) => (!kind || each.kind === kind) && (!about || each.subject === about);
       const shown = events.filter(fits);
       const listed = shown.filter((each) => end(each) >= range[0] && each.at_ms <= range[1]).sort(newest);
@@ -129,6 +129,7 @@ export function Timeline({ name }) {
         ${shown.length > 0 && html`<section class="panel"><${Lanes} events=${shown} range=${range} onRange=${onRange} onPick=${pick} chosen=${chosen} /><p class="dim">Drag to zoom; click an event to find it in the list.</p></section>`}
         ${listed.length ? html`<ol class="events panel">${listed.slice(0, LISTED).map((each) => html`<${Event} key=${each.number} event=${each} chosen=${each.number === chosen} fleet=${!name} />`)}</ol>
           ${listed.length > LISTED && html`<p class="dim">The latest ${LISTED} of ${number(listed.length)}; zoom in to see the others.</p>`}`
-          : html`<section class="panel"><${Empty} title="Nothing happened">There is no event between <${Moment} at=${range[0]} /> and <${Moment} at=${range[1]} />.</${Empty}></section>`}`;
+          : html`<section class="panel"><${Empty} title="Nothing happened">There is no event between <${Moment} at=${range[0]} /> and <${Moment} at=${range[1]} />.</${Empty}></section>`}
+        ${host && html`<p class="dim">This is the history of host ${host}${since_host && html`, since <${Moment} at=${since_host} />`}. Of services on other hosts it has what they left in the cluster: intents, pauses of the cluster, proposals and votes. Orders to moves are with their execution.</p>`}`;
     }}</${Shown}>`;
 }
